@@ -1,0 +1,1 @@
+"""Floor `base`: time, limits, identifiers and the roots of the error families."""

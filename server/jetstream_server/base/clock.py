@@ -1,0 +1,37 @@
+"""Time as the server sees it: integer nanoseconds since the Unix epoch, never going back.
+
+`Clock` is read once a turn, by `net/pump`; every state machine below is handed `now`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+MICROSECOND = 1_000
+MILLISECOND = 1_000_000
+SECOND = 1_000_000_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+
+
+class Clock(Protocol):
+    """Where `now` comes from; the simulator brings its own."""
+
+    def now(self) -> int:
+        """Nanoseconds since the epoch; each answer is at least the one before."""
+        ...
+
+
+class SystemClock:
+    """The wall clock at start, carried forward by the monotonic clock.
+
+    A stepped wall clock would otherwise move message times and ack deadlines backwards.
+    """
+
+    def __init__(self) -> None:
+        self._offset = time.time_ns() - time.monotonic_ns()
+
+    def now(self) -> int:
+        """Return the time of day as it runs on from the start of the process."""
+        return self._offset + time.monotonic_ns()

@@ -1,0 +1,21 @@
+"""Numbers that bound what a peer can make the server hold, with where each comes from."""
+
+from __future__ import annotations
+
+# Defaults of the genuine server.
+CONTROL_LINE_BYTES_MAX = 4096
+PAYLOAD_BYTES_MAX = 1024 * 1024
+PENDING_BYTES_MAX = 64 * 1024 * 1024
+CONNECTIONS_MAX = 65536
+
+# One read from a socket. Larger reads make larger runs, and the cost per message falls.
+READ_CHUNK_BYTES = 256 * 1024
+
+# A session whose unsent output passes the high mark is not delivered to until it is below the low
+# one; far under PENDING_BYTES_MAX, where it would be cut off as a slow consumer.
+OUTBOX_HIGH_BYTES = 4 * 1024 * 1024
+OUTBOX_LOW_BYTES = 1 * 1024 * 1024
+
+# Stream limits of the genuine server: header block of a stored message, one stored record.
+HEADER_BYTES_MAX = 65535
+RECORD_BYTES_MAX = 32 * 1024 * 1024

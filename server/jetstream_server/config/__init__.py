@@ -1,0 +1,1 @@
+"""Floor `config`: what the operator asked for, from flags and files."""

@@ -1,0 +1,1 @@
+"""Floor `core`: subjects, interest and messages of Core NATS."""

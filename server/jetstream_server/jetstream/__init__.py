@@ -1,0 +1,1 @@
+"""Floor `jetstream`: streams and consumers as state machines without I/O."""

@@ -1,0 +1,72 @@
+"""One API request, and the table that finds its handler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jetstream_server.core.subscription import Origin
+
+if TYPE_CHECKING:
+    from jetstream_server.jetstream.catalog import Catalog
+
+
+@dataclass(slots=True)
+class Request:
+    """A request as a handler sees it.
+
+    Attributes:
+        subject: as received, `$JS.API.` included.
+        tokens: tokens after `$JS.API.`, decoded; for `STREAM.INFO.ORDERS` the last is `ORDERS`.
+        body: payload bytes.
+        headers: raw header block, empty when there is none.
+        reply: where the answer goes, empty when nobody asked for one.
+        origin: the client, for advisories.
+        now: nanoseconds since the epoch.
+    """
+
+    subject: bytes
+    tokens: list[str]
+    body: bytes
+    headers: bytes
+    reply: bytes
+    origin: Origin | None
+    now: int
+
+
+# A handler returns the fields of the response (without `type`), or raises ApiError. It may return
+# None when it answers by itself (a status, a stream of messages, silence).
+Handler = Callable[["Catalog", Request], dict[str, Any] | None]
+
+
+@dataclass(slots=True)
+class Route:
+    """Where a subject leads.
+
+    Attributes:
+        pattern: tokens after `$JS.API.`, with `*` and a final `>`.
+        response: suffix of the response type, after `io.nats.jetstream.api.v1.`.
+        handler: what answers.
+        zero: fields that the genuine server's error replies carry at their zero value.
+    """
+
+    pattern: tuple[str, ...]
+    response: str
+    handler: Handler
+    zero: dict[str, Any]
+
+
+ROUTES: list[Route] = []
+
+
+def route(
+    pattern: str, response: str, zero: dict[str, Any] | None = None
+) -> Callable[[Handler], Handler]:
+    """Register a handler for `$JS.API.<pattern>`."""
+
+    def register(handler: Handler) -> Handler:
+        ROUTES.append(Route(tuple(pattern.split(".")), response, handler, zero or {}))
+        return handler
+
+    return register

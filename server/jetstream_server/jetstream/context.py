@@ -1,0 +1,59 @@
+"""What every stream and consumer of one account shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from jetstream_server.base.nuid import Nuid
+from jetstream_server.core.sublist import Sublist
+from jetstream_server.jetstream.output import Output
+from jetstream_server.structures.deadline_heap import DeadlineHeap
+
+
+class Scheduled(Protocol):
+    """Anything with timers: a stream or a consumer."""
+
+    def tick(self, now: int) -> None:
+        """Do what has become due, then schedule the next deadline."""
+        ...
+
+
+class Runnable(Protocol):
+    """Anything that may have something to deliver: a consumer."""
+
+    def advance(self, now: int) -> None:
+        """Deliver what can be delivered now."""
+        ...
+
+
+@dataclass(slots=True)
+class Context:
+    """Shared by the streams and consumers of one account.
+
+    Attributes:
+        account: account name, `$G` for the global one.
+        server_name: shown as leader in STREAM.INFO and in advisories.
+        domain: JetStream domain, empty for none.
+        sublist: the account's interest; streams and consumers subscribe here.
+        output: where sends are collected.
+        nuid: the source of identifiers.
+        deadlines: one entry per stream or consumer with a timer, keyed by the object.
+        ready: consumers to `advance` at the end of the turn, in order of waking.
+        log: notes for the operator: level (`INF`, `WRN`, `ERR`) and text.
+    """
+
+    account: str
+    server_name: str
+    domain: str
+    sublist: Sublist
+    output: Output
+    nuid: Nuid
+    deadlines: DeadlineHeap[Scheduled] = field(default_factory=DeadlineHeap)
+    ready: dict[Runnable, None] = field(default_factory=dict)
+    log: Callable[[str, str], None] = lambda level, text: None
+
+    def wake(self, runnable: Runnable) -> None:
+        """Have a consumer advanced at the end of this turn."""
+        self.ready[runnable] = None

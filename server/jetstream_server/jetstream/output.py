@@ -1,0 +1,76 @@
+"""What the JetStream state machines want sent.
+
+The two lists are the durability rule. `sends` may leave now; `sends_after_flush` only once
+everything queued for the disk so far is there. Publish acks, API replies and deliveries all go to
+the second one: nobody outside ever sees a message, a sequence or a config that a crash could take
+back. When nothing waits for the disk the second list leaves at once, so it costs nothing then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jetstream_server.core.sublist import Sublist
+from jetstream_server.core.subscription import Subscription
+from jetstream_server.kernels import acks
+from jetstream_server.protocol.ops import PubRun
+
+
+@dataclass(slots=True)
+class Frames:
+    """Encoded MSG and HMSG frames for one client subscription."""
+
+    subscription: Subscription
+    data: bytes
+    count: int
+
+
+@dataclass(slots=True)
+class Publish:
+    """Messages that the server publishes itself; routed like anybody's."""
+
+    run: PubRun
+
+
+Send = Frames | Publish
+
+
+@dataclass(slots=True)
+class Output:
+    """Collects sends of one account; the node drains it once a turn."""
+
+    sublist: Sublist
+    sends: list[Send] = field(default_factory=list)
+    sends_after_flush: list[Send] = field(default_factory=list)
+
+    def publish(
+        self, subject: bytes, payload: bytes, *, reply: bytes = b"", headers: bytes = b""
+    ) -> None:
+        """Publish one message after the flush: an API reply, an advisory, a status."""
+        self.sends_after_flush.append(Publish(PubRun.single(subject, reply, headers, payload)))
+
+    def frames(self, subscription: Subscription, data: bytes, count: int) -> None:
+        """Deliver encoded frames after the flush."""
+        self.sends_after_flush.append(Frames(subscription, data, count))
+
+    def pub_acks(self, run: PubRun, start: int, stop: int, head: bytes, first_seq: int) -> None:
+        """Acknowledge messages of a run, stored with consecutive sequences from `first_seq`.
+
+        `head` is the JSON up to the number, as in `{"stream":"ORDERS","seq":`. Messages without
+        a reply get nothing.
+        """
+        index = start
+        while index < stop:
+            cut, reply, exact = acks.reply_run(run.chunk, run.fields, index, stop)
+            if reply:
+                sequence = first_seq + index - start
+                target = self.sublist.match_one(reply) if exact else self.sublist.match_prefix(reply)
+                if target is not None and target.outlet is not None and not target.max_messages:
+                    data = acks.encode_pub_acks(
+                        run.chunk, run.fields, index, cut, target.sid, head, sequence
+                    )
+                    self.frames(target, data, cut - index)
+                else:
+                    for at in range(index, cut):
+                        self.publish(run.reply(at), b"%b%d}" % (head, sequence + at - index))
+            index = cut

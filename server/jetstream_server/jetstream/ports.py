@@ -1,0 +1,55 @@
+"""How a stream sees its consumers.
+
+Streams and consumers know each other; to keep imports in one direction, `consumer` imports
+`stream`, and `stream` knows consumers only by this port.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class StreamConsumer(Protocol):
+    """A consumer, as its stream uses it."""
+
+    @property
+    def name(self) -> str:
+        """Return the consumer's name."""
+        ...
+
+    @property
+    def internal(self) -> bool:
+        """Return whether it is a mirror's or source's (direct) consumer: not listed or counted."""
+        ...
+
+    def wants(self, subject: bytes) -> bool:
+        """Tell whether the filter matches the subject."""
+        ...
+
+    def needs(self, sequence: int, subject: bytes) -> bool:
+        """Tell whether a stored message is still to be delivered to or acknowledged by this
+        consumer; interest and work queue streams keep what anybody needs."""
+        ...
+
+    def stored(self, first_seq: int, last_seq: int, now: int) -> None:
+        """Messages were stored (or sequences skipped); wake up if they matter."""
+        ...
+
+    def removed(self, ranges: list[tuple[int, int]], now: int) -> None:
+        """Messages in these half-open sequence ranges are gone, by limit, age, purge or delete:
+        drop what is pending of them (advisory `Unacknowledged message was deleted` for single
+        deletes), recount, move floors."""
+        ...
+
+    def purged(self, first_seq: int, last_seq: int, now: int) -> None:
+        """The stream was purged; its new bounds are given (B8 of the reference)."""
+        ...
+
+    def stop(self, status: str, now: int) -> None:
+        """Stop for good or for shutdown: waiting pulls get `status` (`409 Consumer Deleted`,
+        `409 Server Shutdown`), subscriptions go, timers end."""
+        ...
+
+    def info(self, now: int) -> dict[str, Any]:
+        """Return ConsumerInfo as STREAM.INFO and CONSUMER.INFO show it, without `type`."""
+        ...

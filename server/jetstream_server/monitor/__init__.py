@@ -1,0 +1,1 @@
+"""Floor `monitor`: a node seen as plain dictionaries."""

@@ -1,0 +1,1 @@
+"""Floor `net`: asyncio lives here and nowhere below."""

@@ -1,0 +1,1 @@
+"""Floor `node`: a whole server without I/O."""

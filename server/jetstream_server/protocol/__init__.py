@@ -1,0 +1,1 @@
+"""Floor `protocol`: bytes to ops and back; knows nothing of who is connected."""

@@ -1,0 +1,1 @@
+"""Floor `store`: durable sequences of messages; knows nothing of streams or consumers."""

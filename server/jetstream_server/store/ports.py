@@ -1,0 +1,304 @@
+"""What a stream asks of its store, and what the store asks of the disk.
+
+Sequences are positive integers that rise by one and are never used twice; `now`, `timestamp` are
+integer nanoseconds since the epoch; subjects, headers and payloads are `bytes`. Nothing here
+reads a clock and nothing blocks: what must reach the disk is queued (`GroupCommit`, in
+`store/commit.py`) and a worker thread carries it there.
+
+Byte accounting (`StoreState.bytes`) is the genuine server's: file 30 + subject + payload, and 4 +
+headers more when there are headers; memory 16 + subject + headers + payload.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from jetstream_server.protocol.ops import PubRun
+
+
+@dataclass(slots=True)
+class StoredMessage:
+    """One message, for the paths that look at single messages."""
+
+    sequence: int
+    timestamp: int
+    subject: bytes
+    headers: bytes
+    payload: bytes
+
+
+@dataclass(slots=True)
+class StoreState:
+    """What STREAM.INFO shows. An empty, never used store has first_seq 0 and last_seq 0; after a
+    purge first_seq is last_seq + 1 and first_ts 0."""
+
+    messages: int
+    bytes: int
+    first_seq: int
+    first_ts: int
+    last_seq: int
+    last_ts: int
+    num_subjects: int
+    num_deleted: int
+
+
+class Window:
+    """Consecutive wanted messages of one block, ready for the deliveries kernel.
+
+    Attributes:
+        buffer: the block's bytes (bytearray, mmap or bytes).
+        positions: `array('Q')`, where each wanted record starts in `buffer`.
+        sequences: `array('Q')`, their stream sequences, rising.
+        sizes: `array('Q')`, accounting-free wire sizes (subject + headers + payload bytes).
+        next_seq: the first sequence not looked at; where the next call goes on.
+    """
+
+    __slots__ = ("buffer", "next_seq", "positions", "sequences", "sizes")
+
+    def __init__(
+        self,
+        buffer: bytes | bytearray | memoryview,
+        positions: array[int],
+        sequences: array[int],
+        sizes: array[int],
+        next_seq: int,
+    ) -> None:
+        self.buffer = buffer
+        self.positions = positions
+        self.sequences = sequences
+        self.sizes = sizes
+        self.next_seq = next_seq
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+
+class SubjectFilter(Protocol):
+    """A compiled set of subject patterns, bound to one store (one flag per interned subject)."""
+
+    @property
+    def patterns(self) -> tuple[bytes, ...]:
+        """Return the patterns; empty means everything."""
+        ...
+
+
+@dataclass(slots=True)
+class Limits:
+    """What a store may keep; -1 (or 0 for the age) is no limit."""
+
+    max_msgs: int = -1
+    max_bytes: int = -1
+    max_age_ns: int = 0
+    max_msgs_per_subject: int = -1
+
+
+class MessageStore(Protocol):
+    """A sequence of messages. `FileStore` and `MemoryStore` behave alike, except where the genuine
+    server's differ (byte accounting)."""
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def append_run(self, run: PubRun, start: int, stop: int, now: int) -> int:
+        """Store messages `start` up to `stop` with consecutive sequences; return the first one.
+
+        Raises:
+            StoreError: the store is offline or the disk is full; nothing was stored.
+        """
+        ...
+
+    def append(
+        self,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        timestamp: int,
+        sequence: int | None = None,
+    ) -> int:
+        """Store one message; a `sequence` above last_seq + 1 leaves a gap (mirrors, restores)."""
+        ...
+
+    def skip(self, count: int, now: int) -> int:
+        """Use up `count` sequences without storing anything; return the first one."""
+        ...
+
+    def delete(self, sequences: Iterable[int], *, erase: bool = False) -> int:
+        """Remove single messages (acks on work queues, MSG.DELETE); return how many were there."""
+        ...
+
+    def truncate_front(self, first_seq: int) -> int:
+        """Remove everything below `first_seq`; return how many messages went.
+
+        Beyond the end it moves first_seq to `first_seq` and last_seq to `first_seq - 1`.
+        """
+        ...
+
+    def purge(self, wanted: SubjectFilter | None, below: int, keep: int) -> int:
+        """Remove matching messages below sequence `below` (0: all), all but the newest `keep`.
+
+        An unfiltered purge of everything leaves first_seq = last_seq + 1; a filtered one leaves
+        last_seq where it is.
+        """
+        ...
+
+    def enforce(self, limits: Limits, now: int) -> list[tuple[int, int]]:
+        """Remove the oldest messages until `limits` hold: age, then per subject, count, bytes.
+
+        Returns:
+            Half-open sequence ranges that were removed, in no particular order; per-subject
+            trimming gives ranges of one.
+        """
+        ...
+
+    def next_expiry(self, max_age_ns: int) -> int | None:
+        """Return when the oldest message passes `max_age_ns`, None when empty."""
+        ...
+
+    # -- looking ---------------------------------------------------------------------------
+
+    def state(self) -> StoreState:
+        """Return the counters."""
+        ...
+
+    @property
+    def first_seq(self) -> int:
+        """Return the first sequence still there, as STREAM.INFO shows it."""
+        ...
+
+    @property
+    def last_seq(self) -> int:
+        """Return the last sequence used."""
+        ...
+
+    def deleted(self) -> list[int]:
+        """Return every missing sequence between first_seq and last_seq."""
+        ...
+
+    def load(self, sequence: int) -> StoredMessage | None:
+        """Return one message."""
+        ...
+
+    def load_last(self, wanted: SubjectFilter | None) -> StoredMessage | None:
+        """Return the newest matching message."""
+        ...
+
+    def load_next(self, wanted: SubjectFilter | None, sequence: int) -> StoredMessage | None:
+        """Return the first matching message at or after `sequence`."""
+        ...
+
+    def sequence_at(self, timestamp: int) -> int:
+        """Return the first stored sequence whose time is at or after `timestamp`; past the end,
+        last_seq + 1."""
+        ...
+
+    def filter(self, patterns: Sequence[bytes]) -> SubjectFilter | None:
+        """Compile patterns; None for none or `>`."""
+        ...
+
+    def count(self, wanted: SubjectFilter | None, start: int, stop: int | None = None) -> int:
+        """Return the number of matching messages with start <= sequence < stop."""
+        ...
+
+    def subject_counts(self, pattern: bytes) -> dict[bytes, int]:
+        """Return message counts of the matching subjects that still have messages."""
+        ...
+
+    def subject_last(self, subject: bytes) -> int:
+        """Return the last sequence of a literal subject, 0 when it has none stored."""
+        ...
+
+    def subject_count(self, subject: bytes) -> int:
+        """Return how many messages of a literal subject are stored."""
+        ...
+
+    def last_sequences(self, wanted: SubjectFilter | None, up_to: int | None = None) -> list[int]:
+        """Return the last sequence (at most `up_to`) of each matching subject, rising."""
+        ...
+
+    def window(
+        self, wanted: SubjectFilter | None, sequence: int, count_max: int, bytes_max: int
+    ) -> Window:
+        """Return the wanted messages from `sequence` on, within one block.
+
+        At least one message is given when there is one, however large; after that `bytes_max`
+        (of wire sizes) holds. An empty window with next_seq == last_seq + 1 means there is no
+        more; an empty window with a smaller next_seq means: call again from there.
+        """
+        ...
+
+    # -- life ------------------------------------------------------------------------------
+
+    @property
+    def offline(self) -> str:
+        """Return why the store is offline, empty when it is not."""
+        ...
+
+    def close(self) -> None:
+        """Queue what is left and give up files; the store is not used afterwards."""
+        ...
+
+    def destroy(self) -> None:
+        """Queue the removal of everything."""
+        ...
+
+
+class StateFile(Protocol):
+    """A small piece of state that is replaced as a whole: a config, a consumer's position."""
+
+    def load(self) -> bytes | None:
+        """Return what is stored, None when there is nothing.
+
+        Raises:
+            StoreError: it is there but damaged.
+        """
+        ...
+
+    def save(self, data: bytes, *, lazily: bool = False) -> None:
+        """Queue a replacement. The last one queued before a flush wins. `lazily` lets it wait for
+        the next flush that happens anyway (or about 100 ms), and does not hold back replies."""
+        ...
+
+    def remove(self) -> None:
+        """Queue the removal."""
+        ...
+
+
+class StreamFolder(Protocol):
+    """Where one stream keeps everything: on disk, or nowhere for memory storage."""
+
+    def messages(self) -> MessageStore:
+        """Open the message store, recovering what is there.
+
+        The store comes back `offline` with a reason rather than raising when it is damaged.
+        """
+        ...
+
+    def config(self) -> StateFile:
+        """Return the file of the stream's config."""
+        ...
+
+    def consumer(self, name: str) -> tuple[StateFile, StateFile]:
+        """Return the files of one consumer: config and state."""
+        ...
+
+    def consumers(self) -> list[str]:
+        """Return the names of the consumers found on disk."""
+        ...
+
+    def remove(self) -> None:
+        """Queue the removal of the whole folder."""
+        ...
+
+
+class Vault(Protocol):
+    """All streams of one account."""
+
+    def folders(self) -> list[str]:
+        """Return the names of the streams found on disk."""
+        ...
+
+    def folder(self, stream: str, *, memory: bool, first_seq: int = 0) -> StreamFolder:
+        """Return the place of one stream, making it if need be."""
+        ...

@@ -1,0 +1,1 @@
+"""Floor `structures`: data structures that know nothing of NATS."""

@@ -1,0 +1,5 @@
+"""Only the optional compiled kernels need code; everything else is in pyproject.toml."""
+
+from setuptools import setup
+
+setup()
