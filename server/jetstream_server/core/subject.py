@@ -1,0 +1,77 @@
+"""Subjects and patterns as bytes: what is well formed, and what matches what.
+
+A *pattern* may hold the wildcards `*` (one token) and `>` (one token or more, only as the last);
+both count only as a whole token, so `foo*` is a literal. A *literal* is what a message is published
+to. There, wildcards mean nothing: the server does not refuse `PUB a.*`, it routes it as three
+characters. A subject with an empty token is malformed and matches nothing, not even `>`.
+
+This is about two subjects at a time; many patterns at once are `core/sublist.py`. Specification:
+jetstream.md 1.6, corrected by checked-wire-consumers.md 1.1.
+"""
+
+from __future__ import annotations
+
+import re
+
+_TOKEN = rb"[^. \t\r\n\f]+"
+_VALID = re.compile(rb"(?:(?!>\.)" + _TOKEN + rb"\.)*" + _TOKEN)
+_WILDCARD_TOKEN = re.compile(rb"(?:\A|\.)[*>](?:\.|\Z)")
+
+
+def tokens(subject: bytes) -> list[bytes]:
+    """Split at the dots; a malformed subject has empty tokens."""
+    return subject.split(b".")
+
+
+def is_valid_subject(subject: bytes) -> bool:
+    """Tell whether this is a well-formed subject or pattern, as SUB accepts it."""
+    return _VALID.fullmatch(subject) is not None
+
+
+def is_literal(subject: bytes) -> bool:
+    """Tell whether no token is a wildcard; says nothing about empty tokens."""
+    if b"*" not in subject and b">" not in subject:
+        return True
+    return _WILDCARD_TOKEN.search(subject) is None
+
+
+def is_valid_literal(subject: bytes) -> bool:
+    """Tell whether this is well formed and free of wildcards."""
+    return is_valid_subject(subject) and is_literal(subject)
+
+
+def matches(pattern: bytes, subject: bytes) -> bool:
+    """Tell whether a message published to `subject` reaches a subscription to `pattern`."""
+    wanted, given = pattern.split(b"."), subject.split(b".")
+    if b"" in given:
+        return False
+    for index, token in enumerate(wanted):
+        if index == len(given):
+            return False
+        if token == b">":
+            return True
+        if token != b"*" and token != given[index]:
+            return False
+    return len(wanted) == len(given)
+
+
+def overlaps(a: bytes, b: bytes) -> bool:
+    """Tell whether some subject matches both patterns."""
+    left, right = a.split(b"."), b.split(b".")
+    for x, y in zip(left, right, strict=False):
+        if x == b">" or y == b">":
+            return True
+        if x != y and x != b"*" and y != b"*":
+            return False
+    return len(left) == len(right)
+
+
+def is_subset(a: bytes, b: bytes) -> bool:
+    """Tell whether every subject that matches pattern `a` matches pattern `b` too."""
+    inner, outer = a.split(b"."), b.split(b".")
+    for x, y in zip(inner, outer, strict=False):
+        if y == b">":
+            return True
+        if x == b">" or (x != y and y != b"*"):
+            return False
+    return len(inner) == len(outer)

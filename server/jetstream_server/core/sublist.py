@@ -1,0 +1,324 @@
+"""All subscriptions of one account, and which of them a published subject reaches.
+
+A trie over tokens. Each node keeps its wildcard children apart from its literal ones, because a
+published `*` is a literal. Answers are cached: a repeated subject costs one dictionary lookup. A
+literal subscription coming or going drops the one answer it changes, a wildcard drops them all.
+
+The list knows nothing of sessions, permissions or delivery. Invariants: no empty node stays in the
+trie; a `Match` never changes after it was handed out; `generation` rises with every change, so
+others may cache what they derived from a match.
+
+Specification: jetstream.md 1.6 and 1.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jetstream_server.core.subject import is_literal, is_valid_subject
+from jetstream_server.core.subscription import Subscription
+
+# The genuine server keeps 1024 and sweeps in the background; a wider cache suits streams whose
+# subjects carry a key, and an entry is about 250 bytes.
+CACHE_ENTRIES_MAX = 8192
+
+
+class Match:
+    """What a subject reaches. Do not change it: it is shared.
+
+    Attributes:
+        plain: the subscriptions without a queue.
+        queues: the members of each queue group, grouped by name across patterns.
+        empty: nothing is reached.
+        only: the one subscription reached, if it is the only one and plain.
+    """
+
+    __slots__ = ("empty", "only", "plain", "queues")
+
+    def __init__(self, plain: list[Subscription], queues: list[list[Subscription]]) -> None:
+        self.plain = plain
+        self.queues = queues
+        self.empty = not plain and not queues
+        self.only = plain[0] if len(plain) == 1 and not queues else None
+
+
+_NOTHING = Match([], [])
+
+
+class _Node:
+    """One token of the trie; fields are None until used, most nodes hold one subscription."""
+
+    __slots__ = ("literals", "plain", "queues", "star", "tail")
+
+    def __init__(self) -> None:
+        self.literals: dict[bytes, _Node] | None = None
+        self.star: _Node | None = None
+        self.tail: _Node | None = None
+        self.plain: list[Subscription] | None = None
+        self.queues: dict[bytes, list[Subscription]] | None = None
+
+    @property
+    def has_subscriptions(self) -> bool:
+        return self.plain is not None or self.queues is not None
+
+    @property
+    def is_empty(self) -> bool:
+        return (
+            self.plain is None
+            and self.queues is None
+            and self.literals is None
+            and self.star is None
+            and self.tail is None
+        )
+
+    def child(self, token: bytes) -> _Node | None:
+        if token == b"*":
+            return self.star
+        if token == b">":
+            return self.tail
+        return None if self.literals is None else self.literals.get(token)
+
+    def grow(self, token: bytes) -> _Node:
+        child = self.child(token)
+        if child is None:
+            child = _Node()
+            if token == b"*":
+                self.star = child
+            elif token == b">":
+                self.tail = child
+            elif self.literals is None:
+                self.literals = {token: child}
+            else:
+                self.literals[token] = child
+        return child
+
+    def prune(self, token: bytes) -> None:
+        if token == b"*":
+            self.star = None
+        elif token == b">":
+            self.tail = None
+        elif self.literals is not None:
+            del self.literals[token]
+            if not self.literals:
+                self.literals = None
+
+    def children(self) -> Iterator[_Node]:
+        if self.literals is not None:
+            yield from self.literals.values()
+        if self.star is not None:
+            yield self.star
+        if self.tail is not None:
+            yield self.tail
+
+    def add(self, sub: Subscription) -> None:
+        if not sub.queue:
+            if self.plain is None:
+                self.plain = [sub]
+            else:
+                self.plain.append(sub)
+        elif self.queues is None:
+            self.queues = {sub.queue: [sub]}
+        else:
+            self.queues.setdefault(sub.queue, []).append(sub)
+
+    def discard(self, sub: Subscription) -> bool:
+        if not sub.queue:
+            if self.plain is None or sub not in self.plain:
+                return False
+            self.plain.remove(sub)
+            self.plain = self.plain or None
+            return True
+        members = None if self.queues is None else self.queues.get(sub.queue)
+        if self.queues is None or members is None or sub not in members:
+            return False
+        members.remove(sub)
+        if not members:
+            del self.queues[sub.queue]
+            self.queues = self.queues or None
+        return True
+
+    def subscriptions(self) -> Iterator[Subscription]:
+        if self.plain is not None:
+            yield from self.plain
+        if self.queues is not None:
+            for members in self.queues.values():
+                yield from members
+
+
+class Sublist:
+    """Subscriptions, found by the subjects they match."""
+
+    def __init__(self) -> None:
+        self._root = _Node()
+        self._matches: dict[bytes, Match] = {}
+        self._prefixes: dict[bytes, Subscription | None] = {}
+        self.generation = 0
+        self.count = 0
+
+    def insert(self, sub: Subscription) -> None:
+        """Add a subscription; its subject must be valid, and it must not be in the list."""
+        assert is_valid_subject(sub.subject), sub
+        node = self._root
+        for token in sub.subject.split(b"."):
+            node = node.grow(token)
+        node.add(sub)
+        self.count += 1
+        self._changed(sub.subject)
+
+    def remove(self, sub: Subscription) -> bool:
+        """Take a subscription out and mark it closed; False when it is not in the list."""
+        path: list[tuple[_Node, bytes]] = []
+        node = self._root
+        for token in sub.subject.split(b"."):
+            child = node.child(token)
+            if child is None:
+                return False
+            path.append((node, token))
+            node = child
+        if not node.discard(sub):
+            return False
+        sub.closed = True
+        while path and node.is_empty:
+            node, token = path.pop()
+            node.prune(token)
+        self.count -= 1
+        self._changed(sub.subject)
+        return True
+
+    def match(self, subject: bytes) -> Match:
+        """Return what a message published to `subject` reaches.
+
+        The same object is returned until a change concerns this subject.
+        """
+        match = self._matches.get(subject)
+        if match is None:
+            match = _match_of(self._reached(subject))
+            if len(self._matches) >= CACHE_ENTRIES_MAX:
+                self._matches.clear()
+            self._matches[subject] = match
+        return match
+
+    def match_one(self, subject: bytes) -> Subscription | None:
+        """Return the only subscription reached, if there is exactly one and it is plain."""
+        return self.match(subject).only
+
+    def match_prefix(self, prefix: bytes) -> Subscription | None:
+        """Return the one plain subscription that every one-token extension of `prefix` reaches.
+
+        None when there is none, when there are more, or when some extension reaches others. A
+        client whose replies all lie under its inbox is addressed by this, a run at a time.
+        """
+        try:
+            return self._prefixes[prefix]
+        except KeyError:
+            pass
+        only = self._only_below(prefix)
+        if len(self._prefixes) >= CACHE_ENTRIES_MAX:
+            self._prefixes.clear()
+        self._prefixes[prefix] = only
+        return only
+
+    def has_interest(self, subject: bytes) -> bool:
+        """Tell whether a message published to `subject` reaches anybody."""
+        return not self.match(subject).empty
+
+    def has_interest_overlapping(self, pattern: bytes) -> bool:
+        """Tell whether some subject that matches `pattern` reaches anybody."""
+        wanted = pattern.split(b".")
+        if b"" in wanted:
+            return False
+        level = [self._root]
+        for token in wanted:
+            if token == b">":
+                return any(not node.is_empty for node in level)
+            if any(node.tail is not None for node in level):
+                return True
+            below: list[_Node] = []
+            for node in level:
+                if node.star is not None:
+                    below.append(node.star)
+                if node.literals is not None:
+                    if token == b"*":
+                        below.extend(node.literals.values())
+                    elif token in node.literals:
+                        below.append(node.literals[token])
+            level = below
+        return any(node.has_subscriptions for node in level)
+
+    def __iter__(self) -> Iterator[Subscription]:
+        """Iterate over all subscriptions; the list must not change meanwhile."""
+        waiting = [self._root]
+        while waiting:
+            node = waiting.pop()
+            yield from node.subscriptions()
+            waiting.extend(node.children())
+
+    def _changed(self, subject: bytes) -> None:
+        self.generation += 1
+        if is_literal(subject):
+            self._matches.pop(subject, None)
+            self._prefixes.pop(subject.rpartition(b".")[0], None)
+        else:
+            self._matches.clear()
+            self._prefixes.clear()
+
+    def _reached(self, subject: bytes) -> list[_Node]:
+        """Return the nodes whose subscriptions match."""
+        given = subject.split(b".")
+        if b"" in given:
+            return []
+        reached: list[_Node] = []
+        level = [self._root]
+        for token in given:
+            level = _descend(level, token, reached)
+            if not level:
+                return reached
+        return reached + [node for node in level if node.has_subscriptions]
+
+    def _only_below(self, prefix: bytes) -> Subscription | None:
+        given = prefix.split(b".")
+        if b"" in given:
+            return None
+        reached: list[_Node] = []
+        level = [self._root]
+        for token in given:
+            level = _descend(level, token, reached)
+        for node in level:
+            if node.literals is not None:
+                for child in node.literals.values():
+                    if child.has_subscriptions:
+                        return None
+            if node.tail is not None:
+                reached.append(node.tail)
+            if node.star is not None and node.star.has_subscriptions:
+                reached.append(node.star)
+        return _match_of(reached).only
+
+
+def _descend(level: list[_Node], token: bytes, reached: list[_Node]) -> list[_Node]:
+    """Return the nodes one token further; `>` nodes passed on the way are added to `reached`."""
+    below: list[_Node] = []
+    for node in level:
+        if node.tail is not None:
+            reached.append(node.tail)
+        if node.literals is not None:
+            child = node.literals.get(token)
+            if child is not None:
+                below.append(child)
+        if node.star is not None:
+            below.append(node.star)
+    return below
+
+
+def _match_of(nodes: list[_Node]) -> Match:
+    if not nodes:
+        return _NOTHING
+    plain: list[Subscription] = []
+    queues: dict[bytes, list[Subscription]] = {}
+    for node in nodes:
+        if node.plain is not None:
+            plain.extend(node.plain)
+        if node.queues is not None:
+            for name, members in node.queues.items():
+                queues.setdefault(name, []).extend(members)
+    return Match(plain, list(queues.values()))

@@ -1,0 +1,75 @@
+"""Which key is due next, when deadlines move often.
+
+A binary heap with lazy deletion: a moved or cancelled deadline stays in the heap until it surfaces
+or until the stale entries outnumber the live ones, when the heap is rebuilt. It holds no clock.
+
+Invariant: a heap entry is live exactly when the key's deadline in `_deadlines` equals its own.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+_REBUILD_ENTRIES_MIN = 64
+
+
+class DeadlineHeap(Generic[K]):
+    """Keys with one deadline each, in nanoseconds."""
+
+    def __init__(self) -> None:
+        self._deadlines: dict[K, int] = {}
+        # The counter keeps keys from being compared, and keys of equal deadline in order.
+        self._heap: list[tuple[int, int, K]] = []
+        self._counter = 0
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._deadlines
+
+    def schedule(self, key: K, deadline_ns: int) -> None:
+        """Set the deadline of a key, in place of the one it had."""
+        if self._deadlines.get(key) == deadline_ns:
+            return
+        self._deadlines[key] = deadline_ns
+        self._counter += 1
+        heapq.heappush(self._heap, (deadline_ns, self._counter, key))
+        if len(self._heap) > 2 * len(self._deadlines) + _REBUILD_ENTRIES_MIN:
+            self._heap = [entry for entry in self._heap if self._is_live(entry)]
+            heapq.heapify(self._heap)
+
+    def cancel(self, key: K) -> None:
+        """Forget a key; nothing happens when it is unknown."""
+        self._deadlines.pop(key, None)
+
+    def deadline(self, key: K) -> int | None:
+        """Return the deadline of a key, None when it has none."""
+        return self._deadlines.get(key)
+
+    def next_deadline(self) -> int | None:
+        """Return the earliest deadline, None when there is none."""
+        heap = self._heap
+        while heap:
+            if self._is_live(heap[0]):
+                return heap[0][0]
+            heapq.heappop(heap)
+        return None
+
+    def pop_due(self, now: int) -> list[K]:
+        """Take out and return the keys whose deadline is at or before `now`, earliest first."""
+        due: list[K] = []
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            entry = heapq.heappop(heap)
+            if self._is_live(entry):
+                del self._deadlines[entry[2]]
+                due.append(entry[2])
+        return due
+
+    def _is_live(self, entry: tuple[int, int, K]) -> bool:
+        return self._deadlines.get(entry[2]) == entry[0]
