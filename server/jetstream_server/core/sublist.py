@@ -22,6 +22,11 @@ from jetstream_server.core.subscription import Subscription
 # subjects carry a key, and an entry is about 250 bytes.
 CACHE_ENTRIES_MAX = 8192
 
+# Subscribers of one pattern sit in a list, and in a dictionary once they are many: a list is small,
+# but taking a hundred thousand out of it one by one would stop the server for minutes.
+_LIST_MEMBERS_MAX = 32
+_Members = list[Subscription] | dict[Subscription, None]
+
 
 class Match:
     """What a subject reaches. Do not change it: it is shared.
@@ -54,22 +59,20 @@ class _Node:
         self.literals: dict[bytes, _Node] | None = None
         self.star: _Node | None = None
         self.tail: _Node | None = None
-        self.plain: list[Subscription] | None = None
-        self.queues: dict[bytes, list[Subscription]] | None = None
+        self.plain: _Members | None = None
+        self.queues: dict[bytes, _Members] | None = None
 
     @property
     def has_subscriptions(self) -> bool:
         return self.plain is not None or self.queues is not None
 
     @property
+    def has_children(self) -> bool:
+        return self.literals is not None or self.star is not None or self.tail is not None
+
+    @property
     def is_empty(self) -> bool:
-        return (
-            self.plain is None
-            and self.queues is None
-            and self.literals is None
-            and self.star is None
-            and self.tail is None
-        )
+        return not self.has_subscriptions and not self.has_children
 
     def child(self, token: bytes) -> _Node | None:
         if token == b"*":
@@ -112,27 +115,21 @@ class _Node:
 
     def add(self, sub: Subscription) -> None:
         if not sub.queue:
-            if self.plain is None:
-                self.plain = [sub]
-            else:
-                self.plain.append(sub)
-        elif self.queues is None:
-            self.queues = {sub.queue: [sub]}
-        else:
-            self.queues.setdefault(sub.queue, []).append(sub)
+            self.plain = _with(self.plain, sub)
+            return
+        if self.queues is None:
+            self.queues = {}
+        self.queues[sub.queue] = _with(self.queues.get(sub.queue), sub)
 
     def discard(self, sub: Subscription) -> bool:
         if not sub.queue:
-            if self.plain is None or sub not in self.plain:
+            if not _take_out(self.plain, sub):
                 return False
-            self.plain.remove(sub)
             self.plain = self.plain or None
             return True
-        members = None if self.queues is None else self.queues.get(sub.queue)
-        if self.queues is None or members is None or sub not in members:
+        if self.queues is None or not _take_out(self.queues.get(sub.queue), sub):
             return False
-        members.remove(sub)
-        if not members:
+        if not self.queues[sub.queue]:
             del self.queues[sub.queue]
             self.queues = self.queues or None
         return True
@@ -143,6 +140,28 @@ class _Node:
         if self.queues is not None:
             for members in self.queues.values():
                 yield from members
+
+
+def _with(members: _Members | None, sub: Subscription) -> _Members:
+    if members is None:
+        return [sub]
+    if isinstance(members, list):
+        if len(members) < _LIST_MEMBERS_MAX:
+            members.append(sub)
+            return members
+        members = dict.fromkeys(members)
+    members[sub] = None
+    return members
+
+
+def _take_out(members: _Members | None, sub: Subscription) -> bool:
+    if members is None or sub not in members:
+        return False
+    if isinstance(members, list):
+        members.remove(sub)
+    else:
+        del members[sub]
+    return True
 
 
 class Sublist:
@@ -230,7 +249,7 @@ class Sublist:
         level = [self._root]
         for token in wanted:
             if token == b">":
-                return any(not node.is_empty for node in level)
+                return any(node.has_children for node in level)
             if any(node.tail is not None for node in level):
                 return True
             below: list[_Node] = []

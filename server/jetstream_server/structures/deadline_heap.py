@@ -3,7 +3,7 @@
 A binary heap with lazy deletion: a moved or cancelled deadline stays in the heap until it surfaces
 or until the stale entries outnumber the live ones, when the heap is rebuilt. It holds no clock.
 
-Invariant: a heap entry is live exactly when the key's deadline in `_deadlines` equals its own.
+Invariant: a heap entry is live exactly when it is the one that `_entries` holds for its key.
 """
 
 from __future__ import annotations
@@ -21,35 +21,38 @@ class DeadlineHeap(Generic[K]):
     """Keys with one deadline each, in nanoseconds."""
 
     def __init__(self) -> None:
-        self._deadlines: dict[K, int] = {}
-        # The counter keeps keys from being compared, and keys of equal deadline in order.
+        # Deadline, order of scheduling, key: the order keeps keys from being compared.
+        self._entries: dict[K, tuple[int, int, K]] = {}
         self._heap: list[tuple[int, int, K]] = []
         self._counter = 0
 
     def __len__(self) -> int:
-        return len(self._deadlines)
+        return len(self._entries)
 
     def __contains__(self, key: K) -> bool:
-        return key in self._deadlines
+        return key in self._entries
 
     def schedule(self, key: K, deadline_ns: int) -> None:
         """Set the deadline of a key, in place of the one it had."""
-        if self._deadlines.get(key) == deadline_ns:
+        held = self._entries.get(key)
+        if held is not None and held[0] == deadline_ns:
             return
-        self._deadlines[key] = deadline_ns
         self._counter += 1
-        heapq.heappush(self._heap, (deadline_ns, self._counter, key))
-        if len(self._heap) > 2 * len(self._deadlines) + _REBUILD_ENTRIES_MIN:
-            self._heap = [entry for entry in self._heap if self._is_live(entry)]
+        entry = (deadline_ns, self._counter, key)
+        self._entries[key] = entry
+        heapq.heappush(self._heap, entry)
+        if len(self._heap) > 2 * len(self._entries) + _REBUILD_ENTRIES_MIN:
+            self._heap = list(self._entries.values())
             heapq.heapify(self._heap)
 
     def cancel(self, key: K) -> None:
         """Forget a key; nothing happens when it is unknown."""
-        self._deadlines.pop(key, None)
+        self._entries.pop(key, None)
 
     def deadline(self, key: K) -> int | None:
         """Return the deadline of a key, None when it has none."""
-        return self._deadlines.get(key)
+        entry = self._entries.get(key)
+        return None if entry is None else entry[0]
 
     def next_deadline(self) -> int | None:
         """Return the earliest deadline, None when there is none."""
@@ -67,9 +70,9 @@ class DeadlineHeap(Generic[K]):
         while heap and heap[0][0] <= now:
             entry = heapq.heappop(heap)
             if self._is_live(entry):
-                del self._deadlines[entry[2]]
+                del self._entries[entry[2]]
                 due.append(entry[2])
         return due
 
     def _is_live(self, entry: tuple[int, int, K]) -> bool:
-        return self._deadlines.get(entry[2]) == entry[0]
+        return self._entries.get(entry[2]) is entry

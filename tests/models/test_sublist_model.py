@@ -1,0 +1,85 @@
+"""`Sublist` against a plain list searched with `core/subject.py`."""
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from jetstream_server.core.subject import is_valid_subject, matches, overlaps
+from jetstream_server.core.sublist import Sublist
+from jetstream_server.core.subscription import Subscription
+
+NOBODY: Any = None
+TOKEN = st.sampled_from([b"a", b"b", b"*", b">"])
+PATTERN = st.lists(TOKEN, min_size=1, max_size=4).map(b".".join).filter(is_valid_subject)
+SUBJECT = st.lists(
+    st.sampled_from([b"a", b"b", b"z", b"*", b">", b""]), min_size=1, max_size=4
+).map(b".".join)
+QUEUE = st.sampled_from([b"", b"", b"q", b"r"])
+# Every token that tells literal children apart, and one that none has.
+EXTENSIONS = (b"a", b"b", b"z")
+
+
+class SublistMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sublist = Sublist()
+        self.subs: list[Subscription] = []
+
+    def reached(self, subject: bytes) -> list[Subscription]:
+        return [sub for sub in self.subs if matches(sub.subject, subject)]
+
+    @rule(subject=PATTERN, queue=QUEUE)
+    def insert(self, subject: bytes, queue: bytes) -> None:
+        sub = Subscription(subject, NOBODY, queue=queue)
+        before = self.sublist.generation
+        self.sublist.insert(sub)
+        self.subs.append(sub)
+        assert self.sublist.generation > before
+
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        if self.subs:
+            sub = self.subs.pop(data.draw(st.integers(0, len(self.subs) - 1)))
+            assert self.sublist.remove(sub)
+            assert sub.closed
+            assert not self.sublist.remove(sub)
+
+    @rule(subject=SUBJECT)
+    def match(self, subject: bytes) -> None:
+        reached = self.reached(subject)
+        match = self.sublist.match(subject)
+        plain = [sub for sub in reached if not sub.queue]
+        groups: dict[bytes, Counter[int]] = {}
+        for sub in reached:
+            if sub.queue:
+                groups.setdefault(sub.queue, Counter())[id(sub)] += 1
+        assert Counter(map(id, match.plain)) == Counter(map(id, plain))
+        assert {g[0].queue: Counter(map(id, g)) for g in match.queues} == groups
+        assert match.empty == (not reached)
+        only = plain[0] if len(reached) == 1 and plain else None
+        assert self.sublist.match_one(subject) is only
+        assert self.sublist.has_interest(subject) == bool(reached)
+
+    @rule(prefix=SUBJECT)
+    def match_prefix(self, prefix: bytes) -> None:
+        answers = [self.reached(prefix + b"." + token) for token in EXTENSIONS]
+        first = answers[0]
+        same = all(answer == first for answer in answers)
+        expected = first[0] if same and len(first) == 1 and not first[0].queue else None
+        assert self.sublist.match_prefix(prefix) is expected
+
+    @rule(pattern=PATTERN)
+    def overlap(self, pattern: bytes) -> None:
+        expected = any(overlaps(sub.subject, pattern) for sub in self.subs)
+        assert self.sublist.has_interest_overlapping(pattern) == expected
+
+    @invariant()
+    def holds_the_same(self) -> None:
+        assert self.sublist.count == len(self.subs)
+        assert Counter(map(id, self.sublist)) == Counter(map(id, self.subs))
+
+
+SublistMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestSublistModel = SublistMachine.TestCase

@@ -1,0 +1,180 @@
+"""The subscription list, case by case; its model is `tests/models/test_sublist_model.py`."""
+
+from typing import Any
+
+import pytest
+from jetstream_server.core import sublist as sublist_module
+from jetstream_server.core.sublist import Sublist
+from jetstream_server.core.subscription import Subscription
+
+NOBODY: Any = None  # no test here delivers anything
+
+
+def subscribe(sublist: Sublist, subject: bytes, queue: bytes = b"") -> Subscription:
+    sub = Subscription(subject, NOBODY, queue=queue)
+    sublist.insert(sub)
+    return sub
+
+
+@pytest.fixture
+def sublist() -> Sublist:
+    return Sublist()
+
+
+def test_plain_and_queue_subscriptions_are_apart(sublist: Sublist) -> None:
+    plain = subscribe(sublist, b"a.b")
+    one = subscribe(sublist, b"a.b", b"q")
+    two = subscribe(sublist, b"a.*", b"q")
+    other = subscribe(sublist, b">", b"r")
+    match = sublist.match(b"a.b")
+    assert match.plain == [plain]
+    assert {frozenset(map(id, group)) for group in match.queues} == {
+        frozenset({id(one), id(two)}),
+        frozenset({id(other)}),
+    }
+    assert match.only is None
+    assert not match.empty
+
+
+def test_a_match_is_the_same_object_until_a_change_concerns_it(sublist: Sublist) -> None:
+    subscribe(sublist, b"a.b")
+    first = sublist.match(b"a.b")
+    assert sublist.match(b"a.b") is first
+    subscribe(sublist, b"a.c")
+    assert sublist.match(b"a.b") is first
+    subscribe(sublist, b"a.*")
+    assert sublist.match(b"a.b") is not first
+    assert first.only is not None
+
+
+def test_generation_rises_with_each_change(sublist: Sublist) -> None:
+    sub = subscribe(sublist, b"a")
+    before = sublist.generation
+    assert sublist.remove(sub)
+    assert sublist.generation > before
+    before = sublist.generation
+    assert not sublist.remove(sub)
+    assert sublist.generation == before
+
+
+def test_removed_subscription_is_closed_and_leaves_nothing_behind(sublist: Sublist) -> None:
+    subs = [
+        subscribe(sublist, subject, queue)
+        for subject in (b"a", b"a.b", b"a.*.c", b"a.>", b">", b"*")
+        for queue in (b"", b"q", b"r")
+    ]
+    for sub in subs:
+        assert sublist.remove(sub)
+        assert sub.closed
+    assert sublist.count == 0
+    assert list(sublist) == []
+    assert sublist._root.is_empty
+
+
+@pytest.mark.parametrize("queue", [b"", b"q"])
+def test_removing_a_stranger_changes_nothing(sublist: Sublist, queue: bytes) -> None:
+    known = subscribe(sublist, b"a.b", queue)
+    for subject in (b"a.b", b"a", b"x", b"a.*", b">"):
+        stranger = Subscription(subject, NOBODY, queue=queue)
+        assert not sublist.remove(stranger)
+        assert not stranger.closed
+        assert not sublist.remove(Subscription(subject, NOBODY, queue=b"other"))
+    assert list(sublist) == [known]
+
+
+def test_wildcards_in_a_published_subject_are_literals(sublist: Sublist) -> None:
+    literal = subscribe(sublist, b"a.b")
+    star = subscribe(sublist, b"a.*")
+    assert sublist.match(b"a.*").plain == [star]
+    assert sublist.match(b"a.>").plain == [star]
+    assert sublist.match(b">").empty
+    assert sorted(map(id, sublist.match(b"a.b").plain)) == sorted(map(id, [literal, star]))
+
+
+@pytest.mark.parametrize("malformed", [b"", b".", b"a.", b".a", b"a..b"])
+def test_malformed_subjects_match_nothing(sublist: Sublist, malformed: bytes) -> None:
+    for pattern in (b">", b"*", b"*.*", b"*.*.*", b"a.>"):
+        subscribe(sublist, pattern)
+    assert sublist.match(malformed).empty
+    assert not sublist.has_interest(malformed)
+    assert not sublist.has_interest_overlapping(malformed)
+    assert sublist.match_prefix(malformed) is None
+
+
+def test_match_one(sublist: Sublist) -> None:
+    star = subscribe(sublist, b"a.*")
+    assert sublist.match_one(b"a.b") is star
+    subscribe(sublist, b"a.b", b"q")
+    assert sublist.match_one(b"a.b") is None
+    assert sublist.match_one(b"a.c") is star
+    assert sublist.match_one(b"x") is None
+
+
+def test_match_prefix_answers_for_an_inbox(sublist: Sublist) -> None:
+    inbox = subscribe(sublist, b"_INBOX.abc.*")
+    assert sublist.match_prefix(b"_INBOX.abc") is inbox
+    assert sublist.match_prefix(b"_INBOX.xyz") is None
+    assert sublist.match_prefix(b"_INBOX") is None
+
+
+def test_match_prefix_follows_changes(sublist: Sublist) -> None:
+    inbox = subscribe(sublist, b"_INBOX.abc.*")
+    assert sublist.match_prefix(b"_INBOX.abc") is inbox
+    literal = subscribe(sublist, b"_INBOX.abc.x")
+    assert sublist.match_prefix(b"_INBOX.abc") is None
+    sublist.remove(literal)
+    assert sublist.match_prefix(b"_INBOX.abc") is inbox
+    deeper = subscribe(sublist, b"_INBOX.abc.x.y")
+    assert sublist.match_prefix(b"_INBOX.abc") is inbox
+    spy = subscribe(sublist, b"_INBOX.>")
+    assert sublist.match_prefix(b"_INBOX.abc") is None
+    sublist.remove(inbox)
+    assert sublist.match_prefix(b"_INBOX.abc") is spy
+    sublist.remove(spy)
+    sublist.remove(deeper)
+    queued = subscribe(sublist, b"_INBOX.abc.*", b"q")
+    assert sublist.match_prefix(b"_INBOX.abc") is None
+    sublist.remove(queued)
+    tail = subscribe(sublist, b"_INBOX.abc.>")
+    assert sublist.match_prefix(b"_INBOX.abc") is tail
+
+
+def test_interest_overlapping_a_pattern(sublist: Sublist) -> None:
+    subscribe(sublist, b"a.b.c")
+    subscribe(sublist, b"x.*", b"q")
+    subscribe(sublist, b"t.>")
+    for pattern in (b">", b"a.>", b"*.b.c", b"a.*.c", b"x.y", b"*.y", b"t.a.b", b"t.*"):
+        assert sublist.has_interest_overlapping(pattern), pattern
+    for pattern in (b"*", b"a.b", b"a.b.c.>", b"x.y.z", b"t", b"a.*.d", b"y.>"):
+        assert not sublist.has_interest_overlapping(pattern), pattern
+
+
+def test_the_caches_are_bounded(sublist: Sublist, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sublist_module, "CACHE_ENTRIES_MAX", 10)
+    sub = subscribe(sublist, b">")
+    for number in range(100):
+        assert sublist.match(b"a.%d" % number).only is sub
+        assert sublist.match_prefix(b"a.%d" % number) is sub
+    assert len(sublist._matches) <= 10
+    assert len(sublist._prefixes) <= 10
+
+
+def test_many_literals(sublist: Sublist) -> None:
+    subs = [subscribe(sublist, b"orders.%d.new" % n) for n in range(5000)]
+    assert sublist.count == 5000
+    assert sublist.match_one(b"orders.4711.new") is subs[4711]
+    assert len(list(sublist)) == 5000
+    for sub in subs:
+        sublist.remove(sub)
+    assert sublist._root.is_empty
+
+
+@pytest.mark.parametrize("queue", [b"", b"q"])
+def test_many_subscribers_of_one_subject(sublist: Sublist, queue: bytes) -> None:
+    subs = [subscribe(sublist, b"same", queue) for _ in range(20_000)]
+    match = sublist.match(b"same")
+    assert (match.queues[0] if queue else match.plain) == subs
+    for sub in reversed(subs):
+        assert sublist.remove(sub)
+        assert not sublist.remove(sub)
+    assert sublist._root.is_empty

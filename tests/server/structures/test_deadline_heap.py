@@ -1,0 +1,87 @@
+"""The deadline heap, case by case and against a dictionary."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from jetstream_server.structures.deadline_heap import DeadlineHeap
+
+
+def test_keys_come_out_in_the_order_of_their_deadlines() -> None:
+    heap: DeadlineHeap[str] = DeadlineHeap()
+    for key, deadline in (("c", 30), ("a", 10), ("b", 20), ("b2", 20)):
+        heap.schedule(key, deadline)
+    assert heap.next_deadline() == 10
+    assert heap.pop_due(9) == []
+    assert heap.pop_due(20) == ["a", "b", "b2"]
+    assert heap.next_deadline() == 30
+    assert heap.pop_due(100) == ["c"]
+    assert heap.next_deadline() is None
+    assert len(heap) == 0
+
+
+def test_scheduling_again_replaces() -> None:
+    heap: DeadlineHeap[str] = DeadlineHeap()
+    for deadline in (10, 50, 10, 30):
+        heap.schedule("a", deadline)
+    assert heap.deadline("a") == 30
+    assert heap.pop_due(29) == []
+    assert heap.pop_due(30) == ["a"]
+    assert heap.pop_due(100) == []
+    assert "a" not in heap
+    assert heap.deadline("a") is None
+
+
+def test_cancelled_keys_do_not_come_out() -> None:
+    heap: DeadlineHeap[str] = DeadlineHeap()
+    heap.schedule("a", 10)
+    heap.schedule("b", 20)
+    heap.cancel("a")
+    heap.cancel("unknown")
+    assert heap.next_deadline() == 20
+    assert heap.pop_due(100) == ["b"]
+
+
+def test_keys_are_never_compared() -> None:
+    heap: DeadlineHeap[object] = DeadlineHeap()
+    keys = [object() for _ in range(5)]
+    for key in keys:
+        heap.schedule(key, 7)
+    assert heap.pop_due(7) == keys
+
+
+def test_a_deadline_that_moves_to_and_fro_does_not_grow_the_heap() -> None:
+    heap: DeadlineHeap[int] = DeadlineHeap()
+    for key in range(10):
+        heap.schedule(key, 1)
+    for step in range(10_000):
+        heap.schedule(step % 10, 5 + step // 10 % 2)
+    assert len(heap._heap) < 200
+    assert sorted(heap.pop_due(10)) == list(range(10))
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("schedule"), st.integers(0, 5), st.integers(0, 20)),
+            st.tuples(st.just("cancel"), st.integers(0, 5), st.just(0)),
+            st.tuples(st.just("pop"), st.just(0), st.integers(0, 20)),
+        ),
+        max_size=60,
+    )
+)
+def test_against_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
+    heap: DeadlineHeap[int] = DeadlineHeap()
+    twin: dict[int, int] = {}
+    for verb, key, time in steps:
+        if verb == "schedule":
+            heap.schedule(key, time)
+            twin[key] = time
+        elif verb == "cancel":
+            heap.cancel(key)
+            twin.pop(key, None)
+        else:
+            due = heap.pop_due(time)
+            assert [twin[k] for k in due] == sorted(t for t in twin.values() if t <= time)
+            assert set(due) == {k for k, t in twin.items() if t <= time}
+            twin = {k: t for k, t in twin.items() if t > time}
+        assert heap.next_deadline() == min(twin.values(), default=None)
+        assert len(heap) == len(twin)
