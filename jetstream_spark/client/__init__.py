@@ -1,0 +1,1 @@
+"""The NATS client of the connector: knows the wire and the JetStream API, nothing of Spark."""

@@ -1,0 +1,192 @@
+"""Everything the connector raises: one class a condition, each with what happened and what to do.
+
+The text is what a user finds at the end of a long Java stack trace, so it starts with the name of
+the condition in brackets, names the option or the stream, and ends with the remedy. Secrets never
+appear in it. Every error survives pickling, because Spark moves errors between processes.
+
+Retryable conditions (the same task may succeed when Spark runs it again) say so by their base,
+`RetryableError`; all others will fail in the same way until somebody acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class ConnectorError(Exception):
+    """An error of the connector: `condition`, what happened and what to do about it."""
+
+    condition = "CONNECTOR_ERROR"
+
+    def __init__(self, what: str, remedy: str = "") -> None:
+        super().__init__(what, remedy)
+        self.what = what
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"[{self.condition}] {self.what} {self.remedy}".rstrip()
+
+
+class RetryableError(ConnectorError):
+    """A passing condition: running the task or the query again may succeed."""
+
+    condition = "RETRYABLE"
+
+
+class OptionsError(ConnectorError, ValueError):
+    """The option map has mistakes; all of them are listed, one a line."""
+
+    condition = "INVALID_OPTIONS"
+
+    def __init__(self, problems: Sequence[str], remedy: str = "") -> None:
+        super().__init__("\n  - ".join(["the options are not usable:", *problems]), remedy)
+        self.args = (tuple(problems), remedy)
+        self.problems = tuple(problems)
+
+
+class SchemaError(ConnectorError, ValueError):
+    """The schema asks for columns or types that the connector does not have."""
+
+    condition = "INVALID_SCHEMA"
+
+
+class OffsetsError(ConnectorError, ValueError):
+    """An offset from the checkpoint or from an option cannot be understood."""
+
+    condition = "INVALID_OFFSETS"
+
+
+class SecretUnreadableError(ConnectorError):
+    """A credential named by an option cannot be read in this process."""
+
+    condition = "SECRET_UNREADABLE"
+
+
+# --- the connection -------------------------------------------------------------------------
+
+
+class ConnectionFailedError(RetryableError):
+    """No server of the list could be reached; every address is listed with its reason."""
+
+    condition = "CONNECTION_FAILED"
+
+
+class ConnectionLostError(RetryableError):
+    """An established connection broke, or the server closed it."""
+
+    condition = "CONNECTION_LOST"
+
+
+class AuthenticationFailedError(ConnectorError):
+    """The server was reached and refused the credentials."""
+
+    condition = "AUTHENTICATION_FAILED"
+
+
+class PermissionDeniedError(ConnectorError):
+    """The user may not publish or subscribe to a subject that the connector needs."""
+
+    condition = "PERMISSION_DENIED"
+
+
+class RequestTimeoutError(RetryableError):
+    """A request got no answer in time."""
+
+    condition = "REQUEST_TIMEOUT"
+
+
+class NoRespondersError(RetryableError):
+    """Nobody listens on the subject of a request: JetStream is off, or has no leader just now."""
+
+    condition = "NO_RESPONDERS"
+
+
+class RequestRefusedError(ConnectorError):
+    """The JetStream API answered with an error: `code` (HTTP-like), `err_code` and its text."""
+
+    condition = "REQUEST_REFUSED"
+
+    def __init__(self, subject: str, code: int, err_code: int, description: str) -> None:
+        super().__init__(
+            f"JetStream refused '{subject}': {description} (code {code}, error {err_code})."
+        )
+        self.args = (subject, code, err_code, description)
+        self.subject = subject
+        self.code = code
+        self.err_code = err_code
+        self.description = description
+
+
+class ProtocolViolationError(RetryableError):
+    """The peer sent bytes that are not the NATS protocol."""
+
+    condition = "PROTOCOL_VIOLATION"
+
+
+# --- reading --------------------------------------------------------------------------------
+
+
+class StreamNotFoundError(ConnectorError):
+    """A stream named by the options does not exist."""
+
+    condition = "STREAM_NOT_FOUND"
+
+
+class SubjectsDoNotOverlapError(ConnectorError):
+    """The option `subjects` can never match anything in the stream."""
+
+    condition = "SUBJECTS_DO_NOT_OVERLAP"
+
+
+class RetentionRefusedError(ConnectorError):
+    """Reading would interfere with the retention policy of the stream."""
+
+    condition = "RETENTION_REFUSED"
+
+
+class DataLossError(ConnectorError):
+    """Messages that the query was going to read are not there any more."""
+
+    condition = "DATA_LOSS"
+
+
+class StreamDeletedError(DataLossError):
+    """A stream of the checkpoint does not exist any more."""
+
+    condition = "STREAM_DELETED"
+
+
+class StreamRecreatedError(DataLossError):
+    """The stream was deleted and made again: its sequences mean other messages now."""
+
+    condition = "STREAM_RECREATED"
+
+
+class MessagesExpiredError(DataLossError):
+    """Messages were removed (age, limits, purge) before the query read them."""
+
+    condition = "MESSAGES_EXPIRED"
+
+
+class StreamTruncatedError(DataLossError):
+    """The stream ends before the position that the query had reached."""
+
+    condition = "STREAM_TRUNCATED"
+
+
+class ReadTimeoutError(RetryableError):
+    """A range of the stream made no progress for `readTimeout`."""
+
+    condition = "READ_TIMEOUT"
+
+
+class MessageTooLargeError(ConnectorError):
+    """One message is larger than `fetchMaxBytes` allows a pull request to carry."""
+
+    condition = "MESSAGE_TOO_LARGE"
+
+
+class ServerNotStartedError(ConnectorError):
+    """The bundled server did not become ready; its own words are in the text."""
+
+    condition = "SERVER_NOT_STARTED"

@@ -1,0 +1,129 @@
+"""Offsets: where a query stands in its streams. Pure values, no I/O.
+
+An offset says for each stream which sequence is the next to deliver, and which incarnation of the
+stream that sequence belongs to. Ranges are half-open. Example: a stream holds the sequences 1..3;
+the offset `next: 4` has read all of them, and the batch from `next: 2` to `next: 4` is 2 and 3.
+
+    {"v": 1, "streams": {"ORDERS": {"created": "2026-11-21T10:00:00.5Z", "next": 4}}}
+
+Spark compares offsets as JSON text (`spark.md` finding 8), so the order of keys is fixed: streams
+sort by name. A sequence is never used twice within one incarnation (`created`), and its content
+never changes, so a range can be read again and gives the same messages, minus removals.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jetstream_spark.errors import OffsetsError
+
+VERSION = 1
+
+# "earliest", "latest", or a sequence (or one of these words) for every stream.
+StartingPoint = str | dict[str, int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """The next sequence to deliver in the incarnation of a stream made at `created`."""
+
+    created: str
+    next: int
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """The position in every stream of a query."""
+
+    streams: Mapping[str, StreamOffset]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that goes to Spark's checkpoint, with a fixed order of keys."""
+        return {
+            "v": VERSION,
+            "streams": {
+                name: {"created": self.streams[name].created, "next": self.streams[name].next}
+                for name in sorted(self.streams)
+            },
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> Offsets:
+        """Read what `to_json` wrote, perhaps in an older run.
+
+        Raises:
+            OffsetsError: it is something else, or from a newer version of the connector.
+        """
+        remedy = "Start the query with a new checkpointLocation."
+        try:
+            version = value["v"]
+            if version != VERSION:
+                raise OffsetsError(
+                    f"the checkpoint has offsets of version {version}; this connector knows "
+                    f"version {VERSION}.",
+                    "Upgrade the connector, or start with a new checkpointLocation.",
+                )
+            streams = {
+                str(name): StreamOffset(str(entry["created"]), int(entry["next"]))
+                for name, entry in value["streams"].items()
+            }
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, OffsetsError):
+                raise
+            raise OffsetsError(
+                f"the checkpoint holds {json.dumps(value)[:200]}, which is no offset of this "
+                f"connector.",
+                remedy,
+            ) from None
+        return cls(streams)
+
+    def sequences_to(self, end: Offsets) -> int:
+        """How many sequences lie between this offset and `end`, over all streams."""
+        return sum(
+            max(0, end.streams[name].next - at.next)
+            for name, at in self.streams.items()
+            if name in end.streams
+        )
+
+
+def parse_starting_point(text: str, streams: tuple[str, ...]) -> StartingPoint:
+    """Read `earliest`, `latest`, or JSON that names every stream with a sequence or a word.
+
+    An offset as Spark prints it in its progress is accepted too, without looking at `created`.
+
+    Raises:
+        OffsetsError: anything else.
+    """
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        return word
+    form = 'write earliest, latest or {"ORDERS": 42, "PAYMENTS": "earliest"}'
+    try:
+        value = json.loads(text)
+    except ValueError:
+        raise OffsetsError(f"is neither a word nor JSON; {form}") from None
+    if not isinstance(value, dict):
+        raise OffsetsError(f"is not a JSON object; {form}")
+    if set(value) == {"v", "streams"} and isinstance(value["streams"], dict):
+        value = {
+            name: entry.get("next") if isinstance(entry, dict) else entry
+            for name, entry in value["streams"].items()
+        }
+    missing = [name for name in streams if name not in value]
+    extra = [name for name in value if name not in streams]
+    if missing:
+        raise OffsetsError(f"does not name {', '.join(missing)}; every stream needs an entry")
+    if extra:
+        raise OffsetsError(f"names {', '.join(extra)}, which the option stream does not")
+    return {name: _position(name, value[name], form) for name in streams}
+
+
+def _position(name: str, value: Any, form: str) -> int | str:
+    if isinstance(value, str) and value.lower() in ("earliest", "latest"):
+        return value.lower()
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise OffsetsError(f"has {value!r} for '{name}', which is no sequence; {form}")

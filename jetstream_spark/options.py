@@ -1,0 +1,265 @@
+"""The options of `format("jetstream")`: typed, checked once, all mistakes in one error.
+
+`SourceOptions` and `SinkOptions` are frozen values that travel to the executors. Defaults and
+reasons are those of `spark.md` 3; the README's tables are written from here. Times are seconds,
+sizes bytes. An option that is not here is refused with the closest one that is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from jetstream_spark.connection_options import ConnectionOptions, read_connection_options
+from jetstream_spark.errors import OffsetsError, OptionsError
+from jetstream_spark.offsets import StartingPoint, parse_starting_point
+from jetstream_spark.option_map import OptionMap
+from jetstream_spark.option_values import timestamp_ns
+
+T = TypeVar("T")
+
+EARLIEST = "earliest"
+LATEST = "latest"
+
+_STREAM_NAME = re.compile(r"[^\s.*>/\\]{1,255}")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """Options of a batch or streaming read (`spark.md` 3.2).
+
+    Attributes:
+        starting: where to begin, None when the user said nothing: `latest` for a streaming query,
+            `earliest` for a batch.
+        ending: where a batch ends, exclusive; None is the tail at planning time.
+    """
+
+    connection: ConnectionOptions
+    streams: tuple[str, ...]
+    subjects: tuple[str, ...] = ()
+    starting: StartingPoint | None = None
+    starting_timestamp_ns: int | None = None
+    starting_timestamp_strategy: str = "error"
+    ending: StartingPoint | None = None
+    ending_timestamp_ns: int | None = None
+    fail_on_data_loss: bool = True
+    max_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_s: float = 900.0
+    max_offsets_per_partition: int = 250_000
+    min_partitions: int = 1
+    max_partitions: int = 64
+    include_headers: bool = False
+    fetch_batch: int = 10_000
+    fetch_max_bytes: int = 16 << 20
+    read_timeout_s: float = 60.0
+    poll_interval_s: float = 0.1
+    commit_mode: str | None = None
+    eager_commit: bool = True
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> SourceOptions:
+        """Read the map.
+
+        Raises:
+            OptionsError: it has mistakes; all of them are listed.
+        """
+        return _parse(options, _read_source, SINK_ONLY)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Options of a batch or streaming write (`spark.md` 3.3)."""
+
+    connection: ConnectionOptions
+    subject: str = ""
+    stream: str = ""
+    dedupe: str = "auto"
+    ledger: str = "auto"
+    ledger_bucket: str = "spark-jetstream-ledger"
+    min_duplicate_window_s: float = 120.0
+    txn_app_id: str = ""
+    txn_version: int | None = None
+    max_in_flight: int = 4096
+    ack_timeout_s: float = 5.0
+    publish_retries: int = 5
+    null_data: str = "error"
+    on_error: str = "fail"
+    dead_letter_subject: str = ""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> SinkOptions:
+        """Read the map.
+
+        Raises:
+            OptionsError: it has mistakes; all of them are listed.
+        """
+        return _parse(options, _read_sink, SOURCE_ONLY)
+
+
+def _parse(
+    options: Mapping[str, str], read: Callable[[OptionMap], T], of_other_side: tuple[str, ...]
+) -> T:
+    option_map = OptionMap(options)
+    parsed = read(option_map)
+    option_map.check_unknown(of_other_side)
+    if option_map.problems:
+        raise OptionsError(option_map.problems)
+    return parsed
+
+
+# --- the source -----------------------------------------------------------------------------
+
+
+def _read_source(options: OptionMap) -> SourceOptions:
+    streams = options.words("stream")
+    if not options.has("stream"):
+        options.add_problem("stream", "is required: the stream to read, or several as a,b")
+    for stream in streams:
+        _check_stream_name(options, stream)
+    source = SourceOptions(
+        connection=read_connection_options(options),
+        streams=streams,
+        subjects=_subject_patterns(options),
+        starting=_starting_point(options, "startingOffsets", streams),
+        starting_timestamp_ns=options.read("startingTimestamp", timestamp_ns, None),
+        starting_timestamp_strategy=options.choice(
+            "startingTimestampStrategy", ("error", LATEST), "error"
+        ),
+        ending=_starting_point(options, "endingOffsets", streams),
+        ending_timestamp_ns=options.read("endingTimestamp", timestamp_ns, None),
+        fail_on_data_loss=options.flag("failOnDataLoss", True),
+        max_offsets_per_trigger=options.maybe_number("maxOffsetsPerTrigger"),
+        max_bytes_per_trigger=options.maybe_size("maxBytesPerTrigger"),
+        min_offsets_per_trigger=options.maybe_number("minOffsetsPerTrigger"),
+        max_trigger_delay_s=options.seconds("maxTriggerDelay", "15m"),
+        max_offsets_per_partition=options.number("maxOffsetsPerPartition", 250_000),
+        min_partitions=options.number("minPartitions", 1),
+        max_partitions=options.number("maxPartitions", 64),
+        include_headers=options.flag("includeHeaders", False),
+        fetch_batch=options.number("fetchBatch", 10_000),
+        fetch_max_bytes=options.size("fetchMaxBytes", "16MiB"),
+        read_timeout_s=options.seconds("readTimeout", "60s"),
+        poll_interval_s=options.seconds("pollInterval", "100ms"),
+        commit_mode=_commit_mode(options),
+        eager_commit=options.flag("eagerCommit", True),
+    )
+    _check_source_pairs(options, source)
+    return source
+
+
+def _check_stream_name(options: OptionMap, stream: str) -> None:
+    if not _STREAM_NAME.fullmatch(stream):
+        options.add_problem(
+            "stream", f"has the entry '{stream}': a stream name has no '.', '*', '>', '/', '\\'"
+        )
+
+
+def _subject_patterns(options: OptionMap) -> tuple[str, ...]:
+    patterns = options.words("subjects")
+    for pattern in patterns:
+        tokens = pattern.split(".")
+        if not all(tokens) or any(character.isspace() for character in pattern):
+            options.add_problem("subjects", f"has the entry '{pattern}' with an empty token")
+        elif ">" in tokens[:-1]:
+            options.add_problem("subjects", f"has the entry '{pattern}': '>' must come last")
+    return patterns
+
+
+def _starting_point(options: OptionMap, key: str, streams: tuple[str, ...]) -> StartingPoint | None:
+    def parse(text: str) -> StartingPoint | None:
+        try:
+            return parse_starting_point(text, streams)
+        except OffsetsError as error:
+            raise ValueError(error.what) from None
+
+    return options.read(key, parse, None)
+
+
+def _commit_mode(options: OptionMap) -> str | None:
+    mode = options.choice("commitMode", ("none", "purge"), "none")
+    return mode if options.has("commitMode") else None
+
+
+def _check_source_pairs(options: OptionMap, source: SourceOptions) -> None:
+    if source.min_partitions > source.max_partitions:
+        options.add_problem(
+            "minPartitions", f"is more than maxPartitions ({source.max_partitions})"
+        )
+    least, most = source.min_offsets_per_trigger, source.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        options.add_problem("minOffsetsPerTrigger", f"is more than maxOffsetsPerTrigger ({most})")
+    if source.ending == EARLIEST:
+        options.add_problem("endingOffsets", "cannot be earliest; that range is always empty")
+    if options.has("endingOffsets") and options.has("endingTimestamp"):
+        options.add_problem("endingOffsets", "cannot be combined with endingTimestamp")
+    start, stop = source.starting_timestamp_ns, source.ending_timestamp_ns
+    if start is not None and stop is not None and stop < start:
+        options.add_problem("endingTimestamp", "is before startingTimestamp")
+    if isinstance(source.starting, dict) and isinstance(source.ending, dict):
+        for stream, first in source.starting.items():
+            final = source.ending[stream]
+            if isinstance(first, int) and isinstance(final, int) and final < first:
+                options.add_problem(
+                    "endingOffsets",
+                    f"ends stream '{stream}' at {final}, before startingOffsets ({first})",
+                )
+
+
+# --- the sink -------------------------------------------------------------------------------
+
+
+def _read_sink(options: OptionMap) -> SinkOptions:
+    stream = options.text("stream")
+    if stream:
+        _check_stream_name(options, stream)
+    sink = SinkOptions(
+        connection=read_connection_options(options),
+        subject=_publish_subject(options, "subject"),
+        stream=stream,
+        dedupe=options.choice("dedupe", ("auto", "column", "none"), "auto"),
+        ledger=options.choice("ledger", ("auto", "none"), "auto"),
+        ledger_bucket=options.text("ledgerBucket", "spark-jetstream-ledger"),
+        min_duplicate_window_s=options.seconds("minDuplicateWindow", "2m"),
+        txn_app_id=options.text("txnAppId"),
+        txn_version=options.read("txnVersion", lambda text: int(text.strip()), None),
+        max_in_flight=options.number("maxInFlight", 4096),
+        ack_timeout_s=options.seconds("ackTimeout", "5s"),
+        publish_retries=options.number("publishRetries", 5, minimum=0),
+        null_data=options.choice("nullData", ("error", "empty"), "error"),
+        on_error=options.choice("onError", ("fail", "deadLetter"), "fail"),
+        dead_letter_subject=_publish_subject(options, "deadLetterSubject"),
+    )
+    if bool(sink.txn_app_id) != (sink.txn_version is not None):
+        options.add_problem("txnAppId", "and txnVersion go together; give both or neither")
+    if (sink.on_error == "deadLetter") != bool(sink.dead_letter_subject):
+        options.add_problem("deadLetterSubject", "and onError=deadLetter go together")
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", sink.ledger_bucket):
+        options.add_problem("ledgerBucket", "must be letters, digits, '-' and '_'")
+    return sink
+
+
+def _publish_subject(options: OptionMap, key: str) -> str:
+    subject = options.text(key)
+    if subject:
+        tokens = subject.split(".")
+        if not all(tokens) or any(character.isspace() for character in subject):
+            options.add_problem(key, "has an empty token or a space")
+        elif "*" in tokens or ">" in tokens:
+            options.add_problem(key, "has a wildcard; a message is published to one subject")
+    return subject
+
+
+def _keys_of(read: Callable[[OptionMap], object]) -> tuple[str, ...]:
+    option_map = OptionMap({})
+    read(option_map)
+    return option_map.known
+
+
+SOURCE_KEYS = _keys_of(_read_source)
+SINK_KEYS = _keys_of(_read_sink)
+SOURCE_ONLY = tuple(key for key in SOURCE_KEYS if key not in SINK_KEYS)
+SINK_ONLY = tuple(key for key in SINK_KEYS if key not in SOURCE_KEYS)
