@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream import errors
 
