@@ -161,7 +161,7 @@ class Secret:
         """The value itself.
 
         Raises:
-            SecretUnreadableError: the variable is not set or the file cannot be read in this process.
+            SecretUnreadableError: the variable is unset or the file unreadable in this process.
         """
         kind, _, name = self.reference.partition(":")
         if kind == "env":

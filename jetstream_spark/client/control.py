@@ -1,0 +1,193 @@
+"""The JetStream API: streams, consumers, purges, and publishes that wait for their ack.
+
+Requests are few and small, so they go one at a time through a pooled `Flow`. This is blocking on
+purpose: Spark's driver-side runner and its forked workers are single-threaded processes without an
+event loop, where an asyncio client would need a thread and a loop of its own for every process.
+
+A request whose connection broke or could not be made, or that nobody answered because a leader is
+being elected, is tried again within `requestTimeout`. So only idempotent requests belong here (all of ours are).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from jetstream_spark.client import pool
+from jetstream_spark.connection_options import ConnectionOptions
+from jetstream_spark.errors import (
+    ConnectionFailedError,
+    ConnectionLostError,
+    NoRespondersError,
+    ProtocolViolationError,
+    RequestRefusedError,
+    RequestTimeoutError,
+    StreamNotFoundError,
+)
+
+STREAM_NOT_FOUND = 10059
+CONSUMER_NOT_FOUND = 10014
+MESSAGE_NOT_FOUND = 10037
+RETRY_PAUSE_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """What planning needs to know of a stream at one moment.
+
+    Attributes:
+        created: when this incarnation was made, the server's own text.
+        first: the first sequence held, or the next one to come when the stream is empty.
+        next: the sequence that the next message will get.
+        config: the configuration as the server sent it.
+    """
+
+    name: str
+    created: str
+    first: int
+    next: int
+    messages: int
+    bytes: int
+    config: dict[str, Any]
+
+    @property
+    def retention(self) -> str:
+        """`limits`, `interest` or `workqueue`."""
+        return str(self.config.get("retention", "limits"))
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The subjects that the stream collects; empty for a mirror."""
+        return tuple(self.config.get("subjects") or ())
+
+
+class Control:
+    """Requests to the JetStream API under one set of connection options."""
+
+    def __init__(self, options: ConnectionOptions, role: str = "driver") -> None:
+        self.options = options
+        self.role = role
+
+    def request(self, operation: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Ask the API, for example `request("STREAM.INFO.ORDERS")`.
+
+        Raises:
+            RequestRefusedError: the API answered with an error.
+            RequestTimeoutError, NoRespondersError, ConnectionFailedError: nothing answered within
+                `requestTimeout`.
+        """
+        subject = f"{self.options.api_prefix}.{operation}"
+        payload = json.dumps(body).encode() if body is not None else b""
+        return self.request_message(subject, payload)
+
+    def request_message(self, subject: str, payload: bytes, headers: bytes = b"") -> dict[str, Any]:
+        """Send any message that is answered with JSON: an API request, or a publish to a stream.
+
+        Raises:
+            RequestRefusedError: the answer is an error.
+            RequestTimeoutError, NoRespondersError, ConnectionFailedError: no answer in time.
+        """
+        deadline = time.monotonic() + self.options.request_timeout_s
+        while True:
+            try:
+                return self._ask(subject, payload, headers, deadline)
+            except (ConnectionFailedError, ConnectionLostError, NoRespondersError):
+                if time.monotonic() + RETRY_PAUSE_S >= deadline:
+                    raise
+                time.sleep(RETRY_PAUSE_S)
+
+    def _ask(self, subject: str, payload: bytes, headers: bytes, deadline: float) -> dict[str, Any]:
+        with pool.lease(self.options, self.role) as flow:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise RequestTimeoutError(f"'{subject}' got no answer in time.")
+            message = flow.request(subject.encode(), payload, remaining, headers)
+        try:
+            answer = json.loads(message.payload)
+            error = answer.get("error")
+        except (ValueError, AttributeError):
+            raise ProtocolViolationError(
+                f"the answer to '{subject}' is not JSON: {message.payload[:80]!r}."
+            ) from None
+        if error:
+            raise RequestRefusedError(
+                subject,
+                int(error.get("code", 0)),
+                int(error.get("err_code", 0)),
+                str(error.get("description", "")),
+            )
+        return dict(answer)
+
+    # --- streams ----------------------------------------------------------------------------
+
+    def stream_state(self, stream: str) -> StreamState:
+        """The state of a stream.
+
+        Raises:
+            StreamNotFoundError: there is none of that name; the visible ones are listed.
+        """
+        try:
+            answer = self.request(f"STREAM.INFO.{stream}")
+        except RequestRefusedError as error:
+            if error.err_code == STREAM_NOT_FOUND:
+                raise self._not_found(stream) from None
+            raise
+        state = answer["state"]
+        following = int(state["last_seq"]) + 1
+        return StreamState(
+            name=stream,
+            created=str(answer["created"]),
+            # An empty stream reports first_seq 0 before its first message and last+1 after a
+            # purge; both mean that nothing is held below `following`.
+            first=int(state["first_seq"]) if state["messages"] else following,
+            next=following,
+            messages=int(state["messages"]),
+            bytes=int(state["bytes"]),
+            config=dict(answer["config"]),
+        )
+
+    def _not_found(self, stream: str) -> StreamNotFoundError:
+        names = ", ".join(self.stream_names()) or "none"
+        return StreamNotFoundError(
+            f"stream not found: '{stream}' at {', '.join(map(str, self.options.servers))}; "
+            f"visible streams: {names}.",
+            "Check the option stream, and domain or the account of the user.",
+        )
+
+    def stream_names(self) -> list[str]:
+        """The names of the streams of the account, at most one page (1024) of them."""
+        return list(self.request("STREAM.NAMES").get("streams") or ())
+
+    def purge(self, stream: str, before: int, subject: str = "") -> int:
+        """Remove every message below sequence `before` (that matches); return how many."""
+        body: dict[str, Any] = {"seq": before}
+        if subject:
+            body["filter"] = subject
+        return int(self.request(f"STREAM.PURGE.{stream}", body).get("purged", 0))
+
+    # --- consumers --------------------------------------------------------------------------
+
+    def create_consumer(self, stream: str, config: dict[str, Any]) -> dict[str, Any]:
+        """Create a consumer and return its info (`name`, `num_pending`, ...)."""
+        body = {"stream_name": stream, "config": config, "action": "create"}
+        return self.request(f"CONSUMER.CREATE.{stream}.{config['name']}", body)
+
+    def delete_consumer(self, stream: str, consumer: str) -> None:
+        """Delete a consumer; one that is gone already is as good."""
+        try:
+            self.request(f"CONSUMER.DELETE.{stream}.{consumer}")
+        except RequestRefusedError as error:
+            if error.err_code not in (CONSUMER_NOT_FOUND, STREAM_NOT_FOUND):
+                raise
+
+    def consumers(self, stream: str) -> list[dict[str, Any]]:
+        """The infos of all consumers of a stream, page by page."""
+        found: list[dict[str, Any]] = []
+        while True:
+            answer = self.request(f"CONSUMER.LIST.{stream}", {"offset": len(found)})
+            page = list(answer.get("consumers") or ())
+            found += page
+            if not page or len(found) >= int(answer.get("total", 0)):
+                return found

@@ -1,0 +1,116 @@
+"""The opening of a connection: TLS context and CONNECT fields, from options and the server's INFO.
+
+Credentials are resolved here, at the last moment, in the process that connects.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import ssl
+from typing import Any
+
+from jetstream_spark import __version__
+from jetstream_spark.connection_options import ConnectionOptions
+from jetstream_spark.errors import AuthenticationFailedError, SecretUnreadableError
+from jetstream_spark.option_values import read_secret_file
+
+_CREDS_BLOCK = re.compile(r"-+BEGIN ([A-Z ]+?)-+\s*([^\s-][^\s]*)\s*-+END", re.DOTALL)
+
+
+def tls_context(options: ConnectionOptions) -> ssl.SSLContext:
+    """The context that the options ask for; certificates are always verified.
+
+    Raises:
+        SecretUnreadableError: a certificate or key file cannot be used in this process.
+    """
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
+    try:
+        if options.tls_ca_file:
+            context.load_verify_locations(cafile=options.tls_ca_file)
+        if options.tls_cert_file:
+            context.load_cert_chain(options.tls_cert_file, options.tls_key_file)
+    except (OSError, ssl.SSLError) as error:
+        name = options.tls_ca_file or options.tls_cert_file
+        raise SecretUnreadableError(
+            f"the TLS files of the options ('{name}' ...) cannot be used here: {error}.",
+            "They must be PEM files that exist on the driver and on every executor.",
+        ) from None
+    return context
+
+
+def connect_fields(
+    options: ConnectionOptions, info: dict[str, Any], name: str, is_encrypted: bool
+) -> dict[str, Any]:
+    """The JSON object of CONNECT.
+
+    Raises:
+        SecretUnreadableError: a credential cannot be read in this process.
+        AuthenticationFailedError: a credential is malformed.
+    """
+    fields: dict[str, Any] = {
+        "verbose": False,
+        "pedantic": False,
+        "tls_required": is_encrypted,
+        "name": name,
+        "lang": "python-jetstream-spark",
+        "version": __version__,
+        "protocol": 1,
+        "echo": False,
+        "headers": True,
+        "no_responders": True,
+    }
+    nonce = str(info.get("nonce", ""))
+    if options.password is not None:
+        fields["user"] = options.user
+        fields["pass"] = options.password.resolve("password")
+    elif options.token is not None:
+        fields["auth_token"] = options.token.resolve("token")
+    elif options.creds_file:
+        jwt, seed = _split_creds("credsFile", read_secret_file("credsFile", options.creds_file))
+        fields |= {"jwt": jwt, **_signature("credsFile", seed, nonce)}
+    elif options.creds_secret is not None:
+        jwt, seed = _split_creds("credsSecret", options.creds_secret.resolve("credsSecret"))
+        fields |= {"jwt": jwt, **_signature("credsSecret", seed, nonce)}
+    elif options.nkey_file:
+        seed = read_secret_file("nkeyFile", options.nkey_file).strip()
+        fields |= _signature("nkeyFile", seed, nonce)
+    elif options.nkey_seed_secret is not None:
+        seed = options.nkey_seed_secret.resolve("nkeySeedSecret").strip()
+        fields |= _signature("nkeySeedSecret", seed, nonce)
+    return fields
+
+
+def _split_creds(option: str, text: str) -> tuple[str, str]:
+    blocks = dict(_CREDS_BLOCK.findall(text))
+    jwt = blocks.get("NATS USER JWT")
+    seed = blocks.get("USER NKEY SEED")
+    if jwt is None or seed is None:
+        raise AuthenticationFailedError(
+            f"option '{option}' does not hold a user JWT and an nkey seed.",
+            "Give it what `nsc generate creds` writes.",
+        )
+    return jwt, seed
+
+
+def _signature(option: str, seed: str, nonce: str) -> dict[str, str]:
+    try:
+        import nkeys
+    except ImportError as error:
+        raise SecretUnreadableError(
+            f"option '{option}' needs the package nkeys, which is not installed here: {error}.",
+            "Install it on the driver and on every executor: pip install nkeys.",
+        ) from None
+    if not nonce:
+        # The server demands no signature; saying who we are would be refused.
+        return {}
+    try:
+        pair = nkeys.from_seed(seed.encode())
+        signature = base64.urlsafe_b64encode(pair.sign(nonce.encode())).rstrip(b"=")
+        return {"nkey": pair.public_key.decode(), "sig": signature.decode()}
+    except Exception:
+        # Nothing of the original error is repeated: it may quote the seed.
+        raise AuthenticationFailedError(
+            f"option '{option}' does not hold a valid user nkey seed.",
+            "A seed starts with SU and is one line.",
+        ) from None
