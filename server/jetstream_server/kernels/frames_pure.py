@@ -1,0 +1,157 @@
+"""PUB and HPUB frames in pure Python: the reference for `frames_fast`, and what runs without it.
+
+A chunk is what one or more socket reads brought; `fields` holds `STRIDE` positions a message (see
+`protocol/ops.py`). Nothing here raises on what a peer sends: `scan_publishes` takes the frames it
+is sure of and stops before the first that is in any way unusual, so the parser's slow path has
+the only say on errors (`jetstream.md` 1.1, `checked-wire-consumers.md` 1.1).
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# The layout of `protocol/ops.py`, which is a floor above; `tests/server/kernels` compares the two.
+STRIDE = 7
+
+# As every client library writes them: upper case, one space between arguments, CR LF. Sizes have
+# at most 9 digits, as in the genuine server. The possessive quantifiers keep a failing match
+# linear in the length of the line.
+_TOKEN = rb"([^ \t\r\n]++)"
+_SIZE = rb"([0-9]{1,9}+)"
+_PUB = re.compile(rb"PUB %b (?:%b )?+%b\r\n" % (_TOKEN, _TOKEN, _SIZE))
+_HPUB = re.compile(rb"HPUB %b (?:%b )?%b %b\r\n" % (_TOKEN, _TOKEN, _SIZE, _SIZE))
+
+_HEADER_LINE = b"NATS/1.0\r\n"
+_SPECIAL_LINE = b"\r\nNats-"
+
+
+def scan_publishes(
+    chunk: bytes,
+    start: int,
+    fields: array[int],
+    control_line_max: int,
+    payload_max: int,
+    headers: bool,
+) -> int:
+    """Append every publish frame from `start` on; return the position of the first byte not taken.
+
+    The scan ends at the start of the first frame that is incomplete, not written as above, over
+    one of the two limits, not followed by CR LF, or an HPUB when `headers` is False.
+    """
+    found: list[int] = []
+    sizes: dict[bytes, int] = {}  # int() costs more than a look-up, and sizes repeat
+    match_pub, match_hpub = _PUB.match, _HPUB.match
+    at = start
+    while True:
+        header_text = None
+        if line := match_pub(chunk, at):
+            subject, reply, size_text = line.groups()
+            subject_start = at + 4
+        elif headers and (line := match_hpub(chunk, at)):
+            subject, reply, header_text, size_text = line.groups()
+            subject_start = at + 5
+        else:
+            break
+        header_start = line.end()
+        if header_start - 2 - subject_start > control_line_max:
+            break
+        subject_stop = reply_start = reply_stop = subject_start + len(subject)
+        if reply is not None:
+            reply_start += 1
+            reply_stop = reply_start + len(reply)
+        if size_text not in sizes:
+            sizes[size_text] = int(size_text)
+        size = sizes[size_text]
+        payload_start = header_start
+        if header_text is not None:
+            payload_start += int(header_text)
+        payload_stop = header_start + size
+        if (
+            size > payload_max
+            or payload_start > payload_stop
+            or chunk[payload_stop : payload_stop + 2] != b"\r\n"
+        ):
+            break
+        found += (
+            subject_start,
+            subject_stop,
+            reply_start,
+            reply_stop,
+            header_start,
+            payload_start,
+            payload_stop,
+        )
+        at = payload_stop + 2
+    fields.fromlist(found)
+    return at
+
+
+def segment(
+    chunk: bytes, fields: array[int], start: int, stop: int, routes: dict[bytes, T]
+) -> tuple[int, T | None]:
+    """Return (cut, target): the subjects of messages `start` up to `cut` all map to `target`.
+
+    The stretch is the longest there is, at least one message long unless the first subject is not
+    in `routes`: then the answer is (start, None). Targets are compared by identity.
+    """
+    look_up = routes.get
+    first, end = start * STRIDE, stop * STRIDE
+    target: T | None = None
+    index = start
+    for a, b in zip(fields[first:end:STRIDE], fields[first + 1 : end : STRIDE], strict=True):
+        found = look_up(chunk[a:b])
+        if found is not target:
+            if index > start:
+                return index, target
+            target = found
+        if found is None:
+            return start, None
+        index += 1
+    return index, target
+
+
+def first_special(chunk: bytes, fields: array[int], start: int, stop: int) -> int:
+    """Return the first message in [start, stop) that needs a look at its headers, else `stop`.
+
+    That is one whose header block has a line starting `Nats-`, or does not start with the line
+    `NATS/1.0`. A key counts only at the start of a line that ends in CR LF, as in the genuine
+    server.
+    """
+    if stop <= start:
+        return stop
+    first, end = start * STRIDE, stop * STRIDE
+    if fields[first + 4 : end : STRIDE] == fields[first + 5 : end : STRIDE]:
+        return stop
+    for index in range(start, stop):
+        at = index * STRIDE
+        header_start, payload_start = fields[at + 4], fields[at + 5]
+        if header_start != payload_start and (
+            not chunk.startswith(_HEADER_LINE, header_start, payload_start)
+            or chunk.find(_SPECIAL_LINE, header_start, payload_start) >= 0
+        ):
+            return index
+    return stop
+
+
+def encode_messages(
+    chunk: bytes, fields: array[int], start: int, stop: int, sid: bytes, headers: bool
+) -> bytes:
+    """Return the MSG and HMSG frames that bring messages `start` up to `stop` to one subscriber.
+
+    With `headers` False the header blocks are left out and every frame is a MSG.
+    """
+    frames: list[bytes] = []
+    columns = iter(fields[start * STRIDE : stop * STRIDE])
+    for a, b, c, d, e, f, g in zip(*(columns,) * STRIDE, strict=True):
+        reply = b"%b " % chunk[c:d] if c != d else b""
+        if e == f or not headers:
+            frames.append(b"MSG %b %b %b%d\r\n%b\r\n" % (chunk[a:b], sid, reply, g - f, chunk[f:g]))
+        else:
+            frames.append(
+                b"HMSG %b %b %b%d %d\r\n%b\r\n" % (chunk[a:b], sid, reply, f - e, g - e, chunk[e:g])
+            )
+    return b"".join(frames)
