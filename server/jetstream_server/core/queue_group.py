@@ -1,0 +1,36 @@
+"""Choosing the member of a queue group that gets the next stretch of messages.
+
+The start is random and the walk goes round until a member can take it, as in the genuine server
+(jetstream.md 1.7). Who can take it is for the caller to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+
+from jetstream_server.core.subscription import Subscription
+
+
+def choose(
+    members: Sequence[Subscription],
+    random: Random,
+    is_deliverable: Callable[[Subscription], bool],
+) -> Subscription | None:
+    """Return a member that is open and deliverable, None when there is none."""
+    for member in in_turn(members, random):
+        if is_deliverable(member):
+            return member
+    return None
+
+
+def in_turn(members: Sequence[Subscription], random: Random) -> Iterator[Subscription]:
+    """Iterate once round the open members, from a random one."""
+    count = len(members)
+    if count == 0:
+        return
+    first = 0 if count == 1 else int(random.random() * count)
+    for step in range(count):
+        member = members[(first + step) % count]
+        if not member.closed:
+            yield member
