@@ -1,0 +1,473 @@
+"""Group commit: everything that must reach the disk, in order, carried there in one go.
+
+Stores queue; the pump takes a `Flush` once a turn, runs it in a worker thread, and settles it back
+on the loop. Only then may what waited for it leave the server (design.md 3 and 5):
+
+    flush = commit.take(now)            # loop
+    failures = flush.run()              # worker thread: the only place that waits for the disk
+    commit.settle(flush)                # loop: owners learn how it went
+    if not commit.is_stalled: release what was held back for this flush
+
+Invariants:
+
+- Operations run in the order in which they were queued; a file is synced before the next file of
+  the same owner is begun (`seal`), so what survives a crash is always a prefix of what was queued.
+- A failed write or sync is never tried again: its owner is told (`failed`) and goes offline. After
+  a failed fsync the page cache no longer says what is on the disk.
+- A full disk is no such failure. The operations of the owner concerned stay queued, unacknowledged
+  and in order, and are tried again every `RETRY_NS`; nothing is rolled back, because what
+  the state machines above concluded from these messages (duplicates, counts, positions) cannot be.
+  Writing again is safe: bytes come from memory, not from the page cache. Removals that only free
+  space do not wait, else a purge could not end the shortage.
+
+The lazy policy (`lazily_ns` > 0) writes at every flush, and syncs blocks at most once in that time
+and at the end. Metadata replacements are synced always; they are rare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from jetstream_server.base.clock import MILLISECOND
+from jetstream_server.base.errors import StoreError
+from jetstream_server.store.disk import FULL_ERRNOS, Buffer, Disk
+
+LAZY_REPLACE_NS = 100 * MILLISECOND
+RETRY_NS = 250 * MILLISECOND
+
+
+class Owner(Hashable, Protocol):
+    """Whose operations they are; all three are called on the loop, by `settle`."""
+
+    def flushed(self) -> None:
+        """Everything queued before the flush was taken is where it should be."""
+        ...
+
+    def stalled(self, error: StoreError) -> None:
+        """The disk is full; the operations stay queued."""
+        ...
+
+    def failed(self, error: StoreError) -> None:
+        """The disk failed; the operations are lost."""
+        ...
+
+
+class BlockFile:
+    """A file that is written piece by piece; opened by its first write, in the worker."""
+
+    __slots__ = ("handle", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.handle: Any = None
+
+
+@dataclass(slots=True, eq=False)
+class _Write:
+    owner: Owner
+    path: Path
+    file: BlockFile
+    buffer: Buffer
+    start: int
+    stop: int
+
+
+@dataclass(slots=True, eq=False)
+class _Seal:
+    owner: Owner
+    path: Path
+    file: BlockFile
+
+
+@dataclass(slots=True, eq=False)
+class _Replace:
+    owner: Owner
+    path: Path
+    parts: Sequence[Buffer]
+
+
+@dataclass(slots=True, eq=False)
+class _Remove:
+    owner: Owner
+    path: Path
+    waits: bool
+
+
+@dataclass(slots=True, eq=False)
+class _RemoveTree:
+    owner: Owner
+    path: Path
+
+
+_Operation = _Write | _Seal | _Replace | _Remove | _RemoveTree
+
+
+@dataclass(slots=True, eq=False)
+class Flush:
+    """What one trip to the disk carries.
+
+    Attributes:
+        operations: in order.
+        syncs: whether written files are synced at the end; False under the lazy policy.
+        unsynced: files written but not synced; what is left in it is handed to the next flush.
+        carried: those of them whose bytes earlier flushes wrote.
+        failures: per owner, what went wrong; filled by `run`.
+        stalled: operations to try again, in order.
+        touched: owners with operations in this flush.
+    """
+
+    disk: Disk
+    operations: list[_Operation]
+    syncs: bool
+    unsynced: dict[BlockFile, Owner]
+    carried: frozenset[BlockFile]
+    failures: list[tuple[Owner, StoreError]] = field(default_factory=list)
+    stalled: list[_Operation] = field(default_factory=list)
+    touched: dict[Owner, None] = field(default_factory=dict)
+    _full: dict[Owner, None] = field(default_factory=dict)
+    _broken: dict[Owner, None] = field(default_factory=dict)
+    _folders: dict[Path, Owner] = field(default_factory=dict)
+
+    def run(self) -> list[tuple[Owner, StoreError]]:
+        """Carry everything out; return what failed, empty when all is durable."""
+        for operation in self.operations:
+            owner = operation.owner
+            self.touched[owner] = None
+            frees = isinstance(operation, _RemoveTree) or (
+                isinstance(operation, _Remove) and not operation.waits
+            )
+            if not frees and owner in self._broken:
+                continue
+            if not frees and owner in self._full:
+                self.stalled.append(operation)
+                continue
+            try:
+                self._carry_out(operation)
+            except OSError as error:
+                self._fail(operation, error)
+        self._sync_folders()
+        if self.syncs:
+            for file, owner in list(self.unsynced.items()):
+                self._sync(file, owner)
+        return self.failures
+
+    def _carry_out(self, operation: _Operation) -> None:
+        disk, path = self.disk, operation.path
+        match operation:
+            case _Write():
+                self._write(operation)
+            case _Seal(file=file) if file.handle is not None:
+                if self._sync(file, operation.owner):
+                    disk.close(file.handle)
+                    file.handle = None
+                elif operation.owner in self._full:
+                    self.stalled.append(operation)
+            case _Replace():
+                disk.make_folder(path.parent)
+                disk.replace(path, operation.parts)
+                self._folders[path.parent] = operation.owner
+            case _Remove(waits=True):
+                mine = [file for file, owner in self.unsynced.items() if owner is operation.owner]
+                if all(self._sync(file, operation.owner) for file in mine):
+                    disk.remove(path)
+                    disk.sync_folder(path.parent)
+                elif operation.owner in self._full:
+                    self.stalled.append(operation)
+            case _Remove():
+                disk.remove(path)
+                self._folders[path.parent] = operation.owner
+            case _RemoveTree():
+                disk.remove_tree(path)
+                self._folders = {
+                    folder: owner
+                    for folder, owner in self._folders.items()
+                    if not folder.is_relative_to(path)
+                }
+                self._folders[path.parent] = operation.owner
+
+    def _write(self, operation: _Write) -> None:
+        file = operation.file
+        if file.handle is None:
+            self.disk.make_folder(file.path.parent)
+            file.handle, made = self.disk.open(file.path)
+            if made:
+                # The name first: a later file must not survive without this one.
+                self.disk.sync_folder(file.path.parent)
+        with memoryview(operation.buffer)[operation.start : operation.stop] as view:
+            self.unsynced[file] = operation.owner
+            self.disk.write(file.handle, view, operation.start)
+
+    def _sync(self, file: BlockFile, owner: Owner) -> bool:
+        try:
+            self.disk.sync(file.handle)
+        except OSError as error:
+            writes = [o for o in self.operations if isinstance(o, _Write) and o.file is file]
+            if error.errno in FULL_ERRNOS and file not in self.carried:
+                # Late allocation: which bytes were lost is unknown, so write them all again.
+                self.stalled[:0] = [o for o in writes if o not in self.stalled]
+                self._refuse(owner, file.path, error)
+            else:
+                self._break(owner, file.path, error, "sync")
+            return False
+        finally:
+            self.unsynced.pop(file, None)
+        return True
+
+    def _sync_folders(self) -> None:
+        for folder, owner in self._folders.items():
+            try:
+                self.disk.sync_folder(folder)
+            except FileNotFoundError:
+                continue  # removed since, by an operation that synced the folder above
+            except OSError as error:
+                self._break(owner, folder, error, "sync")
+
+    def _fail(self, operation: _Operation, error: OSError) -> None:
+        if error.errno in FULL_ERRNOS:
+            self.stalled.append(operation)
+            self._refuse(operation.owner, operation.path, error)
+        else:
+            verb = type(operation).__name__.strip("_").lower()
+            self._break(operation.owner, operation.path, error, verb)
+
+    def _refuse(self, owner: Owner, path: Path, error: OSError) -> None:
+        self._full[owner] = None
+        self.failures.append((owner, StoreError(f"the disk is full: {error.strerror}", str(path))))
+
+    def _break(self, owner: Owner, path: Path, error: OSError, verb: str) -> None:
+        self._broken[owner] = None
+        reason = f"{verb} failed: {error.strerror or error}"
+        self.failures.append((owner, StoreError(reason, str(path))))
+
+
+class GroupCommit:
+    """The queue in front of the disk.
+
+    Args:
+        disk: where operations are carried out.
+        lazily_ns: 0 syncs every flush; otherwise the longest time between two syncs of a block.
+    """
+
+    def __init__(self, disk: Disk, *, lazily_ns: int = 0) -> None:
+        self.disk = disk
+        self.lazily_ns = lazily_ns
+        self._queue: list[_Operation] = []
+        self._lazy: dict[Path, _Replace] = {}
+        self._unsynced: dict[BlockFile, Owner] = {}
+        self._in_flight: Flush | None = None
+        self._stalled = 0  # how many of the first operations in the queue were refused
+        self._retry_at: int | None = None
+        self._lazy_at: int | None = None
+        self._sync_at: int | None = None
+
+    # -- queueing --------------------------------------------------------------------------
+
+    def write(self, owner: Owner, file: BlockFile, buffer: Buffer, start: int, stop: int) -> None:
+        """Queue `buffer[start:stop]` for the same place in the file.
+
+        The buffer must neither move nor change in that range until the flush is settled.
+        """
+        if len(self._queue) > self._stalled:
+            last = self._queue[-1]
+            if isinstance(last, _Write) and last.buffer is buffer and last.stop == start:
+                last.stop = stop
+                return
+        self._queue.append(_Write(owner, file.path, file, buffer, start, stop))
+
+    def seal(self, owner: Owner, file: BlockFile) -> None:
+        """Queue a sync of a file that is complete, and close it; later writes find it durable."""
+        self._queue.append(_Seal(owner, file.path, file))
+
+    def replace(
+        self, owner: Owner, path: Path, parts: Sequence[Buffer], *, lazily: bool = False
+    ) -> None:
+        """Queue a new content for a small file; the last one queued wins."""
+        operation = _Replace(owner, path, parts)
+        self._lazy.pop(path, None)
+        if lazily:
+            self._lazy[path] = operation
+            return
+        for index in range(len(self._queue) - 1, self._stalled - 1, -1):
+            queued = self._queue[index]
+            if isinstance(queued, _Replace) and queued.path == path:
+                self._queue[index] = operation
+                return
+            if isinstance(queued, _RemoveTree | _Remove):
+                break
+        self._queue.append(operation)
+
+    def remove(self, owner: Owner, path: Path, *, waits: bool = False) -> None:
+        """Queue the removal of a file; `waits`: only once all the owner wrote is durable."""
+        self._lazy.pop(path, None)
+        self._queue.append(_Remove(owner, path, waits))
+
+    def remove_tree(self, owner: Owner, path: Path) -> None:
+        """Queue the removal of a folder; what was queued for files in it is forgotten."""
+        self._queue.append(_RemoveTree(owner, path))
+        self._forget_removed()
+
+    def _forget_removed(self) -> None:
+        """Drop operations under a folder whose removal is queued behind them."""
+        kept: list[_Operation] = []
+        roots: list[Path] = []
+        stalled = 0
+        for index in range(len(self._queue) - 1, -1, -1):
+            operation = self._queue[index]
+            if any(operation.path.is_relative_to(root) for root in roots):
+                continue
+            if isinstance(operation, _RemoveTree):
+                roots.append(operation.path)
+                self._lazy = {
+                    path: replacement
+                    for path, replacement in self._lazy.items()
+                    if not path.is_relative_to(operation.path)
+                }
+                self._forget_unsynced(operation.path)
+            stalled += index < self._stalled
+            kept.append(operation)
+        self._queue = kept[::-1]
+        self._stalled = stalled
+
+    def _forget_unsynced(self, root: Path) -> None:
+        for file in [f for f in self._unsynced if f.path.is_relative_to(root)]:
+            del self._unsynced[file]
+            if file.handle is not None:
+                self.disk.close(file.handle)
+                file.handle = None
+
+    # -- looking ---------------------------------------------------------------------------
+
+    @property
+    def is_dirty(self) -> bool:
+        """Return whether anything waits that replies must wait for."""
+        return bool(self._queue) or self._in_flight is not None
+
+    @property
+    def is_stalled(self) -> bool:
+        """Return whether operations wait for space on the disk."""
+        return self._stalled > 0
+
+    def next_deadline(self) -> int | None:
+        """Return when `take` will have something although nobody queued anything."""
+        times = [self._retry_at, self._lazy_at, self._sync_at]
+        return min((at for at in times if at is not None), default=None)
+
+    def queued(self, path: Path) -> Buffer | None:
+        """Return the content queued for a small file, as one that reads it must see it."""
+        replacement = self._lazy.get(path)
+        if replacement is None:
+            for operation in reversed(self._operations()):
+                if isinstance(operation, _Replace) and operation.path == path:
+                    replacement = operation
+                    break
+                if operation.path == path or _removes(operation, path):
+                    return None
+        return b"".join(replacement.parts) if replacement is not None else None
+
+    def is_removed(self, path: Path) -> bool:
+        """Tell whether a queued operation removes this file or folder."""
+        for operation in reversed(self._operations()):
+            if _removes(operation, path):
+                return True
+            if operation.path.is_relative_to(path):
+                return False
+        return False
+
+    def _operations(self) -> list[_Operation]:
+        flying = self._in_flight.operations if self._in_flight is not None else []
+        return flying + self._queue
+
+    # -- flushing --------------------------------------------------------------------------
+
+    def take(self, now: int | None = None) -> Flush | None:
+        """Return what is to be carried out, None when there is nothing (yet).
+
+        Args:
+            now: without it, lazy work is due as well: everything goes, and is synced.
+        """
+        assert self._in_flight is None, "one flush at a time: settle the last one first"
+        self._arm(now)
+        fresh = len(self._queue) > self._stalled
+        retries = _is_due(self._retry_at, now)
+        if self._stalled and not fresh and not retries:
+            return None
+        lazy_due, sync_due = _is_due(self._lazy_at, now), _is_due(self._sync_at, now)
+        if not (self._queue or (self._lazy and lazy_due) or (self._unsynced and sync_due)):
+            return None
+        operations, self._queue = self._queue + list(self._lazy.values()), []
+        self._lazy = {}
+        self._lazy_at = self._retry_at = None
+        syncs = not self.lazily_ns or sync_due
+        unsynced, self._unsynced = self._unsynced, {}
+        if syncs:
+            self._sync_at = None
+        self._stalled = 0
+        self._in_flight = Flush(self.disk, operations, syncs, unsynced, frozenset(unsynced))
+        return self._in_flight
+
+    def _arm(self, now: int | None) -> None:
+        if now is None:
+            return
+        if self._lazy and self._lazy_at is None:
+            self._lazy_at = now + LAZY_REPLACE_NS
+        if self._stalled and self._retry_at is None:
+            self._retry_at = now + RETRY_NS
+        busy = self._unsynced or any(isinstance(o, _Write) for o in self._queue)
+        if self.lazily_ns and busy and self._sync_at is None:
+            self._sync_at = now + self.lazily_ns
+
+    def settle(self, flush: Flush) -> None:
+        """Take a flush back: keep what was refused, tell owners how it went."""
+        assert flush is self._in_flight, "a flush is settled once, by the commit that gave it"
+        self._in_flight = None
+        self._unsynced = flush.unsynced
+        self._queue[:0] = flush.stalled
+        self._stalled = len(flush.stalled)
+        self._forget_removed()
+        refused = {operation.owner for operation in flush.stalled}
+        told: dict[Owner, None] = {}
+        for owner, error in flush.failures:
+            told[owner] = None
+            if owner in refused:
+                owner.stalled(error)
+            else:
+                self._forget_owner(owner)
+                owner.failed(error)
+        for owner in flush.touched:
+            if owner not in told and owner not in refused:
+                owner.flushed()
+
+    def _forget_owner(self, owner: Owner) -> None:
+        """Drop what a failed owner queued meanwhile; removing its folder stays possible."""
+        self._queue[self._stalled :] = [
+            operation
+            for operation in self._queue[self._stalled :]
+            if operation.owner is not owner or isinstance(operation, _RemoveTree)
+        ]
+        for file in [f for f, o in self._unsynced.items() if o is owner]:
+            del self._unsynced[file]
+            self.disk.close(file.handle)
+            file.handle = None
+
+    def drain(self) -> list[tuple[Owner, StoreError]]:
+        """Carry everything out here and now, syncs included; for shutdown and tests."""
+        failures: list[tuple[Owner, StoreError]] = []
+        while (flush := self.take()) is not None:
+            failures += flush.run()
+            self.settle(flush)
+            if flush.stalled:
+                break
+        return failures
+
+
+def _is_due(deadline: int | None, now: int | None) -> bool:
+    return now is None or (deadline is not None and now >= deadline)
+
+
+def _removes(operation: _Operation, path: Path) -> bool:
+    if isinstance(operation, _RemoveTree):
+        return path.is_relative_to(operation.path)
+    return isinstance(operation, _Remove) and operation.path == path

@@ -1,0 +1,235 @@
+"""The disk as the store sees it: a port, and the operating system behind it.
+
+Every method raises plain `OSError`; `store/commit.py` decides what a failure means. What is
+guaranteed to survive power loss: bytes of a file after `sync`, names in a folder after
+`sync_folder`, nothing else. `tests/sim/disk.py` is the other implementation and takes these
+sentences literally.
+
+Handles and locks are what the disk gave out, opaque to everybody else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+Buffer = bytes | bytearray | memoryview | mmap.mmap
+
+# Full, quota used up: conditions that end, after which the same write may succeed.
+FULL_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT))
+
+
+class Disk(Protocol):
+    """Where files live."""
+
+    def open(self, path: Path) -> tuple[Any, bool]:
+        """Open for reading and writing, making the file if need be; tell whether it was made."""
+        ...
+
+    def write(self, handle: Any, data: memoryview, offset: int) -> None:
+        """Write all of `data`."""
+        ...
+
+    def sync(self, handle: Any) -> None:
+        """Return when every byte written to this file is durable."""
+        ...
+
+    def close(self, handle: Any) -> None:
+        """Give the handle back."""
+        ...
+
+    def replace(self, path: Path, parts: Sequence[Buffer]) -> None:
+        """Put a whole new content in place at once, durable but for the folder entry."""
+        ...
+
+    def truncate(self, path: Path, size: int) -> None:
+        """Cut a file to `size` bytes, durably."""
+        ...
+
+    def read(self, path: Path) -> bytes | None:
+        """Return the whole content, None when there is no such file."""
+        ...
+
+    def map(self, path: Path) -> Buffer:
+        """Return the whole content, paged in on demand where the system can."""
+        ...
+
+    def size(self, path: Path) -> int:
+        """Return the number of bytes in a file."""
+        ...
+
+    def names(self, path: Path) -> list[str]:
+        """Return the sorted names in a folder; none when it is not there."""
+        ...
+
+    def make_folder(self, path: Path) -> None:
+        """Make a folder and those above it; durable, names included."""
+        ...
+
+    def sync_folder(self, path: Path) -> None:
+        """Return when every name made, changed or removed in the folder is durable."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; one that is not there is no error."""
+        ...
+
+    def remove_tree(self, path: Path) -> None:
+        """Remove a folder with everything in it; one that is not there is no error."""
+        ...
+
+    def lock(self, path: Path, note: bytes) -> Any | None:
+        """Take an exclusive lock that ends with the process; None when somebody holds it."""
+        ...
+
+    def unlock(self, lock: Any) -> None:
+        """Give a lock back."""
+        ...
+
+
+TEMPORARY_SUFFIX = ".tmp"
+REMOVED_PREFIX = ".removed-"
+
+
+class OsDisk:
+    """Files of the operating system."""
+
+    def open(self, path: Path) -> tuple[int, bool]:
+        """Open for reading and writing, making the file if need be."""
+        flags = os.O_RDWR | os.O_CLOEXEC
+        try:
+            return os.open(path, flags), False
+        except FileNotFoundError:
+            return os.open(path, flags | os.O_CREAT, 0o640), True
+
+    def write(self, handle: int, data: memoryview, offset: int) -> None:
+        """Write all of `data`; the kernel may take it in pieces."""
+        done = 0
+        while done < len(data):
+            done += os.pwrite(handle, data[done:], offset + done)
+
+    def sync(self, handle: int) -> None:
+        """Flush the file's bytes, and its size if that changed, to the device."""
+        _sync_data(handle)
+
+    def close(self, handle: int) -> None:
+        """Close the descriptor."""
+        os.close(handle)
+
+    def replace(self, path: Path, parts: Sequence[Buffer]) -> None:
+        """Write a temporary file beside it, sync, rename."""
+        temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+        try:
+            offset = 0
+            for part in parts:
+                with memoryview(part) as view:
+                    self.write(handle, view, offset)
+                    offset += len(view)
+            _sync_data(handle)
+        except OSError:
+            with contextlib.suppress(OSError):
+                temporary.unlink()  # on a full disk it would keep the space
+            raise
+        finally:
+            os.close(handle)
+        temporary.replace(path)
+
+    def truncate(self, path: Path, size: int) -> None:
+        """Cut and sync."""
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.ftruncate(handle, size)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def read(self, path: Path) -> bytes | None:
+        """Read the file."""
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def map(self, path: Path) -> Buffer:
+        """Map the file read-only; it stays readable after it is removed or replaced."""
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                return b""  # mmap refuses empty files
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def size(self, path: Path) -> int:
+        """Return the size."""
+        return path.stat().st_size
+
+    def names(self, path: Path) -> list[str]:
+        """List a folder."""
+        try:
+            return sorted(os.listdir(path))  # noqa: PTH208 - names are wanted, not paths
+        except FileNotFoundError:
+            return []
+
+    def make_folder(self, path: Path) -> None:
+        """Make what is missing, from the top, syncing each parent."""
+        missing = [path, *path.parents]
+        missing = [folder for folder in missing if not folder.exists()]
+        for folder in reversed(missing):
+            folder.mkdir(exist_ok=True, mode=0o750)
+            self.sync_folder(folder.parent)
+
+    def sync_folder(self, path: Path) -> None:
+        """Sync the folder itself."""
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def remove(self, path: Path) -> None:
+        """Unlink."""
+        path.unlink(missing_ok=True)
+
+    def remove_tree(self, path: Path) -> None:
+        """Rename first, so that a crash never leaves half of it under its name."""
+        removed = path.with_name(REMOVED_PREFIX + path.name)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(removed)
+        try:
+            path.rename(removed)
+        except FileNotFoundError:
+            return
+        self.sync_folder(path.parent)
+        shutil.rmtree(removed)
+
+    def lock(self, path: Path, note: bytes) -> int | None:
+        """Lock a file with `flock` and write `note` (who holds it) into it."""
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(handle)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return None
+            raise
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, note, 0)
+        return handle
+
+    def unlock(self, lock: int) -> None:
+        """Close the file, which ends the lock."""
+        os.close(lock)
+
+
+def _sync_data(handle: int) -> None:
+    # macOS has no fdatasync.
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(handle)
+    else:  # pragma: no cover - not Linux
+        os.fsync(handle)

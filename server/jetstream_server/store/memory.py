@@ -1,0 +1,365 @@
+"""Messages in memory: the store of `storage: memory` streams, and the oracle of the file store.
+
+Deliberately plain: one dictionary of messages, one of sequences per subject. It shares no code
+with `store/file.py`, so that tests may hold one against the other.
+
+Invariant: `_order[_head:]` holds every live sequence, rising, and perhaps dead ones, which `_find`
+skips. Numbers follow the genuine server (checked-api-streams.md 5.9): the first sequence is that
+of the first live message, or last + 1 when there is none; deleting the newest leaves `last_seq`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+
+from jetstream_server.core.subject import is_literal, matches
+from jetstream_server.kernels.record_format import MESSAGE, PREFIX, PREFIX_BYTES
+from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.ports import Limits, StoredMessage, StoreState, SubjectFilter, Window
+
+MESSAGE_OVERHEAD_BYTES = 16
+_DECISIONS_MAX = 65536  # remembered filter decisions; a bound, not a tuning knob
+_SWEEP_MIN = 1024  # dead entries in `_order` before it is rebuilt
+
+
+class PatternFilter:
+    """Patterns with remembered decisions."""
+
+    def __init__(self, patterns: Sequence[bytes]) -> None:
+        self.patterns = tuple(patterns)
+        self.literals = all(is_literal(pattern) for pattern in self.patterns)
+        self.wants = lru_cache(_DECISIONS_MAX)(self._decide)
+
+    def _decide(self, subject: bytes) -> bool:
+        return any(matches(pattern, subject) for pattern in self.patterns)
+
+
+class MemoryStore:
+    """A sequence of messages that a restart forgets."""
+
+    def __init__(self, first_seq: int = 0) -> None:
+        self._messages: dict[int, StoredMessage] = {}
+        self._subjects: dict[bytes, dict[int, None]] = {}
+        self._order: list[int] = []
+        self._head = 0
+        self._bytes = 0
+        self._used = first_seq > 0
+        self._last_seq = max(first_seq - 1, 0)
+        self._last_ts = 0
+        self._grown: dict[bytes, None] = {}  # subjects appended to since `enforce` looked
+        self._enforced_per_subject = -1
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def append_run(self, run: PubRun, start: int, stop: int, now: int) -> int:
+        """Store messages `start` up to `stop` of a run."""
+        first = self._last_seq + 1
+        for index in range(start, stop):
+            self.append(run.subject(index), run.headers(index), run.payload(index), now)
+        return first
+
+    def append(
+        self,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        timestamp: int,
+        sequence: int | None = None,
+    ) -> int:
+        """Store one message."""
+        if sequence is None:
+            sequence = self._last_seq + 1
+        assert sequence > self._last_seq, "sequences rise"
+        self._messages[sequence] = message = StoredMessage(
+            sequence, timestamp, subject, headers, payload
+        )
+        self._subjects.setdefault(subject, {})[sequence] = None
+        self._grown[subject] = None
+        self._order.append(sequence)
+        self._bytes += _accounted(message)
+        self._used = True
+        self._last_seq = sequence
+        self._last_ts = timestamp
+        return sequence
+
+    def skip(self, count: int, now: int) -> int:
+        """Use up `count` sequences."""
+        first = self._last_seq + 1
+        if count > 0:
+            self._last_seq += count
+            self._last_ts = now
+            self._used = True
+        return first
+
+    def delete(self, sequences: Iterable[int], *, erase: bool = False) -> int:
+        """Remove single messages; memory has nothing more to erase."""
+        return sum(self._drop(sequence) for sequence in sequences)
+
+    def truncate_front(self, first_seq: int) -> int:
+        """Remove everything below `first_seq`."""
+        if first_seq > 0:
+            self._used = True
+        gone = self._order[self._head : self._find(first_seq)]
+        removed = sum(self._drop(sequence) for sequence in gone)
+        if first_seq > self._last_seq:
+            self._last_seq = first_seq - 1
+        return removed
+
+    def purge(self, wanted: SubjectFilter | None, below: int, keep: int) -> int:
+        """Remove matching messages below `below` (0: all), all but the newest `keep`."""
+        if wanted is None and not keep:
+            return self.truncate_front(below or self._last_seq + 1)
+        matching = [message.sequence for message in self._walk(wanted, 0)]
+        if keep:
+            matching = matching[:-keep]
+        return self.delete(s for s in matching if not below or s < below)
+
+    def enforce(self, limits: Limits, now: int) -> list[tuple[int, int]]:
+        """Remove the oldest messages until `limits` hold."""
+        removed: list[tuple[int, int]] = []
+        if limits.max_age_ns > 0:
+            start = self.first_seq
+            while self._messages and self._oldest().timestamp + limits.max_age_ns <= now:
+                self._drop(self._order[self._head])
+            _note(removed, start, self.first_seq)
+        if limits.max_msgs_per_subject > 0:
+            removed += self._enforce_per_subject(limits.max_msgs_per_subject)
+        start = self.first_seq
+        while self._messages and (
+            0 <= limits.max_msgs < len(self._messages) or 0 <= limits.max_bytes < self._bytes
+        ):
+            self._drop(self._order[self._head])
+        _note(removed, start, self.first_seq)
+        return removed
+
+    def _enforce_per_subject(self, limit: int) -> list[tuple[int, int]]:
+        changed = limit != self._enforced_per_subject
+        subjects = list(self._subjects if changed else self._grown)
+        self._enforced_per_subject = limit
+        self._grown.clear()
+        removed = []
+        for subject in subjects:
+            sequences = self._subjects.get(subject, {})
+            for sequence in list(islice(sequences, max(len(sequences) - limit, 0))):
+                self._drop(sequence)
+                removed.append((sequence, sequence + 1))
+        return removed
+
+    def next_expiry(self, max_age_ns: int) -> int | None:
+        """Return when the oldest message passes `max_age_ns`."""
+        return self._oldest().timestamp + max_age_ns if self._messages else None
+
+    # -- looking ---------------------------------------------------------------------------
+
+    def state(self) -> StoreState:
+        """Return the counters."""
+        first, messages = self.first_seq, len(self._messages)
+        span = self._last_seq - first + 1 if self._used else 0
+        return StoreState(
+            messages=messages,
+            bytes=self._bytes,
+            first_seq=first,
+            first_ts=self._oldest().timestamp if messages else 0,
+            last_seq=self._last_seq,
+            last_ts=self._last_ts,
+            num_subjects=len(self._subjects),
+            num_deleted=max(span - messages, 0),
+        )
+
+    @property
+    def first_seq(self) -> int:
+        """Return the first live sequence, or last_seq + 1."""
+        if self._messages:
+            return self._order[self._head]
+        return self._last_seq + 1 if self._used else 0
+
+    @property
+    def last_seq(self) -> int:
+        """Return the last sequence used."""
+        return self._last_seq
+
+    @property
+    def offline(self) -> str:
+        """Memory does not fail."""
+        return ""
+
+    def deleted(self) -> list[int]:
+        """Return every missing sequence between first_seq and last_seq."""
+        return [
+            sequence
+            for sequence in range(self.first_seq, self._last_seq + 1)
+            if sequence not in self._messages
+        ]
+
+    def load(self, sequence: int) -> StoredMessage | None:
+        """Return one message."""
+        return self._messages.get(sequence)
+
+    def load_last(self, wanted: SubjectFilter | None) -> StoredMessage | None:
+        """Return the newest matching message."""
+        if isinstance(wanted, PatternFilter):
+            sequence = max((self.subject_last(s) for s in self._matching(wanted)), default=0)
+            return self._messages.get(sequence)
+        return self._messages[self._newest()] if self._messages else None
+
+    def load_next(self, wanted: SubjectFilter | None, sequence: int) -> StoredMessage | None:
+        """Return the first matching message at or after `sequence`."""
+        return next(self._walk(wanted, sequence), None)
+
+    def sequence_at(self, timestamp: int) -> int:
+        """Return the first stored sequence at or after a time."""
+        for message in self._walk(None, 0):
+            if message.timestamp >= timestamp:
+                return message.sequence
+        return self._last_seq + 1
+
+    def filter(self, patterns: Sequence[bytes]) -> SubjectFilter | None:
+        """Compile patterns."""
+        return None if not patterns or b">" in patterns else PatternFilter(patterns)
+
+    def count(self, wanted: SubjectFilter | None, start: int, stop: int | None = None) -> int:
+        """Return the number of matching messages in a half-open range."""
+        if isinstance(wanted, PatternFilter):
+            found = (self._subjects[subject] for subject in self._matching(wanted))
+            if start <= self.first_seq and stop is None:
+                return sum(map(len, found))
+            end = self._last_seq + 1 if stop is None else stop
+            return sum(start <= sequence < end for sequences in found for sequence in sequences)
+        if start <= self.first_seq and stop is None:
+            return len(self._messages)
+        end_index = len(self._order) if stop is None else self._find(stop)
+        return sum(s in self._messages for s in self._order[self._find(start) : end_index])
+
+    def subject_counts(self, pattern: bytes) -> dict[bytes, int]:
+        """Return message counts of the matching subjects."""
+        wanted = PatternFilter((pattern,))
+        return {s: len(self._subjects[s]) for s in self._matching(wanted)}
+
+    def subject_last(self, subject: bytes) -> int:
+        """Return the last sequence of a subject, 0 when it has none."""
+        sequences = self._subjects.get(subject)
+        return next(reversed(sequences)) if sequences else 0
+
+    def subject_count(self, subject: bytes) -> int:
+        """Return how many messages of a subject are stored."""
+        return len(self._subjects.get(subject, ()))
+
+    def last_sequences(self, wanted: SubjectFilter | None, up_to: int | None = None) -> list[int]:
+        """Return the last sequence (at most `up_to`) of each matching subject, rising."""
+        subjects = (
+            self._matching(wanted) if isinstance(wanted, PatternFilter) else list(self._subjects)
+        )
+        found = []
+        for subject in subjects:
+            for sequence in reversed(self._subjects[subject]):
+                if up_to is None or sequence <= up_to:
+                    found.append(sequence)
+                    break
+        return sorted(found)
+
+    def window(
+        self, wanted: SubjectFilter | None, sequence: int, count_max: int, bytes_max: int
+    ) -> Window:
+        """Return the wanted messages from `sequence` on, encoded as one block of records."""
+        records: list[bytes] = []
+        positions, sequences, sizes = array("Q"), array("Q"), array("Q")
+        position = total = 0
+        next_seq = max(sequence, self._last_seq + 1)
+        for message in self._walk(wanted, sequence):
+            size = len(message.subject) + len(message.headers) + len(message.payload)
+            if len(sequences) >= count_max or (sequences and total + size > bytes_max):
+                next_seq = message.sequence
+                break
+            records.append(_record(message))
+            positions.append(position)
+            sequences.append(message.sequence)
+            sizes.append(size)
+            position += PREFIX_BYTES + size
+            total += size
+        return Window(b"".join(records), positions, sequences, sizes, next_seq)
+
+    # -- life ------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Keep nothing."""
+        self.destroy()
+
+    def destroy(self) -> None:
+        """Forget everything."""
+        self._messages.clear()
+        self._subjects.clear()
+        self._order.clear()
+        self._head = self._bytes = 0
+
+    # -- inside ----------------------------------------------------------------------------
+
+    def _oldest(self) -> StoredMessage:
+        return self._messages[self._order[self._head]]
+
+    def _newest(self) -> int:
+        while self._order[-1] not in self._messages:
+            self._order.pop()
+        return self._order[-1]
+
+    def _find(self, sequence: int) -> int:
+        """Return where `_order` reaches `sequence`."""
+        return bisect_left(self._order, sequence, self._head)
+
+    def _walk(self, wanted: SubjectFilter | None, sequence: int) -> Iterator[StoredMessage]:
+        decide = wanted.wants if isinstance(wanted, PatternFilter) else None
+        order, messages = self._order, self._messages
+        for index in range(self._find(sequence), len(order)):
+            message = messages.get(order[index])
+            if message is not None and (decide is None or decide(message.subject)):
+                yield message
+
+    def _matching(self, wanted: PatternFilter) -> list[bytes]:
+        if wanted.literals:
+            return [s for s in dict.fromkeys(wanted.patterns) if s in self._subjects]
+        return [subject for subject in self._subjects if wanted.wants(subject)]
+
+    def _drop(self, sequence: int) -> bool:
+        message = self._messages.pop(sequence, None)
+        if message is None:
+            return False
+        self._bytes -= _accounted(message)
+        sequences = self._subjects[message.subject]
+        del sequences[sequence]
+        if not sequences:
+            del self._subjects[message.subject]
+        self._sweep()
+        return True
+
+    def _sweep(self) -> None:
+        """Keep the head on a live message, and dead entries fewer than live ones."""
+        order, messages = self._order, self._messages
+        while self._head < len(order) and order[self._head] not in messages:
+            self._head += 1
+        if len(order) > 2 * len(messages) + _SWEEP_MIN:
+            self._order = [sequence for sequence in order if sequence in messages]
+            self._head = 0
+
+
+def _accounted(message: StoredMessage) -> int:
+    return (
+        MESSAGE_OVERHEAD_BYTES + len(message.subject) + len(message.headers) + len(message.payload)
+    )
+
+
+def _record(message: StoredMessage) -> bytes:
+    """Encode as in a block; the checksum is left 0 since these bytes never reach a disk."""
+    subject, headers, payload = message.subject, message.headers, message.payload
+    size = PREFIX_BYTES + len(subject) + len(headers) + len(payload)
+    prefix = PREFIX.pack(
+        size, 0, message.sequence, message.timestamp, len(headers), len(subject), MESSAGE
+    )
+    return b"".join((prefix, subject, headers, payload))
+
+
+def _note(removed: list[tuple[int, int]], start: int, stop: int) -> None:
+    if start < stop:
+        removed.append((start, stop))
