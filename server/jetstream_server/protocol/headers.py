@@ -1,0 +1,74 @@
+"""Header blocks: `NATS/1.0[ status]`, CR LF, `Key: value` lines, an empty line.
+
+The server never parses a block into an object: it looks for a key, or takes lines out or in, and
+every other byte stays as it was. Clients may send anything as a block, so nothing here fails on
+garbage. A key counts only at the start of a line, up to the colon, in its exact case; its value is
+the rest of the line without leading spaces (`jetstream.md` 1.7, as the genuine server).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+VERSION_LINE = b"NATS/1.0"
+_CRLF = b"\r\n"
+
+
+def get(block: bytes, key: bytes) -> bytes | None:
+    """Return the value of the first line with `key`, None when there is none."""
+    found = block.find(b"\r\n%b:" % key)
+    if found < 0:
+        return None
+    start = found + len(key) + 3
+    stop = block.find(_CRLF, start)
+    return block[start : stop if stop >= 0 else None].lstrip(b" ")
+
+
+def get_all(block: bytes, key: bytes) -> list[bytes]:
+    """Return the values of every line with `key`, in order."""
+    return [value for name, value in pairs(block) if name == key]
+
+
+def pairs(block: bytes) -> list[tuple[bytes, bytes]]:
+    """Return every (key, value) in order; lines without a colon are left out."""
+    found = []
+    for line in block.split(_CRLF)[1:]:
+        key, colon, value = line.partition(b":")
+        if colon:
+            found.append((key, value.lstrip(b" ")))
+    return found
+
+
+def status(block: bytes) -> bytes:
+    """Return what follows `NATS/1.0` on the first line, such as b"503" or b"404 No Messages"."""
+    line = block.partition(_CRLF)[0]
+    return line.removeprefix(VERSION_LINE).strip(b" ") if line.startswith(VERSION_LINE) else b""
+
+
+def strip(block: bytes, keys: Iterable[bytes]) -> bytes:
+    """Return `block` without the lines of `keys`; b"" when no line but the first is left."""
+    shorter = block
+    for key in keys:
+        prefix = b"\r\n%b:" % key
+        while (found := shorter.find(prefix)) >= 0:
+            stop = shorter.find(_CRLF, found + 2)
+            if stop < 0:
+                break
+            shorter = shorter[:found] + shorter[stop:]
+    if shorter is not block and shorter == b"NATS/1.0\r\n\r\n":
+        return b""
+    return shorter
+
+
+def append(block: bytes, added: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return `block` with lines added before its empty line; an empty block is begun."""
+    if not block:
+        return build(added)
+    lines = b"".join([b"%b: %b\r\n" % pair for pair in added])
+    return block.removesuffix(_CRLF) + lines + _CRLF
+
+
+def build(added: Iterable[tuple[bytes, bytes]], status: bytes = b"") -> bytes:
+    """Return a block with these lines, and a status such as b"408 Request Timeout" on the first."""
+    first = b"%b %b\r\n" % (VERSION_LINE, status) if status else b"NATS/1.0\r\n"
+    return first + b"".join([b"%b: %b\r\n" % pair for pair in added]) + _CRLF

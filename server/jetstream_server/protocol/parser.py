@@ -1,0 +1,296 @@
+"""A client's bytes to ops (`jetstream.md` 1.1 and 1.4, `checked-wire-consumers.md` 1.1).
+
+Two readers take turns over a chunk. The `frames` kernel takes publishes written the way every
+client writes them, thousands a call. Where it stops, the slow path takes one frame: another verb,
+a publish in lower case or with tabs, the incomplete end of the chunk, or an error, of which it
+alone decides. Publishes of both end up in the same `PubRun`, which is broken only by another op.
+
+Theory of operation:
+
+- An incomplete frame is held as the list of pieces it came in and joined when there is a reason
+  to look again: its line feed has come, or as many bytes as it declares. So the work is linear in
+  the input, however it is cut.
+- A frame is held only up to what its limits allow. Blanks before arguments and whatever follows
+  PING, PONG and +OK are unlimited, as in the genuine server, and are dropped as they come.
+- The ops do not depend on how the input is cut.
+
+The parser knows nothing of sessions: that CONNECT must come first, permissions and pedantic checks
+are the session's. It follows only the one option that changes the grammar, `headers`, because a
+client may send HPUB in the same packet as its CONNECT.
+
+One departure from the genuine server: a line feed right after a verb's blanks ends the line there;
+there it becomes part of the first argument, and a subject could carry it to subscribers.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from jetstream_server.kernels.frames import scan_publishes
+from jetstream_server.protocol import errors
+from jetstream_server.protocol.ops import Connect, Op, Ping, Pong, PubRun, Sub, Unsub, Violation
+
+_VERBS = {
+    b"P": (b"PUB", b"PING", b"PONG"),
+    b"H": (b"HPUB", b"HMSG"),
+    b"S": (b"SUB",),
+    b"U": (b"UNSUB",),
+    b"C": (b"CONNECT",),
+    b"I": (b"INFO",),
+    b"+": (b"+OK",),
+    b"-": (b"-ERR",),
+}
+_VERB_BYTES_MAX = 7
+# These take no arguments: the rest of the line is skipped. Ops are not changed, so one will do.
+_WITHOUT_ARGUMENTS: dict[bytes, Op | None] = {b"PING": Ping(), b"PONG": Pong(), b"+OK": None}
+# Their JSON may follow without a blank.
+_BLANK_OPTIONAL = (b"CONNECT", b"INFO")
+
+_ARGUMENT = re.compile(rb"[^ \t]")
+_TOKEN = re.compile(rb"[^ \t]++")
+_SIZE = re.compile(rb"[0-9]{1,9}")  # nine digits at most, as the genuine server
+
+# Where the next frame starts, or HELD: the rest of the chunk waits for more.
+_HELD = -1
+_Taken = tuple[int, Op | None]
+_INCOMPLETE: _Taken = (_HELD, None)
+
+
+def _refuse(fault: errors.Fault) -> _Taken:
+    return _HELD, fault.violation()
+
+
+class Parser:
+    """The parser of one connection.
+
+    Attributes:
+        control_line_max: longest arguments of a line, in bytes.
+        payload_max: largest payload, header block included; an account may lower it.
+        headers: whether HPUB is allowed; follows the `headers` option of CONNECT.
+    """
+
+    __slots__ = (
+        "_awaited_bytes",
+        "_ended",
+        "_headers_supported",
+        "_held",
+        "_held_bytes",
+        "_in_line",
+        "control_line_max",
+        "headers",
+        "payload_max",
+    )
+
+    def __init__(
+        self, control_line_max: int, payload_max: int, *, headers_supported: bool = True
+    ) -> None:
+        self.control_line_max = control_line_max
+        self.payload_max = payload_max
+        self.headers = False
+        self._headers_supported = headers_supported
+        self._ended = False
+        self._held: list[bytes] = []  # pieces of the incomplete frame
+        self._held_bytes = 0
+        self._awaited_bytes = 0  # no use looking at the held frame before it has so many
+        self._in_line = False  # ... or before a line feed comes, if its limit allows
+
+    def feed(self, data: bytes) -> list[Op]:
+        """Return the ops that `data` completes, in order.
+
+        A `Violation` is the last op of a connection; what is fed after it is ignored.
+        """
+        if self._ended:
+            return []
+        if not self._held:
+            return self._parse(data)
+        self._held.append(data)
+        self._held_bytes += len(data)
+        if self._held_bytes < self._awaited_bytes:
+            return []
+        if self._in_line and self._held_bytes <= self.control_line_max and b"\n" not in data:
+            return []
+        chunk = b"".join(self._held)
+        self._held.clear()
+        return self._parse(chunk)
+
+    def _parse(self, chunk: bytes) -> list[Op]:
+        ops: list[Op] = []
+        fields = array("i")
+        at = 0
+        while True:
+            at = scan_publishes(
+                chunk, at, fields, self.control_line_max, self.payload_max, self.headers
+            )
+            if at == len(chunk):
+                break
+            at, op = self._take(chunk, at, fields)
+            if op is not None:
+                if fields:
+                    ops.append(PubRun(chunk, fields))
+                    fields = array("i")
+                ops.append(op)
+                self._ended = type(op) is Violation
+            if self._ended or at == _HELD:
+                break
+        if fields:
+            ops.append(PubRun(chunk, fields))
+        return ops
+
+    def _hold(self, rest: bytes, awaited_bytes: int = 0, *, in_line: bool = False) -> _Taken:
+        self._held.append(rest)
+        self._held_bytes = len(rest)
+        self._awaited_bytes = awaited_bytes
+        self._in_line = in_line
+        return _INCOMPLETE
+
+    def _take(self, chunk: bytes, start: int, fields: array[int]) -> _Taken:
+        """Take the one frame at `start`; a publish goes to `fields`."""
+        head = chunk[start : start + _VERB_BYTES_MAX].upper()
+        verbs = _VERBS.get(head[:1], ())
+        for verb in verbs:
+            if head.startswith(verb):
+                break
+        else:
+            if any(verb.startswith(head) for verb in verbs):
+                return self._hold(head)
+            return _refuse(errors.UNKNOWN_OPERATION)
+        after_verb = start + len(verb)
+        if verb in _WITHOUT_ARGUMENTS:
+            line_feed = chunk.find(b"\n", after_verb)
+            if line_feed < 0:
+                return self._hold(verb)
+            return line_feed + 1, _WITHOUT_ARGUMENTS[verb]
+        argument = _ARGUMENT.search(chunk, after_verb)
+        argument_start = argument.start() if argument else len(chunk)
+        if argument_start == len(chunk):
+            return self._hold(verb if argument_start == after_verb else verb + b" ")
+        if argument_start == after_verb and verb not in _BLANK_OPTIONAL:
+            return _refuse(errors.UNKNOWN_OPERATION)
+        # The longest line allowed ends in CR LF; looking no further keeps this linear.
+        line_feed = chunk.find(b"\n", argument_start, argument_start + self.control_line_max + 2)
+        argument_stop = line_feed if line_feed >= 0 else len(chunk)
+        if chunk[argument_stop - 1 : argument_stop] == b"\r" and argument_stop > argument_start:
+            argument_stop -= 1
+        if argument_stop - argument_start > self.control_line_max:
+            return _refuse(errors.CONTROL_LINE_EXCEEDED)
+        if line_feed < 0:
+            return self._hold(verb + b" " + chunk[argument_start:], in_line=True)
+        if verb in (b"PUB", b"HPUB"):
+            return self._take_publish(
+                chunk, start, argument_start, argument_stop, line_feed, fields
+            )
+        if verb == b"HMSG":
+            return self._take_hmsg(chunk, start, line_feed)
+        op = _OPERATIONS[verb](chunk[argument_start:argument_stop])
+        if type(op) is Connect and isinstance(wanted := op.options.get("headers"), bool):
+            self.headers = wanted and self._headers_supported
+        return line_feed + 1, op
+
+    def _take_publish(
+        self,
+        chunk: bytes,
+        start: int,
+        argument_start: int,
+        argument_stop: int,
+        line_feed: int,
+        fields: array[int],
+    ) -> _Taken:
+        """Take the PUB or HPUB at `start`, whose line is complete."""
+        spans = [found.span() for found in _TOKEN.finditer(chunk, argument_start, argument_stop)]
+        has_headers = chunk[start : start + 1] in b"Hh"
+        names = len(spans) - (2 if has_headers else 1)  # subject, perhaps reply
+        if (has_headers and not self.headers) or not 1 <= names <= 2:
+            return _refuse(errors.MALFORMED)
+        sizes = [chunk[a:b] for a, b in spans[names:]]
+        if not all(map(_SIZE.fullmatch, sizes)):
+            return _refuse(errors.MALFORMED)
+        header_bytes, total_bytes = int(sizes[0]) if has_headers else 0, int(sizes[-1])
+        if header_bytes > total_bytes:
+            return _refuse(errors.MALFORMED)
+        if total_bytes > self.payload_max:
+            return _refuse(errors.PAYLOAD_EXCEEDED)
+        header_start = line_feed + 1
+        payload_stop = header_start + total_bytes
+        ending = chunk[payload_stop : payload_stop + 2]
+        if not b"\r\n".startswith(ending):
+            return _refuse(errors.UNKNOWN_OPERATION)
+        if len(ending) < 2:
+            return self._hold(chunk[start:], payload_stop + len(ending) + 1 - start)
+        subject = spans[0]
+        reply = spans[1] if names == 2 else (subject[1], subject[1])
+        fields.extend((*subject, *reply, header_start, header_start + header_bytes, payload_stop))
+        return payload_stop + 2, None
+
+    def _take_hmsg(self, chunk: bytes, start: int, line_feed: int) -> _Taken:
+        # The genuine server reads no arguments from a client's HMSG, expects an empty payload and
+        # drops it.
+        ending = chunk[line_feed + 1 : line_feed + 3]
+        if not b"\r\n".startswith(ending):
+            return _refuse(errors.UNKNOWN_OPERATION)
+        if len(ending) < 2:
+            return self._hold(chunk[start:])
+        return line_feed + 3, None
+
+
+def _tokens(arguments: bytes) -> list[bytes]:
+    return _TOKEN.findall(arguments)
+
+
+def _sub(arguments: bytes) -> Op:
+    match _tokens(arguments):
+        case [subject, sid]:
+            return Sub(subject, b"", sid)
+        case [subject, queue, sid]:
+            return Sub(subject, queue, sid)
+    return errors.MALFORMED.violation()
+
+
+def _unsub(arguments: bytes) -> Op:
+    match _tokens(arguments):
+        case [sid]:
+            return Unsub(sid, 0)
+        case [sid, max_messages]:
+            # What is not a number means now, as 0 does.
+            return Unsub(sid, int(max_messages) if _SIZE.fullmatch(max_messages) else 0)
+    return errors.MALFORMED.violation()
+
+
+def _json_object(arguments: bytes) -> dict[str, Any] | None:
+    """Return a JSON object with its keys in lower case, null as {}; None when it is neither.
+
+    Go matches keys in any case, and replaces bytes that are not UTF-8.
+    """
+    try:
+        value = orjson.loads(arguments.decode("utf-8", "replace"))
+    except orjson.JSONDecodeError:
+        return None
+    if value is None:
+        return {}
+    return {key.lower(): held for key, held in value.items()} if isinstance(value, dict) else None
+
+
+def _connect(arguments: bytes) -> Op:
+    options = _json_object(arguments)
+    return errors.MALFORMED.violation() if options is None else Connect(options)
+
+
+def _info(arguments: bytes) -> Op | None:
+    return errors.MALFORMED.violation() if _json_object(arguments) is None else None
+
+
+def _err(_arguments: bytes) -> Op:
+    return errors.CLIENT_SENT_ERROR.violation()
+
+
+_OPERATIONS: dict[bytes, Callable[[bytes], Op | None]] = {
+    b"SUB": _sub,
+    b"UNSUB": _unsub,
+    b"CONNECT": _connect,
+    b"INFO": _info,
+    b"-ERR": _err,
+}
