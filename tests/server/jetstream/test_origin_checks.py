@@ -1,0 +1,109 @@
+"""Refused mirrors and sources: texts and codes as the genuine server gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from jetstream_server.base.clock import SECOND
+from jetstream_server.base.errors import ApiError
+from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
+from jetstream_server.jetstream.api import go_json
+from jetstream_server.jetstream.stream_checks import check_create
+from jetstream_server.jetstream.stream_config import StreamConfigRequest
+
+OVERLAP = [{"src": "a.*", "dest": "b.$1"}, {"src": "a.b", "dest": "c"}]
+
+
+def mirror(**source: Any) -> dict[str, Any]:
+    return {"mirror": {"name": "MK", **source}}
+
+
+def sources(**source: Any) -> dict[str, Any]:
+    return {"sources": [{"name": "MK", **source}]}
+
+
+REFUSED: list[tuple[dict[str, Any], int]] = [
+    ({**mirror(), "first_seq": 1}, 10143),
+    ({**mirror(), "subjects": ["a"]}, 10034),
+    ({**mirror(), "sources": [{"name": "x"}]}, 10031),
+    ({**mirror(), "allow_msg_counter": True}, 10173),
+    ({**mirror(), "allow_atomic": True, "allow_batched": True}, 10198),
+    (
+        {**mirror(), "allow_batched": True, "subject_delete_marker_ttl": SECOND},
+        10209,
+    ),
+    ({**mirror(), "allow_msg_schedules": True}, 10186),
+    ({"mirror": {}}, 10142),
+    ({"mirror": {"name": "a.b"}, "first_seq": 1}, 10143),
+    (mirror(filter_subject="a", subject_transforms=[{"src": "a", "dest": "b"}]), 10150),
+    (mirror(subject_transforms=[{"src": "a..", "dest": "b"}]), 10151),
+    (mirror(subject_transforms=[{"src": "a.*", "dest": "b.$2"}]), 10154),
+    (mirror(subject_transforms=OVERLAP), 10152),
+    (mirror(consumer={}), 10213),
+    (mirror(external={"api": "x", "deliver": "d.*"}), 10024),
+    (mirror(external={"api": "$JS.API"}), 10021),
+    (sources(name="a.b"), 10141),
+    ({"sources": [None]}, 10141),
+    ({"sources": [{"name": "MK"}, {"name": "MK", "opt_start_seq": 3}]}, 10140),
+    ({**sources(), "allow_msg_schedules": True}, 10187),
+    (sources(filter_subject="a", subject_transforms=[{"src": "a", "dest": "b"}]), 10144),
+    (sources(subject_transforms=[{"src": "a..", "dest": "b"}]), 10145),
+    (sources(subject_transforms=[{"src": "a.*", "dest": "b.$2"}]), 10146),
+    (sources(subject_transforms=OVERLAP), 10147),
+    (sources(consumer={}), 10215),
+    (sources(external={"api": "$JS.API"}), 10021),
+]
+
+TEXTS: list[tuple[dict[str, Any], int, str]] = [
+    (
+        {**mirror(), "subject_delete_marker_ttl": SECOND},
+        10052,
+        "subject delete markers forbidden on mirrors",
+    ),
+    (
+        mirror(filter_subject="a..b"),
+        10049,
+        "subject filter 'a..b' for the mirror invalid subject",
+    ),
+    (
+        sources(filter_subject="a..b"),
+        10049,
+        "subject filter 'a..b' for the source: invalid subject",
+    ),
+    (
+        mirror(external={"api": "$JS.*.API"}),
+        10052,
+        'stream external api prefix "$JS.*.API" must be a valid subject without wildcards',
+    ),
+    (mirror(name="S"), 10052, "detected cycle"),
+    (sources(name="S"), 10052, "detected cycle"),
+    (
+        mirror(subject_transforms=[{"src": "a.*", "dest": "b.$2"}]),
+        10154,
+        "mirror transform: invalid mapping destination: wildcard index out of range in $2: [2]",
+    ),
+    (
+        sources(subject_transforms=[{"src": "a..", "dest": "b"}]),
+        10145,
+        "source transform source: invalid subject a..",
+    ),
+]
+
+
+def refusal(fields: dict[str, Any]) -> ApiError:
+    request = go_json.decode(go_json.encode({"name": "S", **fields}), StreamConfigRequest)
+    with pytest.raises(ApiError) as caught:
+        check_create(request.config(), AccountLimits(), ServerLimits(), pedantic=False)
+    return caught.value
+
+
+@pytest.mark.parametrize(("fields", "err_code"), REFUSED, ids=range(len(REFUSED)))
+def test_refused(fields: dict[str, Any], err_code: int) -> None:
+    assert refusal(fields).err_code == err_code
+
+
+@pytest.mark.parametrize(("fields", "err_code", "text"), TEXTS, ids=range(len(TEXTS)))
+def test_texts(fields: dict[str, Any], err_code: int, text: str) -> None:
+    error = refusal(fields)
+    assert (error.err_code, error.description) == (err_code, text)
