@@ -190,3 +190,57 @@ class ServerNotStartedError(ConnectorError):
     """The bundled server did not become ready; its own words are in the text."""
 
     condition = "SERVER_NOT_STARTED"
+
+
+# --- writing --------------------------------------------------------------------------------
+
+
+class RowRefusedError(ConnectorError, ValueError):
+    """A row cannot be published; `row` counts from 0 within its Spark partition."""
+
+    condition = "ROW_REFUSED"
+
+    def __init__(self, row: int, subject: str, reason: str, remedy: str = "") -> None:
+        to = f" to '{subject}'" if subject else ""
+        super().__init__(f"row {row} of the partition{to} was not published: {reason}.", remedy)
+        self.args = (row, subject, reason, remedy)
+        self.row = row
+        self.subject = subject
+
+
+class PublishRefusedError(ConnectorError):
+    """The server received a row and refused it: `code` (HTTP-like), `err_code` and its text."""
+
+    condition = "PUBLISH_REFUSED"
+
+    def __init__(
+        self, row: int, subject: str, code: int, err_code: int, text: str, remedy: str = ""
+    ) -> None:
+        super().__init__(
+            f"row {row} of the partition to '{subject}' was refused: {text} "
+            f"(code {code}, error {err_code}).",
+            remedy,
+        )
+        self.args = (row, subject, code, err_code, text, remedy)
+        self.row = row
+        self.subject = subject
+        self.code = code
+        self.err_code = err_code
+
+
+class NotAcknowledgedError(RetryableError):
+    """Rows were published and the server never said that it has them."""
+
+    condition = "NOT_ACKNOWLEDGED"
+
+
+class LedgerError(ConnectorError):
+    """The ledger of finished batches cannot be used, or contradicts this write."""
+
+    condition = "LEDGER"
+
+
+class WriterFencedError(LedgerError):
+    """Another run of the same query has written a later batch already."""
+
+    condition = "WRITER_FENCED"

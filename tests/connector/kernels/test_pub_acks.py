@@ -24,7 +24,7 @@ def plain(row: int, head: bytes = HEADS[0]) -> bytes:
 def test_a_chunk_of_plain_acks_is_taken_whole(head: bytes) -> None:
     rows = [0, 1, 7, 5, 9_999_999_999]
     chunk = b"".join(plain(row, head) for row in rows)
-    taken, stop = take_pub_acks(chunk, 0, PREFIX, HEADS)
+    taken, stop = take_pub_acks(chunk, 0, len(chunk), PREFIX, head)
     assert taken.tolist() == rows
     assert stop == len(chunk)
 
@@ -48,7 +48,8 @@ def test_a_chunk_of_plain_acks_is_taken_whole(head: bytes) -> None:
 @pytest.mark.parametrize("before", [0, 1, 3])
 def test_anything_else_ends_the_scan_where_it_begins(stranger: bytes, before: int) -> None:
     head = b"".join(plain(row) for row in range(before))
-    taken, stop = take_pub_acks(head + stranger + plain(9) + plain(10), 0, PREFIX, HEADS)
+    chunk = head + stranger + plain(9) + plain(10)
+    taken, stop = take_pub_acks(chunk, 0, len(chunk), PREFIX, HEADS[0])
     assert taken.tolist() == list(range(before))
     assert stop == len(head)
 
@@ -56,8 +57,8 @@ def test_anything_else_ends_the_scan_where_it_begins(stranger: bytes, before: in
 def test_a_cut_anywhere_leaves_the_rest_for_later() -> None:
     chunk = b"".join(plain(row) for row in range(4))
     for cut in range(len(chunk) + 1):
-        first, stop = take_pub_acks(chunk[:cut], 0, PREFIX, HEADS)
-        rest, end = take_pub_acks(chunk, stop, PREFIX, HEADS)
+        first, stop = take_pub_acks(chunk, 0, cut, PREFIX, HEADS[0])
+        rest, end = take_pub_acks(chunk, stop, len(chunk), PREFIX, HEADS[0])
         assert first.tolist() + rest.tolist() == [0, 1, 2, 3]
         assert end == len(chunk)
 
@@ -68,7 +69,7 @@ def test_damaged_chunks_never_invent_a_row() -> None:
     for _ in range(300):
         damaged = bytearray(good)
         damaged[random_source.randrange(len(damaged))] = random_source.randrange(256)
-        taken, stop = take_pub_acks(bytes(damaged), 0, PREFIX, HEADS)
+        taken, stop = take_pub_acks(damaged, 0, len(damaged), PREFIX, HEADS[0])
         assert len(taken) <= 6 and 0 <= stop <= len(damaged)
         changed = [row for n, row in enumerate(taken.tolist()) if row != n]
         assert len(changed) <= 1  # a changed digit of one reply is a legal ack of another row

@@ -1,0 +1,377 @@
+"""Publishes that are acknowledged: a window of rows in flight, every ack checked, none forgotten.
+
+Frames come in blocks (`kernels/arrow_to_wire`), each row with the reply subject `<inbox>.<row>`.
+A row is *awaiting* until the server says that a stream has it. What happens to one that waits:
+
+    nobody answers the subject (503), or the stream is busy    sent again after a pause
+    silence for `ackTimeout`                                   all awaiting rows are sent again
+    the connection broke                                       opened again, then the same
+    any other refusal                                          PublishRefusedError, with the row
+
+Sending again is only done where it cannot write twice: rows have ids, or the server said that it
+did not take the row. After `publishRetries` attempts the write fails, and Spark decides. Rows sent
+again may land behind later ones; `maxInFlight=1` keeps the order at the price of a round trip a
+row.
+
+Not here: making ids, or remembering them beyond this write (`message_ids`, `ledger`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import deque
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from jetstream_spark.client import pool
+from jetstream_spark.client.flow import Flow, Message
+from jetstream_spark.errors import (
+    ConnectionFailedError,
+    ConnectionLostError,
+    ConnectorError,
+    NotAcknowledgedError,
+    PublishRefusedError,
+    RowRefusedError,
+)
+from jetstream_spark.kernels.arrow_to_wire_pure import ROW_DIGITS
+from jetstream_spark.kernels.pub_acks import take_pub_acks
+from jetstream_spark.options import SinkOptions
+
+Rows = npt.NDArray[np.int64]
+
+IN_FLIGHT_BYTES_MAX = 32 << 20
+# One send: enough for the kernel call to be worth it, little enough for any link within ackTimeout.
+SEND_BYTES = 256 << 10
+RETRY_PAUSE_S = 0.25
+RETRY_PAUSE_MAX_S = 4.0
+
+_PLAIN_ACK = re.compile(rb'(\{"stream":"[^"\\]+", ?"seq":)[0-9]+\}')
+_BUSY_ERRORS = frozenset({10009})  # not the leader; codes 429 and 503 say it themselves
+_REMEDIES = {
+    10060: "The option stream names another stream than the one that collects this subject.",
+    10054: "Raise max_msg_size of the stream, or write smaller messages.",
+    10077: "The stream is full and discards new messages; raise its limits or consume from it.",
+    10071: "A header asked for an expected last sequence, and the stream has moved on.",
+}
+
+
+class _Block:
+    """Frames of consecutive rows; rows are counted from 0 within the block."""
+
+    __slots__ = ("awaiting", "first_row", "frames", "offsets", "pending", "sent", "sizes")
+
+    def __init__(
+        self, frames: Any, offsets: npt.NDArray[np.int32], first_row: int, wanted: Any
+    ) -> None:
+        rows = len(offsets) - 1
+        self.frames = memoryview(frames)
+        self.offsets = offsets
+        self.sizes = np.diff(offsets)
+        self.first_row = first_row
+        self.awaiting = np.ones(rows, dtype=np.bool_) if wanted is None else wanted.copy()
+        self.pending = int(self.awaiting.sum())
+        self.sent = 0
+
+    def outstanding(self) -> Rows:
+        """Return the rows that were sent and are not acknowledged."""
+        return np.flatnonzero(self.awaiting[: self.sent])
+
+    def frame(self, row: int) -> memoryview:
+        """Return the bytes of one row."""
+        return self.frames[self.offsets[row] : self.offsets[row + 1]]
+
+    def subject(self, row: int) -> str:
+        """Return the subject of one row."""
+        return bytes(self.frame(row)[:5000]).split(b" ", 2)[1].decode("utf-8", "replace")
+
+
+class Publisher:
+    """One write: a connection of the pool, its inbox, and the rows in flight.
+
+    Attributes:
+        duplicates: rows that the server already had from an earlier attempt.
+    """
+
+    def __init__(self, options: SinkOptions) -> None:
+        self.duplicates = 0
+        self._options = options
+        self._has_ids = options.dedupe != "none"
+        self._blocks: deque[_Block] = deque()
+        self._in_flight = 0
+        self._in_flight_bytes = 0
+        self._ack_head = b""
+        self._last_progress = time.monotonic()
+        self._failures = 0  # silences and lost connections since the last ack
+        self._attempts: dict[int, int] = {}
+        self._retries: deque[tuple[float, int]] = deque()
+        self._flow = pool.take(options.connection, "writer")
+        try:
+            self.reply_prefix = self._flow.new_inbox() + b"."
+            self._sid = self._flow.subscribe(self.reply_prefix + b"*")
+        except BaseException:
+            self._flow.close()
+            raise
+
+    def __enter__(self) -> Publisher:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._flow.close()
+            return
+        self._flow.unsubscribe(self._sid)
+        pool.put_back(self._options.connection, "writer", self._flow)
+
+    # --- sending ----------------------------------------------------------------------------
+
+    def publish(
+        self,
+        frames: Any,
+        offsets: npt.NDArray[np.int32],
+        first_row: int,
+        wanted: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Send the frames of consecutive rows, taking acks as far as the window asks for it.
+
+        Args:
+            frames: a buffer of frames made with `reply_prefix`.
+            offsets: where each starts, and where the last ends.
+            first_row: number of the first row in the partition.
+            wanted: which rows to send, all when None.
+
+        Raises:
+            RowRefusedError, PublishRefusedError, NotAcknowledgedError, ConnectorError: the write
+                failed; rows may have been stored.
+        """
+        if len(offsets) < 2:
+            return
+        block = _Block(frames, offsets, first_row, wanted)
+        self._check_sizes(block)
+        if not block.pending:
+            return
+        self._blocks.append(block)
+        rows = np.flatnonzero(block.awaiting)
+        at = 0
+        while at < len(rows):
+            stop = self._window_stop(block, rows, at)
+            if stop == at:
+                self._await_acks()
+                continue
+            part = rows[at:stop]
+            if not self._in_flight:
+                self._last_progress = time.monotonic()
+            # Counted as sent first: if the connection breaks, recovery sends these rows too.
+            block.sent = int(part[-1]) + 1
+            self._in_flight += len(part)
+            self._in_flight_bytes += int(block.sizes[part].sum())
+            self._send(block, part)
+            at = stop
+
+    def finish(self) -> None:
+        """Wait until every row is acknowledged."""
+        while self._blocks:
+            self._await_acks()
+
+    def _window_stop(self, block: _Block, rows: Rows, at: int) -> int:
+        """Return the end of the rows that may be sent now; `at` when the window is too full."""
+        limit = self._options.max_in_flight
+        room = limit - self._in_flight
+        if room < min(max(1, limit // 4), len(rows) - at):
+            return at
+        room_bytes = IN_FLIGHT_BYTES_MAX - self._in_flight_bytes
+        if self._in_flight and room_bytes < SEND_BYTES:
+            return at
+        reach = int(block.offsets[rows[at]]) + min(room_bytes, SEND_BYTES)
+        by_bytes = int(np.searchsorted(block.offsets[rows + 1][at:], reach, side="right"))
+        return at + max(1, min(room, by_bytes))
+
+    def _send(self, block: _Block, rows: Rows) -> None:
+        """Send rows, each stretch of neighbours at once; recover if the connection breaks."""
+        try:
+            self._send_stretches(block, rows)
+        except (TimeoutError, ConnectionLostError) as error:
+            self._recover(error)
+
+    def _send_stretches(self, block: _Block, rows: Rows) -> None:
+        for stretch in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
+            start, stop = block.offsets[stretch[0]], block.offsets[stretch[-1] + 1]
+            deadline = time.monotonic() + self._options.ack_timeout_s
+            self._flow.send(block.frames[start:stop], deadline)
+
+    def _send_outstanding(self) -> None:
+        for block in self._blocks:
+            rows = block.outstanding()
+            for row in rows.tolist():
+                self._attempts.setdefault(block.first_row + row, 1)
+            # One at a time at most SEND_BYTES, so that a slow link keeps its time limit.
+            for part in np.array_split(rows, 1 + int(block.sizes[rows].sum()) // SEND_BYTES):
+                if len(part):
+                    self._send_stretches(block, part)
+        self._retries.clear()
+        self._last_progress = time.monotonic()
+
+    def _check_sizes(self, block: _Block) -> None:
+        """Refuse a message that the server would close the connection for."""
+        largest = int(self._flow.info.get("max_payload", 1 << 20))
+        for row in np.flatnonzero(block.sizes > largest).tolist():
+            line = bytes(block.frame(row)[:5000]).partition(b"\r\n")[0]
+            size = int(line.rpartition(b" ")[2])
+            if size > largest:
+                raise RowRefusedError(
+                    block.first_row + row,
+                    block.subject(row),
+                    f"headers and data are {size} bytes, and the server takes {largest}",
+                    "Raise max_payload of the server, or write smaller messages.",
+                )
+
+    # --- acks -------------------------------------------------------------------------------
+
+    def _await_acks(self) -> None:
+        """Take the acks that have arrived, or wait for some."""
+        try:
+            if self._read_buffer():
+                return
+            now = time.monotonic()
+            deadline = self._last_progress + self._options.ack_timeout_s
+            if self._retries:
+                if self._retries[0][0] <= now:
+                    self._send_retries(now)
+                deadline = min(deadline, self._retries[0][0] if self._retries else deadline)
+            if not self._flow.buffer.room:
+                self._flow.buffer.make_room(1 << 20)
+            self._flow.receive(deadline)
+        except TimeoutError as error:
+            if not self._flow.is_open or self._is_silent():
+                self._recover(error)
+        except ConnectionLostError as error:
+            self._recover(error)
+
+    def _is_silent(self) -> bool:
+        return time.monotonic() >= self._last_progress + self._options.ack_timeout_s
+
+    def _read_buffer(self) -> bool:
+        """Take what is complete in the buffer; tell whether rows were acknowledged."""
+        flow, before = self._flow, self._in_flight
+        while True:
+            if self._ack_head:
+                buffer = flow.buffer
+                rows, buffer.start = take_pub_acks(
+                    buffer.data, buffer.start, buffer.stop, self.reply_prefix, self._ack_head
+                )
+                self._settle(rows)
+            message = flow.next_message()
+            if message is None:
+                return self._in_flight < before
+            self._read_message(message)
+
+    def _settle(self, rows: Rows) -> None:
+        """Note that the server has these rows; rows settled before are none of its business."""
+        if not len(rows):
+            return
+        self._last_progress, self._failures = time.monotonic(), 0
+        for block in self._blocks:
+            local = rows - block.first_row
+            local = local[(local >= 0) & (local < block.sent)]
+            settled = np.unique(local[block.awaiting[local]])
+            block.awaiting[settled] = False
+            block.pending -= len(settled)
+            self._in_flight -= len(settled)
+            self._in_flight_bytes -= int(block.sizes[settled].sum())
+        while self._blocks and not self._blocks[0].pending:
+            self._blocks.popleft()
+
+    def _read_message(self, message: Message) -> None:
+        """Read one answer in full: the first of a stream, and everything that is not plain."""
+        digits = message.subject.removeprefix(self.reply_prefix)
+        if len(digits) != ROW_DIGITS or not digits.isdigit():
+            return  # an answer to somebody who used this connection before
+        row = int(digits)
+        if message.status[0] == 503:
+            self._retry(row, 503, 0, "no stream collects this subject, or JetStream is off")
+            return
+        try:
+            answer = json.loads(message.payload)
+            error, stream = answer.get("error"), answer.get("stream", "")
+        except (ValueError, AttributeError):
+            error, stream = None, ""
+        if error:
+            code, err_code = int(error.get("code", 0)), int(error.get("err_code", 0))
+            text = str(error.get("description", ""))
+            if code in (429, 503) or err_code in _BUSY_ERRORS:
+                self._retry(row, code, err_code, text)
+                return
+            raise self._refused(row, code, err_code, text)
+        if not stream or (self._options.stream and stream != self._options.stream):
+            text = f"somebody other than the stream answered: {message.payload[:80]!r}"
+            raise self._refused(row, 0, 0, text)
+        if answer.get("duplicate") and row not in self._attempts:
+            self.duplicates += 1
+        plain = _PLAIN_ACK.fullmatch(message.payload)
+        self._ack_head = plain[1] if plain else self._ack_head
+        self._settle(np.array([row], dtype=np.int64))
+
+    # --- trying again -----------------------------------------------------------------------
+
+    def _retry(self, row: int, code: int, err_code: int, text: str) -> None:
+        """The server did not take the row: plan to send it again, or give up."""
+        attempts = self._attempts.get(row, 0) + 1
+        self._attempts[row] = attempts
+        if attempts > self._options.publish_retries:
+            raise self._refused(row, code, err_code, text)
+        self._last_progress = time.monotonic()
+        self._retries.append((time.monotonic() + RETRY_PAUSE_S, row))
+
+    def _send_retries(self, now: float) -> None:
+        while self._retries and self._retries[0][0] <= now:
+            row = self._retries.popleft()[1]
+            block = self._block_of(row)
+            if block is not None and block.awaiting[row - block.first_row]:
+                self._send_stretches(block, np.array([row - block.first_row]))
+
+    def _recover(self, error: Exception) -> None:
+        """Send everything outstanding again, on a new connection if the old one broke."""
+        while True:
+            self._failures += 1
+            if not self._has_ids or self._failures > self._options.publish_retries:
+                raise self._not_acknowledged(error) from None
+            try:
+                if not self._flow.is_open:
+                    pause = RETRY_PAUSE_S * 2 ** (self._failures - 1)
+                    time.sleep(min(pause, RETRY_PAUSE_MAX_S))
+                    self._flow = Flow.connect(self._options.connection, "writer")
+                    self._sid = self._flow.subscribe(self.reply_prefix + b"*")
+                self._send_outstanding()
+                return
+            except (TimeoutError, ConnectionLostError, ConnectionFailedError) as again:
+                error = again
+
+    def _not_acknowledged(self, error: Exception) -> ConnectorError:
+        reason = error.what if isinstance(error, ConnectorError) else ""
+        reason = reason or f"no ack came within {self._options.ack_timeout_s:g} s."
+        remedy = "Look into the state of the server; raise ackTimeout or publishRetries."
+        if not self._has_ids:
+            remedy = "With dedupe=none rows cannot be sent again safely; set dedupe=auto."
+        return NotAcknowledgedError(
+            f"{self._in_flight} rows were published and not acknowledged: {reason}", remedy
+        )
+
+    def _refused(self, row: int, code: int, err_code: int, text: str) -> PublishRefusedError:
+        block = self._block_of(row)
+        subject = block.subject(row - block.first_row) if block else "?"
+        remedy = _REMEDIES.get(err_code, "")
+        if code == 503 and not err_code:
+            remedy = "Create a stream whose subjects match it, then run the write again."
+        return PublishRefusedError(row, subject, code, err_code, text, remedy)
+
+    def _block_of(self, row: int) -> _Block | None:
+        for block in self._blocks:
+            if 0 <= row - block.first_row < len(block.sizes):
+                return block
+        return None

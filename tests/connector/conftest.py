@@ -1,0 +1,60 @@
+"""Fixtures for tests of the connector against the genuine server."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from jetstream_spark.client.control import Control
+from jetstream_spark.options import SinkOptions
+
+_numbers = itertools.count(1)
+
+
+class Stream:
+    """A stream of a test: made, looked into, told about by options."""
+
+    def __init__(self, url: str, **config: object) -> None:
+        self.url = url
+        self.name = f"S{next(_numbers)}"
+        self.subject = self.name.lower()
+        self.control = Control(self.sink().connection, "test")
+        body = {"name": self.name, "subjects": [f"{self.subject}.>"], **config}
+        self.control.request(f"STREAM.CREATE.{self.name}", body)
+
+    def sink(self, **options: object) -> SinkOptions:
+        """Options of a write into this stream."""
+        named = {"servers": self.url, "stream": self.name, "requestTimeout": "2s", **options}
+        return SinkOptions.parse(
+            {key: str(value) for key, value in named.items() if value is not None}
+        )
+
+    def messages(self) -> list[tuple[str, bytes, bytes]]:
+        """Subject, header block and payload of everything in it."""
+        state = self.control.stream_state(self.name)
+        found = []
+        for sequence in range(state.first, state.next):
+            answer = self.control.request(f"STREAM.MSG.GET.{self.name}", {"seq": sequence})
+            message = answer["message"]
+            block, data = (base64.b64decode(message.get(key, "")) for key in ("hdrs", "data"))
+            found.append((message["subject"], block, data))
+        return found
+
+    @property
+    def count(self) -> int:
+        return self.control.stream_state(self.name).messages
+
+
+@pytest.fixture
+def stream(genuine) -> Stream:
+    """A fresh stream on the shared server."""
+    return Stream(genuine.url)
+
+
+@pytest.fixture
+def make_stream() -> Callable[..., Stream]:
+    """Make a stream on any server, with any configuration."""
+    return Stream

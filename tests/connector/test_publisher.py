@@ -1,0 +1,181 @@
+"""Publishes against the genuine server: the window, refusals, silence and broken connections."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from jetstream_spark.errors import (
+    NotAcknowledgedError,
+    PublishRefusedError,
+    RowRefusedError,
+)
+from jetstream_spark.kernels.arrow_to_wire import encode_publishes
+from jetstream_spark.publisher import Publisher
+
+pytestmark = pytest.mark.genuine
+
+
+def publish(publisher: Publisher, subject: bytes, rows: list[bytes], first: int = 0, wanted=None):
+    ids = pa.array([b"%b-%d" % (subject, first + n) for n in range(len(rows))], pa.binary())
+    frames, offsets = encode_publishes(
+        subject, publisher.reply_prefix, first, b"", ids, b"", pa.array(rows, pa.binary())
+    )
+    publisher.publish(frames, offsets, first, wanted)
+
+
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    return [b"%06d" % n for n in range(start, start + count)]
+
+
+@pytest.mark.parametrize("window", [1, 7, 4096])
+def test_every_row_arrives_once_and_in_order(stream, window) -> None:
+    subject = stream.subject.encode() + b".a"
+    with Publisher(stream.sink(maxInFlight=window)) as publisher:
+        publish(publisher, subject, numbered(50))
+        publish(publisher, subject, [], 50)
+        publish(publisher, subject, numbered(51, 50), 50)
+        publisher.finish()
+    assert [data for _, _, data in stream.messages()] == numbered(101)
+    assert publisher.duplicates == 0
+
+
+def test_a_large_write_crosses_blocks_and_the_byte_window(stream) -> None:
+    subject = stream.subject.encode() + b".a"
+    with Publisher(stream.sink()) as publisher:
+        for first in range(0, 20_000, 5_000):
+            publish(publisher, subject, [b"x" * 900] * 5_000, first)
+        publish(publisher, subject, [b"y" * 1_000_000] * 40, 20_000)
+        publisher.finish()
+    assert stream.count == 20_040
+
+
+def test_rows_not_wanted_are_not_sent_and_keep_their_number(stream) -> None:
+    subject = stream.subject.encode() + b".a"
+    with Publisher(stream.sink()) as publisher:
+        wanted = np.array([True, False, False, True, True, False])
+        publish(publisher, subject, numbered(6), 0, wanted)
+        publish(publisher, subject, numbered(2), 6, np.array([False, False]))
+        publisher.finish()
+    assert [data for _, _, data in stream.messages()] == [b"000000", b"000003", b"000004"]
+
+
+def test_duplicates_of_an_earlier_attempt_are_counted(stream) -> None:
+    for expected in (0, 30):
+        with Publisher(stream.sink()) as publisher:
+            publish(publisher, stream.subject.encode() + b".a", numbered(30))
+            publisher.finish()
+        assert publisher.duplicates == expected
+    assert stream.count == 30
+
+
+def test_a_refusal_names_the_row_and_the_subject(make_stream, genuine) -> None:
+    stream = make_stream(genuine.url, max_msg_size=100)
+    with (
+        pytest.raises(PublishRefusedError, match=r"row 2 .*\.a' was refused: message size exceeds"),
+        Publisher(stream.sink()) as publisher,
+    ):
+        publish(publisher, stream.subject.encode() + b".a", [b"", b"", b"x" * 101, b""])
+        publisher.finish()
+
+
+def test_a_subject_without_a_stream_is_told_after_some_attempts(stream) -> None:
+    started = time.monotonic()
+    with (
+        pytest.raises(PublishRefusedError, match=r"row 1 .*'nowhere.b'.* no stream collects"),
+        Publisher(stream.sink(publishRetries=2)) as publisher,
+    ):
+        publish(publisher, stream.subject.encode() + b".a", numbered(1))
+        publish(publisher, b"nowhere.b", numbered(1), 1)
+        publisher.finish()
+    assert 0.4 < time.monotonic() - started < 3
+
+
+def test_a_stream_that_appears_in_time_gets_the_row(make_stream, genuine, stream) -> None:
+    made = []
+    timer = threading.Timer(0.4, lambda: made.append(make_stream(genuine.url, subjects=["late.>"])))
+    timer.start()
+    with Publisher(stream.sink(stream=None, publishRetries=20)) as publisher:
+        publish(publisher, b"late.a", numbered(3))
+        publisher.finish()
+    timer.join()
+    assert made[0].count == 3
+
+
+def test_another_stream_that_answers_is_refused(make_stream, genuine, stream) -> None:
+    other = make_stream(genuine.url)
+    with (
+        pytest.raises(PublishRefusedError, match="somebody other than the stream answered"),
+        Publisher(stream.sink()) as publisher,
+    ):
+        publish(publisher, other.subject.encode() + b".a", numbered(1))
+        publisher.finish()
+
+
+def test_a_message_larger_than_the_server_takes_is_refused_before_it_is_sent(stream) -> None:
+    with (
+        pytest.raises(RowRefusedError, match=r"row 1 .* and the server takes 1048576"),
+        Publisher(stream.sink()) as publisher,
+    ):
+        publish(publisher, stream.subject.encode() + b".a", [b"small", b"x" * 1_048_570])
+        publisher.finish()
+    assert stream.count == 0
+
+
+def test_silence_is_answered_by_sending_again_under_the_same_id(start_genuine, make_stream) -> None:
+    server = start_genuine()
+    stream = make_stream(server.url)
+    with Publisher(stream.sink(ackTimeout="300ms")) as publisher:
+        subject = stream.subject.encode() + b".a"
+        publish(publisher, subject, numbered(100))
+        publisher.finish()
+        server.pause()
+        threading.Timer(0.7, server.resume).start()
+        publish(publisher, subject, numbered(100, 100), 100)
+        publisher.finish()
+    assert [data for _, _, data in stream.messages()] == numbered(200)
+
+
+@pytest.mark.crash
+def test_a_killed_server_costs_no_row_and_writes_none_twice(start_genuine, make_stream) -> None:
+    server = start_genuine()
+    stream = make_stream(server.url)
+    subject = stream.subject.encode() + b".a"
+    with Publisher(stream.sink(maxInFlight=500)) as publisher:
+        for first in range(0, 10_000, 1_000):
+            if first == 5_000:
+                server.kill_for(0.3)
+            publish(publisher, subject, numbered(1_000, first), first)
+        publisher.finish()
+    assert sorted(data for _, _, data in stream.messages()) == numbered(10_000)
+
+
+def test_without_ids_nothing_is_sent_again(start_genuine, make_stream) -> None:
+    server = start_genuine()
+    stream = make_stream(server.url)
+    options = stream.sink(dedupe="none", ackTimeout="200ms")
+    with (
+        pytest.raises(NotAcknowledgedError, match="3 rows .* set dedupe=auto"),
+        Publisher(options) as publisher,
+    ):
+        server.pause()
+        publish(publisher, stream.subject.encode() + b".a", numbered(3))
+        publisher.finish()
+
+
+def test_a_dead_server_fails_the_write_within_its_retries(start_genuine, make_stream) -> None:
+    server = start_genuine()
+    stream = make_stream(server.url)
+    started = time.monotonic()
+    with (
+        pytest.raises(NotAcknowledgedError, match="could be reached"),
+        Publisher(stream.sink(publishRetries=2)) as publisher,
+    ):
+        server.kill()
+        publish(publisher, stream.subject.encode() + b".a", numbered(3))
+        publisher.finish()
+    assert time.monotonic() - started < 5
