@@ -1,0 +1,111 @@
+"""The deliveries kernel: stored records to MSG and HMSG frames."""
+
+from __future__ import annotations
+
+from array import array
+from mmap import mmap
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jetstream_server.kernels.record_format import MESSAGE, PREFIX, PREFIX_BYTES
+
+Stored = tuple[bytes, bytes, bytes]  # subject, headers, payload
+
+TIMESTAMP = 1_700_000_000_000_000_000
+ACK_HEAD = b"$JS.ACK.ORDERS.C."
+
+
+@pytest.fixture(scope="module")
+def deliveries(twins: Any) -> Any:
+    return twins.load("deliveries")
+
+
+def block_of(messages: list[Stored], typecode: str) -> tuple[bytearray, array[int], array[int]]:
+    """Return a block, the position of each record and its sequence (every second one from 10)."""
+    block = bytearray(b"\xee" * 3)
+    positions, sequences = array(typecode), array("Q")
+    for index, (subject, headers, payload) in enumerate(messages):
+        sequence = 10 + 2 * index
+        length = PREFIX_BYTES + len(subject) + len(headers) + len(payload)
+        positions.append(len(block))
+        sequences.append(sequence)
+        block += PREFIX.pack(
+            length, 0, sequence, TIMESTAMP + index, len(headers), len(subject), MESSAGE
+        )
+        block += subject + headers + payload
+    return block, positions, sequences
+
+
+MESSAGES = st.lists(
+    st.tuples(
+        st.sampled_from([b"a", b"orders.new"]),
+        st.sampled_from([b"", b"NATS/1.0\r\nA: b\r\n\r\n"]),
+        st.binary(max_size=30),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=60)
+@given(
+    MESSAGES,
+    st.booleans(),
+    st.integers(0, 14),
+    st.sampled_from(["I", "Q"]),
+    st.sampled_from([bytes, bytearray, memoryview]),
+)
+def test_frames_of_records(
+    deliveries: Any, messages: list[Stored], headers: bool, pending: int, typecode: str, kind: Any
+) -> None:
+    block, positions, sequences = block_of(messages, typecode)
+    expected = b""
+    for index, (subject, header_block, payload) in enumerate(messages):
+        left = max(0, pending - index)
+        ack = b"%b3.%d.%d.%d.%d" % (
+            ACK_HEAD,
+            10 + 2 * index,
+            99 + index,
+            TIMESTAMP + index,
+            left,
+        )
+        if header_block and headers:
+            total = len(header_block) + len(payload)
+            expected += b"HMSG %b 7 %b %d %d\r\n" % (subject, ack, len(header_block), total)
+            expected += header_block + payload + b"\r\n"
+        else:
+            expected += b"MSG %b 7 %b %d\r\n%b\r\n" % (subject, ack, len(payload), payload)
+    encoded = deliveries.encode_deliveries(
+        kind(block),
+        positions,
+        sequences,
+        0,
+        len(messages),
+        b"7",
+        ACK_HEAD,
+        3,
+        99,
+        pending,
+        headers,
+    )
+    assert encoded == expected
+
+
+def test_a_part_of_a_window_out_of_a_mapped_block(deliveries: Any) -> None:
+    block, positions, sequences = block_of([(b"s", b"", b"%d" % i) for i in range(5)], "I")
+    with mmap(-1, len(block)) as mapped:
+        mapped[:] = bytes(block)
+        encoded = deliveries.encode_deliveries(
+            mapped, positions, sequences, 1, 3, b"1", ACK_HEAD, 1, 5, 8, True
+        )
+    assert encoded == (
+        b"MSG s 1 $JS.ACK.ORDERS.C.1.12.5.1700000000000000001.8 1\r\n1\r\n"
+        b"MSG s 1 $JS.ACK.ORDERS.C.1.14.6.1700000000000000002.7 1\r\n2\r\n"
+    )
+
+
+def test_the_block_can_grow_again_afterwards(deliveries: Any) -> None:
+    block, positions, sequences = block_of([(b"s", b"", b"x")], "I")
+    deliveries.encode_deliveries(block, positions, sequences, 0, 1, b"1", b"", 1, 1, 0, True)
+    block += b"more"  # BufferError if a view of it were left
