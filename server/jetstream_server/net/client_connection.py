@@ -1,0 +1,73 @@
+"""A client's socket: bytes in to the session, the session's output out.
+
+Back-pressure: the transport says when its buffer is full (`pause_writing`); until it has drained,
+the session's backlog counts what lies there, consumers stop delivering to it at the high mark, and
+a client that keeps not reading is cut off at `max_pending`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from jetstream_server.base.limits import OUTBOX_LOW_BYTES
+from jetstream_server.net.pump import Pump
+from jetstream_server.node.session import Session
+
+
+class ClientConnection(asyncio.Protocol):
+    """One TCP connection."""
+
+    def __init__(self, pump: Pump) -> None:
+        self._pump = pump
+        self._transport: asyncio.Transport
+        self._session: Session
+        self._is_paused = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Open a session; its INFO goes out in this turn."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=OUTBOX_LOW_BYTES)
+        host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
+        self._session = self._pump.node.open_session(host, port, self._pump.clock.now())
+        self._pump.connections[self._session] = self
+        self._pump.wake()
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the session; the pump's next turn acts on it."""
+        self._session.feed(data)
+        self._pump.wake()
+
+    def write_output(self) -> None:
+        """Write the session's outbox; close afterwards if the session says so."""
+        session = self._session
+        if session.outbox and not self._transport.is_closing():
+            self._transport.write(session.take_output())
+            session.backlog_bytes = self._transport.get_write_buffer_size()
+        if session.closing:
+            if session.outbox or self._is_stuck():
+                self._transport.abort()
+            else:
+                self._transport.close()
+
+    def _is_stuck(self) -> bool:
+        return self._session.closing.startswith("Slow Consumer")
+
+    def pause_writing(self) -> None:
+        """Note that the client reads more slowly than it is written to."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """Let consumers deliver to this client again."""
+        self._is_paused = False
+        self._session.backlog_bytes = (
+            sum(map(len, self._session.outbox)) + self._transport.get_write_buffer_size()
+        )
+        self._pump.node.drained(self._session)
+        self._pump.wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the session."""
+        self._pump.connections.pop(self._session, None)
+        self._pump.node.close_session(self._session, "Read Error" if exc else "Client Closed")
+        self._pump.wake()

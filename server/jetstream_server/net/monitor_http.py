@@ -1,0 +1,78 @@
+"""Monitoring over HTTP, on the server's own loop.
+
+The web libraries are imported only when `-m` asks for them: a server in a test starts without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from jetstream_server.jetstream.api.go_json import encode
+from jetstream_server.monitor.routes import ROUTES, BadQuery
+from jetstream_server.net.pump import Pump
+
+
+class _Uvicorn(uvicorn.Server):
+    """The embedding process keeps its signal handlers."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class MonitorHttp:
+    """Serves the monitoring paths.
+
+    Args:
+        pump: gives the node and the clock.
+        listener: a bound socket.
+    """
+
+    def __init__(self, pump: Pump, listener: socket.socket) -> None:
+        self._pump = pump
+        self._listener = listener
+        routes = [Route("/", self._index)]
+        routes += [Route(path, self._view, methods=["GET", "HEAD", "POST"]) for path in ROUTES]
+        config = uvicorn.Config(
+            Starlette(routes=routes), log_config=None, access_log=False, lifespan="off", ws="none"
+        )
+        self._server = _Uvicorn(config)
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to serve."""
+        self._task = asyncio.create_task(self._server.serve(sockets=[self._listener]))
+
+    async def stop(self) -> None:
+        """Stop serving; requests under way are dropped."""
+        self._server.should_exit = self._server.force_exit = True
+        if self._task is not None:
+            await self._task
+
+    async def _index(self, request: Request) -> Response:
+        links = "".join(f'<a href=".{path}">{path[1:]}</a><br>' for path in ROUTES)
+        return HTMLResponse(f"<html><body>{links}</body></html>")
+
+    async def _view(self, request: Request) -> Response:
+        pump = self._pump
+        try:
+            status, view = ROUTES[request.url.path](
+                pump.node, pump.clock.now(), request.query_params
+            )
+        except BadQuery as error:
+            return PlainTextResponse(str(error), 400)
+        return Response(
+            encode(view),
+            status,
+            {"Access-Control-Allow-Origin": "*"},
+            media_type="application/json",
+        )

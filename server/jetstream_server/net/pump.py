@@ -1,0 +1,185 @@
+"""The turn: the only scheduling code of the server.
+
+1. Readable sockets have fed their sessions.
+2. `node.run(now)`.
+3. What is queued for the disk is carried there in a worker thread, one flush at a time, while the
+   next turns pile up the next flush (group commit).
+4. What was held back for a flush is released when that flush is durable.
+5. Each touched socket is written once.
+6. One timer is armed for the next deadline.
+
+A flush that fails releases nothing: everything that waited for it is dropped, so no client is told
+of a write that is not there. Clients see a missing ack, as they would after a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from jetstream_server.base.clock import SECOND, Clock
+from jetstream_server.node.node import Held, Node
+from jetstream_server.node.session import Session
+from jetstream_server.store.commit import Flush, GroupCommit
+
+
+class Connection(Protocol):
+    """The socket of one session."""
+
+    def write_output(self) -> None:
+        """Write the session's outbox; close afterwards if the session says so."""
+        ...
+
+
+class Pump:
+    """Runs a node on an event loop.
+
+    Args:
+        node: the server to run.
+        commit: the queue in front of the disk, None for a server that stores nothing.
+        clock: where `now` comes from.
+        failed: told once when the pump itself meets an error that is ours.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        commit: GroupCommit | None,
+        clock: Clock,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self.node = node
+        self.clock = clock
+        self.connections: dict[Session, Connection] = {}
+        self._commit = commit
+        self._failed = failed
+        self._loop = asyncio.get_running_loop()
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="flush")
+        self._turn_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0
+        self._flushing = False
+        self._waiting: Held = []
+        self._quiet: asyncio.Event = asyncio.Event()
+        self._quiet.set()
+
+    def wake(self) -> None:
+        """Have a turn as soon as the sockets readable now have been read."""
+        if not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_due = False
+        try:
+            now = self.clock.now()
+            self.node.run(now)
+            self._flush_or_release(now)
+            self._write()
+            self._arm(now)
+        except Exception as error:
+            self._failed(error)
+            raise
+
+    # -- the disk ----------------------------------------------------------------------------
+
+    def _flush_or_release(self, now: int) -> None:
+        if self._flushing:
+            return
+        # A release can set off more (a republished message that another stream stores), which
+        # then waits for a flush of its own.
+        for _ in range(8):
+            flush = self._commit.take(now) if self._commit is not None else None
+            if flush is not None:
+                self._start(flush)
+                return
+            if self._commit is not None and self._commit.is_stalled:
+                return  # the disk is full; what waits for it goes on waiting
+            if not self._waiting and not self.node.has_held:
+                return
+            held, self._waiting = self._waiting + self.node.take_held(), []
+            self.node.release(held, now)
+        self.wake()
+
+    def _start(self, flush: Flush) -> None:
+        self._flushing = True
+        self._quiet.clear()
+        self._waiting += self.node.take_held()
+        held, self._waiting = self._waiting, []
+        future = self._loop.run_in_executor(self._worker, flush.run)
+        future.add_done_callback(lambda done: self._flushed(flush, held, done))
+
+    def _flushed(
+        self, flush: Flush, held: Held, done: asyncio.Future[list[tuple[object, Exception]]]
+    ) -> None:
+        assert self._commit is not None
+        self._flushing = False
+        self._quiet.set()
+        error = done.exception()
+        if error is not None:
+            self._failed(error)
+            return
+        self._commit.settle(flush)
+        for _, failure in done.result():
+            self.node.note("ERR", f"JetStream storage: {failure}")
+        try:
+            now = self.clock.now()
+            if self._commit.is_stalled:
+                self._waiting = held + self._waiting
+            elif not done.result():
+                self.node.release(held, now)
+            self._flush_or_release(now)
+            self._write()
+            self._arm(now)
+        except Exception as unexpected:
+            self._failed(unexpected)
+            raise
+
+    # -- sockets and timers ------------------------------------------------------------------
+
+    def _write(self) -> None:
+        for session in self.node.take_touched():
+            connection = self.connections.get(session)
+            if connection is not None:
+                connection.write_output()
+
+    def _arm(self, now: int) -> None:
+        deadlines = [self.node.next_deadline()]
+        if self._commit is not None and not self._flushing:
+            deadlines.append(self._commit.next_deadline())
+        deadline = min((at for at in deadlines if at is not None), default=None)
+        if self._timer is not None:
+            if deadline == self._timer_at:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None:
+            self._timer_at = deadline
+            self._timer = self._loop.call_later(max(0, deadline - now) / SECOND, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self.wake()
+
+    # -- end ---------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Stop the node, write everything out, and wait for the disk."""
+        while self._flushing:
+            await self._quiet.wait()
+        now = self.clock.now()
+        self.node.stop(now)
+        if self._commit is not None:
+            failures = await self._loop.run_in_executor(self._worker, self._commit.drain)
+            for _, failure in failures:
+                self.node.note("ERR", f"JetStream storage: {failure}")
+            if not failures:
+                self.node.release(self._waiting + self.node.take_held(), now)
+        else:
+            self.node.release(self._waiting + self.node.take_held(), now)
+        self._write()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._worker.shutdown()

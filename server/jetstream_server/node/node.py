@@ -1,0 +1,247 @@
+"""A whole server without I/O.
+
+`net/pump` drives it with sockets and the wall clock, tests with a simulated network and clock.
+Inputs are verbs (`open_session`, `Session.feed`, `close_session`, `run`); outputs are taken
+(`take_touched`, `take_held`). It never waits, reads no clock and logs only through `note`.
+
+The durability rule: what JetStream wants sent after the flush collects in `held`. Whoever drives
+the node takes it together with what is queued for the disk, and gives it back to `release` once
+that is durable. When nothing is queued it may be released at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from jetstream_server.base.nuid import Nuid
+from jetstream_server.jetstream.output import Frames, Send
+from jetstream_server.node.account import Account
+from jetstream_server.node.auth import GLOBAL_ACCOUNT, Authenticator, User
+from jetstream_server.node.session import Session
+from jetstream_server.node.stats import NodeStats, Traffic
+from jetstream_server.protocol import errors as faults
+from jetstream_server.protocol.info import Info
+from jetstream_server.structures.deadline_heap import DeadlineHeap
+
+# A consumer that delivers to a stream that feeds a consumer ... settles in a few rounds; a cycle
+# that a configuration can still make must not keep the turn from ending.
+_ROUNDS_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """What a node needs to know; times in nanoseconds."""
+
+    server_name: str
+    host: str
+    port: int
+    max_payload: int
+    max_control_line: int
+    max_pending: int
+    max_connections: int
+    max_subscriptions: int
+    ping_interval_ns: int
+    ping_max: int
+    auth_timeout_ns: int
+    version: str
+    api_level: int
+    domain: str = ""
+    jetstream: bool = False
+
+
+Held = list[tuple[Account, list[Send]]]
+
+
+class Node:
+    """A server.
+
+    Args:
+        settings: limits and identity.
+        authenticator: who may connect.
+        random: the only source of chance; seeded in tests.
+        note: takes operator's notes: level (`INF`, `WRN`, `ERR`, `DBG`) and text.
+    """
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        authenticator: Authenticator,
+        random: Random,
+        note: Callable[[str, str], None],
+    ) -> None:
+        self.settings = settings
+        self.authenticator = authenticator
+        self.random = random
+        self.note = note
+        self.nuid = Nuid(random)
+        self.server_id = "N" + "".join(random.choice(_BASE32) for _ in range(55))
+        self.name = settings.server_name or self.server_id
+        self.accounts = {GLOBAL_ACCOUNT: Account(GLOBAL_ACCOUNT, random)}
+        self.sessions: dict[int, Session] = {}
+        self.stats = NodeStats()
+        self.started_at = 0
+        self.is_draining = False
+        self._next_cid = 1
+        self._fed: dict[Session, None] = {}
+        self._touched: dict[Session, None] = {}
+        self._held: Held = []
+        self._timers: DeadlineHeap[Session] = DeadlineHeap()
+
+    # -- sessions ----------------------------------------------------------------------------
+
+    def account_of(self, user: User | None) -> Account:
+        """Return the account of a user; unknown clients wait in the global one."""
+        name = user.account if user is not None else GLOBAL_ACCOUNT
+        account = self.accounts.get(name)
+        if account is None:
+            account = self.accounts[name] = Account(name, self.random)
+        return account
+
+    def open_session(self, host: str, port: int, now: int) -> Session:
+        """Welcome a client; its INFO is already in its outbox."""
+        session = Session(self, self._next_cid, host, port, now)
+        self._next_cid += 1
+        self.stats.total_connections += 1
+        self.sessions[session.cid] = session
+        session.send(self.info(session))
+        if len(self.sessions) > self.settings.max_connections:
+            session.refuse(faults.CONNECTIONS_EXCEEDED)
+        self._timers.schedule(session, session.next_deadline())
+        return session
+
+    def close_session(self, session: Session, reason: str) -> None:
+        """Forget a client whose connection is gone."""
+        if self.sessions.pop(session.cid, None) is None:
+            return
+        session.close(reason)
+        session.end()
+        self._fed.pop(session, None)
+        self._touched.pop(session, None)
+        self._timers.cancel(session)
+        self.stats.add(session.traffic)  # what the client did stays in the totals
+
+    def info(self, session: Session, *, connect_info: bool = False) -> bytes:
+        """Return an INFO line for one client."""
+        settings = self.settings
+        return Info(
+            server_id=self.server_id,
+            server_name=self.name,
+            version=settings.version,
+            go="python",
+            host=settings.host,
+            port=settings.port,
+            max_payload=settings.max_payload,
+            client_id=session.cid,
+            client_ip=session.host,
+            auth_required=not self.authenticator.admits_anonymous
+            or (connect_info and self.authenticator.is_required),
+            jetstream=settings.jetstream,
+            domain=settings.domain,
+            connect_info=connect_info,
+            remote_account=session.account.name if connect_info else "",
+            api_lvl=settings.api_level,
+        ).line()
+
+    def has_input(self, session: Session) -> None:
+        """Note that a session has ops to act on."""
+        self._fed[session] = None
+
+    def has_output(self, session: Session) -> None:
+        """Note that a session has output to write, or is to be closed."""
+        self._touched[session] = None
+
+    def is_expected_reply(self, session: Session, subject: bytes) -> bool:
+        """Tell whether `allow_responses` lets a session publish to this reply subject."""
+        return False
+
+    def drained(self, session: Session) -> None:
+        """Note that a session's backlog fell below the low mark; deliveries to it go on."""
+        catalog = session.account.catalog
+        if catalog is not None:
+            catalog.outlet_drained(session)
+
+    # -- the turn ----------------------------------------------------------------------------
+
+    def run(self, now: int) -> None:
+        """Do everything that is to be done at `now`."""
+        fed, self._fed = self._fed, {}
+        for session in fed:
+            session.run(now)
+        for session in self._timers.pop_due(now):
+            session.tick(now)
+            if not session.closing:
+                self._timers.schedule(session, session.next_deadline())
+        self._run_accounts(now)
+
+    def _run_accounts(self, now: int) -> None:
+        for account in self.accounts.values():
+            if account.catalog is not None:
+                account.catalog.run(now)
+            for _ in range(_ROUNDS_MAX):
+                if not account.output.sends:
+                    break
+                sends, account.output.sends = account.output.sends, []
+                self._send(account, sends, now)
+            if account.output.sends_after_flush:
+                self._held.append((account, account.output.sends_after_flush))
+                account.output.sends_after_flush = []
+
+    def next_deadline(self) -> int | None:
+        """Return when `run` has something to do although nothing arrives."""
+        deadlines = [self._timers.next_deadline()]
+        for account in self.accounts.values():
+            if account.catalog is not None:
+                deadlines.append(account.catalog.next_deadline())
+        return min((at for at in deadlines if at is not None), default=None)
+
+    # -- output ------------------------------------------------------------------------------
+
+    def take_touched(self) -> list[Session]:
+        """Return the sessions with output since the last call."""
+        touched, self._touched = self._touched, {}
+        return list(touched)
+
+    def take_held(self) -> Held:
+        """Return everything that waits for the disk; it must all be released, or dropped."""
+        held, self._held = self._held, []
+        return held
+
+    @property
+    def has_held(self) -> bool:
+        """Return whether something waits for the disk."""
+        return bool(self._held)
+
+    def release(self, held: Held, now: int) -> None:
+        """Send what waited; whatever this sets off is held in turn."""
+        for account, sends in held:
+            self._send(account, sends, now)
+        self._run_accounts(now)
+
+    def _send(self, account: Account, sends: list[Send], now: int) -> None:
+        for send in sends:
+            if isinstance(send, Frames):
+                outlet = send.subscription.outlet
+                assert isinstance(outlet, Session), "only client sessions have frames encoded"
+                outlet.deliver_frames(send.subscription, send.data, send.count)
+            else:
+                account.router.route(send.run, None, now)
+
+    def traffic(self) -> Traffic:
+        """Return the totals, open connections included."""
+        totals = Traffic()
+        totals.add(self.stats)
+        for session in self.sessions.values():
+            totals.add(session.traffic)
+        return totals
+
+    def stop(self, now: int) -> None:
+        """Shut JetStream down: waiting pulls are told, state is queued for the disk."""
+        for account in self.accounts.values():
+            if account.catalog is not None:
+                account.catalog.stop(now)
+        self._run_accounts(now)
+
+
+_BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"

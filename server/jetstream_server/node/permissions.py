@@ -1,0 +1,75 @@
+"""Which subjects a user may publish to and subscribe to.
+
+Deny beats allow; no allow list allows everything; an empty list is no list. A subscription that
+overlaps a denied subject without being inside it is accepted, and what is denied is filtered at
+delivery (jetstream.md 1.11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jetstream_server.core.subject import is_literal, is_subset, matches, overlaps
+
+_DECISIONS_MAX = 4096
+
+
+class SubjectRules:
+    """Allow and deny patterns of one direction; entries may be `subject queue`."""
+
+    def __init__(self, allow: Sequence[str] = (), deny: Sequence[str] = ()) -> None:
+        self._allow = [_entry(text) for text in allow]
+        self._deny = [_entry(text) for text in deny]
+        self._decisions: dict[tuple[bytes, bytes], bool] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether nothing is restricted."""
+        return not self._allow and not self._deny
+
+    def permits(self, subject: bytes, queue: bytes = b"") -> bool:
+        """Decide about a subject or a subscription pattern."""
+        key = (subject, queue)
+        decision = self._decisions.get(key)
+        if decision is None:
+            if len(self._decisions) >= _DECISIONS_MAX:
+                self._decisions.clear()
+            decision = self._decisions[key] = self._decide(subject, queue)
+        return decision
+
+    def _decide(self, subject: bytes, queue: bytes) -> bool:
+        if any(
+            is_subset(subject, pattern) and (not group or matches(group, queue))
+            for pattern, group in self._deny
+        ):
+            return False
+        if not self._allow:
+            return True
+        return any(
+            is_subset(subject, pattern) and (not group or (bool(queue) and matches(group, queue)))
+            for pattern, group in self._allow
+        )
+
+    def denies_part_of(self, pattern: bytes) -> bool:
+        """Return whether a permitted wildcard subscription reaches some denied subject."""
+        return not is_literal(pattern) and any(
+            not group and overlaps(pattern, denied) for denied, group in self._deny
+        )
+
+
+def _entry(text: str) -> tuple[bytes, bytes]:
+    subject, _, queue = text.strip().partition(" ")
+    return subject.encode(), queue.strip().encode()
+
+
+class Permissions:
+    """Both directions."""
+
+    def __init__(self, publish: SubjectRules, subscribe: SubjectRules) -> None:
+        self.publish = publish
+        self.subscribe = subscribe
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether nothing is restricted."""
+        return self.publish.is_open and self.subscribe.is_open

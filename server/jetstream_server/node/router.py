@@ -1,0 +1,121 @@
+"""Where published messages go: runs are cut where the set of subscribers changes.
+
+Subject to targets is a dictionary that is dropped whenever the account's interest changes. Two
+subjects with the same subscribers share one `Targets` object, so a run over many subjects of one
+stream stays one run.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Protocol
+
+from jetstream_server.core.queue_group import in_turn
+from jetstream_server.core.sublist import Match, Sublist
+from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.kernels import frames
+from jetstream_server.protocol.ops import PubRun
+
+# Far above what one account's hot subjects need; a flood of one-off subjects (inboxes) is forgotten.
+ROUTES_MAX = 65536
+
+
+class Publisher(Origin, Protocol):
+    """A client that publishes."""
+
+    def unanswered(self, run: PubRun, start: int, stop: int) -> None:
+        """Nobody received these messages; those with a reply may earn a 503."""
+        ...
+
+
+class Targets:
+    """Everybody whom a subject reaches."""
+
+    __slots__ = ("plain", "queues")
+
+    def __init__(self, match: Match) -> None:
+        self.plain = tuple(match.plain)
+        self.queues = tuple(tuple(group) for group in match.queues)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Return what makes two targets the same: the identity of every subscription."""
+        return tuple(map(id, self.plain)), tuple(tuple(map(id, group)) for group in self.queues)
+
+
+class Router:
+    """Hands runs to subscribers.
+
+    Args:
+        sublist: the account's interest.
+        random: picks members of queue groups.
+    """
+
+    def __init__(self, sublist: Sublist, random: Random) -> None:
+        self._sublist = sublist
+        self._random = random
+        self._routes: dict[bytes, Targets] = {}
+        self._shared: dict[tuple[object, ...], Targets] = {}
+        self._generation = -1
+
+    def route(
+        self,
+        run: PubRun,
+        origin: Publisher | None,
+        now: int,
+        start: int = 0,
+        stop: int | None = None,
+    ) -> None:
+        """Deliver messages `start` up to `stop` of a run to everybody who wants them."""
+        if stop is None:
+            stop = run.count
+        index = start
+        while index < stop:
+            # A delivery may change interest (an API request creates a stream), so look each time.
+            if self._generation != self._sublist.generation or len(self._routes) > ROUTES_MAX:
+                self._forget()
+            cut, targets = frames.segment(run.chunk, run.fields, index, stop, self._routes)
+            if targets is None:
+                self._learn(run.subject(index))
+                continue
+            reached = False
+            for subscription in targets.plain:
+                if origin is not None and subscription.receiver is origin and not origin.echo:
+                    continue
+                reached = True
+                subscription.receiver.receive(run, index, cut, subscription, origin, now)
+            for group in targets.queues:
+                reached |= self._deliver_to_group(group, run, index, cut, origin, now)
+            if not reached and origin is not None:
+                origin.unanswered(run, index, cut)
+            index = cut
+
+    def _deliver_to_group(
+        self,
+        group: tuple[Subscription, ...],
+        run: PubRun,
+        start: int,
+        stop: int,
+        origin: Publisher | None,
+        now: int,
+    ) -> bool:
+        # With one member there is nothing to choose, and the stretch stays whole.
+        step = stop - start if len(group) == 1 else 1
+        reached = False
+        for index in range(start, stop, step):
+            for member in in_turn(group, self._random):
+                if origin is not None and member.receiver is origin and not origin.echo:
+                    continue
+                member.receiver.receive(run, index, index + step, member, origin, now)
+                reached = True
+                break
+        return reached
+
+    def _forget(self) -> None:
+        self._routes.clear()
+        self._shared.clear()
+        self._generation = self._sublist.generation
+
+    def _learn(self, subject: bytes) -> None:
+        targets = Targets(self._sublist.match(subject))
+        self._routes[subject] = self._shared.setdefault(targets.key, targets)

@@ -1,0 +1,430 @@
+"""One client's protocol state: what it said in CONNECT, its subscriptions, its unsent output.
+
+A session reads bytes (`feed`), acts on them when its turn comes (`run`), and is itself the
+receiver of its subscriptions. It has no socket: `net` takes `outbox` and closes the connection
+once `closing` names a reason.
+
+Specification: jetstream.md 1.1-1.7, corrected by checked-wire-consumers 1.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from jetstream_server.base.clock import SECOND
+from jetstream_server.core.subject import is_valid_literal, is_valid_subject
+from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.jetstream.api.go_time import format_time
+from jetstream_server.kernels import frames
+from jetstream_server.node.auth import User
+from jetstream_server.node.permissions import Permissions
+from jetstream_server.node.stats import Traffic
+from jetstream_server.protocol import encoder
+from jetstream_server.protocol import errors as faults
+from jetstream_server.protocol.errors import Fault
+from jetstream_server.protocol.ops import (
+    Connect,
+    Op,
+    Ping,
+    Pong,
+    PubRun,
+    Sub,
+    Unsub,
+    Violation,
+)
+from jetstream_server.protocol.parser import Parser
+
+if TYPE_CHECKING:
+    from jetstream_server.node.account import Account
+    from jetstream_server.node.node import Node
+
+# A client must not answer a JetStream delivery's ack subject as if it were an inbox, nor use the
+# prefixes under which servers route replies.
+_RESERVED_REPLIES = (b"$JS.ACK.", b"_R_.", b"_GR_.", b"$GR.")
+_RESERVED_SUBJECTS = (b"$NRG.", b"_GR_.", b"$GR.")
+
+# The genuine server measures the round trip about two seconds after CONNECT.
+FIRST_PING_NS = 2 * SECOND
+
+
+class Session:
+    """One client."""
+
+    def __init__(self, node: Node, cid: int, host: str, port: int, now: int) -> None:
+        self.node = node
+        self.cid = cid
+        self.host = host
+        self.port = port
+        self.start = now
+        self.last_activity = now
+        self.parser = Parser(node.settings.max_control_line, node.settings.max_payload)
+        self.options: dict[str, Any] = {}
+        self.user: User | None = node.authenticator.authenticate({})
+        self.account: Account = node.account_of(self.user)
+        self.is_connected = False
+        self.verbose = True
+        self.pedantic = True
+        self.echo = True
+        self.headers = False
+        self.no_responders = False
+        self.protocol = 0
+        self.subscriptions: dict[bytes, Subscription] = {}
+        self.outbox: list[bytes] = []
+        self.backlog_bytes = 0
+        self.closing = ""
+        self.traffic = Traffic()
+        self.rtt_ns = 0
+        self._ops: list[Op] = []
+        self._now = now
+        self._pinged_at = 0
+        self._pings_out = 0
+        self._next_ping = now + FIRST_PING_NS
+        self._info_due = False
+        self._is_plain = False
+        self._adopt()
+
+    # -- what net calls ----------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes from the socket; they are acted on in the node's next run."""
+        if not self.closing:
+            self._ops += self.parser.feed(data)
+            self.node.has_input(self)
+
+    def take_output(self) -> bytes:
+        """Return everything unsent; the caller keeps `backlog_bytes` up to date from here."""
+        data = self.outbox[0] if len(self.outbox) == 1 else b"".join(self.outbox)
+        self.outbox.clear()
+        return data
+
+    # -- one turn ----------------------------------------------------------------------------
+
+    def run(self, now: int) -> None:
+        """Act on everything fed so far."""
+        self._now = self.last_activity = now
+        ops, self._ops = self._ops, []
+        for op in ops:
+            if self.closing:
+                return
+            if (
+                self.node.authenticator.is_required
+                and self.user is None
+                and not isinstance(op, Connect | Violation)
+            ):
+                self.refuse(faults.AUTHORIZATION_VIOLATION)
+                return
+            _ACTIONS[type(op)](self, op)
+
+    def tick(self, now: int) -> None:
+        """Look after pings and the time allowed for CONNECT."""
+        settings = self.node.settings
+        if not self.is_connected and not self.node.authenticator.admits_anonymous:
+            if now >= self.start + settings.auth_timeout_ns:
+                self.refuse(faults.AUTHENTICATION_TIMEOUT)
+            return
+        if now < self._next_ping:
+            return
+        if self._pings_out >= settings.ping_max:
+            self.node.stats.stale_connections += 1
+            self.refuse(faults.STALE_CONNECTION)
+            return
+        self._pings_out += 1
+        self._pinged_at = now
+        self._next_ping = now + settings.ping_interval_ns
+        self.send(encoder.PING)
+
+    def next_deadline(self) -> int:
+        """Return when `tick` has something to do."""
+        if not self.is_connected and not self.node.authenticator.admits_anonymous:
+            return self.start + self.node.settings.auth_timeout_ns
+        return self._next_ping
+
+    # -- output ------------------------------------------------------------------------------
+
+    def send(self, data: bytes, messages: int = 0) -> None:
+        """Queue bytes for the client; a client that does not read is cut off."""
+        if self.closing == faults.SLOW_CONSUMER_PENDING_BYTES.reason:
+            return
+        self.outbox.append(data)
+        self.backlog_bytes += len(data)
+        self.traffic.out_msgs += messages
+        self.traffic.out_bytes += len(data)
+        self.node.has_output(self)
+        if self.backlog_bytes > self.node.settings.max_pending and not self.closing:
+            self.node.stats.slow_consumers += 1
+            # No -ERR: the client would not read it either.
+            self.refuse(faults.SLOW_CONSUMER_PENDING_BYTES)
+            self.outbox.clear()
+
+    def refuse(self, fault: Fault) -> None:
+        """Say -ERR, and close if the fault is one that ends the connection."""
+        if fault.text:
+            self.send(encoder.err(fault.text))
+        if fault.closes:
+            self.close(fault.reason)
+
+    def close(self, reason: str) -> None:
+        """End the session once its output is written."""
+        if not self.closing:
+            self.closing = reason
+            self.node.has_output(self)
+
+    def receive(
+        self,
+        run: PubRun,
+        start: int,
+        stop: int,
+        subscription: Subscription,
+        origin: Origin | None,
+        now: int,
+    ) -> None:
+        """Deliver published messages to the client (the Receiver of its subscriptions)."""
+        if self.closing or subscription.closed:
+            return
+        if subscription.max_messages:
+            stop = min(stop, start + subscription.max_messages - subscription.delivered)
+        permissions = self._permissions
+        if permissions is not None and permissions.subscribe.denies_part_of(subscription.subject):
+            for index in range(start, stop):
+                if permissions.subscribe.permits(run.subject(index)):
+                    self._deliver(run, index, index + 1, subscription)
+            return
+        self._deliver(run, start, stop, subscription)
+
+    def _deliver(self, run: PubRun, start: int, stop: int, subscription: Subscription) -> None:
+        if start >= stop:
+            return
+        data = frames.encode_messages(
+            run.chunk, run.fields, start, stop, subscription.sid, self.headers
+        )
+        self.deliver_frames(subscription, data, stop - start)
+
+    def deliver_frames(self, subscription: Subscription, data: bytes, count: int) -> None:
+        """Send encoded frames of one of this session's subscriptions."""
+        if subscription.closed or self.closing:
+            return
+        subscription.delivered += count
+        self.send(data, count)
+        if subscription.max_messages and subscription.delivered >= subscription.max_messages:
+            self._unsubscribe(subscription)
+
+    def unanswered(self, run: PubRun, start: int, stop: int) -> None:
+        """Tell this publisher that nobody listens, for messages that carry a reply it reads."""
+        if not self.no_responders:
+            return
+        for index in range(start, stop):
+            reply = run.reply(index)
+            if not reply:
+                continue
+            for subscription in self.account.sublist.match(reply).plain:
+                if subscription.receiver is self:
+                    fields = ((b"Nats-Subject", run.subject(index)),)
+                    frame = encoder.status(reply, subscription.sid, b"503", fields)
+                    self.deliver_frames(subscription, frame, 1)
+                    break
+
+    def client_info(self, now: int) -> dict[str, Any]:
+        """Describe the client as advisories do."""
+        info: dict[str, Any] = {"start": format_time(self.start), "host": self.host}
+        info |= {"id": self.cid, "acc": self.account.name}
+        if self.user is not None and self.user.name:
+            info["user"] = self.user.name
+        for key, field in (("name", "name"), ("lang", "lang"), ("ver", "version")):
+            if value := self.options.get(field):
+                info[key] = value
+        if self.rtt_ns:
+            info["rtt"] = self.rtt_ns
+        return info | {"server": self.node.name, "kind": "Client", "client_type": "nats"}
+
+    # -- ops ---------------------------------------------------------------------------------
+
+    def _connect(self, op: Connect) -> None:
+        options = self.options = self.options | op.options
+        if not _is_well_typed(options):
+            self.refuse(faults.MALFORMED)
+            return
+        self.verbose = options.get("verbose", True)
+        self.pedantic = options.get("pedantic", True)
+        self.echo = options.get("echo", True)
+        self.protocol = options.get("protocol", 0)
+        self.headers = self.parser.headers = options.get("headers", False)
+        self.no_responders = options.get("no_responders", False)
+        if self.protocol not in (0, 1):
+            self.refuse(faults.INVALID_CLIENT_PROTOCOL)
+            return
+        user = self.node.authenticator.authenticate(options)
+        if user is None or options.get("account") or options.get("new_account"):
+            self.node.note(
+                "ERR", f"{self.host}:{self.port} - cid:{self.cid} - authentication error"
+            )
+            self.refuse(faults.AUTHORIZATION_VIOLATION)
+            return
+        if self.no_responders and not self.headers:
+            self.refuse(faults.NO_RESPONDERS_NEEDS_HEADERS)
+            return
+        for subscription in list(self.subscriptions.values()):
+            self._unsubscribe(subscription)
+        self.user = user
+        self.account = self.node.account_of(user)
+        self.is_connected = self._info_due = True
+        self._adopt()
+        self._ok()
+
+    def _adopt(self) -> None:
+        permissions = self.user.permissions if self.user is not None else None
+        self._permissions: Permissions | None = (
+            None if permissions is None or permissions.is_open else permissions
+        )
+        self._is_plain = (
+            self._permissions is None and not (self.verbose or self.pedantic) and self.is_connected
+        )
+
+    def _publish(self, run: PubRun) -> None:
+        self.traffic.in_msgs += run.count
+        self.traffic.in_bytes += len(run.chunk)
+        if self._is_plain and not _may_use_reserved(run.chunk):
+            self.account.router.route(run, self, self._now)
+            return
+        # The slow path: look at each message, and route the longest permitted stretches.
+        start = 0
+        for index in range(run.count):
+            if not self._admits(run, index):
+                self.account.router.route(run, self, self._now, start, index)
+                start = index + 1
+        self.account.router.route(run, self, self._now, start)
+
+    def _admits(self, run: PubRun, index: int) -> bool:
+        subject, reply = run.subject(index), run.reply(index)
+        rules = self._permissions
+        denied = rules is not None and not rules.publish.permits(subject)
+        if (denied and not self.node.is_expected_reply(self, subject)) or _is_reserved(
+            subject, _RESERVED_SUBJECTS
+        ):
+            self.refuse(faults.publish_denied(subject))
+            return False
+        if reply and _is_reserved(reply, _RESERVED_REPLIES):
+            self.refuse(faults.reply_denied(reply))
+            return False
+        if self.pedantic and not is_valid_literal(subject):
+            self.refuse(faults.INVALID_PUBLISH_SUBJECT)
+        self._ok()
+        return True
+
+    def _subscribe(self, op: Sub) -> None:
+        if op.sid in self.subscriptions:
+            self._ok()
+            return
+        maximum = self.node.settings.max_subscriptions
+        if maximum and len(self.subscriptions) >= maximum:
+            self.refuse(faults.SUBSCRIPTIONS_EXCEEDED)
+            return
+        if op.queue == b"_sys_" or (
+            self._permissions is not None
+            and not self._permissions.subscribe.permits(op.subject, op.queue)
+        ):
+            self.refuse(faults.subscription_denied(op.subject, op.queue))
+            return
+        if not is_valid_subject(op.subject):
+            self.refuse(faults.INVALID_SUBJECT)
+            return
+        subscription = Subscription(op.subject, self, queue=op.queue, sid=op.sid, outlet=self)
+        self.subscriptions[op.sid] = subscription
+        self.account.subscribe(subscription)
+        self._ok()
+
+    def _on_unsub(self, op: Unsub) -> None:
+        subscription = self.subscriptions.get(op.sid)
+        if subscription is not None:
+            subscription.max_messages = op.max_messages
+            if not op.max_messages or subscription.delivered >= op.max_messages:
+                self._unsubscribe(subscription)
+        self._ok()
+
+    def _unsubscribe(self, subscription: Subscription) -> None:
+        if self.subscriptions.pop(subscription.sid, None) is not None:
+            self.account.unsubscribe(subscription)
+
+    def _ping(self, op: Ping) -> None:
+        self.send(encoder.PONG)
+        if self._info_due:
+            self._info_due = False
+            if self.protocol >= 1:
+                self.send(self.node.info(self, connect_info=True))
+
+    def _pong(self, op: Pong) -> None:
+        self._pings_out = 0
+        if self._pinged_at:
+            self.rtt_ns = self._now - self._pinged_at
+            self._pinged_at = 0
+
+    def _violation(self, op: Violation) -> None:
+        self.refuse(Fault(op.text, op.reason))
+
+    def _ok(self) -> None:
+        if self.verbose:
+            self.send(encoder.OK)
+
+    def end(self) -> None:
+        """Give up every subscription; the connection is gone."""
+        for subscription in list(self.subscriptions.values()):
+            self._unsubscribe(subscription)
+        self._ops.clear()
+
+
+_ACTIONS: dict[type, Callable[[Session, Any], None]] = {
+    Connect: Session._connect,
+    PubRun: Session._publish,
+    Sub: Session._subscribe,
+    Unsub: Session._on_unsub,
+    Ping: Session._ping,
+    Pong: Session._pong,
+    Violation: Session._violation,
+}
+
+_FIELD_TYPES: dict[str, type] = {
+    "verbose": bool,
+    "pedantic": bool,
+    "echo": bool,
+    "headers": bool,
+    "no_responders": bool,
+    "protocol": int,
+    "user": str,
+    "pass": str,
+    "auth_token": str,
+    "name": str,
+    "lang": str,
+    "version": str,
+}
+
+
+def _is_well_typed(options: dict[str, Any]) -> bool:
+    for key, kind in _FIELD_TYPES.items():
+        value = options.get(key)
+        if value is None:
+            options.pop(key, None)
+        elif not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            return False
+    return True
+
+
+def _is_reserved(subject: bytes, prefixes: tuple[bytes, ...]) -> bool:
+    return subject.startswith(prefixes) and any(
+        len(subject) > len(prefix) for prefix in prefixes if subject.startswith(prefix)
+    )
+
+
+def _may_use_reserved(chunk: bytes) -> bool:
+    """Tell whether single messages of a chunk need a look.
+
+    Consumer acks are published *to* `$JS.ACK.`, which is fine: only other places of the prefix
+    (replies, or an unlucky payload) count. Searching a chunk costs microseconds, a look at each
+    message would cost that for every message.
+    """
+    for prefix in (b"$JS.ACK.", b"_R_.", b"_GR_.", b"$GR.", b"$NRG."):
+        if prefix in chunk:
+            if prefix != b"$JS.ACK.":
+                return True
+            if chunk.count(prefix) != chunk.count(b"PUB " + prefix):
+                return True
+    return False

@@ -1,0 +1,31 @@
+"""Counters that monitoring shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Messages and bytes, both ways, as seen from the server."""
+
+    in_msgs: int = 0
+    in_bytes: int = 0
+    out_msgs: int = 0
+    out_bytes: int = 0
+
+    def add(self, other: Traffic) -> None:
+        """Add another's counts to these."""
+        self.in_msgs += other.in_msgs
+        self.in_bytes += other.in_bytes
+        self.out_msgs += other.out_msgs
+        self.out_bytes += other.out_bytes
+
+
+@dataclass(slots=True)
+class NodeStats(Traffic):
+    """Counters of the whole server."""
+
+    total_connections: int = 0
+    slow_consumers: int = 0
+    stale_connections: int = 0

@@ -1,0 +1,84 @@
+"""A node without sockets, and clients that speak to it in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from jetstream_server.base.clock import MINUTE, SECOND
+from jetstream_server.node.auth import Authenticator, User
+from jetstream_server.node.node import Node, NodeSettings
+from jetstream_server.node.session import Session
+
+SETTINGS = NodeSettings(
+    server_name="n1",
+    host="127.0.0.1",
+    port=4222,
+    max_payload=1024,
+    max_control_line=512,
+    max_pending=1 << 20,
+    max_connections=100,
+    max_subscriptions=0,
+    ping_interval_ns=2 * MINUTE,
+    ping_max=2,
+    auth_timeout_ns=2 * SECOND,
+    version="2.14.5",
+    api_level=4,
+)
+
+START = 1_700_000_000 * SECOND
+
+
+class Client:
+    """The far end of a session: says bytes, reads bytes, and moves the node's time."""
+
+    def __init__(self, node: Node, *, now: int = START) -> None:
+        self.node = node
+        self.now = now
+        self.session: Session = node.open_session("10.0.0.1", 5000, now)
+        self.info = self.read()
+
+    def say(self, data: bytes) -> bytes:
+        """Feed bytes, run one turn, and return what comes back."""
+        self.session.feed(data)
+        self.node.run(self.now)
+        self.node.release(self.node.take_held(), self.now)
+        return self.read()
+
+    def read(self) -> bytes:
+        """Return what the server has written to this client."""
+        return self.session.take_output() if self.session.outbox else b""
+
+    def connect(self, options: bytes = b'{"verbose":false,"pedantic":false}') -> bytes:
+        """Send CONNECT."""
+        return self.say(b"CONNECT " + options + b"\r\n")
+
+
+@pytest.fixture
+def make_node() -> Callable[..., Node]:
+    """Return a maker of nodes: keyword arguments are the users."""
+
+    def make(users: list[User] | None = None, settings: NodeSettings = SETTINGS) -> Node:
+        return Node(settings, Authenticator(users or []), Random(7), lambda level, text: None)
+
+    return make
+
+
+@pytest.fixture
+def node(make_node: Callable[..., Node]) -> Node:
+    """Return an open node."""
+    return make_node()
+
+
+@pytest.fixture
+def make_client() -> type[Client]:
+    """Return the maker of clients."""
+    return Client
+
+
+@pytest.fixture
+def settings() -> NodeSettings:
+    """Return the settings of the test nodes."""
+    return SETTINGS

@@ -1,0 +1,226 @@
+"""Sessions: one client's side of the wire, as probed on the genuine server."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from jetstream_server.base.clock import MINUTE, SECOND
+from jetstream_server.node.auth import User
+from jetstream_server.node.permissions import Permissions, SubjectRules
+
+
+def test_the_first_bytes_are_an_info_line(node, make_client):
+    client = make_client(node)
+    assert client.info.startswith(b'INFO {"server_id":"N')
+    assert client.info.endswith(b"} \r\n")
+    assert b'"client_id":1' in client.info and b'"client_ip":"10.0.0.1"' in client.info
+
+
+def test_verbose_is_the_default_until_connect_says_otherwise(node, make_client):
+    client = make_client(node)
+    assert client.say(b"SUB a 1\r\n") == b"+OK\r\n"
+    assert client.say(b"CONNECT {}\r\n") == b"+OK\r\n"
+    assert client.connect() == b""
+    assert client.say(b"SUB a 1\r\n") == b""
+
+
+def test_a_publish_reaches_plain_subscribers_and_one_of_each_queue_group(node, make_client):
+    alice, bob = make_client(node), make_client(node)
+    alice.connect()
+    bob.connect()
+    bob.say(b"SUB a.* 1\r\nSUB a.> g 2\r\nSUB a.b g 3\r\n")
+    alice.say(b"PUB a.b 5\r\nhello\r\n")
+    said = bob.read()
+    assert said.count(b"MSG a.b 1 5\r\nhello\r\n") == 1
+    assert said.count(b"MSG a.b 2 5") + said.count(b"MSG a.b 3 5") == 1
+
+
+def test_a_client_hears_itself_unless_it_says_not_to(node, make_client):
+    client = make_client(node)
+    client.connect()
+    assert client.say(b"SUB a 1\r\nPUB a 1\r\nx\r\n") == b"MSG a 1 1\r\nx\r\n"
+    client.connect(b'{"verbose":false,"pedantic":false,"echo":false}')
+    assert client.say(b"SUB a 1\r\nPUB a 1\r\nx\r\n") == b""
+
+
+def test_headers_are_stripped_for_a_client_that_does_not_read_them(node, make_client):
+    client = make_client(node)
+    client.connect(b'{"verbose":false,"pedantic":false,"headers":true}')
+    plain = make_client(node)
+    plain.connect()
+    plain.say(b"SUB a 1\r\n")
+    said = client.say(b"SUB a 9\r\nHPUB a 18 20\r\nNATS/1.0\r\nA: b\r\n\r\nhi\r\n")
+    assert said == b"HMSG a 9 18 20\r\nNATS/1.0\r\nA: b\r\n\r\nhi\r\n"
+    assert plain.read() == b"MSG a 1 2\r\nhi\r\n"
+
+
+def test_nobody_listening_is_said_to_a_requester_that_asked_to_know(node, make_client):
+    client = make_client(node)
+    client.connect(b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true}')
+    said = client.say(b"SUB _INBOX.a 1\r\nPUB nobody _INBOX.a 0\r\n\r\n")
+    assert said == b"HMSG _INBOX.a 1 38 38\r\nNATS/1.0 503\r\nNats-Subject: nobody\r\n\r\n\r\n"
+    # A queue subscription to the reply does not count.
+    assert client.say(b"UNSUB 1\r\nSUB _INBOX.a q 2\r\nPUB nobody _INBOX.a 0\r\n\r\n") == b""
+
+
+def test_unsub_counts_from_the_beginning_of_the_subscription(node, make_client):
+    client = make_client(node)
+    client.connect()
+    said = client.say(b"SUB a 1\r\nPUB a 0\r\n\r\nUNSUB 1 3\r\n" + b"PUB a 0\r\n\r\n" * 4)
+    assert said == b"MSG a 1 0\r\n\r\n" * 3
+    assert client.say(b"SUB a 2\r\nPUB a 0\r\n\r\nUNSUB 2 1\r\nPUB a 0\r\n\r\n").count(b"MSG") == 1
+
+
+def test_a_second_sub_with_a_known_sid_is_ignored(node, make_client):
+    client = make_client(node)
+    client.connect()
+    assert client.say(b"SUB a 1\r\nSUB b 1\r\nPUB b 0\r\n\r\n") == b""
+
+
+def test_a_second_connect_clears_the_subscriptions(node, make_client):
+    client = make_client(node)
+    client.connect()
+    client.say(b"SUB a 1\r\n")
+    client.connect()
+    assert client.say(b"PUB a 0\r\n\r\n") == b""
+    assert client.say(b"SUB a 1\r\nPUB a 0\r\n\r\n") == b"MSG a 1 0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        (b"NOPE\r\n", b"-ERR 'Unknown Protocol Operation'\r\n"),
+        (b"PUB a 2000\r\n", b"-ERR 'Maximum Payload Violation'\r\n"),
+        (b"SUB " + b"a" * 600 + b" 1\r\n", b"-ERR 'maximum control line exceeded'\r\n"),
+        (b'CONNECT {"protocol":2}\r\n', b"-ERR 'invalid client protocol'\r\n"),
+        (
+            b'CONNECT {"verbose":false,"no_responders":true}\r\n',
+            b"-ERR 'no responders requires headers support'\r\n",
+        ),
+        (b"PUB a\r\n", b""),
+        (b"CONNECT {bad\r\n", b""),
+        (b'CONNECT {"verbose":"yes"}\r\n', b""),
+    ],
+)
+def test_broken_rules_end_the_session(node, make_client, said, answer):
+    client = make_client(node)
+    assert client.say(said) == answer
+    assert client.session.closing
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        (b"SUB a..b 1\r\n", b"-ERR 'Invalid Subject'\r\n"),
+        (b"PUB $NRG.x 0\r\n\r\n", b"-ERR 'Permissions Violation for Publish to \"$NRG.x\"'\r\n"),
+        (
+            b"PUB a $JS.ACK.x 0\r\n\r\n",
+            b"-ERR 'Permissions Violation for Publish with Reply of \"$JS.ACK.x\"'\r\n",
+        ),
+        (
+            b"SUB a _sys_ 1\r\n",
+            b'-ERR \'Permissions Violation for Subscription to "a" using queue "_sys_"\'\r\n',
+        ),
+    ],
+)
+def test_smaller_mistakes_keep_the_connection(node, make_client, said, answer):
+    client = make_client(node)
+    client.connect()
+    assert client.say(said) == answer
+    assert not client.session.closing
+
+
+def test_a_message_before_a_refused_one_is_still_routed(node, make_client):
+    client = make_client(node)
+    client.connect()
+    said = client.say(b"SUB > 1\r\nPUB a 1\r\nx\r\nPUB b $JS.ACK.x.y 1\r\ny\r\nPUB c 1\r\nz\r\n")
+    assert b"MSG a 1 1\r\nx\r\n" in said and b"MSG c 1 1\r\nz\r\n" in said
+    assert b"MSG b" not in said
+
+
+def test_a_protocol_1_client_gets_its_account_after_the_first_pong(node, make_client):
+    client = make_client(node)
+    client.connect(b'{"verbose":false,"pedantic":false,"protocol":1}')
+    said = client.say(b"PING\r\n")
+    assert said.startswith(b"PONG\r\nINFO {")
+    assert b'"connect_info":true,"remote_account":"$G"' in said
+    assert client.say(b"PING\r\n") == b"PONG\r\n"
+
+
+def test_pings_and_stale_connections(node, make_client, settings):
+    client = make_client(node)
+    client.connect()
+    client.now += 2 * SECOND
+    assert client.say(b"") == b"PING\r\n"
+    client.now += 3_000_000
+    client.say(b"PONG\r\n")
+    assert client.session.rtt_ns == 3_000_000
+    for _ in range(settings.ping_max):
+        client.now += settings.ping_interval_ns
+        assert client.say(b"") == b"PING\r\n"
+    client.now += settings.ping_interval_ns
+    assert client.say(b"") == b"-ERR 'Stale Connection'\r\n"
+
+
+def test_a_client_that_does_not_read_is_cut_off_without_a_word(make_node, make_client, settings):
+    node = make_node(settings=dataclasses.replace(settings, max_pending=4000))
+    slow, fast = make_client(node), make_client(node)
+    slow.connect()
+    fast.connect()
+    slow.say(b"SUB a 1\r\n")
+    fast.say(b"PUB a 1000\r\n" + b"x" * 1000 + b"\r\n")
+    assert not slow.session.closing
+    fast.say((b"PUB a 1000\r\n" + b"x" * 1000 + b"\r\n") * 4)
+    assert slow.session.closing == "Slow Consumer (Pending Bytes)"
+    assert slow.read() == b""
+    assert node.stats.slow_consumers == 1
+
+
+def test_credentials_are_required_when_there_are_users(make_node, make_client):
+    node = make_node([User(name="ann", password="pw"), User(token="secret")])
+    client = make_client(node)
+    assert b'"auth_required":true' in client.info
+    assert client.say(b"PING\r\n") == b"-ERR 'Authorization Violation'\r\n"
+    assert client.session.closing == "Authentication Failure"
+    client = make_client(node)
+    assert client.connect(b'{"user":"ann","pass":"no"}') == b"-ERR 'Authorization Violation'\r\n"
+    for options in (b'{"user":"ann","pass":"pw"}', b'{"auth_token":"secret"}'):
+        assert make_client(node).connect(options) == b"+OK\r\n"
+
+
+def test_a_silent_client_loses_its_chance_to_log_in(make_node, make_client):
+    client = make_client(make_node([User(name="ann", password="pw")]))
+    client.now += 2 * SECOND
+    assert client.say(b"") == b"-ERR 'Authentication Timeout'\r\n"
+
+
+def test_permissions_bound_what_a_client_says_and_hears(make_node, make_client):
+    permissions = Permissions(
+        SubjectRules(allow=["ok.>"], deny=["ok.not"]), SubjectRules(deny=["in.secret"])
+    )
+    node = make_node([User(name="ann", password="pw", permissions=permissions), User(token="t")])
+    ann, root = make_client(node), make_client(node)
+    ann.connect(b'{"user":"ann","pass":"pw","verbose":false,"pedantic":false}')
+    root.connect(b'{"auth_token":"t","verbose":false,"pedantic":false}')
+    root.say(b"SUB > 1\r\n")
+    assert (
+        ann.say(b"PUB ok.a 0\r\n\r\nPUB ok.not 0\r\n\r\nPUB no 0\r\n\r\n")
+        == b"-ERR 'Permissions Violation for Publish to \"ok.not\"'\r\n"
+        b"-ERR 'Permissions Violation for Publish to \"no\"'\r\n"
+    )
+    assert root.read() == b"MSG ok.a 1 0\r\n\r\n"
+    assert b"Permissions Violation for Subscription" in ann.say(b"SUB in.secret 1\r\n")
+    ann.say(b"SUB in.* 2\r\n")
+    root.say(b"PUB in.secret 0\r\n\r\nPUB in.open 0\r\n\r\n")
+    assert ann.read() == b"MSG in.open 2 0\r\n\r\n"
+
+
+def test_the_timers_end_with_the_session(node, make_client):
+    client = make_client(node)
+    assert node.next_deadline() is not None
+    node.close_session(client.session, "Client Closed")
+    assert node.next_deadline() is None
+    node.run(client.now + MINUTE)
+    assert not node.sessions
