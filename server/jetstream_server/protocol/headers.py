@@ -65,7 +65,11 @@ def append(block: bytes, added: Iterable[tuple[bytes, bytes]]) -> bytes:
     if not block:
         return build(added)
     lines = b"".join([b"%b: %b\r\n" % pair for pair in added])
-    return block.removesuffix(_CRLF) + lines + _CRLF
+    if block.endswith(b"\r\n\r\n"):
+        block = block[:-2]
+    elif not block.endswith(_CRLF):
+        block += _CRLF  # garbage from a client; still findable after it
+    return block + lines + _CRLF
 
 
 def build(added: Iterable[tuple[bytes, bytes]], status: bytes = b"") -> bytes:
