@@ -17,8 +17,11 @@ _numbers = itertools.count(1)
 class Stream:
     """A stream of a test: made, looked into, told about by options."""
 
-    def __init__(self, url: str, **config: object) -> None:
+    def __init__(
+        self, url: str, credentials: dict[str, str] | None = None, **config: object
+    ) -> None:
         self.url = url
+        self._credentials = credentials or {}
         self.name = f"S{next(_numbers)}"
         self.subject = self.name.lower()
         self.control = Control(self.sink().connection, "test")
@@ -27,7 +30,8 @@ class Stream:
 
     def sink(self, **options: object) -> SinkOptions:
         """Options of a write into this stream."""
-        named = {"servers": self.url, "stream": self.name, "requestTimeout": "2s", **options}
+        named = {"servers": self.url, "stream": self.name, "requestTimeout": "2s"}
+        named |= self._credentials | options
         return SinkOptions.parse(
             {key: str(value) for key, value in named.items() if value is not None}
         )

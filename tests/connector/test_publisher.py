@@ -159,7 +159,7 @@ def test_without_ids_nothing_is_sent_again(start_genuine, make_stream) -> None:
     stream = make_stream(server.url)
     options = stream.sink(dedupe="none", ackTimeout="200ms")
     with (
-        pytest.raises(NotAcknowledgedError, match="3 rows .* set dedupe=auto"),
+        pytest.raises(NotAcknowledgedError, match=r"3 rows .* set dedupe=auto"),
         Publisher(options) as publisher,
     ):
         server.pause()

@@ -1,0 +1,96 @@
+"""A key-value bucket, as far as the ledger needs one: read, compare-and-set, forget.
+
+A bucket is a stream `KV_<bucket>` that keeps the last message of each subject `$KV.<bucket>.<key>`
+(ADR-8), so any NATS tool can look into it. Reads go through the API to the stream's leader, not by
+direct get, which a replica that lags behind may answer.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+
+from jetstream_spark.client.control import MESSAGE_NOT_FOUND, STREAM_NOT_FOUND, Control
+from jetstream_spark.errors import RequestRefusedError
+
+STREAM_NAME_IN_USE = 10058
+WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
+NO_ENTRY = 0  # the revision that a key without a value is expected to have
+
+
+@dataclass(frozen=True, slots=True)
+class KvEntry:
+    """The last value of a key, empty when it was deleted; `revision` is its stream sequence."""
+
+    value: bytes
+    revision: int
+
+
+class KvBucket:
+    """One bucket; it is made by the first write that finds it missing."""
+
+    def __init__(self, control: Control, bucket: str) -> None:
+        self.bucket = bucket
+        self._control = control
+        self._stream = f"KV_{bucket}"
+
+    def get(self, key: str) -> KvEntry | None:
+        """Return the last value of a key, None when it has none or there is no bucket."""
+        body = {"last_by_subj": self._subject(key)}
+        try:
+            answer = self._control.request(f"STREAM.MSG.GET.{self._stream}", body)
+        except RequestRefusedError as error:
+            if error.err_code in (MESSAGE_NOT_FOUND, STREAM_NOT_FOUND):
+                return None
+            raise
+        message = answer["message"]
+        return KvEntry(base64.b64decode(message.get("data", "")), int(message["seq"]))
+
+    def put(self, key: str, value: bytes, expected_revision: int) -> int | None:
+        """Set a key if its revision is still the expected one (`NO_ENTRY`: it has none).
+
+        Returns:
+            The new revision; None when somebody else wrote the key first.
+        """
+        headers = (
+            f"NATS/1.0\r\nNats-Expected-Stream: {self._stream}\r\n"
+            f"Nats-Expected-Last-Subject-Sequence: {expected_revision}\r\n\r\n"
+        )
+        try:
+            ack = self._control.request_message(self._subject(key), value, headers.encode())
+        except RequestRefusedError as error:
+            if error.err_code in WRONG_LAST_SEQUENCE:
+                return None
+            raise
+        return int(ack["seq"])
+
+    def create(self, replicas: int) -> None:
+        """Make the bucket; one that exists is left as it is."""
+        config = {
+            "name": self._stream,
+            "description": "Finished micro-batches of Spark writes (jetstream-spark)",
+            "subjects": [f"$KV.{self.bucket}.>"],
+            "max_msgs_per_subject": 1,
+            "discard": "new",
+            "deny_delete": True,
+            "allow_rollup_hdrs": True,
+            "allow_direct": True,
+            "num_replicas": replicas,
+        }
+        try:
+            self._control.request(f"STREAM.CREATE.{self._stream}", config)
+        except RequestRefusedError as error:
+            if error.err_code != STREAM_NAME_IN_USE:
+                raise
+
+    def forget(self, prefix: str) -> None:
+        """Remove every key below a prefix, without a trace."""
+        body = {"filter": self._subject(f"{prefix}.>")}
+        try:
+            self._control.request(f"STREAM.PURGE.{self._stream}", body)
+        except RequestRefusedError as error:
+            if error.err_code != STREAM_NOT_FOUND:
+                raise
+
+    def _subject(self, key: str) -> str:
+        return f"$KV.{self.bucket}.{key}"

@@ -1,0 +1,274 @@
+"""The ledger: what was written, remembered for longer than the server's duplicate window.
+
+The server drops a second publish of an id for two minutes or so; a query that was down for an hour
+and runs its last micro-batch again would write it twice. So every partition leaves an entry:
+
+    <scope>.<partition>    {"version": 7, "state": "started", "created": ..., "next": 1043}
+                           {... "state": "done", "rows": 250, "low": ..., "high": ...}
+    <scope>                {"version": 7, "rows": 2000}, by the driver, when all are done
+
+`version` is the micro-batch; `next` the sequence that the stream was about to give when the first
+attempt began, `created` the stream's incarnation; `low` and `high` are the fingerprint of the rows.
+
+What an attempt finds, and what it may conclude (`Standing`):
+
+    nothing, or an older batch     FIRST      write "started", publish
+    the same batch, "started"      RESUMED    ids stored since `next` are not sent again
+    the same batch, "done"         DONE       nothing to do, *if* the rows at hand have this
+                                              fingerprint; otherwise the rows were dealt to the
+                                              partitions differently: as RESUMED
+    the driver has this batch      COMMITTED  nothing to do
+    a later batch                  -          this run is a zombie, or its checkpoint was rolled
+                                              back: WriterFencedError
+
+An entry is only ever replaced at the revision that was read, so of two attempts one is the first.
+Nothing here concludes that a row was written from anything but its id or its fingerprint; see
+`spark.md` 4.4.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from jetstream_spark.client.control import Control, StreamState
+from jetstream_spark.errors import (
+    ConnectorError,
+    LedgerError,
+    PermissionDeniedError,
+    RequestTimeoutError,
+    WriterFencedError,
+)
+from jetstream_spark.kv import NO_ENTRY, KvBucket
+from jetstream_spark.message_ids import Fingerprint
+
+CONTESTED_READS_MAX = 10
+_PLAIN_TOKEN = re.compile(r"[A-Za-z0-9_=-]+")
+
+
+class ScopeKind(enum.StrEnum):
+    """Who numbers the versions of a scope."""
+
+    QUERY = "query"  # Spark: the batch id of a streaming query
+    TRANSACTION = "txn"  # the user: txnAppId and txnVersion
+    JOB = "job"  # nobody: one batch write, version 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is written at most once: one version of one name."""
+
+    kind: ScopeKind
+    name: str
+    version: int
+
+    @property
+    def text(self) -> str:
+        """What separates the message ids of this write from all others."""
+        return f"{self.kind}:{self.name}:{self.version}"
+
+
+class Standing(enum.Enum):
+    """What an attempt finds about itself; see the module."""
+
+    FIRST = enum.auto()
+    RESUMED = enum.auto()
+    DONE = enum.auto()
+    COMMITTED = enum.auto()
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt at one partition.
+
+    Attributes:
+        standing: what earlier attempts left.
+        first_sequence: nothing of this partition is stored in the stream before it.
+        stream: the state of the stream as the attempt began, None when COMMITTED.
+        fingerprint: of the rows that an earlier attempt finished, when DONE.
+    """
+
+    key: str
+    standing: Standing
+    revision: int = 0
+    first_sequence: int = 0
+    stream: StreamState | None = None
+    fingerprint: Fingerprint | None = None
+
+
+class Ledger:
+    """The entries of one scope, for one stream.
+
+    Args:
+        control: where requests go.
+        bucket: name of the key-value bucket.
+        scope: the write.
+        stream: the stream written to; part of the key, so that one transaction may write to two.
+    """
+
+    def __init__(self, control: Control, bucket: str, scope: Scope, stream: str) -> None:
+        self._control = control
+        self._bucket = KvBucket(control, bucket)
+        self._scope = scope
+        self._stream = stream
+        self._key = f"{scope.kind}.{_token(scope.name)}.{_token(stream)}"
+
+    # --- tasks ------------------------------------------------------------------------------
+
+    def begin(self, partition: int) -> Attempt:
+        """Find out where a partition stands, and leave word that it was started.
+
+        Raises:
+            WriterFencedError: a later version was written already.
+            LedgerError: the bucket cannot be used.
+        """
+        key = f"{self._key}.{partition}"
+        try:
+            if self._is_committed():
+                return Attempt(key, Standing.COMMITTED)
+            for _ in range(CONTESTED_READS_MAX):
+                attempt = self._try_begin(key)
+                if attempt is not None:
+                    return attempt
+        except (PermissionDeniedError, RequestTimeoutError) as error:
+            raise self._unusable(error) from None
+        raise LedgerError(f"the ledger entry '{key}' is being written by others all the time.")
+
+    def _is_committed(self) -> bool:
+        entry, _ = self._read(self._key)
+        if entry is None or entry["version"] < self._scope.version:
+            return False
+        if self._scope.kind is ScopeKind.QUERY and entry["version"] > self._scope.version:
+            raise self._fenced(entry["version"])
+        return True
+
+    def _try_begin(self, key: str) -> Attempt | None:
+        stream = self._control.stream_state(self._stream)
+        entry, revision = self._read(key)
+        if entry is not None and entry["version"] > self._scope.version:
+            raise self._fenced(entry["version"])
+        if entry is not None and entry["version"] == self._scope.version:
+            if entry["created"] != stream.created:
+                return Attempt(key, Standing.RESUMED, revision, stream.first, stream)
+            attempt = Attempt(key, Standing.RESUMED, revision, int(entry["next"]), stream)
+            if entry["state"] == "done":
+                attempt.standing = Standing.DONE
+                attempt.fingerprint = Fingerprint(entry["rows"], entry["low"], entry["high"])
+            return attempt
+        started = self._entry("started", stream.created, stream.next)
+        written = self._write(key, started, revision, stream)
+        if written is None:
+            return None
+        return Attempt(key, Standing.FIRST, written, stream.next, stream)
+
+    def finish(self, attempt: Attempt, fingerprint: Fingerprint) -> None:
+        """Leave word that every row of the partition is acknowledged.
+
+        Raises:
+            WriterFencedError: a later version was written meanwhile.
+        """
+        assert attempt.stream is not None, "a committed attempt has nothing to finish"
+        done = self._entry("done", attempt.stream.created, attempt.first_sequence)
+        done |= {"rows": fingerprint.rows, "low": fingerprint.low, "high": fingerprint.high}
+        if self._write(attempt.key, done, attempt.revision, attempt.stream) is None:
+            entry, _ = self._read(attempt.key)
+            if entry is not None and entry["version"] > self._scope.version:
+                raise self._fenced(entry["version"])
+            # Another attempt at the same partition finished first; its word is as good.
+
+    # --- the driver -------------------------------------------------------------------------
+
+    def commit(self, rows: int) -> None:
+        """Leave word that the whole version is written; called again, it changes nothing.
+
+        Raises:
+            WriterFencedError: another run committed a later version, or this one at this moment.
+            LedgerError: the version was committed before with another number of rows.
+        """
+        if self._scope.kind is ScopeKind.JOB:
+            self.forget()
+            return
+        entry, revision = self._read(self._key)
+        if entry is not None and entry["version"] >= self._scope.version:
+            self._check_repeated(entry, rows)
+            return
+        committed = {"version": self._scope.version, "rows": rows}
+        stream = self._control.stream_state(self._stream)
+        if self._write(self._key, committed, revision, stream) is None:
+            raise self._fenced(self._scope.version)
+
+    def _check_repeated(self, entry: dict[str, Any], rows: int) -> None:
+        if self._scope.kind is ScopeKind.TRANSACTION:
+            return  # an old txnVersion is skipped, whatever it holds
+        if entry["version"] > self._scope.version:
+            raise self._fenced(entry["version"])
+        if entry["rows"] != rows:
+            raise LedgerError(
+                f"batch {self._scope.version} of query {self._scope.name} was committed to stream "
+                f"'{self._stream}' with {entry['rows']} rows, and has {rows} now: the checkpoint "
+                "was changed, or the query is not deterministic.",
+                f"To write it again, delete the key '{self._key}' of the bucket "
+                f"'{self._bucket.bucket}'.",
+            )
+
+    def forget(self) -> None:
+        """Remove the entries of this scope; for writes that nobody can run again."""
+        self._bucket.forget(self._key)
+
+    # --- entries ----------------------------------------------------------------------------
+
+    def _entry(self, state: str, created: str, first_sequence: int) -> dict[str, Any]:
+        version = self._scope.version
+        return {"version": version, "state": state, "created": created, "next": first_sequence}
+
+    def _read(self, key: str) -> tuple[dict[str, Any] | None, int]:
+        found = self._bucket.get(key)
+        if found is None:
+            return None, NO_ENTRY
+        if not found.value:
+            return None, found.revision  # deleted by somebody who wants the batch written again
+        try:
+            entry = json.loads(found.value)
+            entry["version"] = int(entry["version"])
+        except (ValueError, TypeError, KeyError):
+            raise LedgerError(
+                f"the ledger entry '{key}' in the bucket '{self._bucket.bucket}' is not one of "
+                f"ours: {found.value[:80]!r}.",
+                "Give the sink a bucket of its own with the option ledgerBucket.",
+            ) from None
+        return dict(entry), found.revision
+
+    def _write(
+        self, key: str, entry: dict[str, Any], revision: int, stream: StreamState
+    ) -> int | None:
+        value = json.dumps(entry, separators=(",", ":")).encode()
+        if revision == NO_ENTRY:
+            self._bucket.create(int(stream.config.get("num_replicas", 1)))
+        return self._bucket.put(key, value, revision)
+
+    def _fenced(self, version: int) -> WriterFencedError:
+        return WriterFencedError(
+            f"version {self._scope.version} of {self._scope.kind} {self._scope.name} is not "
+            f"written to stream '{self._stream}': version {version} is already in the ledger. "
+            "Another run of the same query is ahead, or the checkpoint was rolled back.",
+            f"Stop the other run; or, to write again on purpose, delete the keys '{self._key}' "
+            f"and below of the bucket '{self._bucket.bucket}'.",
+        )
+
+    def _unusable(self, error: ConnectorError) -> LedgerError:
+        return LedgerError(
+            f"the ledger in the bucket '{self._bucket.bucket}' cannot be used: {error.what}",
+            f"Allow $KV.{self._bucket.bucket}.> and the API of the stream "
+            f"KV_{self._bucket.bucket}; or set ledger=none, and a batch that is run again after "
+            "the stream's duplicate_window may be written twice.",
+        )
+
+
+def _token(name: str) -> str:
+    """Return a name as one token of a key, escaped if it has other characters."""
+    if _PLAIN_TOKEN.fullmatch(name) and not name.startswith("="):
+        return name
+    return "=" + name.encode().hex()

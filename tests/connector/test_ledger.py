@@ -1,0 +1,136 @@
+"""The ledger against the genuine server: what an attempt finds, and who is fenced off."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from jetstream_spark.errors import LedgerError, WriterFencedError
+from jetstream_spark.kv import KvBucket
+from jetstream_spark.ledger import Ledger, Scope, ScopeKind, Standing
+from jetstream_spark.message_ids import Fingerprint
+
+pytestmark = pytest.mark.genuine
+_numbers = itertools.count()
+PRINT = Fingerprint(3, 2**64 - 1, 5)
+
+
+@pytest.fixture
+def make_ledger(stream):
+    bucket, name = f"ledger{next(_numbers)}", f"q{next(_numbers)}"
+
+    def make(version: int, kind: ScopeKind = ScopeKind.QUERY) -> Ledger:
+        return Ledger(stream.control, bucket, Scope(kind, name, version), stream.name)
+
+    make.bucket, make.stream = KvBucket(stream.control, bucket), stream
+    return make
+
+
+def test_first_then_resumed_then_done_then_committed(make_ledger) -> None:
+    first = make_ledger(7).begin(0)
+    assert (first.standing, first.first_sequence) == (Standing.FIRST, 1)
+    again = make_ledger(7).begin(0)
+    assert (again.standing, again.revision) == (Standing.RESUMED, first.revision)
+    make_ledger(7).finish(again, PRINT)
+    done = make_ledger(7).begin(0)
+    assert (done.standing, done.fingerprint) == (Standing.DONE, PRINT)
+    assert make_ledger(7).begin(1).standing is Standing.FIRST
+    make_ledger(7).commit(3)
+    assert make_ledger(7).begin(0).standing is Standing.COMMITTED
+    assert make_ledger(7).begin(5).standing is Standing.COMMITTED
+    assert make_ledger(8).begin(0).standing is Standing.FIRST
+
+
+def test_a_resumed_attempt_looks_from_where_the_first_one_began(make_ledger) -> None:
+    make_ledger(1).begin(0)
+    make_ledger.stream.control.request_message(f"{make_ledger.stream.subject}.a", b"x")
+    assert make_ledger(1).begin(0).first_sequence == 1
+    assert make_ledger(2).begin(0).first_sequence == 2
+
+
+def test_a_stream_made_again_is_looked_at_from_its_beginning(make_ledger, stream) -> None:
+    for _ in range(3):
+        stream.control.request_message(f"{stream.subject}.a", b"x")
+    make_ledger(1).finish(make_ledger(1).begin(0), PRINT)
+    stream.control.request(f"STREAM.DELETE.{stream.name}")
+    body = {"name": stream.name, "subjects": [f"{stream.subject}.>"]}
+    stream.control.request(f"STREAM.CREATE.{stream.name}", body)
+    attempt = make_ledger(1).begin(0)
+    assert (attempt.standing, attempt.first_sequence) == (Standing.RESUMED, 1)
+
+
+def test_a_later_version_fences_tasks_and_the_driver(make_ledger) -> None:
+    make_ledger(5).begin(0)
+    with pytest.raises(WriterFencedError, match=r"version 4 of query .* version 5 is already"):
+        make_ledger(4).begin(0)
+    make_ledger(5).commit(3)
+    with pytest.raises(WriterFencedError, match="checkpoint was rolled back"):
+        make_ledger(4).begin(9)
+    with pytest.raises(WriterFencedError):
+        make_ledger(4).commit(3)
+
+
+def test_an_attempt_overtaken_while_it_wrote_is_fenced_at_its_end(make_ledger) -> None:
+    slow = make_ledger(4).begin(0)
+    make_ledger(5).begin(0)
+    with pytest.raises(WriterFencedError):
+        make_ledger(4).finish(slow, PRINT)
+
+
+def test_of_two_attempts_at_once_both_may_finish(make_ledger) -> None:
+    one, other = make_ledger(4).begin(0), make_ledger(4).begin(0)
+    make_ledger(4).finish(one, PRINT)
+    make_ledger(4).finish(other, PRINT)
+    assert make_ledger(4).begin(0).standing is Standing.DONE
+
+
+def test_committing_again_is_harmless_unless_the_rows_differ(make_ledger) -> None:
+    make_ledger(4).commit(3)
+    make_ledger(4).commit(3)
+    with pytest.raises(LedgerError, match=r"committed .* with 3 rows, and has 2 now"):
+        make_ledger(4).commit(2)
+
+
+def test_a_transaction_of_the_past_is_skipped_not_fenced(make_ledger) -> None:
+    make_ledger(5, ScopeKind.TRANSACTION).commit(3)
+    assert make_ledger(4, ScopeKind.TRANSACTION).begin(0).standing is Standing.COMMITTED
+    make_ledger(4, ScopeKind.TRANSACTION).commit(99)
+
+
+def test_a_job_leaves_nothing_behind(make_ledger) -> None:
+    ledger = make_ledger(0, ScopeKind.JOB)
+    ledger.finish(ledger.begin(0), PRINT)
+    ledger.commit(3)
+    assert ledger.begin(0).standing is Standing.FIRST
+
+
+def test_a_deleted_entry_lets_the_batch_be_written_again(make_ledger, stream) -> None:
+    ledger = make_ledger(4)
+    ledger.commit(3)
+    key = f"$KV.{make_ledger.bucket.bucket}.{ledger._key}"
+    marker = b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n"
+    stream.control.request_message(key, b"", marker)
+    assert make_ledger(4).begin(0).standing is Standing.FIRST
+    make_ledger(4).commit(5)
+
+
+def test_strange_entries_are_named(make_ledger) -> None:
+    ledger = make_ledger(4)
+    ledger.commit(3)
+    key = ledger._key
+    make_ledger.bucket.put(key, b"hello", make_ledger.bucket.get(key).revision)
+    with pytest.raises(LedgerError, match=r"is not one of ours: b'hello'.*ledgerBucket"):
+        make_ledger(4).begin(0)
+
+
+def test_names_of_any_letters_make_different_keys(make_ledger, stream) -> None:
+    scopes = [Scope(ScopeKind.TRANSACTION, name, 1) for name in ("a b", "a.b", "a*b", "ä", "=61")]
+    ledgers = [Ledger(stream.control, "odd-names", one, stream.name) for one in scopes]
+    for ledger in ledgers:
+        ledger.commit(1)
+    newer = [replace(one, version=2) for one in scopes]
+    for one in newer:
+        ledger = Ledger(stream.control, "odd-names", one, stream.name)
+        assert ledger.begin(0).standing is Standing.FIRST
