@@ -1,0 +1,209 @@
+"""Whether a stream takes a message: the conditions, in the order in which they are refused.
+
+A stretch of a run is taken whole when nothing in the config and no header asks for a decision on
+single messages (`needs_decisions` here, `first_special` in the kernels). Otherwise each message
+becomes a `Candidate` and goes through `check`. Nothing here stores or sends.
+
+The order decides which error a client sees when several apply, and a duplicate is answered as one
+only if it passes all that comes before. Specification: checked-api-streams.md section 4, then
+jetstream.md 5.6. That a malformed TTL is refused later than a forbidden one was probed too: a
+message without interest is skipped before its TTL is read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jetstream_server.base.errors import ApiError
+from jetstream_server.base.limits import HEADER_BYTES_MAX, RECORD_BYTES_MAX
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream import publish_headers as names
+from jetstream_server.jetstream.limits import has_large_header, has_room, largest_message
+from jetstream_server.jetstream.message_ttl import parse_ttl
+from jetstream_server.jetstream.publish_headers import extended, special_headers, storable, without
+from jetstream_server.jetstream.retention import is_wanted
+from jetstream_server.protocol.ops import STRIDE, SUBJECT_STOP, PubRun
+from jetstream_server.store.ports import MessageStore
+
+if TYPE_CHECKING:
+    from jetstream_server.jetstream.stream import Stream
+
+_FAST_BATCH_REPLY = b".$FI"
+_UNSIGNED_DIGITS_MAX = 18  # more digits than the genuine server reads never match a sequence
+
+
+class Candidate:
+    """A message that a stream may store.
+
+    Attributes:
+        subject: after the stream's transform.
+        headers: the block to store.
+        payload: the body.
+        reply: where the publisher wants the answer.
+        special: the `Nats-` headers with a value.
+        ttl: seconds, `NEVER` (-1), or 0 for none.
+    """
+
+    __slots__ = ("headers", "payload", "reply", "special", "subject", "ttl")
+
+    def __init__(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        self.subject = subject
+        self.reply = reply
+        self.headers = storable(headers) if headers else b""
+        self.payload = payload
+        self.special = special_headers(headers) if headers else {}
+        self.ttl = 0
+
+    @property
+    def message_id(self) -> bytes:
+        """Return the id for deduplication, empty when there is none."""
+        return self.special.get(names.MESSAGE_ID, b"")
+
+    @property
+    def rollup(self) -> bytes:
+        """Return `sub`, `all`, or nothing."""
+        return self.special.get(names.ROLLUP, b"").lower()
+
+
+def needs_decisions(stream: Stream, run: PubRun, start: int, stop: int) -> bool:
+    """Tell whether anything but a header may have single messages of this stretch refused,
+    skipped or changed."""
+    config = stream.config
+    if stream.decides_always or has_large_header(run, start, stop, HEADER_BYTES_MAX):
+        return True
+    if len(run.chunk) > RECORD_BYTES_MAX or run.reply(start).endswith(_FAST_BATCH_REPLY):
+        return True
+    if config.max_msg_size > 0 and largest_message(run, start, stop) > config.max_msg_size:
+        return True
+    if not has_room(config, stream.store, run, start, stop):
+        return True
+    if stream.allowance is not None and stream.allowance(len(run.chunk)) is not None:
+        return True
+    return config.retention == "interest" and not all(
+        is_wanted(stream.consumers, subject) for subject in _subjects(run, start, stop)
+    )
+
+
+def _subjects(run: PubRun, start: int, stop: int) -> set[bytes]:
+    chunk, fields = run.chunk, run.fields
+    first, end = start * STRIDE, stop * STRIDE
+    begins, ends = fields[first:end:STRIDE], fields[first + SUBJECT_STOP : end : STRIDE]
+    return {chunk[a:b] for a, b in zip(begins, ends, strict=True)}
+
+
+def check(stream: Stream, message: Candidate) -> int | None:
+    """Return the sequence of the original if this is a duplicate, None if it may be stored.
+
+    Raises:
+        ApiError: it may not.
+    """
+    config, special = stream.config, message.special
+    if config.sealed:
+        raise errors.STREAM_SEALED()
+    header_bytes, payload_bytes = len(message.headers), len(message.payload)
+    if not config.is_memory and header_bytes + payload_bytes > RECORD_BYTES_MAX:
+        raise errors.STREAM_STORE_FAILED("message too large")
+    if 0 < config.max_msg_size < header_bytes + payload_bytes:
+        raise errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM()
+    if header_bytes > HEADER_BYTES_MAX:
+        raise errors.STREAM_HEADER_EXCEEDS_MAXIMUM()
+    if message.reply.endswith(_FAST_BATCH_REPLY):
+        raise errors.BATCH_PUBLISH_DISABLED()
+    if special:
+        _check_preconditions(stream, message)
+    if message_id := message.message_id:
+        original = stream.dedupe.find(message_id)
+        if original is not None:
+            return original
+    if special:
+        _check_last_message_id(stream, special)
+        _check_rollup(stream, special)
+    return None
+
+
+def check_ttl(stream: Stream, message: Candidate) -> None:
+    """Read the TTL, and raise it to that of the stream's delete markers.
+
+    Raises:
+        ApiError: 10165.
+    """
+    value = message.special.get(names.TTL)
+    if not value:
+        return
+    ttl = parse_ttl(value)
+    if ttl is None:
+        raise errors.MESSAGE_TTL_INVALID()
+    config = stream.config
+    marker_ttl = config.subject_delete_marker_ttl // 1_000_000_000
+    if 0 < ttl < marker_ttl and config.max_msgs_per_subject != 1:
+        ttl = marker_ttl
+        rest = without(message.headers, names.TTL)
+        message.headers = extended(rest, b"%b: %d\r\n" % (names.TTL, ttl))
+    message.ttl = ttl
+
+
+def _check_preconditions(stream: Stream, message: Candidate) -> None:
+    config, special, store = stream.config, message.special, stream.store
+    if names.BATCH_ID in special:
+        raise errors.ATOMIC_PUBLISH_DISABLED()
+    if names.INCREMENT in special:
+        raise errors.MESSAGE_INCR_DISABLED()
+    expected = special.get(names.EXPECTED_STREAM)
+    if expected and expected != config.name.encode():
+        raise errors.STREAM_NOT_MATCH()
+    ttl = special.get(names.TTL)
+    if ttl and not config.allow_msg_ttl and parse_ttl(ttl) is not None:
+        raise errors.MESSAGE_TTL_DISABLED()
+    _check_subject_sequence(store, message)
+    expected = special.get(names.EXPECTED_LAST_SEQUENCE)
+    if expected and _sequence(expected) != store.last_seq:
+        raise errors.STREAM_WRONG_LAST_SEQUENCE(store.last_seq)
+    if any(name in special for name in names.SCHEDULES):
+        raise errors.MESSAGE_SCHEDULES_DISABLED()
+    if names.STREAM_SOURCE in special:
+        raise errors.MESSAGE_SOURCE_HDR_NOT_ALLOWED()
+
+
+def _check_subject_sequence(store: MessageStore, message: Candidate) -> None:
+    special = message.special
+    expected = special.get(names.EXPECTED_LAST_SUBJECT_SEQUENCE)
+    other = special.get(names.EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT)
+    if not expected:
+        if other:
+            raise errors.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID()
+        return
+    if other:
+        newest = store.load_last(store.filter([other]))
+        last = newest.sequence if newest else 0
+    else:
+        last = store.subject_last(message.subject)
+    if _sequence(expected) != last:
+        raise errors.STREAM_WRONG_LAST_SEQUENCE(last)
+
+
+def _check_last_message_id(stream: Stream, special: dict[bytes, bytes]) -> None:
+    expected = special.get(names.EXPECTED_LAST_MESSAGE_ID)
+    if expected and expected != stream.last_message_id:
+        last = stream.last_message_id.decode("utf-8", "replace")
+        raise errors.STREAM_WRONG_LAST_MSG_ID(last)
+
+
+def _check_rollup(stream: Stream, special: dict[bytes, bytes]) -> None:
+    value = special.get(names.ROLLUP)
+    if not value:
+        return
+    if not stream.config.allow_rollup_hdrs or stream.config.deny_purge:
+        raise errors.STREAM_ROLLUP_FAILED("rollup not permitted")
+    if value.lower() not in (b"sub", b"all"):
+        text = value.decode("utf-8", "replace").replace("\\", "\\\\").replace('"', '\\"')
+        raise errors.STREAM_ROLLUP_FAILED(f'rollup value invalid: "{text}"')
+
+
+def _sequence(value: bytes) -> int:
+    """Read an expected sequence; anything but digits matches no sequence."""
+    return int(value) if value.isdigit() and len(value) <= _UNSIGNED_DIGITS_MAX else -1
+
+
+def refusal(error: Exception) -> ApiError:
+    """Return what a publisher is told when its message could not be stored."""
+    return error if isinstance(error, ApiError) else errors.STREAM_STORE_FAILED(str(error))

@@ -1,0 +1,61 @@
+"""Reading stored messages one after another: recovery, sweeps, batches of direct gets.
+
+Goes through the store's windows, a block at a time, rather than looking up each message. Nothing
+may be removed from the store meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
+from jetstream_server.store.ports import MessageStore, StoredMessage, SubjectFilter
+
+_WINDOW_MESSAGES = 4096
+_WINDOW_BYTES = 8 * 1024 * 1024
+
+
+def stored(store: MessageStore, sequence: int) -> Iterator[tuple[int, int, bytes, bytes]]:
+    """Yield (sequence, timestamp, subject, headers) of the messages from `sequence` on."""
+    last = store.last_seq
+    unpack = PREFIX.unpack_from
+    while sequence <= last:
+        window = store.window(None, sequence, _WINDOW_MESSAGES, _WINDOW_BYTES)
+        block = cast(bytes, window.buffer)
+        for position, found in zip(window.positions, window.sequences, strict=True):
+            _, _, _, timestamp, header_bytes, subject_bytes, _ = unpack(block, position)
+            start = position + PREFIX_BYTES
+            stop = start + subject_bytes
+            headers = bytes(block[stop : stop + header_bytes]) if header_bytes else b""
+            yield found, timestamp, bytes(block[start:stop]), headers
+        sequence = window.next_seq
+
+
+def messages(
+    store: MessageStore, wanted: SubjectFilter | None, sequence: int, count: int, bytes_max: int
+) -> Iterator[StoredMessage]:
+    """Yield up to `count` wanted messages from `sequence` on.
+
+    `bytes_max` says how much the caller is likely to take, so that no more is read at a time.
+    """
+    last = store.last_seq
+    window_bytes = min(max(bytes_max, 1), _WINDOW_BYTES)
+    unpack = PREFIX.unpack_from
+    while sequence <= last and count > 0:
+        window = store.window(wanted, sequence, min(count, _WINDOW_MESSAGES), window_bytes)
+        block = cast(bytes, window.buffer)
+        for position, found in zip(window.positions, window.sequences, strict=True):
+            length, _, _, timestamp, header_bytes, subject_bytes, _ = unpack(block, position)
+            a = position + PREFIX_BYTES
+            b = a + subject_bytes
+            c = b + header_bytes
+            yield StoredMessage(
+                found,
+                timestamp,
+                bytes(block[a:b]),
+                bytes(block[b:c]),
+                bytes(block[c : position + length]),
+            )
+        count -= len(window)
+        sequence = window.next_seq

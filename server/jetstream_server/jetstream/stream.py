@@ -1,0 +1,535 @@
+"""A stream: takes what is published to its subjects, keeps what its limits and consumers allow.
+
+`Stream` is the receiver of its subjects. A stretch of a run is stored whole when nothing asks for
+a decision on single messages; a stretch that only has message ids is checked for duplicates as a
+whole; the rest goes message by message through `admission.check`. Whichever way, the same follows:
+the ack, the consumers told, the limits enforced, the timer set.
+
+A stream does not validate configs (`stream_checks.py`), does not save them (`catalog.py`), and
+knows the API only through the methods that it calls.
+
+Invariants: an ack goes out only with or after the flush that holds its message (`Output`); a
+message that was refused has used no sequence; consumers hear of every sequence stored, skipped or
+removed, except of those that they settled themselves.
+
+Specification: jetstream.md 5.4 to 5.13, checked-api-streams.md 1.2 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any
+
+from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.core.subscription import Origin, Receiver, Subscription
+from jetstream_server.core.transform import Transform
+from jetstream_server.jetstream import errors, retention
+from jetstream_server.jetstream import publish_headers as names
+from jetstream_server.jetstream.admission import Candidate, check, check_ttl, needs_decisions
+from jetstream_server.jetstream.api.go_time import ZERO_TEXT, format_time
+from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.dedupe import Dedupe, lone_ids, plain_ids
+from jetstream_server.jetstream.direct_get import PREFIX as DIRECT_GET
+from jetstream_server.jetstream.direct_get import DirectGet
+from jetstream_server.jetstream.expiry import Expiry
+from jetstream_server.jetstream.limits import (
+    check_discard_new,
+    has_limits,
+    store_limits,
+    stored_bytes,
+)
+from jetstream_server.jetstream.ports import StreamConsumer
+from jetstream_server.jetstream.pub_ack import PubAck
+from jetstream_server.jetstream.publish_headers import special_headers
+from jetstream_server.jetstream.republish import Republisher
+from jetstream_server.jetstream.scan import stored
+from jetstream_server.jetstream.stream_config import StreamConfig
+from jetstream_server.kernels.frames import first_special
+from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.ports import MessageStore, StreamFolder
+
+# How often the timers of one stream may fire: ages as the genuine server, which needs up to 250 ms
+# for them; ids sooner, as clients wait for a window to end.
+_EXPIRY_GRANULARITY_NS = 250 * MILLISECOND
+_DEDUPE_GRANULARITY_NS = 50 * MILLISECOND
+_FAILED_EXPIRY_RETRY_NS = 10 * SECOND
+_NEVER = 2**63 - 1
+
+# Answers the refusal of so many more bytes, None when they fit.
+Allowance = Callable[[int], ApiError | None]
+
+
+class Stream:
+    """One stream of an account.
+
+    Attributes:
+        name: the stream's name.
+        config: with defaults filled in; replaced by `reconfigure`.
+        created: nanoseconds since the epoch.
+        folder: where it is kept.
+        store: its messages.
+        context: what it shares with the other streams of its account.
+        consumers: by name.
+        dedupe: message ids seen within the duplicate window.
+        last_message_id: id of the newest message, empty when that had none.
+        allowance: tells whether the account may store more; None is no limit. Set by the catalog.
+        decides_always: whether the config asks for a decision on every message.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        config: StreamConfig,
+        created: int,
+        folder: StreamFolder,
+        store: MessageStore,
+        now: int,
+    ) -> None:
+        self.name = config.name
+        self.config = config
+        self.created = created
+        self.folder = folder
+        self.store = store
+        self.context = context
+        self.consumers: dict[str, StreamConsumer] = {}
+        self.dedupe = Dedupe(config.duplicate_window)
+        self.last_message_id = b""
+        self.allowance: Allowance | None = None
+        self._expiry = Expiry(config, store)
+        self._ack = PubAck(config.name, context.domain)
+        self._random = Random(context.nuid.short())
+        self._direct_get = DirectGet(config.name, store, context.output)
+        self._subscriptions: dict[tuple[bytes, bool], Subscription] = {}
+        self._is_subscribed = False
+        self._has_failed = False
+        self._next_tick = _NEVER
+        self._configure(config)
+        if not store.offline:
+            self._recover(now)
+
+    def __repr__(self) -> str:
+        return f"Stream({self.name!r}, {self.store.state()!r})"
+
+    # -- publishing ------------------------------------------------------------------------
+
+    def receive(
+        self,
+        run: PubRun,
+        start: int,
+        stop: int,
+        subscription: Subscription,
+        origin: Origin | None,
+        now: int,
+    ) -> None:
+        """Take what was published to one of the stream's subjects."""
+        if needs_decisions(self, run, start, stop):
+            for index in range(start, stop):
+                self._receive_one(run, index, now)
+            return
+        index = first_special(run.chunk, run.fields, start, stop)
+        self._store_run(run, start, index, now)
+        if index < stop and (ids := lone_ids(run.chunk, run.fields, index, stop)):
+            self._store_identified(run, index, ids, now)
+            return
+        while index < stop:
+            if ids := plain_ids(run.chunk, run.fields, index, stop):
+                self._store_identified(run, index, ids, now)
+                index += len(ids)
+            else:
+                self._receive_one(run, index, now)
+                index += 1
+            if index < stop:
+                cut = first_special(run.chunk, run.fields, index, stop)
+                self._store_run(run, index, cut, now)
+                index = cut
+
+    def _store_run(self, run: PubRun, start: int, stop: int, now: int) -> int | None:
+        """Store and acknowledge a stretch; return its first sequence, None when it failed."""
+        if start == stop:
+            return None
+        try:
+            first = self.store.append_run(run, start, stop, now)
+        except StoreError as failure:
+            error = self._failed(failure)
+            for index in range(start, stop):
+                self._refuse(run.reply(index), error)
+            return None
+        self.last_message_id = b""
+        if not self.config.no_ack:
+            self.context.output.pub_acks(run, start, stop, self._ack.head, first)
+        self._after_storing(first, first + stop - start - 1, now)
+        return first
+
+    def _store_identified(self, run: PubRun, start: int, ids: list[bytes], now: int) -> None:
+        """Store the new ones of a stretch in which every message has an id and nothing else."""
+        self.dedupe.expire(now)
+        at = 0
+        while at < len(ids):
+            cut = self.dedupe.fresh(ids, at)
+            if cut > at:
+                fresh = ids if cut - at == len(ids) else ids[at:cut]
+                first = self._store_run(run, start + at, start + cut, now)
+                if first is not None:
+                    self.dedupe.record(fresh, first, now)
+                    self.last_message_id = fresh[-1]
+                    self._arm_dedupe(now)
+            else:
+                sequences = self.dedupe.seen(ids, at)
+                cut = at + len(sequences)
+                if not self.config.no_ack:
+                    self._ack.send_duplicates(self.context.output, run, start + at, sequences)
+            at = cut
+
+    def _receive_one(self, run: PubRun, index: int, now: int) -> None:
+        """Take one message on its own."""
+        subject = run.subject(index)
+        if self._transform is not None:
+            subject = self._transform.apply(subject, self._random) or subject
+        reply = run.reply(index)
+        message = Candidate(subject, reply, run.headers(index), run.payload(index))
+        try:
+            self.dedupe.expire(now)
+            original = check(self, message)
+            if original is not None:
+                self._answer(reply, self._ack.duplicate(original))
+                return
+            sequence, previous = self._store_one(message, now)
+        except ApiError as error:
+            self._refuse(reply, error)
+            return
+        except StoreError as failure:
+            self._refuse(reply, self._failed(failure))
+            return
+        if previous is not None and self._republisher is not None:
+            self._republisher.publish(
+                self.context.output,
+                subject,
+                message.headers,
+                message.payload,
+                sequence,
+                previous,
+                now,
+            )
+        self._answer(reply, self._ack.stored(sequence))
+        self._after_storing(sequence, sequence, now)
+        if previous is not None and message.rollup:
+            self._roll_up(message, sequence, now)
+
+    def _store_one(self, message: Candidate, now: int) -> tuple[int, int | None]:
+        """Store one message that passed; return its sequence and the previous one of its subject,
+        None for that when nobody is interested and only a sequence was used."""
+        store, message_id = self.store, message.message_id
+        previous: int | None = None
+        if self.config.retention == "interest" and not retention.is_wanted(
+            self.consumers, message.subject
+        ):
+            sequence = store.skip(1, now)
+        else:
+            check_ttl(self, message)
+            self._check_room(message)
+            previous = store.subject_last(message.subject) if self._republisher else 0
+            sequence = store.append(message.subject, message.headers, message.payload, now)
+            if message.ttl:
+                self._expiry.ttls.record(sequence, message.ttl, now)
+                self._arm(self._expiry.next_deadline(), now + _EXPIRY_GRANULARITY_NS)
+        self.last_message_id = message_id
+        if message_id:
+            self.dedupe.record([message_id], sequence, now)
+            self._arm_dedupe(now)
+        return sequence, previous
+
+    def _check_room(self, message: Candidate) -> None:
+        config = self.config
+        if config.discard == "new" or self.allowance is not None:
+            size = stored_bytes(config.storage, message.subject, message.headers, message.payload)
+            refused = self.allowance(size) if self.allowance is not None else None
+            if refused is not None:
+                raise refused
+            check_discard_new(
+                config, self.store, message.subject, size, is_rollup=bool(message.rollup)
+            )
+
+    def _roll_up(self, message: Candidate, sequence: int, now: int) -> None:
+        wanted = self.store.filter([message.subject]) if message.rollup == b"sub" else None
+        if self.store.purge(wanted, sequence, 0):
+            self._tell_purged(now)
+
+    def _after_storing(self, first: int, last: int, now: int) -> None:
+        """Tell the consumers, enforce the limits, and see to the timer."""
+        self._has_failed = False
+        for consumer in self.consumers.values():
+            consumer.stored(first, last, now)
+        if self._is_limited:
+            self._tell_removed(self.store.enforce(self._limits, now), now)
+        if self.config.max_age > 0 and now + self.config.max_age < self._next_tick:
+            self._arm(now + self.config.max_age, now)
+
+    def _answer(self, reply: bytes, payload: bytes) -> None:
+        if reply and not self.config.no_ack:
+            self.context.output.publish(reply, payload)
+
+    def _refuse(self, reply: bytes, error: ApiError) -> None:
+        self._answer(reply, self._ack.refused(error))
+
+    def _failed(self, failure: StoreError) -> ApiError:
+        if not self._has_failed:  # once, not for every message of a full disk
+            self._has_failed = True
+            self.context.log("ERR", f"stream '{self.name}': publish not stored: {failure}")
+        return errors.STREAM_STORE_FAILED(failure.reason)
+
+    # -- removing --------------------------------------------------------------------------
+
+    def settle(self, consumer: StreamConsumer, sequences: Iterable[int], now: int) -> None:
+        """Remove what this consumer is done with and no other one needs.
+
+        On a limits stream nothing happens. The consumer is not told again.
+        """
+        if self.config.retention == "limits":
+            return
+        others: list[StreamConsumer] = []
+        if self.config.retention == "interest":
+            others = [other for other in self.consumers.values() if other is not consumer]
+        self._delete(retention.settled(self.store, others, sequences))
+
+    def sweep(self, now: int) -> None:
+        """Remove from an interest stream what no consumer needs: after recovery, when a consumer
+        is gone, when the retention became interest."""
+        if self.config.retention != "interest":
+            return
+        if not self.consumers:
+            self.store.truncate_front(self.store.last_seq + 1)
+            return
+        self._delete(retention.unneeded(self.store, list(self.consumers.values())))
+
+    def _delete(self, sequences: list[int]) -> None:
+        if sequences:
+            self.store.delete(sequences)
+
+    def purge(self, pattern: bytes, seq: int, keep: int, now: int) -> int:
+        """Remove messages: all, those of a subject pattern, those below `seq`, all but `keep`.
+
+        Returns:
+            How many went.
+
+        Raises:
+            ApiError: 10109, 10110.
+        """
+        if self.config.sealed:
+            raise errors.STREAM_SEALED()
+        if self.config.deny_purge:
+            raise errors.STREAM_PURGE_FAILED("stream purge not permitted")
+        if self.store.offline:
+            raise errors.STREAM_GENERAL_ERROR("stream closed")
+        wanted = self.store.filter([pattern]) if pattern else None
+        purged = self.store.purge(wanted, seq, keep)
+        self._tell_purged(now)
+        return purged
+
+    def delete_message(self, sequence: int, erase: bool, now: int) -> None:
+        """Remove one message; `erase` also overwrites its bytes.
+
+        Raises:
+            ApiError: 10109, 10057; 10043 when the message does not exist. The file store words
+                some of these cases differently, as the genuine server does.
+        """
+        if self.config.sealed:
+            raise errors.STREAM_SEALED()
+        if self.config.deny_delete:
+            raise errors.STREAM_MSG_DELETE_FAILED("message delete not permitted")
+        store = self.store
+        if store.offline:
+            raise errors.STREAM_MSG_DELETE_FAILED("stream closed")
+        if not self.config.is_memory:
+            if sequence > store.last_seq:
+                raise errors.STREAM_MSG_DELETE_FAILED("stream store EOF")
+            if not sequence or sequence < store.first_seq:
+                raise errors.STREAM_MSG_DELETE_FAILED("no message found")
+        if not store.delete((sequence,), erase=erase):
+            raise errors.SEQUENCE_NOT_FOUND(sequence)
+        self._tell_removed([(sequence, sequence + 1)], now)
+
+    def _tell_removed(self, ranges: list[tuple[int, int]], now: int) -> None:
+        if ranges:
+            for consumer in self.consumers.values():
+                consumer.removed(ranges, now)
+
+    def _tell_purged(self, now: int) -> None:
+        first, last = self.store.first_seq, self.store.last_seq
+        for consumer in self.consumers.values():
+            consumer.purged(first, last, now)
+
+    # -- time ------------------------------------------------------------------------------
+
+    def tick(self, now: int) -> None:
+        """Remove what is over, forget old message ids, and set the timer again."""
+        self._next_tick = _NEVER
+        self.dedupe.expire(now)
+        if not self.store.offline:
+            try:
+                self._expire(now)
+            except StoreError as failure:
+                self.context.log("ERR", f"stream '{self.name}': expiry failed: {failure}")
+                self._arm(now, now + _FAILED_EXPIRY_RETRY_NS)
+            else:
+                self._arm(self._expiry.next_deadline(), now + _EXPIRY_GRANULARITY_NS)
+        self._arm(self.dedupe.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
+
+    def _expire(self, now: int) -> None:
+        removed, subjects = self._expiry.remove_due(now)
+        self._tell_removed(removed, now)
+        if not subjects:
+            return
+        headers, ttl = self._expiry.marker()
+        for subject in subjects:
+            sequence = self.store.append(subject, headers, b"", now)
+            self._expiry.ttls.record(sequence, ttl, now)
+            self._after_storing(sequence, sequence, now)
+        self.last_message_id = b""
+
+    def _arm(self, deadline: int | None, earliest: int) -> None:
+        """Set the timer to a deadline, unless it is set to an earlier time."""
+        if deadline is None:
+            return
+        at = max(deadline, earliest)
+        if at < self._next_tick:
+            self._next_tick = at
+            self.context.deadlines.schedule(self, at)
+
+    def _arm_dedupe(self, now: int) -> None:
+        if now + self.config.duplicate_window < self._next_tick:
+            self._arm(self.dedupe.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
+
+    # -- life ------------------------------------------------------------------------------
+
+    def subscribe(self) -> None:
+        """Start taking what is published to the stream's subjects, and direct gets."""
+        self._is_subscribed = True
+        wanted: dict[tuple[bytes, bool], Receiver] = {
+            (subject, False): self for subject in self.config.subject_patterns
+        }
+        if self.config.allow_direct:
+            subject = DIRECT_GET + self.name.encode()
+            wanted[subject, True] = wanted[subject + b".>", True] = self._direct_get
+        for key in [key for key in self._subscriptions if key not in wanted]:
+            self.context.sublist.remove(self._subscriptions.pop(key))
+        for key, receiver in wanted.items():
+            if key not in self._subscriptions:
+                subscription = self._subscriptions[key] = Subscription(key[0], receiver)
+                self.context.sublist.insert(subscription)
+
+    def unsubscribe(self) -> None:
+        """Take no more."""
+        self._is_subscribed = False
+        for subscription in self._subscriptions.values():
+            self.context.sublist.remove(subscription)
+        self._subscriptions.clear()
+
+    def reconfigure(self, config: StreamConfig, now: int) -> None:
+        """Run with another config, one that `stream_checks.py` allowed; its limits hold at once."""
+        had_interest = self.config.retention == "interest"
+        self._configure(config)
+        if self._is_subscribed:
+            self.subscribe()
+        if self._is_limited:
+            self._tell_removed(self.store.enforce(self._limits, now), now)
+        if not had_interest:
+            self.sweep(now)
+        self.tick(now)
+
+    def _configure(self, config: StreamConfig) -> None:
+        self.config = self._expiry.config = config
+        self.dedupe.window_ns = config.duplicate_window
+        self._limits = store_limits(config)
+        self._is_limited = has_limits(self._limits)
+        self._transform: Transform | None = None
+        if (transform := config.subject_transform) is not None:
+            self._transform = Transform(transform.src.encode(), transform.dest.encode())
+        self._republisher: Republisher | None = None
+        if config.republish is not None:
+            self._republisher = Republisher(config.name, config.republish, self._random)
+        self.decides_always = (
+            config.sealed or self._transform is not None or self._republisher is not None
+        )
+
+    def _recover(self, now: int) -> None:
+        """Find again what is only in the stored messages: ids, TTLs, what ended meanwhile."""
+        store = self.store
+        self._expiry.recover()
+        newest = store.load(store.last_seq)
+        if newest is not None and newest.headers:
+            self.last_message_id = special_headers(newest.headers).get(names.MESSAGE_ID, b"")
+        if self.config.duplicate_window > 0:
+            since = store.sequence_at(now - self.config.duplicate_window)
+            for sequence, timestamp, _, headers in stored(store, since):
+                if names.MESSAGE_ID in headers:
+                    message_id = special_headers(headers).get(names.MESSAGE_ID)
+                    if message_id and self.dedupe.find(message_id) is None:
+                        self.dedupe.record([message_id], sequence, timestamp)
+        if self._is_limited:
+            store.enforce(self._limits, now)
+        self.tick(now)
+
+    def add_consumer(self, consumer: StreamConsumer) -> None:
+        """Count a consumer among those that want messages."""
+        self.consumers[consumer.name] = consumer
+
+    def remove_consumer(self, consumer: StreamConsumer, now: int) -> None:
+        """Forget a consumer; what only it needed leaves an interest stream."""
+        if self.consumers.get(consumer.name) is consumer:
+            del self.consumers[consumer.name]
+            self.sweep(now)
+
+    def stop(self, now: int, status: str = "409 Server Shutdown") -> None:
+        """Stop for now: everything stays where it is kept."""
+        self._end(status, now)
+        self.store.close()
+
+    def delete(self, now: int) -> None:
+        """Stop for good: consumers get told and everything is removed."""
+        self._end("409 Consumer Deleted", now)
+        self.store.destroy()
+        self.folder.remove()
+
+    def _end(self, status: str, now: int) -> None:
+        self.unsubscribe()
+        self.context.deadlines.cancel(self)
+        self._next_tick = _NEVER
+        for consumer in list(self.consumers.values()):
+            consumer.stop(status, now)
+
+    # -- looking ---------------------------------------------------------------------------
+
+    @property
+    def consumer_count(self) -> int:
+        """Return the number of consumers that are shown."""
+        return sum(not consumer.internal for consumer in self.consumers.values())
+
+    def state(
+        self, subjects: dict[str, int] | None = None, deleted: list[int] | None = None
+    ) -> dict[str, Any]:
+        """Return the state object of STREAM.INFO, with what the request asked for on top.
+
+        Args:
+            subjects: message counts by subject, one page of them.
+            deleted: missing sequences (`store.deleted()`).
+        """
+        state = self.store.state()
+        fields: dict[str, Any] = {
+            "messages": state.messages,
+            "bytes": state.bytes,
+            "first_seq": state.first_seq,
+            "first_ts": format_time(state.first_ts) if state.first_ts else ZERO_TEXT,
+            "last_seq": state.last_seq,
+            "last_ts": format_time(state.last_ts) if state.last_ts else ZERO_TEXT,
+        }
+        optional = {
+            "num_subjects": state.num_subjects,
+            "subjects": subjects,
+            "num_deleted": state.num_deleted,
+            "deleted": deleted,
+        }
+        fields.update({name: value for name, value in optional.items() if value})
+        fields["consumer_count"] = self.consumer_count
+        return fields

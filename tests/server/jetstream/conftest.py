@@ -1,0 +1,186 @@
+"""A stream on its own: memory store, simulated time, and one client that listens to replies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any
+
+import pytest
+
+from jetstream_server.base.clock import SECOND
+from jetstream_server.base.nuid import Nuid
+from jetstream_server.core.sublist import Sublist
+from jetstream_server.core.subscription import Subscription
+from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.output import Frames, Output
+from jetstream_server.jetstream.stream import Stream
+from jetstream_server.jetstream.stream_config import StreamConfig, with_defaults
+from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.vault import MemoryFolder
+
+Reply = tuple[bytes, bytes, bytes]
+Message = tuple[bytes, bytes, bytes, bytes]
+START = 1_700_000_000 * SECOND
+
+
+class FakeConsumer:
+    """Remembers what its stream tells it."""
+
+    def __init__(self, name: str, *subjects: bytes, internal: bool = False) -> None:
+        self.name = name
+        self.internal = internal
+        self.subjects = set(subjects)
+        self.done: set[int] = set()
+        self.told: list[tuple[Any, ...]] = []
+
+    def wants(self, subject: bytes) -> bool:
+        return not self.subjects or subject in self.subjects
+
+    def needs(self, sequence: int, subject: bytes) -> bool:
+        return self.wants(subject) and sequence not in self.done
+
+    def stored(self, first_seq: int, last_seq: int, now: int) -> None:
+        self.told.append(("stored", first_seq, last_seq))
+
+    def removed(self, ranges: list[tuple[int, int]], now: int) -> None:
+        self.told.append(("removed", ranges))
+
+    def purged(self, first_seq: int, last_seq: int, now: int) -> None:
+        self.told.append(("purged", first_seq, last_seq))
+
+    def stop(self, status: str, now: int) -> None:
+        self.told.append(("stop", status))
+
+    def info(self, now: int) -> dict[str, Any]:
+        return {}
+
+
+class Client:
+    """Stands for a session; frames for it are read back."""
+
+    def __init__(self) -> None:
+        self.headers = True
+        self.backlog_bytes = 0
+
+    def receive(self, *arguments: object) -> None:
+        raise AssertionError("streams encode for clients themselves")
+
+
+class Bench:
+    """One stream and all around it."""
+
+    def __init__(self, domain: str = "") -> None:
+        self.now = START
+        self.sublist = Sublist()
+        self.output = Output(self.sublist)
+        self.logged: list[tuple[str, str]] = []
+        self.context = Context(
+            account="$G",
+            server_name="S",
+            domain=domain,
+            sublist=self.sublist,
+            output=self.output,
+            nuid=Nuid(Random(1)),
+            log=lambda level, text: self.logged.append((level, text)),
+        )
+        self.client = Client()
+        self.inbox = Subscription(b"_INBOX.>", self.client, sid=b"9", outlet=self.client)
+        self.sublist.insert(self.inbox)
+        self._replies = 0
+
+    def config(self, **fields: Any) -> StreamConfig:
+        fields.setdefault("name", "S")
+        fields.setdefault("subjects", ["s.>"])
+        fields.setdefault("storage", "memory")
+        return with_defaults(StreamConfig(**fields))
+
+    def stream(self, **fields: Any) -> Stream:
+        config = self.config(**fields)
+        folder = MemoryFolder(config.first_seq)
+        stream = Stream(self.context, config, self.now, folder, folder.messages(), self.now)
+        stream.subscribe()
+        return stream
+
+    def advance(self, nanoseconds: int) -> None:
+        """Let time pass, ticking whatever is due on the way."""
+        until = self.now + nanoseconds
+        while (due := self.context.deadlines.next_deadline()) is not None and due <= until:
+            self.now = max(self.now, due)
+            for scheduled in self.context.deadlines.pop_due(self.now):
+                scheduled.tick(self.now)
+        self.now = until
+
+    def publish(
+        self, stream: Stream, subject: bytes = b"s.a", payload: bytes = b"", *headers: str
+    ) -> dict[str, Any]:
+        """Publish one message and return the decoded ack, empty when there was none."""
+        (answer,) = self.publish_all(stream, [(subject, payload, headers)]) or [b"{}"]
+        return dict(json.loads(answer))
+
+    def publish_all(
+        self, stream: Stream, messages: Iterable[tuple[bytes, bytes, tuple[str, ...]]]
+    ) -> list[bytes]:
+        """Publish messages as one run; return the answers in the order they were sent."""
+        run = PubRun.of(
+            [(s, self.reply(), self.block(*lines), payload) for s, payload, lines in messages]
+        )
+        stream.receive(run, 0, run.count, self.inbox, None, self.now)
+        return [payload for subject, _, payload in self.sent() if subject.startswith(b"_INBOX.")]
+
+    def reply(self) -> bytes:
+        self._replies += 1
+        return b"_INBOX.c.%d" % self._replies
+
+    def block(self, *lines: str) -> bytes:
+        if not lines:
+            return b""
+        return b"NATS/1.0\r\n" + b"".join(line.encode() + b"\r\n" for line in lines) + b"\r\n"
+
+    def sent(self) -> list[Reply]:
+        """Take everything sent: (subject, headers, payload)."""
+        taken: list[Reply] = []
+        for send in self.output.sends + self.output.sends_after_flush:
+            if isinstance(send, Frames):
+                frames = list(_frames(send.data))
+                assert len(frames) == send.count
+                taken += frames
+            else:
+                run = send.run
+                taken += [
+                    (run.subject(i), run.headers(i), run.payload(i)) for i in range(run.count)
+                ]
+        self.output.sends.clear()
+        self.output.sends_after_flush.clear()
+        return taken
+
+
+def _frames(data: bytes) -> Iterable[Reply]:
+    at = 0
+    while at < len(data):
+        line_stop = data.index(b"\r\n", at)
+        verb, subject, sid, *sizes = data[at:line_stop].split(b" ")
+        assert sid == b"9"
+        assert verb == (b"HMSG" if len(sizes) == 2 else b"MSG")
+        start = line_stop + 2
+        header_stop = start + (int(sizes[0]) if verb == b"HMSG" else 0)
+        stop = start + int(sizes[-1])
+        assert data[stop : stop + 2] == b"\r\n"
+        yield subject, data[start:header_stop], data[header_stop:stop]
+        at = stop + 2
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.fixture
+def domain_bench() -> Bench:
+    return Bench(domain="hub")
+
+
+@pytest.fixture
+def make_consumer() -> Callable[..., FakeConsumer]:
+    return FakeConsumer
