@@ -5,7 +5,8 @@ purpose: Spark's driver-side runner and its forked workers are single-threaded p
 event loop, where an asyncio client would need a thread and a loop of its own for every process.
 
 A request whose connection broke or could not be made, or that nobody answered because a leader is
-being elected, is tried again within `requestTimeout`. So only idempotent requests belong here (all of ours are).
+being elected, is tried again within `requestTimeout`. So only idempotent requests belong here, and
+all of ours are.
 """
 
 from __future__ import annotations

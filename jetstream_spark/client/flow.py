@@ -44,10 +44,14 @@ from jetstream_spark.errors import (
 from jetstream_spark.option_values import ServerAddress
 
 BUFFER_BYTES = 1 << 20
+# Less room than this makes for small, costly receives.
+ROOM_BYTES_MIN = 1 << 16
 # Enough for a scan to be worth its fixed cost, little enough to keep requests flowing.
 RECEIVE_BYTES_MAX = 1 << 20
 # A control line of the server is an INFO at worst, a few kilobytes in a large cluster.
 LINE_BYTES_MAX = 1 << 16
+# The server's own ceiling for max_payload is 64 MiB; header block included, with room to spare.
+MESSAGE_BYTES_MAX = 128 << 20
 
 REQUEST_SID = b"1"
 
@@ -84,6 +88,8 @@ class Flow:
     Attributes:
         info: the server's INFO as of the last one received.
         buffer: what was received and not consumed; scan `buffer.data[buffer.start:buffer.stop]`.
+        missing_bytes: after `next_message` returned None, how many more bytes that message needs at
+            least.
         is_open: False once it broke or was closed; it never becomes True again.
     """
 
@@ -93,6 +99,7 @@ class Flow:
         self.buffer = ReceiveBuffer(BUFFER_BYTES)
         self.is_open = True
         self.idle_since = time.monotonic()
+        self.missing_bytes = 1
         self._socket = connection
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
@@ -217,6 +224,15 @@ class Flow:
             self._wait(select.POLLIN, deadline)
         return count
 
+    def receive_more(self, deadline: float) -> int:
+        """Make room for what the next message lacks, then `receive`; positions become invalid.
+
+        Raises: as `receive`.
+        """
+        if self.buffer.room < max(self.missing_bytes, ROOM_BYTES_MIN):
+            self.buffer.make_room(max(self.missing_bytes, ROOM_BYTES_MIN))
+        return self.receive(deadline)
+
     def _receive_available(self) -> int:
         buffer, total = self.buffer, 0
         while buffer.room and total < RECEIVE_BYTES_MAX:
@@ -247,26 +263,41 @@ class Flow:
     def next_message(self) -> Message | None:
         """Take the next message out of the buffer; answer or note what else comes before it.
 
-        Return None when no complete message is there: receive more and call again.
+        Return None when no complete message is there: `receive_more` and call again. Never moves
+        the bytes in the buffer.
 
         Raises:
             ConnectionLostError, PermissionDeniedError, AuthenticationFailedError: the server said
                 so (`-ERR`).
             ProtocolViolationError: the bytes are not the NATS protocol.
         """
+        self.take_control()
         buffer = self.buffer
+        stop = buffer.data.find(b"\r\n", buffer.start, buffer.stop)
+        if stop < 0:
+            self.missing_bytes = 1
+            return None
+        return self._take_message(bytes(buffer.data[buffer.start : stop]), stop + 2)
+
+    def take_control(self) -> bool:
+        """Handle the lines before the next message (PING, INFO, -ERR ...); whether there were any.
+
+        Raises: as `next_message`.
+        """
+        buffer, taken = self.buffer, False
         while True:
             stop = buffer.data.find(b"\r\n", buffer.start, buffer.stop)
             if stop < 0:
                 if len(buffer) > LINE_BYTES_MAX:
                     raise self._violation(bytes(buffer.data[buffer.start : buffer.start + 80]))
-                return None
-            line = bytes(buffer.data[buffer.start : stop])
-            verb = line[:4].upper()
+                return taken
+            verb = bytes(buffer.data[buffer.start : buffer.start + 4]).upper()
             if verb in (b"MSG ", b"HMSG"):
-                return self._take_message(line, stop + 2)
+                return taken
+            line = bytes(buffer.data[buffer.start : stop])
             buffer.start = stop + 2
             self._control(verb, line)
+            taken = True
 
     def _take_message(self, line: bytes, at: int) -> Message | None:
         words = line.split()
@@ -275,15 +306,13 @@ class Flow:
             total = int(words.pop())
             header_bytes = int(words.pop()) if has_headers else 0
             subject, sid, reply = (*words[1:], b"")[:3]
-            if len(words) not in (3, 4) or not 0 <= header_bytes <= total:
+            if len(words) not in (3, 4) or not 0 <= header_bytes <= total <= MESSAGE_BYTES_MAX:
                 raise ValueError
         except (ValueError, IndexError):
             raise self._violation(line) from None
         buffer = self.buffer
-        if buffer.stop < at + total + 2:
-            missing = at + total + 2 - buffer.stop
-            if buffer.room < missing:
-                buffer.make_room(missing)
+        self.missing_bytes = at + total + 2 - buffer.stop
+        if self.missing_bytes > 0:
             return None
         if buffer.data[at + total : at + total + 2] != b"\r\n":
             raise self._violation(line)
@@ -374,9 +403,7 @@ class Flow:
             self.send(publish_frame(subject, payload, reply, headers), deadline)
             while (message := self.next_message()) is None or message.subject != reply:
                 if message is None:
-                    if not self.buffer.room:
-                        self.buffer.make_room(BUFFER_BYTES)
-                    self.receive(deadline)
+                    self.receive_more(deadline)
         except TimeoutError:
             raise RequestTimeoutError(
                 f"'{subject.decode()}' got no answer from {self.address} within {timeout_s:g} s.",
@@ -406,9 +433,7 @@ class Flow:
             if message is None:
                 if self._pongs >= expected:
                     return
-                if not self.buffer.room:
-                    self.buffer.make_room(BUFFER_BYTES)
-                self.receive(deadline)
+                self.receive_more(deadline)
 
 
 def publish_frame(

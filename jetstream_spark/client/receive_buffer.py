@@ -1,6 +1,6 @@
 """The bytes received and not yet understood, in one block that is filled from the socket.
 
-Positions are indexes into `data`, and stay valid until `make_room` moves or replaces the block.
+Positions are indexes into `data`, and stay valid until `make_room` moves the bytes.
 So a reader may scan a growing buffer, keep positions of what it found, and build columns from them
 once, as long as it calls `make_room` only in between.
 """
@@ -30,6 +30,12 @@ class ReceiveBuffer:
     def window(self) -> memoryview:
         """The free memory after the unread bytes, for `recv_into`."""
         return memoryview(self.data)[self.stop :]
+
+    def grow(self, capacity: int) -> None:
+        """Replace the block by a larger one; positions stay valid."""
+        replacement = bytearray(max(capacity, len(self.data)))
+        replacement[: self.stop] = memoryview(self.data)[: self.stop]
+        self.data = replacement
 
     def make_room(self, at_least: int) -> None:
         """Free `at_least` bytes after the unread ones; positions become invalid.

@@ -1,0 +1,70 @@
+"""Data loss: comparing where a query stands with what its stream still holds. Pure.
+
+Every suspicion of the connector ends in one of the four errors made here (`spark.md` 4.2), raised
+when `failOnDataLoss` is true and logged when it is false. A stream that is ahead is never rewound.
+"""
+
+from __future__ import annotations
+
+from jetstream_spark.errors import (
+    DataLossError,
+    MessagesExpiredError,
+    StreamDeletedError,
+    StreamRecreatedError,
+    StreamTruncatedError,
+)
+from jetstream_spark.offsets import StreamOffset
+from jetstream_spark.planner import Tail
+
+_ACCEPT = (
+    "Set failOnDataLoss=false to accept the loss and read on with what is there, or start with a "
+    "new checkpointLocation."
+)
+
+
+def find_loss(stream: str, at: StreamOffset, tail: Tail | None) -> DataLossError | None:
+    """What was lost between the query's position and the stream, None when nothing was.
+
+    Args:
+        tail: what the stream holds now, None when there is no such stream any more.
+    """
+    if tail is None:
+        return stream_deleted(stream, at.next)
+    if tail.created != at.created:
+        return stream_recreated(stream, at.created, tail.created)
+    if tail.next < at.next:
+        return StreamTruncatedError(
+            f"stream '{stream}' ends at sequence {tail.next - 1}, but the query has read up to "
+            f"{at.next - 1}; it was restored from an older copy, or lost its end.",
+            _ACCEPT,
+        )
+    if tail.first > at.next:
+        return messages_expired(stream, at.next, tail.first)
+    return None
+
+
+def stream_deleted(stream: str, position: int) -> StreamDeletedError:
+    """The stream is gone."""
+    return StreamDeletedError(
+        f"stream '{stream}' does not exist any more; the query had read it up to sequence "
+        f"{position - 1}.",
+        _ACCEPT,
+    )
+
+
+def stream_recreated(stream: str, expected: str, found: str) -> StreamRecreatedError:
+    """The stream of that name is another one."""
+    return StreamRecreatedError(
+        f"stream '{stream}' was deleted and made again (it was made at {expected}, now it says "
+        f"{found}): its sequences stand for other messages.",
+        _ACCEPT,
+    )
+
+
+def messages_expired(stream: str, start: int, stop: int) -> MessagesExpiredError:
+    """The sequences [start, stop) were removed unread."""
+    return MessagesExpiredError(
+        f"the sequences {start} to {stop - 1} of stream '{stream}' were removed (age, limits or "
+        f"purge) before the query read them.",
+        f"Raise the limits of the stream, or read faster. {_ACCEPT}",
+    )

@@ -1,0 +1,128 @@
+"""Planning: how far a batch goes, and how it is cut into tasks. Pure arithmetic, no I/O, no clock.
+
+Both answers depend on nothing but the arguments, so a batch that is planned again after a crash has
+the same ranges in the same partitions; the ids of the sink rest on that (`spark.md` 4.1, 4.4).
+Limits count sequences, because that is what can be known without reading; with a subject filter or
+after deletions a batch has fewer rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jetstream_spark.offsets import Offsets, StreamOffset
+from jetstream_spark.ranges import SequenceRange
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What a stream holds at one moment: sequences [first, next) and their bytes."""
+
+    created: str
+    first: int
+    next: int
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one batch may take over all streams; None is no limit."""
+
+    offsets_max: int | None = None
+    bytes_max: int | None = None
+    offsets_min: int | None = None
+
+
+def available(start: Offsets, tails: Mapping[str, Tail]) -> dict[str, int]:
+    """How many sequences each stream still has to deliver after `start`."""
+    return {
+        name: max(0, tail.next - _effective_start(start.streams[name], tail))
+        for name, tail in tails.items()
+    }
+
+
+def plan_end(start: Offsets, tails: Mapping[str, Tail], limits: Limits) -> Offsets:
+    """How far the next batch goes.
+
+    A limit is shared among the streams in proportion to what each has to deliver, so that none
+    starves. Sequences that were removed before they could be read cost nothing. The end never lies
+    before the start, even when a stream does.
+    """
+    waiting = available(start, tails)
+    counts = dict(waiting)
+    if limits.offsets_max is not None:
+        counts = _shares(counts, counts, limits.offsets_max)
+    if limits.bytes_max is not None:
+        weights = {name: count * _sequence_bytes(tails[name]) for name, count in counts.items()}
+        counts = _shares(counts, weights, limits.bytes_max)
+    if limits.offsets_min is not None and sum(waiting.values()) < limits.offsets_min:
+        counts = dict.fromkeys(counts, 0)
+    streams = dict(start.streams)
+    for name, tail in tails.items():
+        at = start.streams[name]
+        if counts[name]:
+            streams[name] = StreamOffset(tail.created, _effective_start(at, tail) + counts[name])
+        elif at.created != tail.created and not waiting[name]:
+            # The new incarnation has nothing to read yet; adopting it now keeps a later
+            # re-creation visible.
+            streams[name] = StreamOffset(tail.created, _effective_start(at, tail))
+    return Offsets(streams)
+
+
+def plan_ranges(
+    start: Offsets, end: Offsets, range_max: int, pieces_min: int, pieces_max: int
+) -> list[SequenceRange]:
+    """Cut everything between two offsets into the ranges of single tasks.
+
+    Each range spans at most `range_max` sequences unless that would need more than `pieces_max`
+    ranges; every stream with anything to read has one at least. Streams come in the order of their
+    names, ranges in the order of sequences.
+    """
+    whole = []
+    for name in sorted(end.streams):
+        final = end.streams[name]
+        at = start.streams.get(name)
+        # A stream that was made again is read from its beginning.
+        first = at.next if at is not None and at.created == final.created else 1
+        if final.next > first:
+            whole.append(SequenceRange(name, final.created, first, final.next))
+    ranges: list[SequenceRange] = []
+    for one, pieces in zip(whole, _pieces(whole, range_max, pieces_min, pieces_max), strict=True):
+        ranges += one.cut(pieces)
+    return ranges
+
+
+def _pieces(
+    whole: list[SequenceRange], range_max: int, pieces_min: int, pieces_max: int
+) -> list[int]:
+    """Into how many ranges to cut each stream's part."""
+    pieces = [-(-len(one) // range_max) for one in whole]
+    total = sum(map(len, whole))
+    if sum(pieces) < pieces_min:
+        pieces = [-(-len(one) * pieces_min // total) for one in whole]
+    if sum(pieces) > pieces_max:
+        pieces = [max(1, len(one) * pieces_max // total) for one in whole]
+    return pieces
+
+
+def _effective_start(at: StreamOffset, tail: Tail) -> int:
+    return max(at.next, tail.first) if at.created == tail.created else tail.first
+
+
+def _sequence_bytes(tail: Tail) -> float:
+    """The mean size of a sequence; at least one byte, so that weights are never all zero."""
+    return max(1.0, tail.bytes / max(1, tail.next - tail.first))
+
+
+def _shares(counts: Mapping[str, int], weights: Mapping[str, float], limit: int) -> dict[str, int]:
+    """Scale counts so that the sum of the weights is at most `limit`; always at least one goes."""
+    total = sum(weights.values())
+    if total <= limit:
+        return dict(counts)
+    shares = {name: int(count * limit / total) for name, count in counts.items()}
+    if not any(shares.values()):
+        # One message at least, or the query would never move again.
+        largest = max(counts, key=lambda name: (counts[name], name))
+        shares[largest] = 1
+    return shares

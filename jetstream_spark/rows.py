@@ -1,0 +1,112 @@
+"""Rows: the columns of the source, the schemas that may be asked for, and record batches.
+
+A user may ask for any subset of the columns in any order; Spark offers Python sources no column
+pruning, so this is how columns that nobody needs are not built (`spark.md` finding 10).
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from jetstream_spark.errors import SchemaError
+from jetstream_spark.kernels import wire_to_arrow as kernel
+
+COLUMNS = {
+    "subject": "STRING",
+    "data": "BINARY",
+    "stream": "STRING",
+    "seq": "BIGINT",
+    "timestamp": "TIMESTAMP",
+    "headers": "MAP<STRING,ARRAY<STRING>>",
+}
+
+
+@dataclass(slots=True)
+class Block:
+    """Delivered messages, still in the bytes they arrived in.
+
+    Attributes:
+        chunk: the received bytes; reused once the block was turned into a record batch.
+        fields, numbers: what `scan_deliveries` found.
+        count: how many messages from the front belong to the range.
+    """
+
+    chunk: bytes | bytearray
+    fields: array[int]
+    numbers: array[int]
+    count: int
+
+
+def schema_text(include_headers: bool) -> str:
+    """The schema of the source as DDL."""
+    return ", ".join(
+        f"{name} {kind}" for name, kind in COLUMNS.items() if name != "headers" or include_headers
+    )
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema of what Spark asks for.
+
+    Raises:
+        SchemaError: a column does not exist or has another type.
+    """
+    problems = []
+    for field in schema.fields:
+        expected = COLUMNS.get(field.name)
+        found = field.dataType.simpleString().upper()
+        if expected is None:
+            problems.append(f"'{field.name}' is no column of the source")
+        elif expected != found:
+            problems.append(f"'{field.name}' is {expected}, not {found}")
+    if problems:
+        raise SchemaError(
+            f"the schema is not one of the source: {'; '.join(problems)}.",
+            f"Leave it out, or choose from {schema_text(True)}.",
+        )
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def record_batch(block: Block, stream: str, schema: pa.Schema) -> pa.RecordBatch:
+    """Build one record batch; nothing of it refers to the block's memory."""
+    columns = [_column(block, stream, field.name, field.type) for field in schema]
+    if not columns:
+        # A count of rows without columns, for `df.count()` on an empty schema.
+        return pa.RecordBatch.from_struct_array(
+            pa.StructArray.from_buffers(pa.struct([]), block.count, [None])
+        )
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(block: Block, stream: str, name: str, kind: pa.DataType) -> pa.Array:
+    chunk, fields, count = block.chunk, block.fields, block.count
+    if name == "data":
+        return kernel.binary_column(
+            chunk, fields, 0, count, kernel.PAYLOAD_START, kernel.PAYLOAD_STOP
+        )
+    if name == "subject":
+        return _text(
+            kernel.binary_column(chunk, fields, 0, count, kernel.SUBJECT_START, kernel.SUBJECT_STOP)
+        )
+    if name == "headers":
+        return kernel.header_column(chunk, fields, 0, count).cast(kind)
+    if name == "stream":
+        return pa.repeat(pa.scalar(stream, pa.string()), count)
+    numbers = np.frombuffer(block.numbers, dtype=np.int64).reshape(-1, kernel.NUMBERS)[:count]
+    if name == "seq":
+        return pa.array(numbers[:, kernel.SEQUENCE].copy())
+    return pa.array(numbers[:, kernel.TIMESTAMP] // 1000).cast(kind)
+
+
+def _text(column: pa.BinaryArray) -> pa.StringArray:
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        # NATS does not demand UTF-8 in subjects; Spark does.
+        values = [value.decode("utf-8", "replace") for value in column.to_pylist()]
+        return pa.array(values, pa.string())
