@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
@@ -12,7 +12,7 @@ from jetstream_server.jetstream.output import Output
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
 
-class Scheduled(Protocol):
+class Scheduled(Hashable, Protocol):
     """Anything with timers: a stream or a consumer."""
 
     def tick(self, now: int) -> None:
@@ -20,7 +20,7 @@ class Scheduled(Protocol):
         ...
 
 
-class Runnable(Protocol):
+class Runnable(Hashable, Protocol):
     """Anything that may have something to deliver: a consumer."""
 
     def advance(self, now: int) -> None:
@@ -41,6 +41,7 @@ class Context:
         nuid: the source of identifiers.
         deadlines: one entry per stream or consumer with a timer, keyed by the object.
         ready: consumers to `advance` at the end of the turn, in order of waking.
+        watching: consumers that deliver while somebody listens; to be woken when interest changes.
         log: notes for the operator: level (`INF`, `WRN`, `ERR`) and text.
     """
 
@@ -52,8 +53,16 @@ class Context:
     nuid: Nuid
     deadlines: DeadlineHeap[Scheduled] = field(default_factory=DeadlineHeap)
     ready: dict[Runnable, None] = field(default_factory=dict)
+    watching: dict[Runnable, None] = field(default_factory=dict)
     log: Callable[[str, str], None] = lambda level, text: None
+    _generation_seen: int = 0
 
     def wake(self, runnable: Runnable) -> None:
         """Have a consumer advanced at the end of this turn."""
         self.ready[runnable] = None
+
+    def notice_interest(self) -> None:
+        """Wake the watching consumers if subscriptions came or went; called once a turn."""
+        if self.sublist.generation != self._generation_seen:
+            self._generation_seen = self.sublist.generation
+            self.ready.update(self.watching)

@@ -1,0 +1,206 @@
+"""Stored messages out to whoever listens: encoding, fan-out, statuses.
+
+A `Batch` is what a consumer decided to send; `Delivery` finds the subscriptions behind a subject
+and encodes the batch once for each, in one kernel call. Messages keep their stored subject, only
+the sid leads them to the inbox, so they cannot be published like anything else (jetstream.md 12.2,
+4).
+Statuses are published: they carry the inbox as their subject.
+
+It does not decide what is sent and keeps no state but where the last queue member was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jetstream_server.base import limits
+from jetstream_server.core.sublist import Match
+from jetstream_server.core.subscription import Subscription
+from jetstream_server.jetstream.context import Context
+from jetstream_server.kernels.deliveries import encode_deliveries
+from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
+from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.ports import Window
+
+_VERSION_LINE = b"NATS/1.0"
+
+
+@dataclass(slots=True)
+class Batch:
+    """Messages of one window on their way out.
+
+    Attributes:
+        window: where they are; the batch is the first `count`.
+        delivered: how often each has been out, this time included.
+        first_consumer_seq: consumer sequence of the first; it rises by one.
+        pending: how many messages are left behind the first; it falls by one.
+    """
+
+    window: Window
+    count: int
+    delivered: int
+    first_consumer_seq: int
+    pending: int
+
+
+class Delivery:
+    """Sends the messages and statuses of one consumer.
+
+    Attributes:
+        headers_only: payloads are replaced by a header with their size.
+    """
+
+    def __init__(self, context: Context, stream: str, consumer: str, headers_only: bool) -> None:
+        self._output = context.output
+        self._sublist = context.sublist
+        self.ack_head = f"$JS.ACK.{stream}.{consumer}.".encode()
+        self.headers_only = headers_only
+        self._turn = 0
+
+    def match(self, subject: bytes) -> Match:
+        """Return what a subject reaches."""
+        return self._sublist.match(subject)
+
+    def is_congested(self, match: Match) -> bool:
+        """Tell whether everybody behind a match has too much unsent output."""
+        return all(
+            sub.outlet is not None and sub.outlet.backlog_bytes > limits.OUTBOX_HIGH_BYTES
+            for group in (match.plain, *match.queues)
+            for sub in group
+        )
+
+    def send(self, match: Match, batch: Batch, extra: bytes = b"") -> int:
+        """Deliver a batch to all that a match reaches; return the bytes queued.
+
+        Args:
+            extra: header lines added to each message, each with its CRLF.
+        """
+        only = match.only
+        if only is not None:
+            return self._send_to(only, batch, 0, batch.count, extra)
+        sent = 0
+        for subscription in match.plain:
+            sent += self._send_to(subscription, batch, 0, batch.count, extra)
+        for members in match.queues:
+            sent += self._share(members, batch, extra)
+        return sent
+
+    def _share(self, members: list[Subscription], batch: Batch, extra: bytes) -> int:
+        """Deal a batch out to the members of a queue group, a stretch to each."""
+        able = [
+            member
+            for member in members
+            if member.outlet is None or member.outlet.backlog_bytes <= limits.OUTBOX_HIGH_BYTES
+        ] or members
+        length = -(-batch.count // len(able))
+        sent = start = 0
+        while start < batch.count:
+            stop = min(start + length, batch.count)
+            self._turn = (self._turn + 1) % len(able)
+            sent += self._send_to(able[self._turn], batch, start, stop, extra)
+            start = stop
+        return sent
+
+    def _send_to(
+        self, subscription: Subscription, batch: Batch, start: int, stop: int, extra: bytes
+    ) -> int:
+        outlet = subscription.outlet
+        window = batch.window
+        if outlet is None:
+            messages = [self._message(batch, at, extra) for at in range(start, stop)]
+            run = PubRun.of(messages)
+            # A receiver inside this server: a mirror, an import. What it stores is queued for the
+            # disk behind what it got here, so there is no flush to wait for.
+            subscription.receiver.receive(run, 0, run.count, subscription, None, 0)
+            return len(run.chunk)
+        if self.headers_only or extra:
+            frames = [
+                _frame(subscription.sid, outlet.headers, *self._message(batch, at, extra))
+                for at in range(start, stop)
+            ]
+            data = b"".join(frames)
+        else:
+            data = encode_deliveries(
+                window.buffer,
+                window.positions,
+                window.sequences,
+                start,
+                stop,
+                subscription.sid,
+                self.ack_head,
+                batch.delivered,
+                batch.first_consumer_seq + start,
+                max(batch.pending - start, 0),
+                outlet.headers,
+            )
+        self._output.frames(subscription, data, stop - start)
+        return len(data)
+
+    def reply_bytes(self, batch_seq: int, sequence: int, timestamp: int, pending: int) -> int:
+        """Return the length of an ack subject, which counts towards `max_bytes`."""
+        return len(b"%b1.%d.%d.%d.%d" % (self.ack_head, sequence, batch_seq, timestamp, pending))
+
+    def _message(self, batch: Batch, at: int, extra: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+        window = batch.window
+        subject, headers, payload, timestamp = _read(window, at)
+        if self.headers_only:
+            extra += b"Nats-Msg-Size: %d\r\n" % len(payload)
+            payload = b""
+        if extra:
+            headers = (headers[:-2] if headers else _VERSION_LINE + b"\r\n") + extra + b"\r\n"
+        reply = b"%b%d.%d.%d.%d.%d" % (
+            self.ack_head,
+            batch.delivered,
+            window.sequences[at],
+            batch.first_consumer_seq + at,
+            timestamp,
+            max(batch.pending - at, 0),
+        )
+        return subject, reply, headers, payload
+
+    def status(self, subject: bytes, line: bytes, fields: bytes = b"", reply: bytes = b"") -> None:
+        """Publish a status: an empty message with a status line.
+
+        Args:
+            line: code and text, as in `404 No Messages`.
+            fields: further header lines, each with its CRLF.
+        """
+        headers = b"%b %b\r\n%b\r\n" % (_VERSION_LINE, line, fields)
+        self._output.publish(subject, b"", reply=reply, headers=headers)
+
+
+def timestamp_at(window: Window, at: int) -> int:
+    """Return when a message of a window was stored."""
+    timestamp: int = PREFIX.unpack_from(window.buffer, window.positions[at])[3]
+    return timestamp
+
+
+def _read(window: Window, at: int) -> tuple[bytes, bytes, bytes, int]:
+    position = window.positions[at]
+    buffer = window.buffer
+    length, _, _, timestamp, header_bytes, subject_bytes, _ = PREFIX.unpack_from(buffer, position)
+    subject_start = position + PREFIX_BYTES
+    headers_start = subject_start + subject_bytes
+    payload_start = headers_start + header_bytes
+    return (
+        bytes(buffer[subject_start:headers_start]),
+        bytes(buffer[headers_start:payload_start]),
+        bytes(buffer[payload_start : position + length]),
+        timestamp,
+    )
+
+
+def _frame(
+    sid: bytes, with_headers: bool, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+) -> bytes:
+    if headers and with_headers:
+        return b"HMSG %b %b %b %d %d\r\n%b%b\r\n" % (
+            subject,
+            sid,
+            reply,
+            len(headers),
+            len(headers) + len(payload),
+            headers,
+            payload,
+        )
+    return b"MSG %b %b %b %d\r\n%b\r\n" % (subject, sid, reply, len(payload), payload)

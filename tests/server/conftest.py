@@ -1,0 +1,232 @@
+"""Streams with consumers and clients, without node and sockets, on simulated time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+from jetstream_server.base.clock import SECOND
+from jetstream_server.base.nuid import Nuid
+from jetstream_server.core.sublist import Sublist
+from jetstream_server.core.subscription import Subscription
+from jetstream_server.jetstream.consumer import Consumer
+from jetstream_server.jetstream.consumer_config import ConsumerConfig
+from jetstream_server.jetstream.consumer_creation import create_consumer, restore_consumer
+from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.output import Frames, Output
+from jetstream_server.jetstream.stream import Stream
+from jetstream_server.jetstream.stream_config import StreamConfig, with_defaults
+from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.vault import MemoryFolder
+
+START = 1_700_000_000 * SECOND
+
+
+@dataclass(slots=True)
+class Received:
+    """One message as a client got it."""
+
+    subject: bytes
+    sid: bytes
+    reply: bytes
+    headers: bytes
+    payload: bytes
+
+    @property
+    def status(self) -> str:
+        """The first line behind the version, with the fields in brackets, empty for a message."""
+        if not self.headers:
+            return ""
+        first, *lines = self.headers.decode().removesuffix("\r\n\r\n").split("\r\n")
+        status = first.removeprefix("NATS/1.0").strip()
+        return f"{status} [{', '.join(lines)}]" if status and lines else status
+
+    @property
+    def ack(self) -> list[int]:
+        """Delivered, stream sequence, consumer sequence, timestamp, pending."""
+        return [int(token) for token in self.reply.split(b".")[-5:]]
+
+
+@dataclass(eq=False)
+class Client:
+    """Stands for a session."""
+
+    headers: bool = True
+    backlog_bytes: int = 0
+    received: list[Received] = field(default_factory=list)
+
+    def receive(self, run: PubRun, start: int, stop: int, sub: Subscription, *_: object) -> None:
+        for at in range(start, stop):
+            self.received.append(
+                Received(run.subject(at), sub.sid, run.reply(at), run.headers(at), run.payload(at))
+            )
+
+    def take(self) -> list[Received]:
+        """Return what came since the last time."""
+        taken, self.received = self.received, []
+        return taken
+
+
+class ConsumerBench:
+    """A small account: streams, consumers, clients, and turns."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self.sublist = Sublist()
+        self.output = Output(self.sublist)
+        self.logged: list[tuple[str, str]] = []
+        self.context = self._context()
+        self.client = Client()
+        self.folders: dict[str, MemoryFolder] = {}
+        self._sids = 0
+
+    def _context(self) -> Context:
+        return Context(
+            account="$G",
+            server_name="S",
+            domain="",
+            sublist=self.sublist,
+            output=self.output,
+            nuid=Nuid(Random(1)),
+            log=lambda level, text: self.logged.append((level, text)),
+        )
+
+    # -- streams and consumers -------------------------------------------------------------
+
+    def stream(self, **fields: Any) -> Stream:
+        fields = {"name": "S", "subjects": ["s.>"], "storage": "memory"} | fields
+        config = with_defaults(StreamConfig(**fields))
+        folder = self.folders[config.name] = MemoryFolder(config.first_seq)
+        stream = Stream(self.context, config, self.now, folder, folder.messages(), self.now)
+        stream.subscribe()
+        return stream
+
+    def create(self, stream: Stream, **fields: Any) -> Consumer:
+        options = {name: fields.pop(name) for name in ("action", "pedantic") if name in fields}
+        consumer = create_consumer(stream, ConsumerConfig(**fields), self.now, **options)
+        self.turn()
+        return consumer
+
+    def restart(self, consumer: Consumer) -> Consumer:
+        """End a consumer and open it again from its files."""
+        self.turn()
+        stream, name = consumer.stream, consumer.name
+        consumer.stop("409 Server Shutdown", self.now)
+        stream.consumers.pop(name)
+        restored = restore_consumer(stream, name, stream.folder.consumer(name), self.now)
+        self.turn()
+        return restored
+
+    # -- clients ---------------------------------------------------------------------------
+
+    def subscribe(
+        self, subject: bytes, queue: bytes = b"", client: Client | None = None
+    ) -> Subscription:
+        client = client or self.client
+        self._sids += 1
+        sid = b"%d" % self._sids
+        subscription = Subscription(subject, client, queue=queue, sid=sid, outlet=client)
+        self.sublist.insert(subscription)
+        self.turn()
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        self.sublist.remove(subscription)
+        self.turn()
+
+    def publish(
+        self, subject: bytes, payload: bytes = b"", headers: bytes = b"", reply: bytes = b""
+    ) -> None:
+        self.publish_run([(subject, reply, headers, payload)])
+
+    def publish_run(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
+        """Publish messages to one target as one run, and let a turn pass."""
+        run = PubRun.of(messages)
+        self._route(run)
+        self.turn()
+
+    def pull(self, consumer: Consumer, body: bytes = b"", reply: bytes = b"_INBOX.p") -> None:
+        path = f"{consumer.stream.name}.{consumer.name}".encode()
+        self.publish(b"$JS.API.CONSUMER.MSG.NEXT." + path, body, reply=reply)
+
+    def ack(self, message: Received, body: bytes = b"", reply: bytes = b"") -> None:
+        self.publish(message.reply, body, reply=reply)
+
+    def ack_all(self, messages: Iterable[Received]) -> None:
+        self.publish_run([(message.reply, b"", b"", b"") for message in messages])
+
+    # -- turns -----------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Let the woken ones work until all is quiet, and hand out what they send."""
+        context = self.context
+        for _ in range(10_000):
+            context.notice_interest()
+            for scheduled in context.deadlines.pop_due(self.now):
+                scheduled.tick(self.now)
+            ready = list(context.ready)
+            context.ready.clear()
+            for runnable in ready:
+                runnable.advance(self.now)
+            if not self._drain() and not context.ready:
+                return
+        raise AssertionError("it does not come to rest")
+
+    def advance(self, nanoseconds: int) -> None:
+        """Let time pass, stopping at each deadline."""
+        until = self.now + nanoseconds
+        while (due := self.context.deadlines.next_deadline()) is not None and due <= until:
+            self.now = max(self.now, due)
+            self.turn()
+        self.now = until
+        self.turn()
+
+    def _drain(self) -> bool:
+        sends = self.output.sends + self.output.sends_after_flush
+        self.output.sends.clear()
+        self.output.sends_after_flush.clear()
+        for send in sends:
+            if isinstance(send, Frames):
+                messages = list(_frames(send.data))
+                assert len(messages) == send.count
+                send.subscription.receiver.received += messages
+            else:
+                self._route(send.run)
+        return bool(sends)
+
+    def _route(self, run: PubRun) -> None:
+        matches = [self.sublist.match(run.subject(at)) for at in range(run.count)]
+        only = matches[0].only
+        if only is not None and all(match.only is only for match in matches):
+            only.receiver.receive(run, 0, run.count, only, None, self.now)
+            return
+        for at, match in enumerate(matches):
+            for sub in [*match.plain, *(members[0] for members in match.queues)]:
+                sub.receiver.receive(run, at, at + 1, sub, None, self.now)
+
+
+def _frames(data: bytes) -> Iterable[Received]:
+    at = 0
+    while at < len(data):
+        line_stop = data.index(b"\r\n", at)
+        verb, subject, sid, reply, *sizes = data[at:line_stop].split(b" ")
+        assert verb == (b"HMSG" if len(sizes) == 2 else b"MSG")
+        start = line_stop + 2
+        header_stop = start + (int(sizes[0]) if verb == b"HMSG" else 0)
+        stop = start + int(sizes[-1])
+        assert data[stop : stop + 2] == b"\r\n"
+        yield Received(subject, sid, reply, data[start:header_stop], data[header_stop:stop])
+        at = stop + 2
+
+
+@pytest.fixture
+def account() -> ConsumerBench:
+    return ConsumerBench()
+
+
+@pytest.fixture
+def make_client() -> type[Client]:
+    return Client

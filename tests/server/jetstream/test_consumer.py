@@ -1,0 +1,150 @@
+"""A consumer end to end: delivery, acks, redelivery, restart, removal."""
+
+from __future__ import annotations
+
+import pytest
+from jetstream_server.base.clock import MILLISECOND, SECOND
+
+EXPLICIT = {"durable_name": "C", "ack_policy": "explicit"}
+
+
+@pytest.fixture
+def pulled(account):
+    """A stream of ten messages, a durable pull consumer, and an inbox."""
+    stream = account.stream()
+    for number in range(1, 11):
+        account.publish(b"s.%d" % number, b"m%d" % number)
+    account.subscribe(b"_INBOX.p")
+    account.client.take()
+    return account, stream, account.create(stream, **EXPLICIT)
+
+
+def sequences(messages):
+    return [message.ack[1] for message in messages]
+
+
+def test_a_pull_gets_messages_with_their_ack_subject(pulled):
+    account, _, consumer = pulled
+    account.pull(consumer, b'{"batch":3}')
+    messages = account.client.take()
+    assert [message.subject for message in messages] == [b"s.1", b"s.2", b"s.3"]
+    assert [message.payload for message in messages] == [b"m1", b"m2", b"m3"]
+    assert messages[0].reply == b"$JS.ACK.S.C.1.1.1.%d.9" % account.now
+    assert [message.ack[4] for message in messages] == [9, 8, 7]
+    info = consumer.info(account.now)
+    assert info["delivered"]["stream_seq"] == 3
+    assert (info["num_ack_pending"], info["num_pending"], info["num_waiting"]) == (3, 7, 0)
+
+
+def test_acks_raise_the_floor_once_there_is_no_hole(pulled):
+    account, _, consumer = pulled
+    account.pull(consumer, b"4")
+    first, second, third, fourth = account.client.take()
+    account.ack(second)
+    assert consumer.progress.floor_stream_seq == 0
+    account.ack(first, b"+ACK")
+    assert consumer.progress.floor_stream_seq == 2
+    account.ack_all([third, fourth])
+    info = consumer.info(account.now)
+    assert info["ack_floor"]["stream_seq"] == info["ack_floor"]["consumer_seq"] == 4
+    assert info["num_ack_pending"] == 0
+
+
+def test_a_double_ack_is_answered_with_the_state_queued_before(pulled):
+    account, _, consumer = pulled
+    saved = []
+    state = consumer.files[1]
+    original = state.save
+    state.save = lambda data, lazily=False: (saved.append(lazily), original(data, lazily=lazily))
+    account.pull(consumer, b"1")
+    (message,) = account.client.take()
+    account.ack(message, b"+ACK", reply=b"_INBOX.p")
+    (answer,) = account.client.take()
+    assert (answer.payload, answer.headers) == (b"", b"")
+    assert saved == [False]
+
+
+def test_messages_published_later_go_to_the_waiting_request(pulled):
+    account, _, consumer = pulled
+    account.pull(consumer, b"100")
+    assert len(account.client.take()) == 10
+    account.publish(b"s.11", b"late")
+    (late,) = account.client.take()
+    assert (late.payload, late.ack[4]) == (b"late", 0)
+
+
+def test_what_is_not_acknowledged_comes_again_before_new_messages(pulled):
+    account, _, consumer = pulled
+    account.pull(consumer, b"2")
+    account.client.take()
+    account.advance(30 * SECOND + MILLISECOND)
+    account.pull(consumer, b"3")
+    messages = account.client.take()
+    assert sequences(messages) == [1, 2, 3]
+    assert [message.ack[0] for message in messages] == [2, 2, 1]
+    assert [message.ack[2] for message in messages] == [3, 4, 5]
+    assert consumer.info(account.now)["num_redelivered"] == 2
+
+
+def test_a_restart_keeps_floor_pending_and_counts(pulled):
+    account, _, consumer = pulled
+    account.pull(consumer, b"5")
+    messages = account.client.take()
+    account.ack(messages[0], reply=b"_INBOX.p")
+    account.ack(messages[2], reply=b"_INBOX.p")
+    account.client.take()
+    consumer = account.restart(consumer)
+    info = consumer.info(account.now)
+    assert info["ack_floor"] == {"consumer_seq": 1, "stream_seq": 1}
+    assert info["delivered"] == {"consumer_seq": 5, "stream_seq": 5}
+    assert info["num_ack_pending"] == 3
+    account.pull(consumer, b"4")
+    messages = account.client.take()
+    assert sequences(messages) == [2, 4, 5, 6]
+    assert [message.ack[0] for message in messages] == [2, 2, 2, 1]
+
+
+def test_an_unused_consumer_is_removed_and_says_so(account):
+    stream = account.stream()
+    account.subscribe(b"$JS.EVENT.ADVISORY.CONSUMER.>")
+    consumer = account.create(stream, ack_policy="explicit", inactive_threshold=SECOND)
+    account.advance(SECOND)
+    assert consumer.name in stream.consumers
+    account.advance(SECOND)
+    assert not stream.consumers
+    actions = [message.payload.split(b'"action":')[1] for message in account.client.take()]
+    assert actions == [b'"create"}', b'"delete"}']
+
+
+def test_deletion_ends_waiting_requests_with_a_status(pulled):
+    account, stream, consumer = pulled
+    account.pull(consumer, b"20")
+    account.client.take()
+    consumer.delete(account.now)
+    account.turn()
+    assert [message.status for message in account.client.take()] == ["409 Consumer Deleted"]
+    assert not account.sublist.has_interest(b"$JS.API.CONSUMER.MSG.NEXT.S.C")
+    assert stream.folder.consumers() == []
+
+
+def test_pausing_holds_messages_back_until_the_time(pulled):
+    account, _, consumer = pulled
+    consumer.pause(account.now + SECOND, account.now)
+    account.pull(consumer, b'{"batch":1,"expires":5000000000}')
+    assert account.client.take() == []
+    assert consumer.info(account.now)["paused"] is True
+    account.advance(SECOND)
+    assert sequences(account.client.take()) == [1]
+    assert "paused" not in consumer.info(account.now)
+
+
+def test_a_client_that_does_not_read_blocks_until_woken(pulled):
+    account, _, consumer = pulled
+    account.client.backlog_bytes = 1 << 30
+    account.pull(consumer, b"2")
+    assert account.client.take() == []
+    assert consumer.blocked
+    account.client.backlog_bytes = 0
+    account.context.wake(consumer)
+    account.turn()
+    assert sequences(account.client.take()) == [1, 2]
