@@ -1,6 +1,6 @@
 """Which stream configs are refused, with what text, and which mistake wins.
 
-The order of the functions called by `check_create` and `check_update` is the genuine server's, as
+The order of the functions called by `check_config` and `check_update` is the genuine server's, as
 probed pairwise (reference 5.2 and 5.3 with checked-api-streams.md section 4); most texts travel
 under 10052. What concerns other streams (existing names, overlapping subjects, reservations) is
 checked by `catalog.py`. Checks look at the config as it was sent, before `with_defaults`.
@@ -55,7 +55,7 @@ _RESERVED = (
 )
 
 
-def check_create(
+def check_config(
     config: StreamConfig, limits: AccountLimits, server: ServerLimits, *, pedantic: bool
 ) -> None:
     """Refuse a config that no stream may have.
@@ -88,6 +88,14 @@ def check_create(
     for field, asks in UNSUPPORTED.items():
         if asks(config):
             raise _invalid(f"{field} is not supported by this server")
+
+
+def check_replicas(config: StreamConfig) -> None:
+    """Refuse replicas, which need a cluster.
+
+    Raises:
+        ApiError: 10074.
+    """
     if config.num_replicas > 1:
         raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
 

@@ -9,7 +9,7 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.api import go_json
-from jetstream_server.jetstream.stream_checks import check_create
+from jetstream_server.jetstream.stream_checks import check_config
 from jetstream_server.jetstream.stream_config import StreamConfigRequest
 
 OVERLAP = [{"src": "a.*", "dest": "b.$1"}, {"src": "a.b", "dest": "c"}]
@@ -94,7 +94,7 @@ TEXTS: list[tuple[dict[str, Any], int, str]] = [
 def refusal(fields: dict[str, Any]) -> ApiError:
     request = go_json.decode(go_json.encode({"name": "S", **fields}), StreamConfigRequest)
     with pytest.raises(ApiError) as caught:
-        check_create(request.config(), AccountLimits(), ServerLimits(), pedantic=False)
+        check_config(request.config(), AccountLimits(), ServerLimits(), pedantic=False)
     return caught.value
 
 

@@ -36,9 +36,10 @@ def refusal(
     pedantic: bool = False,
 ) -> tuple[int, str] | None:
     try:
-        stream_checks.check_create(
+        stream_checks.check_config(
             config, limits or AccountLimits(), server or ServerLimits(), pedantic=pedantic
         )
+        stream_checks.check_replicas(config)
     except ApiError as error:
         return error.err_code, error.description
     return None

@@ -1,4 +1,152 @@
-"""The JSON API as one receiver on `$JS.API.>`.
+"""The JSON API as one receiver: from a subject to a handler, from its result to a reply.
 
-Subjects that no route matches are met with silence, as the genuine server does (reference 3.1).
+Every answer is made here: the envelope with its `type`, the `error` object with the zero values
+the genuine server sends beside it, the counters and the audit advisory. Subjects that no route
+matches are met with silence, as the genuine server does (reference 3.1). Consumers' MSG.NEXT and
+streams' DIRECT.GET are subscriptions of their own and must not be covered by the API's: who asks
+for one that does not exist is told so by `503 No Responders`.
 """
+
+from __future__ import annotations
+
+from typing import Any
+
+from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.advisory import publish_api_audit
+from jetstream_server.jetstream.api import account, cluster, messages, streams
+from jetstream_server.jetstream.api.go_json import encode
+from jetstream_server.jetstream.api.request import ROUTES, Request, Route
+from jetstream_server.jetstream.api.required_level import check_required_level
+from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.context import Context
+from jetstream_server.protocol.ops import PubRun
+
+# Importing these fills the table of routes.
+HANDLERS = (account, cluster, messages, streams)
+
+PREFIX = b"$JS.API."
+TYPE = "io.nats.jetstream.api.v1."
+
+
+class Api:
+    """The API of one account.
+
+    Attributes:
+        subscriptions: what it subscribes to, in the account's sublist after `subscribe`.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog: Catalog | None = catalog
+        self._context = catalog.context
+        self.subscriptions = _subscriptions(self)
+
+    @classmethod
+    def disabled(cls, context: Context) -> Api:
+        """Return the API of an account without JetStream, which refuses every request."""
+        self = cls.__new__(cls)
+        self._catalog = None
+        self._context = context
+        self.subscriptions = _subscriptions(self)
+        return self
+
+    def subscribe(self) -> None:
+        """Start to take requests."""
+        for subscription in self.subscriptions:
+            self._context.sublist.insert(subscription)
+
+    def unsubscribe(self) -> None:
+        """Take no more requests."""
+        for subscription in self.subscriptions:
+            self._context.sublist.remove(subscription)
+
+    def receive(
+        self,
+        run: PubRun,
+        start: int,
+        stop: int,
+        subscription: Subscription,
+        origin: Origin | None,
+        now: int,
+    ) -> None:
+        """Answer requests `start` up to `stop`."""
+        for index in range(start, stop):
+            subject = run.subject(index)
+            # A token that is not UTF-8 names nothing that exists.
+            tokens = subject.decode(errors="replace").split(".")[2:]
+            route = find_route(tokens)
+            if route is not None:
+                self._answer(
+                    route,
+                    Request(
+                        subject,
+                        tokens,
+                        run.payload(index),
+                        run.headers(index),
+                        run.reply(index),
+                        origin,
+                        now,
+                    ),
+                )
+
+    def _answer(self, route: Route, request: Request) -> None:
+        fields, refused = self._run(route, request)
+        if fields is None:
+            return
+        body = encode({"type": TYPE + route.response, **fields})
+        if request.reply:
+            self._context.output.publish(request.reply, body)
+        if route.quiet and not refused:
+            return
+        if self._catalog is not None:
+            self._catalog.count_request(refused=refused)
+        publish_api_audit(
+            self._context, request.origin, request.subject, request.body, body, request.now
+        )
+
+    def _run(self, route: Route, request: Request) -> tuple[dict[str, Any] | None, bool]:
+        """Return the fields of the answer, and whether it is a refusal."""
+        try:
+            if route.level_first:
+                check_required_level(request.headers)
+            if self._catalog is None:
+                raise errors.NOT_ENABLED_FOR_ACCOUNT()
+            return route.handler(self._catalog, request), False
+        except ApiError as error:
+            return _refusal(route, error), True
+        except StoreError as error:
+            self._context.log("ERR", f"{request.subject.decode(errors='replace')}: {error}")
+            return _refusal(route, errors.STREAM_GENERAL_ERROR(error.reason)), True
+
+
+def find_route(tokens: list[str]) -> Route | None:
+    """Return the route of a subject's tokens after `$JS.API.`, None when there is none."""
+    for route in ROUTES:
+        if _fits(route.pattern, tokens):
+            return route
+    return None
+
+
+def _fits(pattern: tuple[str, ...], tokens: list[str]) -> bool:
+    for index, wanted in enumerate(pattern):
+        if wanted == ">":
+            return len(tokens) > index
+        if index >= len(tokens) or not tokens[index] or wanted not in ("*", tokens[index]):
+            return False
+    return len(tokens) == len(pattern)
+
+
+def _refusal(route: Route, error: ApiError) -> dict[str, Any]:
+    described = {
+        "code": error.code,
+        "err_code": error.err_code,
+        "description": error.description,
+    }
+    return {"error": described, **route.zero}
+
+
+def _subscriptions(api: Api) -> list[Subscription]:
+    verbs = sorted({route.pattern[1] for route in ROUTES if route.pattern[0] == "CONSUMER"})
+    subjects = [b"*", b"STREAM.>", *(b"CONSUMER.%b.>" % verb.encode() for verb in verbs)]
+    return [Subscription(PREFIX + subject, api) for subject in subjects]

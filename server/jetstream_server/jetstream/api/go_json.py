@@ -125,11 +125,13 @@ def decode(body: bytes, model: type[Model], *, strict: bool = True) -> Model:
 
 
 def is_empty_request(body: bytes) -> bool:
-    """Tell whether a body counts as none: no bytes, or an object without members."""
+    """Tell whether a body counts as none: no bytes, or one object without members."""
     if not body:
         return True
     nodes, broken = parse_values(body)
-    return broken is None and all(node.kind == "object" and not node.value for node in nodes)
+    if broken is not None or len(nodes) != 1:
+        return False
+    return nodes[0].kind == "object" and not nodes[0].value
 
 
 def looks_like_json(body: bytes) -> bool:

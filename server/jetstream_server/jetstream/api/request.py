@@ -49,24 +49,35 @@ class Route:
         response: suffix of the response type, after `io.nats.jetstream.api.v1.`.
         handler: what answers.
         zero: fields that the genuine server's error replies carry at their zero value.
+        level_first: whether a required API level is checked before the handler runs; a few verbs
+            look at their body first, or at nothing at all.
+        quiet: whether success is neither counted nor audited.
     """
 
     pattern: tuple[str, ...]
     response: str
     handler: Handler
     zero: dict[str, Any]
+    level_first: bool = True
+    quiet: bool = False
 
 
 ROUTES: list[Route] = []
 
 
 def route(
-    pattern: str, response: str, zero: dict[str, Any] | None = None
+    pattern: str,
+    response: str,
+    zero: dict[str, Any] | None = None,
+    *,
+    level_first: bool = True,
+    quiet: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Register a handler for `$JS.API.<pattern>`."""
 
     def register(handler: Handler) -> Handler:
-        ROUTES.append(Route(tuple(pattern.split(".")), response, handler, zero or {}))
+        tokens = tuple(pattern.split("."))
+        ROUTES.append(Route(tokens, response, handler, zero or {}, level_first, quiet))
         return handler
 
     return register

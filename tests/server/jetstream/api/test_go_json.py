@@ -266,6 +266,9 @@ def test_encoding_escapes_what_go_escapes() -> None:
         (b'{"a":1}', False),
         (b"x", False),
         (b"[]", False),
+        (b" ", False),
+        (b"null", False),
+        (b"{}{}", False),
     ],
 )
 def test_empty_requests(body: bytes, empty: bool) -> None:

@@ -1,0 +1,60 @@
+"""What JetStream tells the world about streams and API calls (reference section 7).
+
+Advisories are ordinary messages, published in the asset's account and only where somebody listens;
+nothing is built otherwise. Those of consumers are in `consumer_advisory.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jetstream_server.core.subscription import Origin
+from jetstream_server.jetstream.api.go_json import encode
+from jetstream_server.jetstream.api.go_time import format_time
+from jetstream_server.jetstream.context import Context
+
+API_SUBJECT = b"$JS.EVENT.ADVISORY.API"
+_STREAM_SUBJECT = b"$JS.EVENT.ADVISORY.STREAM."
+_TYPE = "io.nats.jetstream.advisory.v1."
+# The action in the body differs from the word in the subject.
+_STREAM_ACTIONS = {"create": b"CREATED", "modify": b"UPDATED", "delete": b"DELETED"}
+
+
+def publish_stream_action(context: Context, stream: str, action: str, now: int) -> None:
+    """Tell that a stream was created (`create`), updated (`modify`) or deleted (`delete`)."""
+    subject = b"%b%b.%b" % (_STREAM_SUBJECT, _STREAM_ACTIONS[action], stream.encode())
+    if context.sublist.has_interest(subject):
+        _publish(context, subject, "stream_action", now, {"stream": stream, "action": action})
+
+
+def publish_api_audit(
+    context: Context,
+    origin: Origin | None,
+    subject: bytes,
+    request: bytes,
+    response: bytes,
+    now: int,
+) -> None:
+    """Tell who asked what of the API, and what was answered."""
+    if not context.sublist.has_interest(API_SUBJECT):
+        return
+    fields: dict[str, Any] = {"server": context.server_name}
+    if origin is not None:
+        fields["client"] = origin.client_info(now)
+    fields["subject"] = subject.decode(errors="replace")
+    if request:
+        fields["request"] = request.decode(errors="replace")
+    fields["response"] = response.decode()
+    _publish(context, API_SUBJECT, "api_audit", now, fields)
+
+
+def _publish(context: Context, subject: bytes, kind: str, now: int, fields: dict[str, Any]) -> None:
+    body: dict[str, Any] = {
+        "type": _TYPE + kind,
+        "id": context.nuid.next(),
+        "timestamp": format_time(now),
+        **fields,
+    }
+    if context.domain:
+        body["domain"] = context.domain
+    context.output.publish(subject, encode(body))

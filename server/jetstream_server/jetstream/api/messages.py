@@ -1,0 +1,116 @@
+"""STREAM.MSG.GET and STREAM.MSG.DELETE (reference 5.9).
+
+A successful MSG.GET is neither counted nor audited, a failed one is.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any, ClassVar
+
+from jetstream_server.core.subject import is_valid_subject
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.api.go_json import (
+    GoModel,
+    Int,
+    Time,
+    Uint64,
+    decode,
+    is_empty_request,
+)
+from jetstream_server.jetstream.api.go_time import format_time
+from jetstream_server.jetstream.api.request import Request, route
+from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.store.ports import MessageStore, StoredMessage
+
+
+class MessageGetRequest(GoModel):
+    """The body of MSG.GET; it is shared with DIRECT.GET, which knows more selectors."""
+
+    go_name: ClassVar[str] = "JSApiMsgGetRequest"
+    seq: Uint64 = 0
+    last_by_subj: str = ""
+    next_by_subj: str = ""
+    batch: Int = 0
+    max_bytes: Int = 0
+    start_time: Time | None = None
+    multi_last: list[str] = []  # noqa: RUF012 - a pydantic field, not a class variable
+    up_to_seq: Uint64 = 0
+    up_to_time: Time | None = None
+    no_hdr: bool = False
+
+
+class MessageDeleteRequest(GoModel):
+    """The body of MSG.DELETE."""
+
+    go_name: ClassVar[str] = "JSApiMsgDeleteRequest"
+    seq: Uint64 = 0
+    no_erase: bool = False
+
+
+@route("STREAM.MSG.GET.*", "stream_msg_get_response", quiet=True)
+def get(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """Return one stored message."""
+    if is_empty_request(request.body):
+        raise errors.BAD_REQUEST()
+    body = decode(request.body, MessageGetRequest)
+    _check_selectors(body)
+    store = catalog.stream(request.tokens[-1]).store
+    message = _find(store, body)
+    if message is None:
+        raise errors.NO_MESSAGE_FOUND()
+    return {"message": _described(message, body.no_hdr)}
+
+
+@route("STREAM.MSG.DELETE.*", "stream_msg_delete_response")
+def delete(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """Remove one stored message, overwriting its bytes unless `no_erase`."""
+    if is_empty_request(request.body):
+        raise errors.BAD_REQUEST()
+    body = decode(request.body, MessageDeleteRequest)
+    stream = catalog.stream(request.tokens[-1])
+    stream.delete_message(body.seq, not body.no_erase, request.now)
+    return {"success": True}
+
+
+def _check_selectors(body: MessageGetRequest) -> None:
+    selectors = (body.seq, body.last_by_subj, body.next_by_subj, body.start_time)
+    if (
+        all(selector in (0, "", None) for selector in selectors)
+        or body.batch > 0
+        or body.max_bytes > 0
+        or body.multi_last
+        or (body.seq and body.last_by_subj)
+        or (body.last_by_subj and body.next_by_subj)
+        or (body.start_time is not None and (body.seq or body.last_by_subj))
+    ):
+        raise errors.BAD_REQUEST()
+
+
+def _find(store: MessageStore, body: MessageGetRequest) -> StoredMessage | None:
+    pattern = (body.last_by_subj or body.next_by_subj).encode()
+    if pattern and not is_valid_subject(pattern):
+        return None
+    if body.last_by_subj:
+        return store.load_last(store.filter([pattern]))
+    start = body.seq
+    if body.start_time is not None:
+        start = store.sequence_at(body.start_time)
+    if body.next_by_subj:
+        return store.load_next(store.filter([pattern]), start)
+    if body.start_time is not None:
+        return store.load_next(None, start)
+    return store.load(start)
+
+
+def _described(message: StoredMessage, no_headers: bool) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "subject": message.subject.decode(errors="replace"),
+        "seq": message.sequence,
+    }
+    if message.headers and not no_headers:
+        described["hdrs"] = b64encode(message.headers).decode()
+    if message.payload:
+        described["data"] = b64encode(message.payload).decode()
+    described["time"] = format_time(message.timestamp)
+    return described

@@ -1,0 +1,169 @@
+"""STREAM.CREATE, UPDATE, INFO, LIST, NAMES, DELETE and PURGE (reference 3.2 and 3.3).
+
+SNAPSHOT and RESTORE have no route: requests for them are met with silence.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from jetstream_server.core.subject import is_valid_subject
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.api.go_json import (
+    GoModel,
+    Int,
+    Model,
+    Uint64,
+    decode,
+    is_empty_request,
+    looks_like_json,
+)
+from jetstream_server.jetstream.api.request import Request, route
+from jetstream_server.jetstream.api.stream_info import (
+    created_info,
+    full_info,
+    listed_info,
+    updated_info,
+)
+from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.stream_config import StreamConfigRequest
+
+# How many entries one answer holds.
+NAMES_MAX = 1024
+LIST_MAX = 256
+SUBJECTS_MAX = 100_000
+
+_PAGE: dict[str, Any] = {"total": 0, "offset": 0, "limit": 0}
+
+
+class StreamInfoRequest(GoModel):
+    """The body of STREAM.INFO."""
+
+    go_name: ClassVar[str] = "JSApiStreamInfoRequest"
+    offset: Int = 0
+    deleted_details: bool = False
+    subjects_filter: str = ""
+
+
+class StreamListRequest(GoModel):
+    """The body of STREAM.LIST and STREAM.NAMES."""
+
+    go_name: ClassVar[str] = "JSApiStreamListRequest"
+    offset: Int = 0
+    subject: str = ""
+
+
+class StreamNamesRequest(StreamListRequest):
+    """The body of STREAM.NAMES."""
+
+    go_name: ClassVar[str] = "JSApiStreamNamesRequest"
+
+
+class StreamPurgeRequest(GoModel):
+    """The body of STREAM.PURGE."""
+
+    go_name: ClassVar[str] = "JSApiStreamPurgeRequest"
+    seq: Uint64 = 0
+    filter: str = ""
+    keep: Uint64 = 0
+
+
+@route("STREAM.CREATE.*", "stream_create_response")
+def create(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """Make a stream; repeating a request with the same config succeeds."""
+    body = decode(request.body, StreamConfigRequest)
+    if body.name != request.tokens[-1]:
+        raise errors.STREAM_MISMATCH()
+    if "/" in body.name or "\\" in body.name:
+        raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
+    stream = catalog.create(body.config(), request.now, pedantic=body.pedantic)
+    return {**created_info(stream, request.now), "did_create": True}
+
+
+@route("STREAM.UPDATE.*", "stream_update_response")
+def update(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """Change a stream's config."""
+    body = decode(request.body, StreamConfigRequest)
+    name = request.tokens[-1]
+    stream = catalog.update(name, body.config(), request.now, pedantic=body.pedantic)
+    return updated_info(stream, request.now)
+
+
+@route("STREAM.INFO.*", "stream_info_response", _PAGE)
+def info(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """Show a stream, on demand with its subjects and missing sequences."""
+    body = _decode_if_json(request.body, StreamInfoRequest)
+    stream = catalog.stream(request.tokens[-1])
+    page, subjects = dict(_PAGE), None
+    if body.subjects_filter:
+        counts = stream.store.subject_counts(body.subjects_filter.encode())
+        if counts:
+            offset = max(body.offset, 0)
+            names = sorted(counts)[offset : offset + SUBJECTS_MAX]
+            subjects = {name.decode(errors="replace"): counts[name] for name in names}
+            page = {"total": len(counts), "offset": offset, "limit": SUBJECTS_MAX}
+    deleted = stream.store.deleted() if body.deleted_details else None
+    return {**page, **full_info(stream, request.now, subjects, deleted)}
+
+
+@route("STREAM.NAMES", "stream_names_response", {**_PAGE, "streams": None})
+def names(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """List the names of streams."""
+    body = _decode_if_json(request.body, StreamNamesRequest)
+    found = _names(catalog, body)
+    offset = min(max(body.offset, 0), len(found))
+    page = found[offset : offset + NAMES_MAX]
+    # An empty page is null here, but [] in STREAM.LIST.
+    return {"total": len(found), "offset": offset, "limit": NAMES_MAX, "streams": page or None}
+
+
+@route("STREAM.LIST", "stream_list_response", {**_PAGE, "streams": []})
+def listing(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """List streams with their config and state."""
+    body = _decode_if_json(request.body, StreamListRequest)
+    found = _names(catalog, body)
+    offset = min(max(body.offset, 0), len(found))
+    page = found[offset : offset + LIST_MAX]
+    reasons = {name: reason for name in page if (reason := catalog.offline_reason(name))}
+    answer: dict[str, Any] = {
+        "total": len(found),
+        "offset": offset,
+        "limit": LIST_MAX,
+        "streams": [
+            listed_info(catalog.streams[name], request.now) for name in page if name not in reasons
+        ],
+    }
+    if reasons:
+        answer |= {"missing": list(reasons), "offline": reasons}
+    return answer
+
+
+@route("STREAM.DELETE.*", "stream_delete_response")
+def delete(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """Remove a stream with everything in it."""
+    if not is_empty_request(request.body):
+        raise errors.NOT_EMPTY_REQUEST()
+    catalog.delete(request.tokens[-1], request.now)
+    return {"success": True}
+
+
+@route("STREAM.PURGE.*", "stream_purge_response", {"purged": 0})
+def purge(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """Remove messages: all, of a subject, below a sequence, all but the newest."""
+    body = _decode_if_json(request.body, StreamPurgeRequest)
+    if body.seq and body.keep:
+        raise errors.BAD_REQUEST()
+    stream = catalog.stream(request.tokens[-1])
+    pattern = body.filter.encode()
+    purged = stream.purge(pattern, body.seq, body.keep, request.now)
+    return {"success": True, "purged": purged}
+
+
+def _decode_if_json(body: bytes, model: type[Model]) -> Model:
+    return decode(body if looks_like_json(body) else b"", model)
+
+
+def _names(catalog: Catalog, body: StreamListRequest) -> list[str]:
+    if body.subject and not is_valid_subject(body.subject.encode()):
+        return []
+    return catalog.names(body.subject)

@@ -1,0 +1,405 @@
+"""All streams of one account: made, changed, found, recovered, counted.
+
+The catalog decides what concerns several streams (names, overlapping subjects, the account's
+limits) and keeps each stream's config on disk; what a stream does with messages is `stream.py`. A
+stream whose files are damaged, or that needs a newer server, is kept listed as offline with the
+reason while the others serve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from jetstream_server import API_LEVEL
+from jetstream_server.base.errors import ApiError, JetStreamServerError, StoreError
+from jetstream_server.core.subject import overlaps
+from jetstream_server.core.subscription import Outlet, Subscription
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
+from jetstream_server.jetstream.advisory import publish_stream_action
+from jetstream_server.jetstream.api.go_json import decode, encode
+from jetstream_server.jetstream.api.go_time import format_time, parse_time
+from jetstream_server.jetstream.consumer import Consumer
+from jetstream_server.jetstream.consumer_creation import restore_consumer
+from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.stream import Stream
+from jetstream_server.jetstream.stream_checks import check_config, check_replicas, check_update
+from jetstream_server.jetstream.stream_config import (
+    REQUIRED_LEVEL,
+    StreamConfig,
+    sealed,
+    with_defaults,
+)
+from jetstream_server.store.ports import StreamFolder, Vault
+
+
+@dataclass(slots=True)
+class OfflineStream:
+    """A stream that is there but does not serve.
+
+    Attributes:
+        name: of the stream.
+        reason: why not, as API errors and healthz show it.
+        folder: where it is kept; untouched, so that a repair or a newer server finds everything.
+    """
+
+    name: str
+    reason: str
+    folder: StreamFolder
+
+
+@dataclass(slots=True)
+class Usage:
+    """What the streams of an account hold and have reserved.
+
+    Attributes:
+        memory: bytes in memory streams.
+        storage: bytes in file streams.
+        reserved_memory: sum of max_bytes of memory streams.
+        reserved_storage: sum of max_bytes of file streams.
+    """
+
+    memory: int = 0
+    storage: int = 0
+    reserved_memory: int = 0
+    reserved_storage: int = 0
+
+
+class Catalog:
+    """The streams of one account.
+
+    Attributes:
+        context: what they share.
+        limits: of the account.
+        server_limits: of the server.
+        streams: those that serve, by name.
+        offline: those that do not, by name.
+        api_total: API requests answered.
+        api_errors: of these, refusals.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        vault: Vault,
+        limits: AccountLimits | None = None,
+        server_limits: ServerLimits | None = None,
+        peers: Iterable[Catalog] = (),
+    ) -> None:
+        """Make an empty catalog; `recover` finds what the vault holds.
+
+        Args:
+            peers: catalogs of the server's other accounts, for limits of the server as a whole;
+                may grow later.
+        """
+        self.context = context
+        self.limits = limits or AccountLimits()
+        self.server_limits = server_limits or ServerLimits()
+        self.streams: dict[str, Stream] = {}
+        self.offline: dict[str, OfflineStream] = {}
+        self.api_total = 0
+        self.api_errors = 0
+        self._vault = vault
+        self._peers = peers
+
+    # -- finding ---------------------------------------------------------------------------
+
+    def stream(self, name: str) -> Stream:
+        """Return a stream that serves.
+
+        Raises:
+            ApiError: 10059 there is none; 10194 it is offline.
+        """
+        stream = self.streams.get(name)
+        if stream is None:
+            if name in self.offline:
+                raise errors.STREAM_OFFLINE_REASON(self.offline[name].reason)
+            raise errors.STREAM_NOT_FOUND()
+        if stream.store.offline:
+            raise errors.STREAM_OFFLINE_REASON(stream.store.offline)
+        return stream
+
+    def names(self, subject: str = "") -> list[str]:
+        """Return the names of all streams, or of those whose subjects overlap a pattern, sorted."""
+        if not subject:
+            return sorted([*self.streams, *self.offline])
+        pattern = subject.encode()
+        return sorted(
+            name
+            for name, stream in self.streams.items()
+            if any(overlaps(own, pattern) for own in stream.config.subject_patterns)
+        )
+
+    def offline_reason(self, name: str) -> str:
+        """Return why a stream does not serve, empty when it does."""
+        if name in self.offline:
+            return self.offline[name].reason
+        return self.streams[name].store.offline
+
+    # -- making and changing ---------------------------------------------------------------
+
+    def create(self, config: StreamConfig, now: int, *, pedantic: bool = False) -> Stream:
+        """Make a stream, or return the one that has just this config.
+
+        Raises:
+            ApiError: refused; the first of the genuine server's checks that fails.
+        """
+        if config.sealed:
+            raise errors.STREAM_INVALID_CONFIG("stream configuration for create can not be sealed")
+        if config.mirror_direct and config.mirror is None:
+            raise errors.STREAM_INVALID_CONFIG("stream has no mirror but does have mirror direct")
+        if config.name in self.offline:
+            raise errors.STREAM_OFFLINE_REASON(self.offline[config.name].reason)
+        if config.name not in self.streams:
+            self._check_room(config)
+        check_config(config, self.limits, self.server_limits, pedantic=pedantic)
+        check_replicas(config)
+        config = with_defaults(config, self.server_limits.duplicate_window_ns)
+        if config.name in self.streams:
+            stream = self.stream(config.name)
+            if stream.config != config:
+                raise errors.STREAM_NAME_EXIST()
+            return stream
+        self._check_overlap(config)
+        folder = self._vault.folder(
+            config.name, memory=config.is_memory, first_seq=config.first_seq
+        )
+        _save(folder, config, now)
+        stream = self._open(config, now, folder, now)
+        publish_stream_action(self.context, config.name, "create", now)
+        return stream
+
+    def update(
+        self, name: str, config: StreamConfig, now: int, *, pedantic: bool = False
+    ) -> Stream:
+        """Change a stream.
+
+        Args:
+            name: the stream that is to be changed; a config of another name is refused, but only
+                after its other mistakes.
+
+        Raises:
+            ApiError: refused; the first of the genuine server's checks that fails.
+        """
+        check_config(config, self.limits, self.server_limits, pedantic=pedantic)
+        if config.name != name:
+            raise errors.STREAM_MISMATCH()
+        stream = self.stream(name)
+        check_replicas(config)
+        config = with_defaults(config, self.server_limits.duplicate_window_ns)
+        check_update(stream.config, config)
+        if config.sealed:
+            config = sealed(config)
+        self._check_reservation(config)
+        self._check_overlap(config)
+        stream.reconfigure(config, now)
+        _save(stream.folder, config, stream.created)
+        publish_stream_action(self.context, config.name, "modify", now)
+        return stream
+
+    def delete(self, name: str, now: int) -> None:
+        """Remove a stream with its consumers and messages; offline ones too.
+
+        Raises:
+            ApiError: 10059.
+        """
+        if offline := self.offline.pop(name, None):
+            offline.folder.remove()
+        elif stream := self.streams.pop(name, None):
+            stream.delete(now)
+        else:
+            raise errors.STREAM_NOT_FOUND()
+        publish_stream_action(self.context, name, "delete", now)
+
+    def _open(self, config: StreamConfig, created: int, folder: StreamFolder, now: int) -> Stream:
+        stream = Stream(self.context, config, created, folder, folder.messages(), now)
+        if self._is_metered(memory=config.is_memory):
+            stream.allowance = lambda size: self._refusal_of(size, memory=config.is_memory)
+        self.streams[config.name] = stream
+        stream.subscribe()
+        return stream
+
+    # -- life ------------------------------------------------------------------------------
+
+    def recover(self, now: int) -> None:
+        """Open every stream that the vault holds, with its consumers."""
+        for name in self._vault.folders():
+            folder = self._vault.folder(name, memory=False)
+            try:
+                self._recover(name, folder, now)
+            except JetStreamServerError as error:
+                reason = error.reason if isinstance(error, StoreError) else str(error)
+                self.offline[name] = OfflineStream(name, reason, folder)
+                self.context.log("ERR", f"stream {name} of account {self.context.account}: {error}")
+
+    def _recover(self, name: str, folder: StreamFolder, now: int) -> None:
+        config, created = _load(name, folder)
+        level = config.metadata.get(REQUIRED_LEVEL, "0")
+        if not level.isdecimal() or int(level) > API_LEVEL:
+            raise StoreError(
+                f"unsupported - required API level: {level}, current API level: {API_LEVEL}"
+            )
+        stream = self._open(config, created, folder, now)
+        is_complete = True
+        for consumer in folder.consumers():
+            try:
+                restore_consumer(stream, consumer, folder.consumer(consumer), now)
+            except JetStreamServerError as error:
+                is_complete = False
+                self.context.log("ERR", f"consumer {consumer} of stream {name}: {error}")
+        # What only a consumer that could not be read still needs must not be swept away.
+        if is_complete:
+            stream.sweep(now)
+
+    def run(self, now: int) -> None:
+        """Do what has become due, then let each consumer that was woken deliver."""
+        context = self.context
+        context.notice_interest()
+        for scheduled in context.deadlines.pop_due(now):
+            scheduled.tick(now)
+        ready = list(context.ready)
+        context.ready.clear()
+        for runnable in ready:
+            runnable.advance(now)
+
+    def next_deadline(self) -> int | None:
+        """Return when `run` has something to do, 0 for at once, None for never."""
+        return 0 if self.context.ready else self.context.deadlines.next_deadline()
+
+    def interest_changed(self, subscription: Subscription) -> None:
+        """A client subscribed or unsubscribed; consumers that wait for that look again."""
+        self.context.notice_interest()
+
+    def outlet_drained(self, outlet: Outlet) -> None:
+        """A client reads again; consumers that held messages back for it go on."""
+        for stream in self.streams.values():
+            for consumer in stream.consumers.values():
+                if isinstance(consumer, Consumer) and consumer.blocked:
+                    self.context.wake(consumer)
+
+    def stop(self, now: int) -> None:
+        """End for a shutdown: waiting pulls are told, stores are closed."""
+        for stream in self.streams.values():
+            stream.stop(now)
+
+    # -- accounting ------------------------------------------------------------------------
+
+    def count_request(self, *, refused: bool) -> None:
+        """Count one API request."""
+        self.api_total += 1
+        self.api_errors += refused
+
+    def usage(self) -> Usage:
+        """Return what the streams hold and have reserved."""
+        usage = Usage()
+        for stream in self.streams.values():
+            held, reserved = stream.store.state().bytes, max(stream.config.max_bytes, 0)
+            if stream.config.is_memory:
+                usage.memory += held
+                usage.reserved_memory += reserved
+            else:
+                usage.storage += held
+                usage.reserved_storage += reserved
+        return usage
+
+    def consumer_count(self) -> int:
+        """Return the number of consumers that clients can see."""
+        return sum(
+            not consumer.internal
+            for stream in self.streams.values()
+            for consumer in stream.consumers.values()
+        )
+
+    def _is_metered(self, *, memory: bool) -> bool:
+        return (
+            self.limits.max_usage(memory=memory) >= 0
+            or self.server_limits.max_usage(memory=memory) >= 0
+        )
+
+    def _refusal_of(self, size: int, *, memory: bool) -> ApiError | None:
+        """Return why `size` more bytes may not be stored, None when they may (reference 3.4)."""
+        usage = self.usage()
+        held = usage.memory if memory else usage.storage
+        largest = self.limits.max_usage(memory=memory)
+        if 0 <= largest < held + size:
+            return errors.ACCOUNT_RESOURCES_EXCEEDED()
+        largest = self.server_limits.max_usage(memory=memory)
+        if largest >= 0:
+            usages = [peer.usage() for peer in self._everybody()]
+            if sum(each.memory if memory else each.storage for each in usages) > largest:
+                return errors.INSUFFICIENT_RESOURCES()
+        return None
+
+    def _everybody(self) -> list[Catalog]:
+        return [self, *(peer for peer in self._peers if peer is not self)]
+
+    # -- checks that concern several streams -----------------------------------------------
+
+    def _check_room(self, config: StreamConfig) -> None:
+        count = len(self.streams) + len(self.offline)
+        if 0 <= self.limits.max_streams <= count:
+            raise errors.MAXIMUM_STREAMS_LIMIT()
+        self._check_reservation(config)
+        if 0 <= self.limits.max_consumers < config.max_consumers:
+            raise errors.MAXIMUM_CONSUMERS_LIMIT()
+
+    def _check_reservation(self, config: StreamConfig) -> None:
+        memory = config.is_memory
+        # A stream without max_bytes reserves next to nothing, but not out of nothing.
+        wanted = max(config.max_bytes, 1)
+        own = self._reserved(config.name, memory=memory)
+        everybody = sum(
+            peer._reserved(config.name if peer is self else "", memory=memory)
+            for peer in self._everybody()
+        )
+        if (0 <= self.limits.max_usage(memory=memory) < own + wanted) or (
+            0 <= self.server_limits.max_usage(memory=memory) < everybody + wanted
+        ):
+            if memory:
+                raise errors.MEMORY_RESOURCES_EXCEEDED()
+            raise errors.STORAGE_RESOURCES_EXCEEDED()
+
+    def _reserved(self, besides: str, *, memory: bool) -> int:
+        return sum(
+            max(stream.config.max_bytes, 0)
+            for name, stream in self.streams.items()
+            if name != besides and stream.config.is_memory == memory
+        )
+
+    def _check_overlap(self, config: StreamConfig) -> None:
+        wanted = config.subject_patterns
+        for name, stream in self.streams.items():
+            if name == config.name:
+                continue
+            for own in stream.config.subject_patterns:
+                if any(overlaps(own, subject) for subject in wanted):
+                    raise errors.STREAM_SUBJECT_OVERLAP()
+
+
+def _save(folder: StreamFolder, config: StreamConfig, created: int) -> None:
+    folder.config().save(encode({"config": config.to_wire(), "created": format_time(created)}))
+
+
+def _load(name: str, folder: StreamFolder) -> tuple[StreamConfig, int]:
+    """Return the stored config and the time of creation.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    data = folder.config().load()
+    if data is None:
+        raise StoreError("the config file is missing")
+    try:
+        stored: dict[str, Any] = orjson.loads(data)
+        created = int(parse_time(stored["created"]))
+        # Fields that only a newer server knows are no reason to refuse; the level decides.
+        config = decode(orjson.dumps(stored["config"]), StreamConfig, strict=False)
+    except (ApiError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"the config file can not be read: {error}") from None
+    if config.name != name:
+        raise StoreError(f"the config file is that of stream {config.name}")
+    return config, created
