@@ -1,0 +1,196 @@
+"""What the driver knows of its streams: their state, now and then asked again, and positions in it.
+
+An idle streaming query asks for the latest offset about a hundred times a second, twice each time
+(`spark.md` finding 5), so the answer is kept for `pollInterval` and shared. Everything here runs on
+the driver; tasks look for themselves.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping
+
+from jetstream_spark.client.control import Control, StreamState
+from jetstream_spark.errors import (
+    OffsetsError,
+    RetentionRefusedError,
+    StreamNotFoundError,
+    SubjectsDoNotOverlapError,
+)
+from jetstream_spark.offsets import Offsets, StartingPoint, StreamOffset
+from jetstream_spark.option_values import rfc3339
+from jetstream_spark.options import EARLIEST, LATEST, SourceOptions
+from jetstream_spark.planner import Tail
+from jetstream_spark.subjects import overlaps
+
+# The start of a consumer that is made only to be asked where it would begin.
+PROBE_SECONDS = 10
+
+
+class StreamWatch:
+    """The streams of one query, as the driver sees them."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self.control = Control(options.connection, "driver")
+        self._states: dict[str, StreamState | None] = {}
+        self._asked_at = float("-inf")
+
+    def states(self, is_fresh: bool = False) -> Mapping[str, StreamState | None]:
+        """The state of every stream, None for one that is gone; at most `pollInterval` old.
+
+        Raises:
+            ConnectorError: the servers cannot be reached or refuse to answer.
+        """
+        now = time.monotonic()
+        if is_fresh or now - self._asked_at >= self.options.poll_interval_s:
+            self._states = {name: self._state(name) for name in self.options.streams}
+            self._asked_at = time.monotonic()
+        return self._states
+
+    def _state(self, name: str) -> StreamState | None:
+        try:
+            return self.control.stream_state(name)
+        except StreamNotFoundError:
+            return None
+
+    def tails(self, is_fresh: bool = False) -> dict[str, Tail | None]:
+        """The same, as planning wants it."""
+        return {
+            name: tail_of(state) if state else None for name, state in self.states(is_fresh).items()
+        }
+
+    # --- checks before the first row ----------------------------------------------------------
+
+    def check(self) -> dict[str, StreamState]:
+        """Make sure that every stream exists and can be read the way the options say.
+
+        Raises:
+            StreamNotFoundError, SubjectsDoNotOverlapError, RetentionRefusedError
+        """
+        found = {name: self.control.stream_state(name) for name in self.options.streams}
+        for state in found.values():
+            self._check_subjects(state)
+            self._check_retention(state)
+        return found
+
+    def _check_subjects(self, state: StreamState) -> None:
+        is_rewritten = any(
+            state.config.get(key) for key in ("mirror", "sources", "subject_transform")
+        )
+        if is_rewritten or not state.subjects:
+            return  # What is stored may have other subjects than what is collected.
+        for pattern in self.options.subjects:
+            if not any(overlaps(pattern, subject) for subject in state.subjects):
+                raise SubjectsDoNotOverlapError(
+                    f"option 'subjects': '{pattern}' can never match in stream '{state.name}', "
+                    f"which collects {', '.join(state.subjects)}.",
+                    "The query would silently read nothing; correct the pattern.",
+                )
+
+    def _check_retention(self, state: StreamState) -> None:
+        if state.retention == "limits" and self.options.commit_mode != "purge":
+            return
+        if state.retention != "limits" and self.options.commit_mode is None:
+            raise RetentionRefusedError(
+                f"stream '{state.name}' has {state.retention} retention: a message stays until "
+                f"somebody acknowledges it, and this query would not.",
+                "Choose commitMode=none (messages are never removed by this query) or "
+                "commitMode=purge (a batch that Spark has committed is purged from the stream).",
+            )
+        if state.retention != "limits" and not state.config.get("allow_direct"):
+            raise RetentionRefusedError(
+                f"stream '{state.name}' has {state.retention} retention and does not allow direct "
+                f"get; a consumer of ours would take messages away from others.",
+                "Set allow_direct on the stream, or read a stream that mirrors it.",
+            )
+        if self.options.commit_mode == "purge" and state.config.get("deny_purge"):
+            raise RetentionRefusedError(
+                f"stream '{state.name}' denies purging, which commitMode=purge needs.",
+                "Use commitMode=none, or a stream without deny_purge.",
+            )
+
+    # --- positions ----------------------------------------------------------------------------
+
+    def starting_offsets(self, default: str) -> Offsets:
+        """Where the options say to begin; `default` is the word that applies when they do not.
+
+        Raises:
+            OffsetsError: the options name a position that does not exist.
+        """
+        found = self.check()
+        wanted = self.options.starting_timestamp_ns
+        if wanted is None:
+            return self._offsets(found, self.options.starting or default)
+        if wanted > time.time_ns():
+            if self.options.starting_timestamp_strategy == "error":
+                raise OffsetsError(
+                    f"option 'startingTimestamp' = {rfc3339(wanted)} is in the future.",
+                    "Set startingTimestampStrategy=latest to begin with what comes next.",
+                )
+            return self._offsets(found, LATEST)
+        return self._offsets_at(found, wanted)
+
+    def ending_offsets(self, start: Offsets) -> Offsets:
+        """Where a batch ends.
+
+        Raises:
+            OffsetsError: that is before the start, or after the end of a stream.
+        """
+        found = self.check()
+        if self.options.ending_timestamp_ns is not None:
+            end = self._offsets_at(found, self.options.ending_timestamp_ns)
+        else:
+            end = self._offsets(found, self.options.ending or LATEST)
+        for name, state in found.items():
+            final, first = end.streams[name].next, start.streams[name].next
+            if final > state.next:
+                raise OffsetsError(
+                    f"option 'endingOffsets' ends stream '{name}' at {final}, but the stream ends "
+                    f"at {state.next} (exclusive).",
+                    "Use latest, or a sequence that exists.",
+                )
+            if final < first and self.options.ending is not None:
+                raise OffsetsError(
+                    f"stream '{name}': the end {final} is before the start {first}.",
+                    "Ranges are half-open; check startingOffsets and endingOffsets.",
+                )
+        return end
+
+    def _offsets(self, found: Mapping[str, StreamState], point: StartingPoint) -> Offsets:
+        words = {EARLIEST: lambda state: state.first, LATEST: lambda state: state.next}
+        streams = {}
+        for name, state in found.items():
+            position = point if isinstance(point, str) else point[name]
+            following = words[position](state) if isinstance(position, str) else max(1, position)
+            streams[name] = StreamOffset(state.created, following)
+        return Offsets(streams)
+
+    def _offsets_at(self, found: Mapping[str, StreamState], timestamp: int) -> Offsets:
+        return Offsets(
+            {
+                name: StreamOffset(state.created, self._sequence_at(name, timestamp))
+                for name, state in found.items()
+            }
+        )
+
+    def _sequence_at(self, stream: str, timestamp: int) -> int:
+        """The first sequence stored at or after a time; where a consumer would begin tells it."""
+        config = {
+            "name": f"spark-{secrets.token_hex(8)}",
+            "deliver_policy": "by_start_time",
+            "opt_start_time": rfc3339(timestamp),
+            "ack_policy": "none",
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": PROBE_SECONDS * 10**9,
+        }
+        created = self.control.create_consumer(stream, config)
+        self.control.delete_consumer(stream, created["name"])
+        return int(created["delivered"]["stream_seq"]) + 1
+
+
+def tail_of(state: StreamState) -> Tail:
+    """What planning needs of a stream's state."""
+    return Tail(state.created, state.first, state.next, state.bytes)
