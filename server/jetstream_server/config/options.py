@@ -1,0 +1,261 @@
+"""Everything a server is told at its start, with the defaults of the genuine server.
+
+Built by `config/load.py` from a file and by `config/flags.py` from the command line; nobody changes
+them afterwards. Names are `str`; durations are nanoseconds; a limit of 0 or below is no limit
+unless it says otherwise. Specification: jetstream.md 1.4 and 2.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jetstream_server.base import limits
+from jetstream_server.base.clock import MINUTE, SECOND
+
+GLOBAL_ACCOUNT = "$G"
+SYSTEM_ACCOUNT = "$SYS"
+LAME_DUCK_DURATION_NS_MIN = 30 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectPermissions:
+    """What may be published, or subscribed to (`"subject queue"` limits a subscription's queue).
+
+    Attributes:
+        allow: None allows all that is not denied; an empty tuple allows nothing.
+        deny: beats `allow`.
+    """
+
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsePermissions:
+    """How far replies to received messages are allowed; -1 messages is without limit."""
+
+    max_messages: int = 1
+    expires_ns: int = 2 * MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What a user may do."""
+
+    publish: SubjectPermissions = SubjectPermissions()
+    subscribe: SubjectPermissions = SubjectPermissions()
+    responses: ResponsePermissions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UserOptions:
+    """One user; either a name with a password (maybe bcrypt) or a public nkey."""
+
+    user: str = ""
+    password: str = field(default="", repr=False)
+    nkey: str = ""
+    permissions: Permissions | None = None
+    connection_types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationOptions:
+    """The `authorization` block: at most one of user and password, token, or `users`."""
+
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    timeout_ns: int = 2 * SECOND
+    permissions: Permissions | None = None
+    users: tuple[UserOptions, ...] = ()
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a client of no account must show who it is."""
+        return bool(self.user or self.password or self.token or self.users)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountJetStreamOptions:
+    """What an account may store; -1 is no limit."""
+
+    max_memory: int = -1
+    max_store: int = -1
+    max_streams: int = -1
+    max_consumers: int = -1
+    max_bytes_required: bool = False
+    memory_max_stream_bytes: int = -1
+    store_max_stream_bytes: int = -1
+    max_ack_pending: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AccountOptions:
+    """One account.
+
+    Attributes:
+        jetstream: None when the account may not use JetStream.
+        exports, imports: the entries as written, checked for shape only.
+        mappings: as `ServerOptions.mappings`.
+    """
+
+    name: str
+    users: tuple[UserOptions, ...] = ()
+    jetstream: AccountJetStreamOptions | None = None
+    default_permissions: Permissions | None = None
+    max_connections: int = -1
+    max_subscriptions: int = -1
+    max_payload: int = -1
+    exports: tuple[Mapping[str, Any], ...] = ()
+    imports: tuple[Mapping[str, Any], ...] = ()
+    mappings: tuple[SubjectMapping, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MappingDestination:
+    """Where a mapped subject goes, and in how many of a hundred cases."""
+
+    subject: str
+    weight: int = 100
+    cluster: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectMapping:
+    """A subject that is replaced on publish."""
+
+    source: str
+    destinations: tuple[MappingDestination, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JetStreamOptions:
+    """The `jetstream` block.
+
+    Attributes:
+        store_dir: as given; empty for the temporary folder. `folder` is what is used.
+        max_memory, max_file: bytes; -1 or 0 for what the machine has.
+        sync_interval_ns: 0 acknowledges after the disk has the message (group commit, the
+            default); above, as the genuine server: at once, and the disk is synced this often.
+        request_queue_limit, info_queue_limit: API requests that may wait; 0 is the default.
+    """
+
+    is_enabled: bool = False
+    store_dir: str = ""
+    max_memory: int = -1
+    max_file: int = -1
+    domain: str = ""
+    sync_interval_ns: int = 0
+    is_strict: bool = True
+    unique_tag: str = ""
+    max_ack_pending: int = -1
+    max_request_batch: int = -1
+    duplicate_window_ns: int = 0
+    request_queue_limit: int = 0
+    info_queue_limit: int = 0
+    max_buffered_size: int = 0
+    max_buffered_messages: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """A `tls` block."""
+
+    cert_file: str = ""
+    key_file: str = ""
+    ca_file: str = ""
+    is_verifying: bool = False
+    is_mapping: bool = False
+    timeout_ns: int = 2 * SECOND
+    handshake_first: bool | str = False
+    min_version: str = "1.2"
+    cipher_suites: tuple[str, ...] = ()
+    curve_preferences: tuple[str, ...] = ()
+    pinned_certs: tuple[str, ...] = ()
+    connection_rate_limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WebsocketOptions:
+    """The `websocket` block."""
+
+    host: str = "0.0.0.0"
+    port: int = 0
+    advertise: str = ""
+    is_without_tls: bool = False
+    tls: TlsOptions | None = None
+    is_same_origin: bool = False
+    allowed_origins: tuple[str, ...] = ()
+    is_compressing: bool = False
+    handshake_timeout_ns: int = 2 * SECOND
+    no_auth_user: str = ""
+    jwt_cookie: str = ""
+    user_cookie: str = ""
+    password_cookie: str = ""
+    token_cookie: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """All of it.
+
+    Attributes:
+        port: of clients; -1 takes any free one.
+        server_name: empty for the server's id.
+        http_host: of monitoring; empty for `host`.
+        http_port: 0 for no monitoring, -1 for any free port.
+        mappings: of the global account.
+        config_file, config_digest: where they come from, both empty without a file.
+    """
+
+    host: str = "0.0.0.0"
+    port: int = 4222
+    client_advertise: str = ""
+    server_name: str = ""
+    server_tags: tuple[str, ...] = ()
+    server_metadata: Mapping[str, str] = field(default_factory=dict)
+    http_host: str = ""
+    http_port: int = 0
+    http_base_path: str = ""
+
+    is_debugging: bool = False
+    is_tracing: bool = False
+    is_tracing_verbosely: bool = False
+    is_tracing_headers: bool = False
+    is_logging_time: bool = True
+    is_logging_utc: bool = False
+    log_file: str = ""
+    log_size_limit: int = 0
+    log_files_max: int = 0
+    pid_file: str = ""
+    ports_file_dir: str = ""
+
+    max_control_line: int = limits.CONTROL_LINE_BYTES_MAX
+    max_payload: int = limits.PAYLOAD_BYTES_MAX
+    max_pending: int = limits.PENDING_BYTES_MAX
+    max_connections: int = limits.CONNECTIONS_MAX
+    max_subscriptions: int = 0
+    max_subject_tokens: int = 0
+    max_traced_message_length: int = 0
+    max_closed_clients: int = 10_000
+    ping_interval_ns: int = 2 * MINUTE
+    ping_max: int = 2
+    write_deadline_ns: int = 10 * SECOND
+    lame_duck_duration_ns: int = 2 * MINUTE
+    lame_duck_grace_period_ns: int = 10 * SECOND
+    has_headers: bool = True
+
+    authorization: AuthorizationOptions = AuthorizationOptions()
+    accounts: tuple[AccountOptions, ...] = ()
+    no_auth_user: str = ""
+    system_account: str = SYSTEM_ACCOUNT
+    mappings: tuple[SubjectMapping, ...] = ()
+    jetstream: JetStreamOptions = JetStreamOptions()
+    websocket: WebsocketOptions | None = None
+    tls: TlsOptions | None = None
+
+    config_file: str = ""
+    config_digest: str = ""
