@@ -1,0 +1,56 @@
+"""Every source file has its test file at the same place, and the reverse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TREES = {
+    ROOT / "server/jetstream_server": ROOT / "tests/server",
+    ROOT / "jetstream_spark": ROOT / "tests/connector",
+}
+
+# Files whose behaviour shows only in something larger, and the tests that show it.
+TESTED_ELSEWHERE = {
+    "server/jetstream_server/__main__.py": "tests/server/test_cli.py",
+}
+
+
+def test_every_source_file_has_a_test_file():
+    missing = []
+    for sources, tests in TREES.items():
+        for path in sorted(sources.rglob("*.py")):
+            name = str(path.relative_to(ROOT))
+            if path.name == "__init__.py" or not _has_behaviour(path):
+                continue
+            if name in TESTED_ELSEWHERE:
+                assert (ROOT / TESTED_ELSEWHERE[name]).exists()
+                continue
+            twin = tests / path.relative_to(sources).with_name(f"test_{_subject(path)}.py")
+            if not twin.exists():
+                missing.append(f"{name} has no {twin.relative_to(ROOT)}")
+    assert not missing, "\n".join(missing)
+
+
+def test_every_test_file_has_a_source_file():
+    orphans = []
+    for sources, tests in TREES.items():
+        subjects = {
+            path.parent.relative_to(sources) / _subject(path) for path in sources.rglob("*.py*")
+        }
+        for path in sorted(tests.rglob("test_*.py")):
+            subject = path.parent.relative_to(tests) / path.stem.removeprefix("test_")
+            if subject not in subjects:
+                orphans.append(str(path.relative_to(ROOT)))
+    assert not orphans, "\n".join(orphans)
+
+
+def _subject(path: Path) -> str:
+    """Return what a file is about: twins of one kernel share a test."""
+    return path.stem.removesuffix("_pure").removesuffix("_fast")
+
+
+def _has_behaviour(path: Path) -> bool:
+    """Ports and tables of constants have nothing to run."""
+    text = path.read_text()
+    return "def " in text and path.stem != "ports"

@@ -1,0 +1,52 @@
+"""Style that a linter cannot check: sizes, names, leftovers."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ["server/jetstream_server", "jetstream_spark", "pyspark_jetstream"]
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py*")
+                 if path.suffix in (".py", ".pyx"))  # fmt: skip
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 60
+BANNED_NAMES = {"util", "utils", "helper", "helpers", "manager", "common", "misc"}
+
+pytestmark = pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+
+
+def test_files_stay_small(path: Path):
+    assert len(path.read_text().splitlines()) <= FILE_LINES_MAX
+
+
+def test_names_say_something(path: Path):
+    assert not BANNED_NAMES & set(path.stem.split("_"))
+
+
+def test_nothing_is_left_to_do(path: Path):
+    assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text())
+
+
+def test_functions_stay_short(path: Path):
+    if path.suffix != ".py":
+        pytest.skip("Cython is not parsed here")
+    long = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0]
+            documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+            start = (first.end_lineno or first.lineno) if documented else node.lineno
+            lines = (node.end_lineno or start) - start
+            if lines > FUNCTION_LINES_MAX:
+                long.append(f"{node.name}: {lines} lines")
+    assert not long
+
+
+def test_modules_say_what_they_are(path: Path):
+    if path.suffix != ".py":
+        pytest.skip("Cython is not parsed here")
+    assert ast.get_docstring(ast.parse(path.read_text()))
