@@ -168,8 +168,8 @@ class Catalog:
         folder = self._vault.folder(
             config.name, memory=config.is_memory, first_seq=config.first_seq
         )
-        _save(folder, config, now)
         stream = self._open(config, now, folder, now)
+        _save(folder, config, now)
         publish_stream_action(self.context, config.name, "create", now)
         return stream
 

@@ -299,7 +299,8 @@ class Stream:
         if self.config.retention != "interest":
             return
         if not self.consumers:
-            self.store.truncate_front(self.store.last_seq + 1)
+            if self.store.first_seq <= self.store.last_seq != 0:  # a new stream stays new
+                self.store.truncate_front(self.store.last_seq + 1)
             return
         self._delete(retention.unneeded(self.store, list(self.consumers.values())))
 
@@ -444,10 +445,11 @@ class Stream:
         self._limits = store_limits(config)
         self._is_limited = has_limits(self._limits)
         self._transform: Transform | None = None
-        if (transform := config.subject_transform) is not None:
+        # An empty destination is accepted, and changes nothing.
+        if (transform := config.subject_transform) is not None and transform.dest:
             self._transform = Transform(transform.src.encode(), transform.dest.encode())
         self._republisher: Republisher | None = None
-        if config.republish is not None:
+        if config.republish is not None and config.republish.dest:
             self._republisher = Republisher(config.name, config.republish, self._random)
         self.decides_always = (
             config.sealed or self._transform is not None or self._republisher is not None
