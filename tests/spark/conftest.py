@@ -1,28 +1,51 @@
-"""A Spark session for the tests that need a real one."""
+"""A Spark session, and a JetStream server to read from and write to: the genuine one, and ours.
+
+Every test that takes `jetstream` runs once for each kind of server, and is skipped with the reason
+where there is none. `control` and `genuine` are for tests of the genuine server alone.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
+from jetstream_spark.client import pool
 from jetstream_spark.client.control import Control
+from jetstream_spark.client.flow import publish_frame
+from jetstream_spark.embedded import JetStreamServer
+from jetstream_spark.errors import ServerNotStartedError
 from jetstream_spark.options import SinkOptions
+
+ROOT = Path(__file__).resolve().parents[2]
+PUBLISH_RUN = 2000
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session with two cores, where a task is tried twice."""
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One session for all tests: two cores, where a task is tried twice."""
+    from pyspark.sql import SparkSession
+
+    # The workers that Spark starts must run this interpreter and find this working copy.
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    paths = [str(ROOT), str(ROOT / "server"), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     session = (
         SparkSession.builder.master("local[2,2]")
+        .appName("jetstream-tests")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.driver.memory", "1g")
         .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
@@ -30,7 +53,77 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+class JetStream:
+    """A running server and a few verbs for tests."""
+
+    def __init__(self, kind: str, url: str) -> None:
+        self.kind = kind
+        self.url = url
+        self.control = Control(SinkOptions.parse({"servers": url}).connection, "test")
+
+    def create_stream(self, name: str, **config: Any) -> None:
+        """Create a stream that collects `<name>.>` unless told otherwise."""
+        body = {"name": name, "subjects": [f"{name}.>"], "storage": "file", **config}
+        self.control.request(f"STREAM.CREATE.{name}", body)
+
+    def delete_stream(self, name: str) -> None:
+        self.control.request(f"STREAM.DELETE.{name}")
+
+    def delete_message(self, stream: str, sequence: int) -> None:
+        self.control.request(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence})
+
+    def publish(self, messages: list[tuple[str, bytes]], headers: bytes = b"") -> None:
+        """Publish messages in order; return when the last one is acknowledged."""
+        with pool.lease(self.control.options, "test") as flow:
+            for start in range(0, len(messages), PUBLISH_RUN):
+                run = messages[start : start + PUBLISH_RUN]
+                frames = b"".join(
+                    publish_frame(subject.encode(), payload, headers=headers)
+                    for subject, payload in run[:-1]
+                )
+                flow.send(frames, time.monotonic() + 30)
+                subject, payload = run[-1]
+                answer = json.loads(flow.request(subject.encode(), payload, 30, headers).payload)
+                assert "error" not in answer, answer
+
+    def publish_numbers(self, stream: str, start: int, stop: int) -> None:
+        """Publish the decimal numbers [start, stop) on ten subjects."""
+        self.publish([(f"{stream}.{i % 10}", b"%d" % i) for i in range(start, stop)])
+
+    def last_sequence(self, stream: str) -> int:
+        return self.control.stream_state(stream).next - 1
+
+
+@pytest.fixture(scope="session", params=["genuine", "bundled"])
+def jetstream(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[JetStream]:
+    """A running server of each kind."""
+    if request.param == "genuine":
+        yield JetStream("genuine", request.getfixturevalue("genuine").url)
+        return
+    server = JetStreamServer(tmp_path_factory.mktemp("bundled"), ready_timeout_s=15)
+    try:
+        server.start()
+    except ServerNotStartedError as error:
+        if "No module named jetstream_server" not in str(error):
+            raise
+        pytest.skip("the bundled server has no __main__ yet")
+    with server:
+        yield JetStream("bundled", server.url)
+    pool.close_all()
+
+
 @pytest.fixture
-def control(genuine) -> Control:
-    """Requests to the shared server."""
+def control(genuine: Any) -> Control:
+    """Requests to the shared genuine server."""
     return Control(SinkOptions.parse({"servers": genuine.url}).connection, "test")
+
+
+@pytest.fixture
+def stream(request: pytest.FixtureRequest, jetstream: JetStream) -> Iterator[str]:
+    """The name of a stream of the test's own, which the test creates."""
+    name = request.node.name.split("[")[0].removeprefix("test_").upper()[:50]
+    yield name
+    if name in jetstream.control.stream_names():
+        jetstream.delete_stream(name)
