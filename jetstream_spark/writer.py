@@ -38,7 +38,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from jetstream_spark.client.control import Control
-from jetstream_spark.errors import ConnectorError, LedgerError, OptionsError
+from jetstream_spark.errors import (
+    ConnectorError,
+    LedgerError,
+    OptionsError,
+)
 from jetstream_spark.kernels.arrow_to_wire import encode_publishes
 from jetstream_spark.ledger import Attempt, Ledger, Scope, ScopeKind, Standing
 from jetstream_spark.message_ids import MessageIds
