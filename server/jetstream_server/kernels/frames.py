@@ -1,12 +1,38 @@
-"""PUB and HPUB frames: find them in a chunk, cut them by target, write them out again."""
+"""PUB and HPUB frames: find them in a chunk, cut them by target, write them out again.
+
+The compiled twin when it was built, else the pure one; `JETSTREAM_PURE=1` forces the pure one.
+"""
 
 from __future__ import annotations
 
-from jetstream_server.kernels.frames_pure import (
-    encode_messages,
-    first_special,
-    scan_publishes,
-    segment,
-)
+import os
+from typing import TYPE_CHECKING
 
-__all__ = ["encode_messages", "first_special", "scan_publishes", "segment"]
+TWIN = "pure"
+
+if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
+    from jetstream_server.kernels.frames_pure import (
+        encode_messages,
+        first_special,
+        scan_publishes,
+        segment,
+    )
+else:
+    try:
+        from jetstream_server.kernels.frames_fast import (
+            encode_messages,
+            first_special,
+            scan_publishes,
+            segment,
+        )
+
+        TWIN = "compiled"
+    except ImportError:
+        from jetstream_server.kernels.frames_pure import (
+            encode_messages,
+            first_special,
+            scan_publishes,
+            segment,
+        )
+
+__all__ = ["TWIN", "encode_messages", "first_special", "scan_publishes", "segment"]

@@ -13,11 +13,11 @@ class Twins:
     """One of the two implementations of every kernel."""
 
     def __init__(self, suffix: str) -> None:
-        self._suffix = suffix
+        self.suffix = suffix
 
     def load(self, kernel: str) -> ModuleType:
         """Return the module of this twin; the test is skipped when it was not built."""
-        name = f"jetstream_server.kernels.{kernel}_{self._suffix}"
+        name = f"jetstream_server.kernels.{kernel}_{self.suffix}"
         if find_spec(name) is None:
             pytest.skip(f"{name} is not built")
         return import_module(name)

@@ -109,3 +109,21 @@ def test_the_block_can_grow_again_afterwards(deliveries: Any) -> None:
     block, positions, sequences = block_of([(b"s", b"", b"x")], "I")
     deliveries.encode_deliveries(block, positions, sequences, 0, 1, b"1", b"", 1, 1, 0, True)
     block += b"more"  # BufferError if a view of it were left
+
+
+def test_the_compiled_twin_never_reads_beyond_the_block(twins: Any) -> None:
+    if twins.suffix == "pure":
+        pytest.skip("slices of Python objects end where the object ends")
+    encode = twins.load("deliveries").encode_deliveries
+    block, _, sequences = block_of([(b"s", b"", b"payload")], "Q")
+    for damaged, position in (
+        (block[:-1], 3),
+        (block[:20], 3),
+        (b"", 0),
+        (block, len(block)),
+        (block, 2**64 - 1),
+        (b"\xff" * 64, 0),
+        (bytes(64), 0),
+    ):
+        with pytest.raises(ValueError, match="beyond its block"):
+            encode(damaged, array("Q", [position]), sequences, 0, 1, b"1", b"", 1, 1, 0, True)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from array import array
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -267,3 +271,22 @@ def test_encoded_messages_of_a_part_of_a_run(frames: Any) -> None:
     run = PubRun.of([(b"s%d" % i, b"", b"", b"p%d" % i) for i in range(5)])
     encoded = frames.encode_messages(run.chunk, run.fields, 1, 3, b"9", True)
     assert encoded == b"MSG s1 9 2\r\np1\r\nMSG s2 9 2\r\np2\r\n"
+
+
+@pytest.mark.parametrize("kernel", ["frames", "acks", "deliveries"])
+def test_the_environment_forces_the_pure_twin(kernel: str) -> None:
+    code = f"from jetstream_server.kernels import {kernel} as k; print(k.TWIN, *k.__all__)"
+    forced, free = (
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "JETSTREAM_PURE": pure},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        for pure in ("1", "")
+    )
+    built = find_spec(f"jetstream_server.kernels.{kernel}_fast") is not None
+    assert forced[0] == "pure"
+    assert free[0] == ("compiled" if built else "pure")
+    assert forced[1:] == free[1:]

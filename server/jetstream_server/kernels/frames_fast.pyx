@@ -1,0 +1,273 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The compiled twin of `frames_pure`: same functions, same answers; the reasons are told there.
+
+Loops that only look at bytes run without the GIL.
+"""
+
+from cpython cimport array
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdlib cimport free, realloc
+from libc.string cimport memchr, memcmp
+
+from jetstream_server.kernels.digits cimport digit_count, put_bytes, put_number
+
+cdef enum:
+    WIDTH = 7  # the STRIDE of `protocol/ops.py`
+    TOKENS_MAX = 4
+    SIZE_DIGITS_MAX = 9
+
+cdef struct Line:
+    Py_ssize_t starts[TOKENS_MAX]
+    Py_ssize_t stops[TOKENS_MAX]
+    int tokens
+    Py_ssize_t stop  # of the line, after its LF
+
+
+cdef inline bint _split(
+    const char* chunk, Py_ssize_t at, Py_ssize_t stop, Py_ssize_t arguments_max, Line* line
+) noexcept nogil:
+    """Split the arguments at `at`; False unless they are 1 to 4 tokens, one space apart, CR LF."""
+    cdef Py_ssize_t limit = at + arguments_max  # the last place for the CR
+    cdef Py_ssize_t first
+    cdef char byte
+    line.tokens = 0
+    while line.tokens < TOKENS_MAX:
+        first = at
+        while True:
+            if at >= stop or at > limit:
+                return False
+            byte = chunk[at]
+            if byte == c" " or byte == c"\r" or byte == c"\n" or byte == c"\t":
+                break
+            at += 1
+        if at == first:
+            return False
+        line.starts[line.tokens] = first
+        line.stops[line.tokens] = at
+        line.tokens += 1
+        at += 1
+        if byte == c" ":
+            continue
+        if byte != c"\r" or at >= stop or chunk[at] != c"\n":
+            return False
+        line.stop = at + 1
+        return True
+    return False
+
+
+cdef inline Py_ssize_t _size(const char* chunk, Py_ssize_t at, Py_ssize_t stop) noexcept nogil:
+    """Return the number written there, -1 when it is none or has too many digits."""
+    cdef Py_ssize_t number = 0
+    if stop - at > SIZE_DIGITS_MAX:
+        return -1
+    while at < stop:
+        if not c"0" <= chunk[at] <= c"9":
+            return -1
+        number = number * 10 + (chunk[at] - c"0")
+        at += 1
+    return number
+
+
+cdef Py_ssize_t _take(
+    const char* chunk,
+    Py_ssize_t at,
+    Py_ssize_t stop,
+    Py_ssize_t control_line_max,
+    Py_ssize_t payload_max,
+    bint headers,
+    int* found,
+) noexcept nogil:
+    """Fill `found` with the publish at `at`; return where the next frame starts, -1 if none."""
+    cdef Line line
+    cdef Py_ssize_t header_bytes = 0
+    cdef Py_ssize_t total_bytes, payload_stop
+    cdef int names
+    if stop - at > 4 and memcmp(chunk + at, b"PUB ", 4) == 0:
+        if not _split(chunk, at + 4, stop, control_line_max, &line):
+            return -1
+        names = line.tokens - 1
+    elif headers and stop - at > 5 and memcmp(chunk + at, b"HPUB ", 5) == 0:
+        if not _split(chunk, at + 5, stop, control_line_max, &line):
+            return -1
+        names = line.tokens - 2
+        header_bytes = _size(chunk, line.starts[names], line.stops[names]) if names > 0 else -1
+    else:
+        return -1
+    if names < 1 or names > 2 or header_bytes < 0:
+        return -1
+    total_bytes = _size(chunk, line.starts[line.tokens - 1], line.stops[line.tokens - 1])
+    if total_bytes < header_bytes or total_bytes > payload_max:
+        return -1
+    payload_stop = line.stop + total_bytes
+    if payload_stop + 2 > stop or chunk[payload_stop] != c"\r" or chunk[payload_stop + 1] != c"\n":
+        return -1
+    found[0] = <int>line.starts[0]
+    found[1] = <int>line.stops[0]
+    found[2] = <int>(line.starts[1] if names == 2 else line.stops[0])
+    found[3] = <int>(line.stops[1] if names == 2 else line.stops[0])
+    found[4] = <int>line.stop
+    found[5] = <int>(line.stop + header_bytes)
+    found[6] = <int>payload_stop
+    return payload_stop + 2
+
+
+def scan_publishes(
+    bytes chunk,
+    Py_ssize_t start,
+    array.array fields,
+    Py_ssize_t control_line_max,
+    Py_ssize_t payload_max,
+    bint headers,
+):
+    """Append every publish frame from `start` on; return the position of the first byte not taken.
+
+    See `frames_pure.scan_publishes`.
+    """
+    cdef const char* raw = PyBytes_AS_STRING(chunk)
+    cdef Py_ssize_t stop = PyBytes_GET_SIZE(chunk)
+    cdef Py_ssize_t at = start, after
+    cdef Py_ssize_t count = 0, room = 0
+    cdef int* found = NULL
+    cdef int* grown
+    cdef bint out_of_memory = False
+    if stop > 0x7FFFFFFF:
+        raise OverflowError("a chunk of 2 GiB or more does not fit the fields of a PubRun")
+    with nogil:
+        while True:
+            if count == room:
+                room = room * 2 if room else 32
+                grown = <int*>realloc(found, room * WIDTH * sizeof(int))
+                if grown == NULL:
+                    out_of_memory = True
+                    break
+                found = grown
+            after = _take(
+                raw, at, stop, control_line_max, payload_max, headers, found + count * WIDTH
+            )
+            if after < 0:
+                break
+            at = after
+            count += 1
+    try:
+        if out_of_memory:
+            raise MemoryError
+        if count:
+            array.extend_buffer(fields, <char*>found, count * WIDTH)
+    finally:
+        free(found)
+    return at
+
+
+def segment(
+    bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop, dict routes
+):
+    """Return (cut, target): the subjects of messages `start` up to `cut` all map to `target`.
+
+    See `frames_pure.segment`. A subject equal to the one before it is not looked up again.
+    """
+    cdef const char* raw = PyBytes_AS_STRING(chunk)
+    cdef const int* columns = fields.data.as_ints
+    cdef const int* message
+    cdef const char* subject = NULL
+    cdef Py_ssize_t index, length = -1
+    cdef object target = None, found
+    for index in range(start, stop):
+        message = columns + index * WIDTH
+        if message[1] - message[0] == length and memcmp(raw + message[0], subject, length) == 0:
+            continue
+        subject = raw + message[0]
+        length = message[1] - message[0]
+        found = routes.get(PyBytes_FromStringAndSize(subject, length))
+        if found is not target:
+            if index > start:
+                return index, target
+            target = found
+        if found is None:
+            return start, None
+    return max(start, stop), target
+
+
+cdef inline bint _is_special(const char* block, Py_ssize_t length) noexcept nogil:
+    cdef const char* end = block + length
+    if length < 10 or memcmp(block, b"NATS/1.0\r\n", 10) != 0:
+        return True
+    while end - block >= 7:
+        block = <const char*>memchr(block, c"\r", end - block - 6)
+        if block == NULL:
+            return False
+        if memcmp(block, b"\r\nNats-", 7) == 0:
+            return True
+        block += 1
+    return False
+
+
+def first_special(bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop):
+    """Return the first message in [start, stop) that needs a look at its headers, else `stop`.
+
+    See `frames_pure.first_special`.
+    """
+    cdef const char* raw = PyBytes_AS_STRING(chunk)
+    cdef const int* message = fields.data.as_ints + start * WIDTH
+    cdef Py_ssize_t index = start
+    with nogil:
+        while index < stop:
+            if message[4] != message[5] and _is_special(raw + message[4], message[5] - message[4]):
+                break
+            index += 1
+            message += WIDTH
+    return min(index, stop)
+
+
+def encode_messages(
+    bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop, bytes sid, bint headers
+):
+    """Return the MSG and HMSG frames that bring messages `start` up to `stop` to one subscriber.
+
+    See `frames_pure.encode_messages`.
+    """
+    cdef const char* raw = PyBytes_AS_STRING(chunk)
+    cdef const int* columns = fields.data.as_ints
+    cdef const int* m
+    cdef const char* sid_text = PyBytes_AS_STRING(sid)
+    cdef Py_ssize_t sid_bytes = PyBytes_GET_SIZE(sid)
+    cdef Py_ssize_t index, room = 0
+    cdef bint with_block
+    cdef char* at
+    with nogil:
+        for index in range(start, stop):
+            m = columns + index * WIDTH
+            with_block = headers and m[4] != m[5]
+            # verb, subject, sid, reply with a blank after it, sizes, and two line ends
+            room += 4 + (m[1] - m[0]) + 1 + sid_bytes + 1 + 4
+            if m[2] != m[3]:
+                room += m[3] - m[2] + 1
+            if with_block:
+                room += 1 + digit_count(m[5] - m[4]) + 1 + digit_count(m[6] - m[4]) + m[6] - m[4]
+            else:
+                room += digit_count(m[6] - m[5]) + m[6] - m[5]
+    cdef bytes frames = PyBytes_FromStringAndSize(NULL, room)
+    at = PyBytes_AS_STRING(frames)
+    with nogil:
+        for index in range(start, stop):
+            m = columns + index * WIDTH
+            with_block = headers and m[4] != m[5]
+            at = put_bytes(at, b"HMSG ", 5) if with_block else put_bytes(at, b"MSG ", 4)
+            at = put_bytes(at, raw + m[0], m[1] - m[0])
+            at = put_bytes(at, b" ", 1)
+            at = put_bytes(at, sid_text, sid_bytes)
+            at = put_bytes(at, b" ", 1)
+            if m[2] != m[3]:
+                at = put_bytes(at, raw + m[2], m[3] - m[2])
+                at = put_bytes(at, b" ", 1)
+            if with_block:
+                at = put_number(at, m[5] - m[4])
+                at = put_bytes(at, b" ", 1)
+                at = put_number(at, m[6] - m[4])
+                at = put_bytes(at, b"\r\n", 2)
+                at = put_bytes(at, raw + m[4], m[6] - m[4])
+            else:
+                at = put_number(at, m[6] - m[5])
+                at = put_bytes(at, b"\r\n", 2)
+                at = put_bytes(at, raw + m[5], m[6] - m[5])
+            at = put_bytes(at, b"\r\n", 2)
+    return frames
