@@ -192,6 +192,7 @@ class Catalog:
         check_replicas(config)
         config = with_defaults(config, self.server_limits.duplicate_window_ns)
         check_update(stream.config, config)
+        _check_consumers(stream, config)
         if config.sealed:
             config = sealed(config)
         self._check_reservation(config)
@@ -378,6 +379,23 @@ class Catalog:
             for own in stream.config.subject_patterns:
                 if any(overlaps(own, subject) for subject in wanted):
                     raise errors.STREAM_SUBJECT_OVERLAP()
+
+
+def _check_consumers(stream: Stream, config: StreamConfig) -> None:
+    """Refuse limits that a consumer already exceeds."""
+    limits = config.consumer_limits
+    violating = [
+        name
+        for name, consumer in sorted(stream.consumers.items())
+        if isinstance(consumer, Consumer)
+        and (
+            0 < limits.inactive_threshold < consumer.config.inactive_threshold
+            or 0 < limits.max_ack_pending < consumer.config.max_ack_pending
+        )
+    ]
+    if violating:
+        names = ", ".join(violating)
+        raise errors.STREAM_UPDATE_FAILED(f"change to limits violates consumers: {names}")
 
 
 def _save(folder: StreamFolder, config: StreamConfig, created: int) -> None:

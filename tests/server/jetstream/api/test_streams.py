@@ -1,0 +1,234 @@
+"""STREAM verbs: answers and the order of refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+NAME_TEXT = r"stream name is required and can not contain '.', '*', '>', '\', '/'"
+
+
+def test_create_answers_with_the_whole_stream(exchange: Any) -> None:
+    answer = exchange.ask("STREAM.CREATE.ORDERS", {"name": "ORDERS", "subjects": ["orders.*"]})
+    assert list(answer) == ["type", "config", "created", "state", "ts", "did_create"]
+    assert answer["type"] == "stream_create_response"
+    assert answer["created"] == answer["ts"] == "2023-11-14T22:13:20Z"
+    assert answer["state"] == {
+        "messages": 0,
+        "bytes": 0,
+        "first_seq": 0,
+        "first_ts": "0001-01-01T00:00:00Z",
+        "last_seq": 0,
+        "last_ts": "0001-01-01T00:00:00Z",
+        "consumer_count": 0,
+    }
+
+
+def test_creating_it_again_succeeds_with_the_same_config_only(exchange: Any) -> None:
+    first = exchange.ask("STREAM.CREATE.S", {"name": "S", "max_msgs": 0})
+    exchange.now += 5
+    again = exchange.ask("STREAM.CREATE.S", {"name": "S", "max_msgs": -1})
+    assert again["created"] == first["created"] and again["did_create"]
+    echoed = exchange.ask("STREAM.CREATE.S", first["config"])
+    assert "error" not in echoed
+    assert exchange.refusal("STREAM.CREATE.S", {"name": "S", "max_msgs": 5}) == (
+        10058,
+        "stream name already in use with a different configuration",
+    )
+
+
+@pytest.mark.parametrize(
+    ("token", "body", "err_code"),
+    [
+        ("S", b"{bad", 10025),
+        ("S", b"", 10056),
+        ("S", b'{"name":"T"}', 10056),
+        ("a/b", b'{"name":"a/b","sealed":true}', 10128),
+        ("a\\b", b'{"name":"a\\\\b"}', 10128),
+        ("S", b'{"name":"S","sealed":true,"mirror_direct":true}', 10052),
+        ("S", b'{"name":"S","mirror_direct":true,"num_replicas":3}', 10052),
+        ("S", b'{"name":"S","num_replicas":3,"subjects":["taken"]}', 10074),
+        ("S", b'{"name":"S","subjects":["*"]}', 10065),
+        ("S", b'{"name":"S","subjects":[">"],"no_ack":true}', 10065),
+    ],
+)
+def test_create_is_refused(exchange: Any, token: str, body: bytes, err_code: int) -> None:
+    exchange.ask("STREAM.CREATE.T", {"name": "T", "subjects": ["taken"]})
+    assert exchange.refusal(f"STREAM.CREATE.{token}", body)[0] == err_code
+    assert exchange.ask("STREAM.NAMES")["streams"] == ["T"]
+
+
+def test_own_subjects_are_looked_at_before_those_of_others(exchange: Any) -> None:
+    exchange.ask("STREAM.CREATE.T", {"name": "T", "subjects": ["taken"]})
+    refusal = exchange.refusal("STREAM.CREATE.S", {"name": "S", "subjects": ["taken", "*"]})
+    assert refusal == (10052, 'subject "taken" overlaps with "*"')
+
+
+def test_an_existing_stream_is_compared_before_overlaps(exchange: Any) -> None:
+    exchange.ask("STREAM.CREATE.T", {"name": "T", "subjects": ["taken"]})
+    exchange.ask("STREAM.CREATE.S", {"name": "S"})
+    refusal = exchange.refusal("STREAM.CREATE.S", {"name": "S", "subjects": ["taken"]})
+    assert refusal[0] == 10058
+
+
+def test_update_changes_and_shows_the_domain(make_exchange: Any) -> None:
+    exchange = make_exchange(domain="D")
+    assert "domain" not in exchange.ask("STREAM.CREATE.S", {"name": "S"})
+    answer = exchange.ask("STREAM.UPDATE.S", {"name": "S", "max_msgs": 5})
+    assert list(answer) == ["type", "config", "created", "state", "domain", "ts"]
+    assert answer["config"]["max_msgs"] == 5
+    assert exchange.ask("STREAM.LIST")["streams"][0]["domain"] == "D"
+
+
+@pytest.mark.parametrize(
+    ("token", "body", "err_code", "text"),
+    [
+        ("S", {}, 10052, NAME_TEXT),
+        ("a/b", {"name": "a/b"}, 10052, NAME_TEXT),
+        ("S", {"name": "T"}, 10056, "stream name in subject does not match request"),
+        ("S", {"name": "T", "max_age": -1}, 10052, "max age can not be negative"),
+        ("X", {"name": "X"}, 10059, "stream not found"),
+        (
+            "S",
+            {"name": "S", "num_replicas": 2, "storage": "memory"},
+            10074,
+            "replicas > 1 not supported in non-clustered mode",
+        ),
+        (
+            "S",
+            {"name": "S", "storage": "memory", "subjects": ["T"]},
+            10052,
+            "stream configuration update can not change storage type",
+        ),
+        (
+            "S",
+            {"name": "S", "subjects": ["T"]},
+            10065,
+            "subjects overlap with an existing stream",
+        ),
+    ],
+)
+def test_update_is_refused(
+    exchange: Any, token: str, body: dict[str, Any], err_code: int, text: str
+) -> None:
+    for name in "ST":
+        exchange.ask(f"STREAM.CREATE.{name}", {"name": name})
+    before = exchange.ask("STREAM.INFO.S")["config"]
+    assert exchange.refusal(f"STREAM.UPDATE.{token}", body) == (err_code, text)
+    assert exchange.ask("STREAM.INFO.S")["config"] == before
+
+
+def test_update_takes_effect(exchange: Any) -> None:
+    exchange.ask("STREAM.CREATE.S", {"name": "S", "subjects": ["a"]})
+    for _ in range(5):
+        exchange.publish("a")
+    state = exchange.ask("STREAM.UPDATE.S", {"name": "S", "subjects": ["b"], "max_msgs": 2})[
+        "state"
+    ]
+    assert (state["messages"], state["first_seq"]) == (2, 4)
+    exchange.publish("a")
+    exchange.publish("b")
+    assert exchange.ask("STREAM.INFO.S")["state"]["last_seq"] == 6
+
+
+def test_sealing_by_update(exchange: Any) -> None:
+    exchange.ask("STREAM.CREATE.S", {"name": "S", "max_age": 10**12})
+    config = exchange.ask("STREAM.UPDATE.S", {"name": "S", "sealed": True})["config"]
+    sealed = ("sealed", "discard", "deny_delete", "deny_purge", "max_age")
+    assert [config[name] for name in sealed] == [True, "new", True, True, 0]
+    assert exchange.refusal("STREAM.PURGE.S")[0] == 10109
+    assert exchange.refusal("STREAM.UPDATE.S", {"name": "S", "sealed": True}) == (
+        10052,
+        "stream configuration update can not cancel deny message deletes",
+    )
+    assert "error" not in exchange.ask("STREAM.UPDATE.S", config)
+
+
+def test_info_shows_subjects_in_pages_and_missing_sequences(exchange: Any) -> None:
+    exchange.ask("STREAM.CREATE.S", {"name": "S", "subjects": ["s.*"]})
+    for token in ("a", "b", "c", "b"):
+        exchange.publish(f"s.{token}")
+    exchange.ask("STREAM.MSG.DELETE.S", {"seq": 2})
+    plain = exchange.ask("STREAM.INFO.S", b"not json")
+    assert list(plain)[:4] == ["type", "total", "offset", "limit"]
+    assert [plain[name] for name in ("total", "offset", "limit")] == [0, 0, 0]
+    assert plain["cluster"] == {"leader": "srv"}
+    assert "subjects" not in plain["state"] and "deleted" not in plain["state"]
+    asked = exchange.ask("STREAM.INFO.S", {"subjects_filter": ">", "deleted_details": True})
+    assert [asked[name] for name in ("total", "offset", "limit")] == [3, 0, 100_000]
+    assert asked["state"]["subjects"] == {"s.a": 1, "s.b": 1, "s.c": 1}
+    assert asked["state"]["deleted"] == [2]
+    paged = exchange.ask("STREAM.INFO.S", {"subjects_filter": "s.*", "offset": 2})
+    assert paged["state"]["subjects"] == {"s.c": 1}
+    beyond = exchange.ask("STREAM.INFO.S", {"subjects_filter": "s.*", "offset": 100})
+    assert (beyond["total"], beyond["offset"]) == (3, 100)
+    assert "subjects" not in beyond["state"]
+    nothing = exchange.ask("STREAM.INFO.S", {"subjects_filter": "zz", "offset": 4})
+    assert (nothing["total"], nothing["offset"]) == (0, 0)
+
+
+def test_names_and_list(exchange: Any) -> None:
+    for name, subject in (("B", "b.*"), ("A", "a.>"), ("C", "c")):
+        exchange.ask(f"STREAM.CREATE.{name}", {"name": name, "subjects": [subject]})
+    assert exchange.ask("STREAM.NAMES") == {
+        "type": "stream_names_response",
+        "total": 3,
+        "offset": 0,
+        "limit": 1024,
+        "streams": ["A", "B", "C"],
+    }
+    assert exchange.ask("STREAM.NAMES", {"offset": 2})["streams"] == ["C"]
+    clamped = exchange.ask("STREAM.NAMES", {"offset": 100})
+    assert (clamped["total"], clamped["offset"], clamped["streams"]) == (3, 3, None)
+    for pattern, found in (("b.x", ["B"]), ("*.x", ["A", "B"]), ("b*", None), ("b..x", None)):
+        assert exchange.ask("STREAM.NAMES", {"subject": pattern})["streams"] == found
+    listed = exchange.ask("STREAM.LIST", {"subject": "c", "offset": -5})
+    assert (listed["total"], listed["offset"], listed["limit"]) == (1, 0, 256)
+    assert listed["streams"][0]["config"]["metadata"] == {"_nats.req.level": "0"}
+    assert exchange.ask("STREAM.LIST", {"subject": "zz"})["streams"] == []
+    refused = exchange.ask("STREAM.LIST", {"offset": "x"})
+    assert refused["streams"] == [] and refused["error"]["err_code"] == 10025
+    assert "JSApiStreamNamesRequest.offset" in exchange.refusal("STREAM.NAMES", {"offset": "x"})[1]
+
+
+def test_offline_streams_are_listed_with_the_reason(exchange: Any) -> None:
+    exchange.ask("STREAM.CREATE.S", {"name": "S"})
+    exchange.ask("STREAM.CREATE.T", {"name": "T"})
+    exchange.catalog.offline["S"] = type("Offline", (), {"reason": "checksum mismatch"})()
+    del exchange.catalog.streams["S"]
+    listed = exchange.ask("STREAM.LIST")
+    assert listed["total"] == 2 and len(listed["streams"]) == 1
+    assert listed["missing"] == ["S"]
+    assert listed["offline"] == {"S": "checksum mismatch"}
+    assert exchange.refusal("STREAM.INFO.S") == (10194, "stream is offline: checksum mismatch")
+
+
+@pytest.mark.parametrize("body", [b"x", b"null", b"[]", b" ", b'{"a":1}', b"{}{}"])
+def test_delete_wants_an_empty_request(exchange: Any, body: bytes) -> None:
+    exchange.ask("STREAM.CREATE.S", {"name": "S"})
+    assert exchange.refusal("STREAM.DELETE.S", body) == (
+        10038,
+        "expected an empty request payload",
+    )
+    assert exchange.ask("STREAM.DELETE.S", b" { } ")["success"] is True
+    assert exchange.refusal("STREAM.DELETE.S")[0] == 10059
+
+
+def test_purge(exchange: Any) -> None:
+    exchange.ask("STREAM.CREATE.S", {"name": "S", "subjects": ["s.*"]})
+    for _ in range(3):
+        exchange.publish("s.a")
+        exchange.publish("s.b")
+    assert exchange.refusal("STREAM.PURGE.S", {"seq": 2, "keep": 1}) == (10003, "bad request")
+    assert exchange.refusal("STREAM.PURGE.S", b"{bad")[0] == 10025
+    assert exchange.ask("STREAM.PURGE.S", {"filter": "s..a"})["purged"] == 0
+    assert exchange.ask("STREAM.PURGE.S", {"filter": "s.a", "keep": 1})["purged"] == 2
+    assert exchange.ask("STREAM.PURGE.S", {"seq": 5})["purged"] == 2
+    assert exchange.ask("STREAM.PURGE.S", b"bad") == {
+        "type": "stream_purge_response",
+        "success": True,
+        "purged": 2,
+    }
+    exchange.ask("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.*"], "deny_purge": True})
+    assert exchange.refusal("STREAM.PURGE.S") == (10110, "stream purge not permitted")
