@@ -2,6 +2,28 @@
 
 from __future__ import annotations
 
-from jetstream_server.kernels.records_pure import encode_run
+from jetstream_server.kernels.records_pure import (
+    count,
+    encode_run,
+    find,
+    find_last,
+    localize,
+    measure,
+    scan_records,
+    select,
+    tally,
+    withdraw,
+)
 
-__all__ = ["encode_run"]
+__all__ = [
+    "count",
+    "encode_run",
+    "find",
+    "find_last",
+    "localize",
+    "measure",
+    "scan_records",
+    "select",
+    "tally",
+    "withdraw",
+]

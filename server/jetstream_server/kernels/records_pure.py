@@ -13,11 +13,25 @@ Shared arguments:
 from __future__ import annotations
 
 from array import array
+from mmap import mmap
+from struct import Struct
+from typing import TypeAlias
 
 from google_crc32c import value as crc32c
 
 from jetstream_server.kernels.record_format import CHECKED_FROM, MESSAGE, PREFIX, PREFIX_BYTES
 from jetstream_server.protocol.ops import STRIDE
+
+Buffer = bytes | bytearray | memoryview | mmap
+Ids: TypeAlias = "array[int] | memoryview"  # a string: Python 3.11 has no array[int] at run time
+Alive = bytes | bytearray
+
+# The genuine server's file store accounts 30 + subject + payload, and 4 + headers when there are
+# any; a record is 32 + all three.
+UNACCOUNTED_BYTES = PREFIX_BYTES - 30
+HEADER_ACCOUNTED_BYTES = 4
+
+SIZE = Struct("<I")
 
 
 def encode_run(
@@ -65,3 +79,197 @@ def encode_run(
         sequence += 1
         used += size
     return stop, used
+
+
+def scan_records(
+    buffer: bytes | bytearray,
+    start: int,
+    stop: int,
+    positions: array[int],
+    subject_ids: array[int],
+    sequences: array[int],
+    interned: dict[bytes, int],
+) -> int:
+    """Read records of messages from `start` on, checking each one.
+
+    `sequences` is an `array('Q')`.
+
+    Returns:
+        Where the first record begins that is not a whole, sound message: `stop`, a tombstone, a
+        torn or a damaged one.
+    """
+    at = start
+    while at + PREFIX_BYTES <= stop:
+        size, checksum, sequence, _, headers, subject_bytes, kind = PREFIX.unpack_from(buffer, at)
+        if (
+            kind != MESSAGE
+            or size < PREFIX_BYTES + subject_bytes + headers
+            or at + size > stop
+            or crc32c(bytes(buffer[at + CHECKED_FROM : at + size])) != checksum
+        ):
+            break
+        subject = bytes(buffer[at + PREFIX_BYTES : at + PREFIX_BYTES + subject_bytes])
+        positions.append(at)
+        subject_ids.append(interned.setdefault(subject, len(interned)))
+        sequences.append(sequence)
+        at += size
+    return at
+
+
+def tally(
+    subject_ids: Ids,
+    start: int,
+    stop: int,
+    first_seq: int,
+    offsets: Ids,
+    counts: array[int],
+    firsts: array[int],
+    lasts: array[int],
+) -> int:
+    """Add entries to the counters of their subjects, `array('Q')` each.
+
+    Returns:
+        How many subjects had no message before.
+    """
+    appeared = 0
+    for index in range(start, stop):
+        subject_id = subject_ids[index]
+        sequence = first_seq + (offsets[index] if offsets else index)
+        if not counts[subject_id]:
+            appeared += 1
+            firsts[subject_id] = sequence
+        counts[subject_id] += 1
+        lasts[subject_id] = sequence
+    return appeared
+
+
+def withdraw(
+    subject_ids: Ids, alive: Alive, start: int, stop: int, table_ids: Ids, counts: array[int]
+) -> int:
+    """Take live entries off the counters of their subjects.
+
+    `table_ids` maps the block's subject ids to those of `counts`; empty when they are the same.
+
+    Returns:
+        How many subjects have no message left.
+    """
+    emptied = 0
+    for index in range(start, stop):
+        if alive and not alive[index]:
+            continue
+        subject_id = subject_ids[index]
+        if table_ids:
+            subject_id = table_ids[subject_id]
+        counts[subject_id] -= 1
+        emptied += not counts[subject_id]
+    return emptied
+
+
+def measure(
+    buffer: Buffer,
+    positions: Ids,
+    alive: Alive,
+    start: int,
+    stop: int,
+    messages_max: int,
+    bytes_max: int,
+    expired_at: int,
+) -> tuple[int, int, int, int]:
+    """Weigh live entries from `start` on, as long as any of these holds: fewer than `messages_max`
+    seen, less than `bytes_max` (accounted bytes) seen, stored at or before `expired_at`.
+
+    Returns:
+        The first entry not weighed, messages, accounted bytes, record bytes.
+    """
+    messages = accounted = recorded = 0
+    for index in range(start, stop):
+        if alive and not alive[index]:
+            continue
+        size, _, _, timestamp, headers, _, _ = PREFIX.unpack_from(buffer, positions[index])
+        if messages >= messages_max and accounted >= bytes_max and timestamp > expired_at:
+            return index, messages, accounted, recorded
+        messages += 1
+        accounted += size - UNACCOUNTED_BYTES + (HEADER_ACCOUNTED_BYTES if headers else 0)
+        recorded += size
+    return stop, messages, accounted, recorded
+
+
+def select(
+    buffer: Buffer,
+    positions: Ids,
+    subject_ids: Ids,
+    flags: Alive,
+    alive: Alive,
+    start: int,
+    stop: int,
+    first_seq: int,
+    offsets: Ids,
+    count_max: int,
+    bytes_max: int,
+    out_positions: array[int],
+    out_sequences: array[int],
+    out_sizes: array[int],
+) -> int:
+    """Append wanted live entries to the three `array('Q')`; the first one whatever its size.
+
+    Sizes, and `bytes_max` over them, are subject + headers + payload.
+
+    Returns:
+        The first entry not looked at.
+    """
+    if count_max <= 0:
+        return start
+    count = total = 0
+    for index in range(start, stop):
+        if (alive and not alive[index]) or (flags and not flags[subject_ids[index]]):
+            continue
+        position = positions[index]
+        size = SIZE.unpack_from(buffer, position)[0] - PREFIX_BYTES
+        if count and total + size > bytes_max:
+            return index
+        out_positions.append(position)
+        out_sequences.append(first_seq + (offsets[index] if offsets else index))
+        out_sizes.append(size)
+        count += 1
+        total += size
+        if count == count_max:
+            return index + 1
+    return stop
+
+
+def count(subject_ids: Ids, flags: Alive, alive: Alive, start: int, stop: int) -> int:
+    """Return the number of wanted live entries."""
+    if not flags:
+        return sum(map(bool, alive[start:stop])) if alive else max(stop - start, 0)
+    if not alive:
+        return sum(flags[subject_id] for subject_id in subject_ids[start:stop])
+    return sum(flags[subject_ids[index]] for index in range(start, stop) if alive[index])
+
+
+def find(subject_ids: Ids, alive: Alive, start: int, stop: int, wanted: int) -> int:
+    """Return the first live entry of a subject in [start, stop), `stop` when there is none."""
+    for index in range(start, stop):
+        if subject_ids[index] == wanted and (not alive or alive[index]):
+            return index
+    return stop
+
+
+def find_last(subject_ids: Ids, alive: Alive, start: int, stop: int, wanted: int) -> int:
+    """Return the last live entry of a subject in [start, stop), -1 when there is none."""
+    for index in range(stop - 1, start - 1, -1):
+        if subject_ids[index] == wanted and (not alive or alive[index]):
+            return index
+    return -1
+
+
+def localize(subject_ids: Ids, stop: int, local_ids: array[int]) -> array[int]:
+    """Number the subjects of a block by first appearance, appending these numbers to `local_ids`.
+
+    Returns:
+        The subject id of each local one, in order.
+    """
+    known: dict[int, int] = {}
+    for index in range(stop):
+        subject_id = subject_ids[index]
+        local_ids.append(known.setdefault(subject_id, len(known)))
+    return array("I", known)

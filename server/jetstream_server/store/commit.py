@@ -254,6 +254,7 @@ class GroupCommit:
     def __init__(self, disk: Disk, *, lazily_ns: int = 0) -> None:
         self.disk = disk
         self.lazily_ns = lazily_ns
+        self.taken = 0  # flushes so far; what is queued now goes with flush number `taken + 1`
         self._queue: list[_Operation] = []
         self._lazy: dict[Path, _Replace] = {}
         self._unsynced: dict[BlockFile, Owner] = {}
@@ -405,6 +406,7 @@ class GroupCommit:
         if syncs:
             self._sync_at = None
         self._stalled = 0
+        self.taken += 1
         self._in_flight = Flush(self.disk, operations, syncs, unsynced, frozenset(unsynced))
         return self._in_flight
 

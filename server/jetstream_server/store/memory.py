@@ -191,7 +191,7 @@ class MemoryStore:
         """Return every missing sequence between first_seq and last_seq."""
         return [
             sequence
-            for sequence in range(self.first_seq, self._last_seq + 1)
+            for sequence in range(max(self.first_seq, 1), self._last_seq + 1)
             if sequence not in self._messages
         ]
 

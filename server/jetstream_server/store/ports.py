@@ -14,6 +14,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from mmap import mmap
 from typing import Protocol
 
 from jetstream_server.protocol.ops import PubRun
@@ -60,7 +61,7 @@ class Window:
 
     def __init__(
         self,
-        buffer: bytes | bytearray | memoryview,
+        buffer: bytes | bytearray | memoryview | mmap,
         positions: array[int],
         sequences: array[int],
         sizes: array[int],
@@ -97,7 +98,10 @@ class Limits:
 
 class MessageStore(Protocol):
     """A sequence of messages. `FileStore` and `MemoryStore` behave alike, except where the genuine
-    server's differ (byte accounting)."""
+    server's differ (byte accounting).
+
+    Every method but `state`, `first_seq`, `last_seq`, `offline`, `close` and `destroy` may raise
+    StoreError on a store that is offline, or goes offline because what it looks at is damaged."""
 
     # -- writing ---------------------------------------------------------------------------
 

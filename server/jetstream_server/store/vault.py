@@ -13,7 +13,20 @@ carries the CRC-32C and the length of what follows.
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from google_crc32c import value as crc32c
+
+from jetstream_server.base.errors import StoreError
+from jetstream_server.store.block import ContentCache
+from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.disk import Disk
+from jetstream_server.store.file import FileStore
 from jetstream_server.store.memory import MemoryStore
+
+CONFIG_NAME = "meta.json"
+STATE_NAME = "state"
+_NAME_BYTES_MAX = 255  # of one folder name on common file systems
 
 
 class MemoryStateFile:
@@ -82,3 +95,197 @@ class MemoryVault:
         if folder is None or folder.config().load() is None:
             folder = self._folders[stream] = MemoryFolder(first_seq)
         return folder
+
+
+class FileStateFile:
+    """A small file, replaced as a whole."""
+
+    def __init__(
+        self, path: Path, commit: GroupCommit, owner: FileFolder, *, takes_folder: bool = False
+    ) -> None:
+        self._path = path
+        self._commit = commit
+        self._owner = owner
+        self._takes_folder = takes_folder  # a consumer's folder goes with its config
+
+    def load(self) -> bytes | None:
+        """Return what was saved last, be it on disk yet or not."""
+        queued = self._commit.queued(self._path)
+        if queued is not None:
+            return unwrap(bytes(queued), self._path)
+        if self._commit.is_removed(self._path):
+            return None
+        try:
+            stored = self._commit.disk.read(self._path)
+        except OSError as error:
+            raise StoreError(f"read failed: {error.strerror}", str(self._path)) from error
+        return None if stored is None else unwrap(stored, self._path)
+
+    def save(self, data: bytes, *, lazily: bool = False) -> None:
+        """Queue a replacement."""
+        self._commit.replace(self._owner, self._path, [wrap(data)], lazily=lazily)
+
+    def remove(self) -> None:
+        """Queue the removal."""
+        if self._takes_folder:
+            self._commit.remove_tree(self._owner, self._path.parent)
+        else:
+            self._commit.remove(self._owner, self._path)
+
+
+def wrap(data: bytes) -> bytes:
+    """Return the content of a file: a line with checksum and length, then the data."""
+    return b"crc32c %08x %d\n%b" % (crc32c(data), len(data), data)
+
+
+def unwrap(stored: bytes, path: Path) -> bytes:
+    """Return the data in a file.
+
+    Raises:
+        StoreError: checksum or length do not fit.
+    """
+    line, _, data = stored.partition(b"\n")
+    if line != b"crc32c %08x %d" % (crc32c(data), len(data)):
+        raise StoreError("the file is damaged: its checksum does not fit", str(path), 0)
+    return data
+
+
+class FileFolder:
+    """One stream on disk; owner of everything in its folder but the messages."""
+
+    def __init__(
+        self,
+        path: Path,
+        commit: GroupCommit,
+        cache: ContentCache,
+        *,
+        first_seq: int,
+        is_fresh: bool,
+    ) -> None:
+        self._path = path
+        self._commit = commit
+        self._cache = cache
+        self._first_seq = first_seq
+        self._is_fresh = is_fresh
+        self._messages: FileStore | None = None
+        self._failure: StoreError | None = None
+
+    def messages(self) -> FileStore:
+        """Return the store, opened by the first call."""
+        if self._messages is None:
+            self._messages = FileStore(
+                self._path / "msgs",
+                self._commit,
+                self._cache,
+                first_seq=self._first_seq,
+                is_fresh=self._is_fresh,
+            )
+            if self._failure is not None:
+                self._messages.failed(self._failure)
+        return self._messages
+
+    def config(self) -> FileStateFile:
+        """Return the file of the stream's config."""
+        return FileStateFile(self._path / CONFIG_NAME, self._commit, self)
+
+    def consumer(self, name: str) -> tuple[FileStateFile, FileStateFile]:
+        """Return the files of one consumer."""
+        folder = self._path / "consumers" / to_name(name)
+        return (
+            FileStateFile(folder / CONFIG_NAME, self._commit, self, takes_folder=True),
+            FileStateFile(folder / STATE_NAME, self._commit, self),
+        )
+
+    def consumers(self) -> list[str]:
+        """Return the names of consumers with a config."""
+        if self._is_fresh or self._commit.is_removed(self._path):
+            return []
+        return _with_config(self._path / "consumers", self._commit)
+
+    def remove(self) -> None:
+        """Queue the removal of the whole folder."""
+        if self._messages is not None:
+            self._messages.destroy()
+        self._commit.remove_tree(self, self._path)
+
+    def flushed(self) -> None:
+        """All is well."""
+
+    def stalled(self, error: StoreError) -> None:
+        """Small files wait for space like everything else; replies wait with them."""
+
+    def failed(self, error: StoreError) -> None:
+        """A config or position could not be written: the stream cannot be trusted to go on."""
+        self._failure = error
+        if self._messages is not None:
+            self._messages.failed(error)
+
+
+class FileVault:
+    """All streams of one account; those kept in memory included.
+
+    Args:
+        root: the folder of all accounts (`StoreFolder.path`).
+        account: name of the account.
+        commit: the queue to the disk.
+        disk: where it lives.
+    """
+
+    def __init__(self, root: Path, account: str, commit: GroupCommit, disk: Disk) -> None:
+        self._path = root / to_name(account) / "streams"
+        self._commit = commit
+        self._cache = ContentCache(disk)
+        self._memory = MemoryVault()
+
+    def folders(self) -> list[str]:
+        """Return the names of streams with a config on disk."""
+        return _with_config(self._path, self._commit)
+
+    def folder(self, stream: str, *, memory: bool, first_seq: int = 0) -> FileFolder | MemoryFolder:
+        """Return the place of one stream; what a stream without a config left behind goes.
+
+        Raises:
+            StoreError: the name is too long for a folder.
+        """
+        if memory:
+            return self._memory.folder(stream, memory=True, first_seq=first_seq)
+        path = self._path / to_name(stream)
+        disk, commit = self._commit.disk, self._commit
+        is_known = commit.queued(path / CONFIG_NAME) is not None or (
+            not commit.is_removed(path) and CONFIG_NAME in disk.names(path)
+        )
+        if not is_known and not commit.is_removed(path) and disk.names(path):
+            leftover = FileFolder(path, commit, self._cache, first_seq=0, is_fresh=True)
+            commit.remove_tree(leftover, path)
+        return FileFolder(path, commit, self._cache, first_seq=first_seq, is_fresh=not is_known)
+
+
+def to_name(name: str) -> str:
+    """Return the folder name of a stream, consumer or account, from which `from_name` gets back.
+
+    Raises:
+        StoreError: too long for a folder.
+    """
+    safe = "".join(f"%{ord(c):02x}" if c in "%/\\" or c < " " else c for c in name)
+    if safe.startswith("."):
+        safe = "%2e" + safe[1:]
+    if len(safe.encode()) > _NAME_BYTES_MAX:
+        raise StoreError(f"the name takes more than {_NAME_BYTES_MAX} bytes: {name[:40]}...")
+    return safe
+
+
+def from_name(folder: str) -> str:
+    """Return the name that a folder stands for."""
+    head, *rest = folder.split("%")
+    return head + "".join(chr(int(part[:2], 16)) + part[2:] for part in rest)
+
+
+def _with_config(path: Path, commit: GroupCommit) -> list[str]:
+    found = [
+        from_name(name)
+        for name in commit.disk.names(path)
+        if not name.startswith(".")
+        and CONFIG_NAME in commit.disk.names(path / name)
+        and not commit.is_removed(path / name / CONFIG_NAME)
+    ]
+    return sorted(found)

@@ -1,0 +1,418 @@
+"""One block: a file of records, and what is known of its messages.
+
+A block is written from front to back while it is open (`BlockWriter`), then sealed and never
+changed again, only replaced as a whole by a compacted one or removed. *Entries* are its messages in
+order; deleting one clears its byte in `alive` (made by the first delete that is not at the front)
+or moves `head` past it.
+
+For a sealed block nothing is kept per message. Its bytes and entries (`Content`) are mapped when
+somebody looks and stay mapped while the cache has room. Between sealing and the flush that carries
+the block to the disk, the content is pinned in memory.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from google_crc32c import value as crc32c
+
+from jetstream_server.base.errors import StoreError
+from jetstream_server.kernels import records
+from jetstream_server.kernels.records_pure import Buffer
+from jetstream_server.store import index as block_index
+from jetstream_server.store import tombstone
+from jetstream_server.store.commit import BlockFile
+from jetstream_server.store.disk import Disk
+from jetstream_server.store.index import Entries, Summary
+from jetstream_server.store.subjects import SubjectTable
+
+BLOCK_SUFFIX = ".blk"
+INDEX_SUFFIX = ".idx"
+CACHED_BLOCKS_MAX = 64  # two mapped files each, over all streams of an account
+
+
+@dataclass(slots=True, eq=False)
+class Content:
+    """The bytes of a block and where its messages are.
+
+    Attributes:
+        buffer: the block; None until somebody needs it.
+        entries: one entry per message; subject ids are the block's own in a sealed block.
+        table_ids: the block's subject ids to those of the store's table; empty in an open block,
+            where they are the same.
+        generation: of the table when `table_ids` was made.
+    """
+
+    buffer: Buffer | None
+    entries: Entries
+    table_ids: array[int]
+    generation: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """What is kept of every block.
+
+    Attributes:
+        number: of the file; later blocks have higher ones.
+        path: the block file.
+        first_seq: sequence that entries count from.
+        last_seq: sequence of the last entry, `first_seq - 1` without entries.
+        count: entries, deleted ones included.
+        head: every entry before this one is gone.
+        alive: one byte per entry, 0 for a deleted one; empty when none behind `head` is.
+        live, accounted, recorded: messages, accounted bytes and record bytes not deleted.
+        all_accounted, all_recorded: the same of every entry.
+        size: bytes of the file.
+        first_ts, last_ts: times of the first and last entry.
+        tombstones: the tombstone records in this block, as they stand.
+        noted: numbers of the blocks that hold tombstones for entries of this one.
+        summary: of the index, once sealed (without the per-subject columns).
+        pinned: the content, when it cannot be had from the disk (yet).
+        sealed_at: how many flushes had been taken when `pinned` was queued.
+        version: rises when the file is replaced.
+        is_verified: whether the checksum of the whole block was compared since the start.
+        is_gone: whether the file was removed.
+    """
+
+    number: int
+    path: Path
+    first_seq: int
+    last_seq: int = 0
+    count: int = 0
+    head: int = 0
+    alive: bytearray = field(default_factory=bytearray)
+    live: int = 0
+    accounted: int = 0
+    recorded: int = 0
+    all_accounted: int = 0
+    all_recorded: int = 0
+    size: int = 0
+    first_ts: int = 0
+    last_ts: int = 0
+    tombstones: bytearray = field(default_factory=bytearray)
+    noted: set[int] = field(default_factory=set)
+    summary: Summary | None = None
+    pinned: Content | None = None
+    sealed_at: int = 0
+    version: int = 0
+    is_verified: bool = False
+    is_gone: bool = False
+
+    @property
+    def index_path(self) -> Path:
+        """Return the path of the index file."""
+        return self.path.with_suffix(INDEX_SUFFIX)
+
+    def at_or_after(self, content: Content, sequence: int) -> int:
+        """Return the first entry, alive or not, at or after a sequence."""
+        offset = sequence - self.first_seq
+        if offset <= 0:
+            return 0
+        if sequence > self.last_seq:
+            return self.count
+        offsets = content.entries.offsets
+        return bisect_left(offsets, offset) if len(offsets) else offset
+
+    def sequence(self, content: Content, entry: int) -> int:
+        """Return the sequence of an entry."""
+        offsets = content.entries.offsets
+        return self.first_seq + (offsets[entry] if len(offsets) else entry)
+
+    def find(self, content: Content, sequence: int) -> int:
+        """Return the live entry of a sequence, -1 when there is none."""
+        entry = self.at_or_after(content, sequence)
+        if entry >= self.count or not self.is_alive(entry):
+            return -1
+        return entry if self.sequence(content, entry) == sequence else -1
+
+    def is_alive(self, entry: int) -> bool:
+        """Tell whether an entry is still there."""
+        return entry >= self.head and not (self.alive and not self.alive[entry])
+
+    def bury(self, entry: int) -> None:
+        """Mark a live entry as deleted."""
+        if entry == self.head:
+            self.head += 1
+            self.skip_dead()
+            return
+        if not self.alive:
+            self.alive = bytearray(b"\1" * self.count)
+        self.alive[entry] = 0
+
+    def skip_dead(self) -> None:
+        """Move `head` to the first live entry."""
+        if self.alive:
+            found = self.alive.find(1, self.head)
+            self.head = found if found >= 0 else self.count
+
+    def dead_ranges(self, content: Content) -> list[tuple[int, int]]:
+        """Return the sequences of deleted entries; gaps between entries join them."""
+        dead = [entry for entry in range(self.count) if not self.is_alive(entry)]
+        return tombstone.as_ranges(self.sequence(content, entry) for entry in dead)
+
+
+class BlockWriter:
+    """The open block: a block under construction in memory.
+
+    Attributes:
+        block: what is known of it.
+        file: where it is written.
+        buffer: its bytes so far and room for more; replaced by a larger one, never resized, since
+            a flush may be reading it.
+        used: bytes used.
+        positions, subject_ids, offsets: its entries.
+    """
+
+    def __init__(self, block: Block, room: int) -> None:
+        self.block = block
+        self.file = BlockFile(block.path)
+        self.buffer = bytearray(room)
+        self.used = 0
+        self.positions = array("I")
+        self.subject_ids = array("I")
+        self.offsets = array("I")
+        block.pinned = Content(
+            self.buffer,
+            Entries(self.positions, self.subject_ids, self.offsets),
+            array("I"),
+        )
+
+    def grow(self, room: int) -> None:
+        """Move to a larger buffer."""
+        larger = bytearray(room)
+        larger[: self.used] = memoryview(self.buffer)[: self.used]
+        self.buffer = larger
+        assert self.block.pinned is not None
+        self.block.pinned.buffer = larger
+
+    def place(self, sequence: int) -> None:
+        """Make ready for entries from `sequence` on, which may leave a gap."""
+        block = self.block
+        if not block.count:
+            block.first_seq = sequence
+        elif not self.offsets and sequence != block.first_seq + block.count:
+            self.offsets.extend(range(block.count))
+
+    def extended(self, sequence: int, used: int, timestamp: int) -> int:
+        """Take note of entries a kernel appended, consecutive from `sequence`; return how many."""
+        block = self.block
+        added = len(self.positions) - block.count
+        if not block.count:
+            block.first_ts = timestamp
+        if self.offsets:
+            offset = sequence - block.first_seq
+            self.offsets.extend(range(offset, offset + added))
+        if block.alive:
+            block.alive.extend(b"\1" * added)
+        block.count += added
+        block.live += added
+        block.last_seq = sequence + added - 1
+        block.last_ts = timestamp
+        block.recorded += used - self.used
+        block.all_recorded += used - self.used
+        block.size = self.used = used
+        return added
+
+    def add_tombstone(self, record: bytes) -> None:
+        """Append a tombstone; the caller made room."""
+        self.buffer[self.used : self.used + len(record)] = record
+        self.used += len(record)
+        self.block.size = self.used
+        self.block.tombstones += record
+
+    def seal(self, table: SubjectTable) -> bytes:
+        """Turn the block's content into that of a sealed one; return its index file."""
+        block = self.block
+        whole = bytes(memoryview(self.buffer)[: self.used])
+        entries = Entries(self.positions, self.subject_ids, self.offsets)
+        return seal_block(block, whole, entries, array("I"), table)
+
+
+def seal_block(
+    block: Block, whole: Buffer, entries: Entries, table_ids: array[int], table: SubjectTable
+) -> bytes:
+    """Pin the content of a complete block and return its index file.
+
+    Args:
+        block: with count, sequences, times and `all_` counters filled in.
+        whole: the bytes of the file.
+        entries: with the table's subject ids, or the block's own if `table_ids` is given.
+        table_ids: the block's own subject ids to the table's; empty if `entries` has those.
+        table: the store's subjects.
+    """
+    local_ids = array("I")
+    local_table_ids = records.localize(entries.subject_ids, block.count, local_ids)
+    if len(table_ids):
+        local_table_ids = array("I", [table_ids[number] for number in local_table_ids])
+    zeros = bytes(8 * len(local_table_ids))
+    counts, firsts, lasts = array("Q", zeros), array("Q", zeros), array("Q", zeros)
+    records.tally(local_ids, 0, block.count, 0, array("I"), counts, firsts, lasts)
+    summary = Summary(
+        first_seq=block.first_seq,
+        last_seq=block.last_seq,
+        entries=block.count,
+        accounted=block.all_accounted,
+        recorded=block.all_recorded,
+        block_bytes=len(whole),
+        block_crc=crc32c(whole),
+        first_ts=block.first_ts,
+        last_ts=block.last_ts,
+        sparse=len(entries.offsets) > 0,
+        counts=array("I", counts),
+        firsts=array("I", firsts),
+        lasts=array("I", lasts),
+        subjects=[table.names[number] for number in local_table_ids],
+        tombstones=bytes(block.tombstones),
+    )
+    sealed = Entries(entries.positions, local_ids, entries.offsets)
+    content = block_index.encode(summary, sealed)
+    block.summary = without_columns(summary)
+    block.size = len(whole)
+    block.pinned = Content(whole, sealed, local_table_ids, table.generation)
+    block.is_verified = False
+    return content
+
+
+def without_columns(summary: Summary) -> Summary:
+    """Drop what is only needed once, when a store is opened."""
+    summary.counts = summary.firsts = summary.lasts = array("I")
+    summary.subjects = []
+    summary.tombstones = b""
+    return summary
+
+
+class ContentCache:
+    """Contents of sealed blocks, the most recently used ones."""
+
+    def __init__(self, disk: Disk, blocks_max: int = CACHED_BLOCKS_MAX) -> None:
+        self._disk = disk
+        self._blocks_max = blocks_max
+        self._contents: OrderedDict[Block, Content] = OrderedDict()
+
+    def content(self, block: Block, table: SubjectTable) -> Content:
+        """Return the content of a block; its `buffer` may be None, see `buffer`.
+
+        Raises:
+            StoreError: the index is damaged or cannot be read, and so is the block.
+        """
+        content = block.pinned or self._contents.get(block)
+        if content is None:
+            content = self._attach(block, table)
+        elif len(content.table_ids) and content.generation != table.generation:
+            self.drop(block)
+            content = self._attach(block, table)
+        if block.pinned is None:
+            self._contents.move_to_end(block)
+        return content
+
+    def buffer(self, block: Block, content: Content) -> Buffer:
+        """Return the bytes of a block, compared with their checksum the first time.
+
+        Raises:
+            StoreError: they are not what was written.
+        """
+        if content.buffer is None:
+            try:
+                content.buffer = self._disk.map(block.path)
+            except OSError as error:
+                raise StoreError(f"read failed: {error.strerror}", str(block.path)) from error
+        if not block.is_verified and block.summary is not None and block.pinned is None:
+            whole = bytes(content.buffer)
+            if len(whole) != block.summary.block_bytes or crc32c(whole) != block.summary.block_crc:
+                raise StoreError("a stored record is damaged", str(block.path), damage(whole))
+            block.is_verified = True
+        return content.buffer
+
+    def _attach(self, block: Block, table: SubjectTable) -> Content:
+        content = self._read_index(block, table)
+        self._contents[block] = content
+        while len(self._contents) > self._blocks_max:
+            self._contents.popitem(last=False)
+        return content
+
+    def _read_index(self, block: Block, table: SubjectTable) -> Content:
+        try:
+            file = self._disk.map(block.index_path)
+        except OSError:
+            file = b""
+        summary = block_index.decode(file, block.size)
+        entries = block_index.decode_entries(file, summary) if summary is not None else None
+        if summary is None or entries is None:
+            return self._read_block(block, table)
+        return Content(None, entries, table.add(summary.subjects), table.generation)
+
+    def _read_block(self, block: Block, table: SubjectTable) -> Content:
+        """Read the entries from the block itself: the index was lost while the store is open."""
+        content = Content(None, Entries(array("I"), array("I"), array("I")), array("I"))
+        scan = scan_block(self.buffer(block, content), table.ids)
+        table.grow()
+        local_ids = array("I")
+        table_ids = records.localize(scan.subject_ids, len(scan.positions), local_ids)
+        offsets = scan.offsets()
+        return Content(
+            content.buffer, Entries(scan.positions, local_ids, offsets), table_ids, table.generation
+        )
+
+    def drop(self, block: Block) -> None:
+        """Forget the content of a block."""
+        self._contents.pop(block, None)
+
+
+@dataclass(slots=True)
+class Scan:
+    """What reading a block from front to back found.
+
+    Attributes:
+        positions, subject_ids: `array('I')`, an entry a message.
+        sequences: `array('Q')`, likewise.
+        tombstones: in order, with the number of entries before each.
+        tombstone_bytes: the same records as they stand.
+        stop: where the last sound record ends.
+    """
+
+    positions: array[int] = field(default_factory=lambda: array("I"))
+    subject_ids: array[int] = field(default_factory=lambda: array("I"))
+    sequences: array[int] = field(default_factory=lambda: array("Q"))
+    tombstones: list[tuple[int, tombstone.Tombstone]] = field(default_factory=list)
+    tombstone_bytes: bytearray = field(default_factory=bytearray)
+    stop: int = 0
+
+    def offsets(self) -> array[int]:
+        """Return offsets from the first sequence, empty when they just count."""
+        if not self.sequences or self.sequences[-1] - self.sequences[0] + 1 == len(self.sequences):
+            return array("I")
+        first = self.sequences[0]
+        return array("I", [sequence - first for sequence in self.sequences])
+
+
+def scan_block(content: Buffer, ids: dict[bytes, int]) -> Scan:
+    """Read records until the end or the first that is not whole and sound."""
+    scan = Scan()
+    whole = content if isinstance(content, bytes | bytearray) else bytes(content)
+    while scan.stop < len(whole):
+        scan.stop = records.scan_records(
+            whole,
+            scan.stop,
+            len(whole),
+            scan.positions,
+            scan.subject_ids,
+            scan.sequences,
+            ids,
+        )
+        found = tombstone.decode(whole, scan.stop, len(whole))
+        if found is None:
+            break
+        scan.tombstones.append((len(scan.positions), found[0]))
+        scan.tombstone_bytes += whole[scan.stop : found[1]]
+        scan.stop = found[1]
+    return scan
+
+
+def damage(whole: bytes) -> int:
+    """Return where the first unsound record of a damaged block begins."""
+    return scan_block(whole, {}).stop

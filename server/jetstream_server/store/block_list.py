@@ -1,0 +1,408 @@
+"""Messages in a list of blocks: the counters, and every question that changes nothing.
+
+The base of `FileStore`, which writes. A question is answered block by block with the kernels of
+`kernels/records`, on entries that are arrays or mapped files; nothing here costs a Python object
+per stored message. Per-subject questions start from the bounds in `SubjectTable`, so that those
+about the first, last or number of messages of a subject rarely look at a block at all.
+
+Every method may raise StoreError: the store is offline, or a block turns out to be damaged, which
+takes it offline.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+
+from google_crc32c import value as crc32c
+
+from jetstream_server.base.errors import StoreError
+from jetstream_server.kernels import records
+from jetstream_server.kernels.record_format import CHECKED_FROM, PREFIX, PREFIX_BYTES
+from jetstream_server.kernels.records_pure import Buffer
+from jetstream_server.store.block import Block, Content, ContentCache
+from jetstream_server.store.ports import StoredMessage, StoreState, SubjectFilter, Window
+from jetstream_server.store.subjects import SubjectSet, SubjectTable
+
+Flags = bytes | bytearray
+
+
+class BlockList:
+    """The blocks of one store, oldest first.
+
+    Invariant: only the last block may be without live messages.
+    """
+
+    def __init__(self, cache: ContentCache, first_seq: int) -> None:
+        self._cache = cache
+        self._blocks: list[Block] = []
+        self._table = SubjectTable()
+        self._messages = 0
+        self._accounted = 0
+        self._is_used = first_seq > 0
+        self._last_seq = max(first_seq - 1, 0)
+        self._last_ts = 0
+        self._offline = ""
+        self._oldest: tuple[int, int] | None = None  # sequence and time of the first live message
+
+    # -- counters --------------------------------------------------------------------------
+
+    def state(self) -> StoreState:
+        """Return the counters."""
+        first_seq, first_ts = self._find_oldest()
+        span = self._last_seq - first_seq + 1 if self._is_used else 0
+        return StoreState(
+            messages=self._messages,
+            bytes=self._accounted,
+            first_seq=first_seq,
+            first_ts=first_ts,
+            last_seq=self._last_seq,
+            last_ts=self._last_ts,
+            num_subjects=self._table.present,
+            num_deleted=max(span - self._messages, 0),
+        )
+
+    @property
+    def first_seq(self) -> int:
+        """Return the first live sequence, or last_seq + 1."""
+        return self._find_oldest()[0]
+
+    @property
+    def last_seq(self) -> int:
+        """Return the last sequence used."""
+        return self._last_seq
+
+    @property
+    def offline(self) -> str:
+        """Return why the store is offline, empty when it is not."""
+        return self._offline
+
+    def next_expiry(self, max_age_ns: int) -> int | None:
+        """Return when the oldest message passes `max_age_ns`."""
+        return self._find_oldest()[1] + max_age_ns if self._messages else None
+
+    def _find_oldest(self) -> tuple[int, int]:
+        if not self._messages:
+            return (self._last_seq + 1 if self._is_used else 0), 0
+        if self._oldest is None:
+            block = self._blocks[0]
+            content = self._content(block)
+            sequence, timestamp = block.sequence(content, block.head), block.first_ts
+            if block.head:
+                timestamp = self._timestamp(block, content, block.head)
+            self._oldest = sequence, timestamp
+        return self._oldest
+
+    def deleted(self) -> list[int]:
+        """Return every missing sequence between first_seq and last_seq."""
+        missing: list[int] = []
+        expected = self.first_seq if self._is_used else 1
+        out_positions, sequences, out_sizes = array("Q"), array("Q"), array("Q")
+        for block in self._blocks:
+            if block.live == block.count and block.last_seq - block.first_seq + 1 == block.count:
+                missing.extend(range(expected, block.first_seq))
+                expected = max(expected, block.last_seq + 1)
+                continue
+            content = self._content(block)
+            out = (out_positions, sequences, out_sizes)
+            self._select(block, content, None, block.head, block.count, 1 << 62, out)
+            for sequence in sequences:
+                missing.extend(range(expected, sequence))
+                expected = sequence + 1
+            del out_positions[:], sequences[:], out_sizes[:]
+        missing.extend(range(expected, self._last_seq + 1))
+        return missing
+
+    # -- single messages -------------------------------------------------------------------
+
+    def load(self, sequence: int) -> StoredMessage | None:
+        """Return one message."""
+        self._check_online()
+        block = self._block_at(sequence)
+        if block is None:
+            return None
+        content = self._content(block)
+        entry = block.find(content, sequence)
+        return self._message(block, content, entry) if entry >= 0 else None
+
+    def load_last(self, wanted: SubjectFilter | None) -> StoredMessage | None:
+        """Return the newest matching message."""
+        if isinstance(wanted, SubjectSet):
+            sequence = max(map(self._last_of, wanted.matching()), default=0)
+            return self.load(sequence) if sequence else None
+        for block in reversed(self._blocks):
+            for entry in range(block.count - 1, block.head - 1, -1):
+                if block.is_alive(entry):
+                    return self._message(block, self._content(block), entry)
+        return None
+
+    def load_next(self, wanted: SubjectFilter | None, sequence: int) -> StoredMessage | None:
+        """Return the first matching message at or after `sequence`."""
+        while True:
+            window = self.window(wanted, sequence, 1, 0)
+            if window.sequences:
+                return self.load(window.sequences[0])
+            if window.next_seq > self._last_seq:
+                return None
+            sequence = window.next_seq
+
+    def sequence_at(self, timestamp: int) -> int:
+        """Return the first stored sequence at or after a time, times rising in the store."""
+        start = bisect_left(self._blocks, timestamp, key=lambda block: block.last_ts)
+        for block in self._blocks[start:]:
+            content = self._content(block)
+            low, high = block.head, block.count
+            while low < high:
+                middle = (low + high) // 2
+                if self._timestamp(block, content, middle) < timestamp:
+                    low = middle + 1
+                else:
+                    high = middle
+            for entry in range(low, block.count):
+                if block.is_alive(entry):
+                    return block.sequence(content, entry)
+        return self._last_seq + 1
+
+    # -- by subject ------------------------------------------------------------------------
+
+    def filter(self, patterns: Sequence[bytes]) -> SubjectFilter | None:
+        """Compile patterns; None for none or `>`."""
+        return None if not patterns or b">" in patterns else SubjectSet(patterns, self._table)
+
+    def count(self, wanted: SubjectFilter | None, start: int, stop: int | None = None) -> int:
+        """Return the number of matching messages with start <= sequence < stop."""
+        end = self._last_seq + 1 if stop is None else min(stop, self._last_seq + 1)
+        chosen = wanted if isinstance(wanted, SubjectSet) else None
+        whole = self._total(chosen)
+        first = self.first_seq
+        if start <= first and end > self._last_seq:
+            return whole
+        if end > self._last_seq and start - first < end - start:
+            return whole - self._count_between(chosen, first, start)
+        return self._count_between(chosen, start, end)
+
+    def _total(self, wanted: SubjectSet | None) -> int:
+        if wanted is None:
+            return self._messages
+        return sum(self._table.counts[subject_id] for subject_id in wanted.matching())
+
+    def _count_between(self, wanted: SubjectSet | None, start: int, stop: int) -> int:
+        total = 0
+        for index in range(self._block_index(start), len(self._blocks)):
+            block = self._blocks[index]
+            if block.first_seq >= stop:
+                break
+            if wanted is None and start <= block.first_seq and stop > block.last_seq:
+                total += block.live
+                continue
+            content = self._content(block)
+            low = max(block.at_or_after(content, start), block.head)
+            high = block.at_or_after(content, stop)
+            total += records.count(
+                content.entries.subject_ids,
+                self._flags(wanted, block, content),
+                block.alive,
+                low,
+                max(low, high),
+            )
+        return total
+
+    def subject_counts(self, pattern: bytes) -> dict[bytes, int]:
+        """Return message counts of the matching subjects that have messages."""
+        table = self._table
+        matching = SubjectSet((pattern,), table).matching()
+        return {table.names[number]: table.counts[number] for number in matching}
+
+    def subject_last(self, subject: bytes) -> int:
+        """Return the last sequence of a subject, 0 when it has none."""
+        if not self._table.count_of(subject):
+            return 0
+        return self._last_of(self._table.ids[subject])
+
+    def subject_count(self, subject: bytes) -> int:
+        """Return how many messages of a subject are stored."""
+        return self._table.count_of(subject)
+
+    def last_sequences(self, wanted: SubjectFilter | None, up_to: int | None = None) -> list[int]:
+        """Return the last sequence (at most `up_to`) of each matching subject, rising."""
+        if isinstance(wanted, SubjectSet):
+            numbers = wanted.matching()
+        else:
+            numbers = [number for number, count in enumerate(self._table.counts) if count]
+        found = [self._last_of(number, up_to) for number in numbers]
+        return sorted(sequence for sequence in found if sequence)
+
+    def _last_of(self, subject_id: int, up_to: int | None = None) -> int:
+        """Return the last sequence of a subject at or below `up_to`, 0 when there is none."""
+        bound = self._table.lasts[subject_id]
+        limit = bound if up_to is None else min(bound, up_to)
+        for index in range(self._block_index(limit), -1, -1):
+            if index == len(self._blocks):
+                continue
+            block = self._blocks[index]
+            content = self._content(block)
+            number = self._local_id(content, subject_id)
+            stop = block.at_or_after(content, limit + 1)
+            entry = records.find_last(
+                content.entries.subject_ids, block.alive, block.head, stop, number
+            )
+            if entry >= 0:
+                sequence = block.sequence(content, entry)
+                if limit == bound:
+                    self._table.lasts[subject_id] = sequence
+                return sequence
+        return 0
+
+    def _sequences_of(self, subject_id: int) -> Iterator[int]:
+        """Walk the live messages of a subject, oldest first; it must have some."""
+        table = self._table
+        start = table.firsts[subject_id]
+        is_first = True
+        for index in range(self._block_index(start), len(self._blocks)):
+            block = self._blocks[index]
+            content = self._content(block)
+            number = self._local_id(content, subject_id)
+            ids = content.entries.subject_ids
+            entry = max(block.at_or_after(content, start), block.head) - 1
+            while True:
+                entry = records.find(ids, block.alive, entry + 1, block.count, number)
+                if entry >= block.count:
+                    break
+                sequence = block.sequence(content, entry)
+                if is_first:
+                    table.firsts[subject_id] = sequence
+                    is_first = False
+                yield sequence
+
+    # -- windows ---------------------------------------------------------------------------
+
+    def window(
+        self, wanted: SubjectFilter | None, sequence: int, count_max: int, bytes_max: int
+    ) -> Window:
+        """Return the wanted messages from `sequence` on, within one block."""
+        self._check_online()
+        index = self._block_index(sequence)
+        positions, sequences, sizes = array("Q"), array("Q"), array("Q")
+        if index == len(self._blocks):
+            next_seq = max(sequence, self._last_seq + 1)
+            return Window(b"", positions, sequences, sizes, next_seq)
+        block = self._blocks[index]
+        content = self._content(block)
+        chosen = wanted if isinstance(wanted, SubjectSet) else None
+        start = max(block.at_or_after(content, sequence), block.head)
+        out = (positions, sequences, sizes)
+        stop = self._select(block, content, chosen, start, count_max, bytes_max, out)
+        if stop < block.count:
+            next_seq = max(block.sequence(content, stop), sequence)
+        else:
+            next_seq = self._after(index)
+        return Window(self._buffer(block, content), positions, sequences, sizes, next_seq)
+
+    def _after(self, index: int) -> int:
+        """Return the sequence to go on with after a block."""
+        if index + 1 < len(self._blocks) and self._blocks[index + 1].count:
+            return self._blocks[index + 1].first_seq
+        return self._last_seq + 1
+
+    def _select(
+        self,
+        block: Block,
+        content: Content,
+        wanted: SubjectSet | None,
+        start: int,
+        count_max: int,
+        bytes_max: int,
+        out: tuple[array[int], array[int], array[int]],
+    ) -> int:
+        flags = self._flags(wanted, block, content)
+        if flags and len(content.table_ids) and 1 not in flags:
+            return block.count  # a sealed block without any wanted subject
+        return records.select(
+            self._buffer(block, content),
+            content.entries.positions,
+            content.entries.subject_ids,
+            flags,
+            block.alive,
+            start,
+            block.count,
+            block.first_seq,
+            content.entries.offsets,
+            count_max,
+            bytes_max,
+            *out,
+        )
+
+    # -- inside ----------------------------------------------------------------------------
+
+    def _check_online(self) -> None:
+        if self._offline:
+            raise StoreError(self._offline)
+
+    def _take_offline(self, error: StoreError) -> None:
+        self._offline = self._offline or str(error)
+
+    def _block_index(self, sequence: int) -> int:
+        """Return the first block that ends at or after a sequence."""
+        return bisect_left(self._blocks, sequence, key=lambda block: block.last_seq)
+
+    def _block_at(self, sequence: int) -> Block | None:
+        index = bisect_right(self._blocks, sequence, key=lambda block: block.first_seq) - 1
+        if index < 0 or sequence > self._blocks[index].last_seq:
+            return None
+        return self._blocks[index]
+
+    def _content(self, block: Block) -> Content:
+        try:
+            return self._cache.content(block, self._table)
+        except StoreError as error:
+            self._take_offline(error)
+            raise
+
+    def _buffer(self, block: Block, content: Content) -> Buffer:
+        try:
+            return self._cache.buffer(block, content)
+        except StoreError as error:
+            self._take_offline(error)
+            raise
+
+    def _flags(self, wanted: SubjectSet | None, block: Block, content: Content) -> Flags:
+        if wanted is None:
+            return b""
+        if not len(content.table_ids):
+            return wanted.flags()
+        return wanted.local_flags((block.number, block.version), content.table_ids)
+
+    def _local_id(self, content: Content, subject_id: int) -> int:
+        """Return the block's own number of a subject, one that no entry has if it is not there."""
+        if not len(content.table_ids):
+            return subject_id
+        try:
+            return content.table_ids.index(subject_id)
+        except ValueError:
+            return len(content.table_ids)
+
+    def _timestamp(self, block: Block, content: Content, entry: int) -> int:
+        buffer = self._buffer(block, content)
+        timestamp: int = PREFIX.unpack_from(buffer, content.entries.positions[entry])[3]
+        return timestamp
+
+    def _message(self, block: Block, content: Content, entry: int) -> StoredMessage:
+        buffer = self._buffer(block, content)
+        at = content.entries.positions[entry]
+        size, checksum, sequence, timestamp, headers, subject_bytes, _ = PREFIX.unpack_from(
+            buffer, at
+        )
+        record = bytes(buffer[at : at + size])
+        if crc32c(record[CHECKED_FROM:]) != checksum:
+            error = StoreError("a stored record is damaged", str(block.path), at)
+            self._take_offline(error)
+            raise error
+        headers_at = PREFIX_BYTES + subject_bytes
+        return StoredMessage(
+            sequence,
+            timestamp,
+            record[PREFIX_BYTES:headers_at],
+            record[headers_at : headers_at + headers],
+            record[headers_at + headers :],
+        )

@@ -1,0 +1,742 @@
+"""Messages in files: appended to an open block, acknowledged when a flush has carried it to disk.
+
+What is said to a store is true in memory at once and on disk after the next flush (`commit`); who
+tells the outside waits for that. Deletes are tombstones in the open block; a block goes when its
+last message does, and is rewritten without its dead when they outweigh the living.
+
+Invariants that recovery (`store/recovery.py`) relies on:
+
+- a block begins with a STARTED record, and has bytes on disk only once the block before it is
+  durable; so the newest block always knows the numbers of the store;
+- a tombstone outlives the record it is about: before a block is removed, tombstones in it that
+  older blocks still need are repeated in the open one (`_retire`).
+
+Full disk: appends raise StoreError until what is queued has found its place; see `commit` for what
+happens to it. Deleting and purging go on, since they are what makes room. After any other failure
+the store is offline for good: nothing is queued any more and everything raises.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from pathlib import Path
+
+from jetstream_server.base.errors import StoreError
+from jetstream_server.kernels import records
+from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
+from jetstream_server.kernels.records_pure import HEADER_ACCOUNTED_BYTES, UNACCOUNTED_BYTES
+from jetstream_server.protocol.ops import (
+    HEADER_START,
+    PAYLOAD_START,
+    PAYLOAD_STOP,
+    STRIDE,
+    SUBJECT_START,
+    SUBJECT_STOP,
+    PubRun,
+)
+from jetstream_server.store import recovery, tombstone
+from jetstream_server.store.block import (
+    BLOCK_SUFFIX,
+    Block,
+    BlockWriter,
+    Content,
+    ContentCache,
+    Scan,
+    seal_block,
+)
+from jetstream_server.store.block_list import BlockList
+from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.index import Entries
+from jetstream_server.store.ports import Limits, SubjectFilter
+from jetstream_server.store.subjects import SubjectSet
+from jetstream_server.store.tombstone import Tombstone
+
+BLOCK_BYTES = 8 * 1024 * 1024  # as the genuine server; a larger single record gets its own block
+FIRST_ROOM_BYTES = 64 * 1024  # a buffer begins small and doubles: most streams are small
+ABANDON_BYTES = 64 * 1024  # an open block with this many dead bytes and no message is left behind
+COMPACT_MIN_BYTES = 256 * 1024  # smaller blocks are not worth a rewrite
+MARK_BYTES = 256 * 1024  # how much may become durable before a DURABLE record says so
+RENUMBER_MIN = 4096  # subjects without messages before they are forgotten
+_OFFSET_MAX = 2**32 - 1
+_ALL = 1 << 62
+
+
+class FileStore(BlockList):
+    """A sequence of messages in a folder of blocks.
+
+    Args:
+        folder: where the blocks are, or will be.
+        commit: the queue to the disk.
+        cache: contents of sealed blocks, shared with other stores.
+        first_seq: the first sequence to be used, if nothing is there; 0 for 1.
+        is_fresh: nothing is there, whatever the folder says: its removal is queued.
+        block_bytes: when a block is full; for tests.
+
+    Attributes:
+        notes: what recovery had to do, for the operator's log.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        commit: GroupCommit,
+        cache: ContentCache | None = None,
+        *,
+        first_seq: int = 0,
+        is_fresh: bool = False,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        super().__init__(cache or ContentCache(commit.disk), first_seq)
+        self.notes: list[str] = []
+        self._folder = folder
+        self._commit = commit
+        self._block_bytes = block_bytes
+        self._compact_min_bytes = min(COMPACT_MIN_BYTES, block_bytes // 2)
+        self._open: BlockWriter | None = None
+        self._next_number = 1
+        self._full = ""
+        self._is_closed = False
+        self._floor = 0  # everything below was removed as a whole
+        self._floor_block = 0  # number of the block whose tombstones hold the floor
+        self._marked = 0  # bytes of the open block said to be durable
+        self._durable = 0  # bytes of the open block that are
+        self._epoch = 0  # flushes taken when something was last written to the open block
+        self._epochs_used = (0, 0)  # bytes used at the end of the epoch before, and of this one
+        self._per_subject_max = -1
+        self._grown: dict[int, None] = {}  # subject ids appended to since `enforce` looked
+        if not is_fresh:
+            try:
+                self._recover()
+            except StoreError as error:
+                self._take_offline(error)
+
+    # -- appending -------------------------------------------------------------------------
+
+    def append_run(self, run: PubRun, start: int, stop: int, now: int) -> int:
+        """Store messages `start` up to `stop` of a run with consecutive sequences."""
+        self._check_writable()
+        first = sequence = self._last_seq + 1
+        fields, index = run.fields, start
+        if self._durable >= self._marked + MARK_BYTES and not self._commit.lazily_ns:
+            self._mark()
+        while index < stop:
+            open_block = self._open or self._begin()
+            if sequence + stop - index - open_block.block.first_seq > _OFFSET_MAX:
+                self._rotate()
+                open_block = self._open or self._begin()
+            open_block.place(sequence)
+            used, entries = open_block.used, open_block.block.count
+            cut, used_now = records.encode_run(
+                run.chunk,
+                fields,
+                index,
+                stop,
+                sequence,
+                now,
+                open_block.buffer,
+                used,
+                open_block.positions,
+                open_block.subject_ids,
+                self._table.ids,
+            )
+            if cut > index:
+                at, end = index * STRIDE, cut * STRIDE
+                plain = (
+                    fields[at + HEADER_START : end : STRIDE]
+                    == fields[at + PAYLOAD_START : end : STRIDE]
+                )
+                self._appended(open_block, entries, sequence, used_now, now, is_plain=plain)
+                sequence += cut - index
+                index = cut
+            if index < stop:
+                self._make_room(_record_bytes(run, index))
+        return first
+
+    def append(
+        self,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        timestamp: int,
+        sequence: int | None = None,
+    ) -> int:
+        """Store one message; `sequence` may leave a gap."""
+        self._check_writable()
+        if sequence is not None and sequence != self._last_seq + 1:
+            assert sequence > self._last_seq, "sequences rise"
+            self._last_seq = sequence - 1
+            self._is_used = True
+        return self.append_run(PubRun.single(subject, b"", headers, payload), 0, 1, timestamp)
+
+    def skip(self, count: int, now: int) -> int:
+        """Use up `count` sequences."""
+        self._check_writable()
+        first = self._last_seq + 1
+        if count > 0:
+            self._note(Tombstone(tombstone.SKIPPED, self._last_seq + count, now))
+            self._last_seq += count
+            self._last_ts = now
+            self._is_used = True
+        return first
+
+    def _appended(
+        self,
+        open_block: BlockWriter,
+        entries: int,
+        sequence: int,
+        used: int,
+        now: int,
+        *,
+        is_plain: bool,
+    ) -> None:
+        """Account for entries from `entries` on, which a kernel has just encoded."""
+        block, table = open_block.block, self._table
+        before = open_block.used
+        added = open_block.extended(sequence, used, now)
+        accounted = used - before - UNACCOUNTED_BYTES * added
+        if not is_plain:
+            accounted = records.measure(
+                open_block.buffer, open_block.positions, b"", entries, block.count, added, 0, 0
+            )[2]
+        block.accounted += accounted
+        block.all_accounted += accounted
+        table.grow()
+        table.present += records.tally(
+            open_block.subject_ids,
+            entries,
+            block.count,
+            block.first_seq,
+            open_block.offsets,
+            table.counts,
+            table.firsts,
+            table.lasts,
+        )
+        if self._per_subject_max > 0:
+            self._grown.update(dict.fromkeys(open_block.subject_ids[entries:]))
+        if not self._messages:
+            self._oldest = None
+        self._messages += added
+        self._accounted += accounted
+        self._last_seq = block.last_seq
+        self._last_ts = now
+        self._is_used = True
+        self._write(open_block, before, used)
+
+    def _write(self, open_block: BlockWriter, start: int, stop: int) -> None:
+        commit = self._commit
+        if self._epoch != commit.taken:
+            self._epochs_used = (self._epochs_used[1], stop)
+            self._epoch = commit.taken
+        else:
+            self._epochs_used = (self._epochs_used[0], stop)
+        commit.write(self, open_block.file, open_block.buffer, start, stop)
+
+    # -- the open block --------------------------------------------------------------------
+
+    def _begin(self) -> BlockWriter:
+        """Begin a new block."""
+        number = self._next_number
+        self._next_number += 1
+        block = Block(number, self._folder / f"{number}{BLOCK_SUFFIX}", self._last_seq + 1)
+        block.last_seq = self._last_seq
+        block.first_ts = block.last_ts = self._last_ts  # blocks are searched by time
+        self._open = open_block = BlockWriter(block, min(FIRST_ROOM_BYTES, self._block_bytes))
+        self._blocks.append(block)
+        self._floor_block = number
+        self._marked = self._durable = 0
+        self._epoch, self._epochs_used = self._commit.taken, (0, 0)
+        started = tombstone.started(self._last_seq, self._last_ts, self._floor)
+        self._add(open_block, started.encode())
+        return open_block
+
+    def _make_room(self, size: int) -> BlockWriter:
+        """Return an open block with room for a record of `size` bytes."""
+        open_block = self._open or self._begin()
+        needed = open_block.used + size
+        if needed > self._block_bytes and open_block.block.count:
+            self._rotate()
+            open_block = self._open or self._begin()
+            needed = open_block.used + size
+        if needed > len(open_block.buffer):
+            room = min(2 * len(open_block.buffer), self._block_bytes)
+            open_block.grow(max(room, needed))
+        return open_block
+
+    def _rotate(self) -> None:
+        """Seal the open block."""
+        open_block = self._open
+        assert open_block is not None, "there is a block to seal"
+        block = open_block.block
+        index = open_block.seal(self._table)
+        self._open = None
+        self._commit.seal(self, open_block.file)
+        self._commit.replace(self, block.index_path, [index])
+        block.sealed_at = self._commit.taken
+        if not block.live:
+            self._retire(block)
+        if self._table.absent > max(RENUMBER_MIN, self._table.present):
+            self._renumber()
+
+    def _renumber(self) -> None:
+        """Forget subjects without messages; no open block holds their numbers."""
+        table = self._table
+        pinned = [block.pinned for block in self._blocks if block.pinned]
+        names = [[table.names[number] for number in content.table_ids] for content in pinned]
+        table.renumber()
+        self._grown.clear()
+        self._per_subject_max = -1  # so that `enforce` looks at every subject once
+        for content, subjects in zip(pinned, names, strict=True):
+            content.table_ids = table.add(subjects)
+            content.generation = table.generation
+
+    def _note(self, stone: Tombstone) -> None:
+        """Append a tombstone."""
+        record = stone.encode()
+        self._add(self._make_room(len(record)), record)
+
+    def _mark(self) -> None:
+        """Say how much of the open block is durable, for recovery to tell damage from a tear."""
+        durable = self._durable
+        self._note(Tombstone(tombstone.DURABLE, durable, payload=tombstone.DURABLE_PAYLOAD))
+        if self._durable == durable:  # else the block was full, and a new one begins unmarked
+            self._marked = durable
+
+    def _add(self, open_block: BlockWriter, record: bytes) -> None:
+        before = open_block.used
+        open_block.add_tombstone(record)
+        self._write(open_block, before, open_block.used)
+
+    # -- removing --------------------------------------------------------------------------
+
+    def delete(self, sequences: Iterable[int], *, erase: bool = False) -> int:
+        """Remove single messages. The bytes stay in the block until it is compacted."""
+        self._check_online()
+        gone: list[int] = []
+        touched: dict[Block, None] = {}
+        block: Block | None = None
+        for sequence in sequences:
+            if block is None or not block.first_seq <= sequence <= block.last_seq:
+                block = self._block_at(sequence)
+                if block is None:
+                    continue
+                content = self._content(block)
+            entry = block.find(content, sequence)
+            if entry >= 0:
+                self._bury(block, content, entry)
+                touched[block] = None
+                gone.append(sequence)
+        if gone:
+            self._oldest = None
+            gone.sort()
+            self._note(tombstone.deleted(tombstone.as_ranges(gone)))
+            for block in touched:
+                block.noted.add(self._blocks[-1].number)
+            self._tidy(touched)
+        return len(gone)
+
+    def _bury(self, block: Block, content: Content, entry: int) -> None:
+        """Take one live message out of every count."""
+        entries, table = content.entries, self._table
+        size, _, _, _, headers, _, _ = PREFIX.unpack_from(
+            self._buffer(block, content), entries.positions[entry]
+        )
+        accounted = size - UNACCOUNTED_BYTES + (HEADER_ACCOUNTED_BYTES if headers else 0)
+        number = entries.subject_ids[entry]
+        if len(content.table_ids):
+            number = content.table_ids[number]
+        table.counts[number] -= 1
+        table.present -= not table.counts[number]
+        block.bury(entry)
+        self._discount(block, 1, accounted, size)
+
+    def _discount(self, block: Block, messages: int, accounted: int, recorded: int) -> None:
+        block.live -= messages
+        block.accounted -= accounted
+        block.recorded -= recorded
+        self._messages -= messages
+        self._accounted -= accounted
+
+    def truncate_front(self, first_seq: int) -> int:
+        """Remove everything below `first_seq`, which may lie beyond the end."""
+        self._check_online()
+        removed, messages = 0, self._messages
+        if first_seq > self.first_seq or (first_seq > 0 and not self._is_used):
+            self._is_used = True
+            self._floor = first_seq
+            self._note(Tombstone(tombstone.FLOOR, first_seq))
+            self._floor_block = self._blocks[-1].number
+            self._drop_below(first_seq)
+            removed = messages - self._messages
+            self._last_seq = max(self._last_seq, first_seq - 1)
+            self._tidy(self._blocks[:1])
+        return removed
+
+    def _drop_below(self, first_seq: int) -> None:
+        """Remove messages below a floor that is already noted."""
+        self._oldest = None
+        table = self._table
+        if first_seq > self._last_seq:
+            zeros = bytes(8 * len(table.counts))
+            table.counts = array("Q", zeros)
+            table.present = 0
+        while self._blocks and self._blocks[0].last_seq < first_seq:
+            block = self._blocks[0]
+            if table.present and block.live:
+                self._withdraw(block, self._content(block), block.count)
+            block.head = block.count
+            block.alive.clear()
+            self._discount(block, block.live, block.accounted, block.recorded)
+            if self._open is not None and block is self._open.block:
+                break
+            self._retire(block, is_below_floor=True)
+        block_now = self._blocks[0] if self._blocks else None
+        if block_now is not None and block_now.first_seq < first_seq <= block_now.last_seq:
+            content = self._content(block_now)
+            stop = block_now.at_or_after(content, first_seq)
+            if stop > block_now.head:
+                weights = records.measure(
+                    self._buffer(block_now, content),
+                    content.entries.positions,
+                    block_now.alive,
+                    block_now.head,
+                    stop,
+                    _ALL,
+                    0,
+                    0,
+                )
+                self._withdraw(block_now, content, stop)
+                block_now.head = stop
+                block_now.skip_dead()
+                self._discount(block_now, *weights[1:])
+
+    def _withdraw(self, block: Block, content: Content, stop: int) -> None:
+        self._table.present -= records.withdraw(
+            content.entries.subject_ids,
+            block.alive,
+            block.head,
+            stop,
+            content.table_ids,
+            self._table.counts,
+        )
+
+    def purge(self, wanted: SubjectFilter | None, below: int, keep: int) -> int:
+        """Remove matching messages below `below` (0: all), all but the newest `keep`."""
+        self._check_online()
+        if wanted is None and not keep:
+            return self.truncate_front(below or self._last_seq + 1)
+        sequences = self._matching_sequences(wanted)
+        if keep:
+            del sequences[-keep:]
+        if below:
+            sequences = array("Q", [sequence for sequence in sequences if sequence < below])
+        return self.delete(sequences)
+
+    def _matching_sequences(self, wanted: SubjectFilter | None) -> array[int]:
+        chosen = wanted if isinstance(wanted, SubjectSet) else None
+        positions, sequences, sizes = array("Q"), array("Q"), array("Q")
+        for block in self._blocks:
+            out = (positions, sequences, sizes)
+            content = self._content(block)
+            self._select(block, content, chosen, block.head, block.count, _ALL, out)
+        return sequences
+
+    # -- limits ----------------------------------------------------------------------------
+
+    def enforce(self, limits: Limits, now: int) -> list[tuple[int, int]]:
+        """Remove the oldest messages until `limits` hold: age, then per subject, count, bytes."""
+        removed: list[tuple[int, int]] = []
+        if self._offline:
+            return removed
+        if limits.max_age_ns > 0 and self._messages:
+            expired_at = now - limits.max_age_ns
+            if self._find_oldest()[1] <= expired_at:
+                self._trim(0, 0, expired_at, removed)
+        if limits.max_msgs_per_subject > 0:
+            self._enforce_per_subject(limits.max_msgs_per_subject, removed)
+        messages = self._messages - limits.max_msgs if limits.max_msgs >= 0 else 0
+        accounted = self._accounted - limits.max_bytes if limits.max_bytes >= 0 else 0
+        if self._messages and (messages > 0 or accounted > 0):
+            self._trim(max(messages, 0), max(accounted, 0), -_ALL, removed)
+        return removed
+
+    def _trim(
+        self, messages: int, accounted: int, expired_at: int, removed: list[tuple[int, int]]
+    ) -> None:
+        """Remove from the front until that much is gone and nothing has expired."""
+        start = self.first_seq
+        target = self._last_seq + 1
+        for block in self._blocks:
+            if not block.live:
+                continue
+            if block.live > messages and block.accounted > accounted and block.last_ts > expired_at:
+                content = self._content(block)
+                entry, *_ = records.measure(
+                    self._buffer(block, content),
+                    content.entries.positions,
+                    block.alive,
+                    block.head,
+                    block.count,
+                    messages,
+                    accounted,
+                    expired_at,
+                )
+                if entry < block.count:
+                    target = block.sequence(content, entry)
+                    break
+            messages -= block.live
+            accounted -= block.accounted
+        self.truncate_front(target)
+        removed.append((start, target))
+
+    def _enforce_per_subject(self, limit: int, removed: list[tuple[int, int]]) -> None:
+        counts = self._table.counts
+        numbers: Iterable[int] = self._grown
+        if limit != self._per_subject_max:
+            self._per_subject_max = limit
+            numbers = range(len(counts))
+        gone: list[int] = []
+        for number in numbers:
+            excess = counts[number] - limit
+            if excess > 0:
+                for sequence in self._sequences_of(number):
+                    gone.append(sequence)
+                    excess -= 1
+                    if not excess:
+                        break
+        self._grown.clear()
+        if gone:
+            self.delete(gone)
+            removed.extend((sequence, sequence + 1) for sequence in gone)
+
+    # -- blocks that are done with ---------------------------------------------------------
+
+    def _tidy(self, blocks: Iterable[Block]) -> None:
+        """Remove blocks without messages, rewrite those that are mostly dead."""
+        for block in list(blocks):
+            if block.is_gone:
+                continue
+            if self._open is not None and block is self._open.block:
+                if not block.live and block.size > ABANDON_BYTES:
+                    self._rotate()
+            elif not block.live:
+                self._retire(block)
+            elif (
+                block is not self._blocks[0]  # soon gone as a whole: most streams end at the front
+                and block.size > self._compact_min_bytes
+                and block.recorded < block.size // 2
+            ):
+                self._compact(block)
+
+    def _retire(self, block: Block, *, is_below_floor: bool = False) -> None:
+        """Remove a sealed block without messages.
+
+        Its tombstones go with it, so those that other blocks need are repeated first; the removal
+        then waits for them, as it waits for the numbers of the store to be in another block.
+        """
+        self._blocks.remove(block)
+        self._cache.drop(block)
+        block.is_gone = True
+        if self._open is None:
+            self._begin()
+        is_newest = all(other.number < block.number for other in self._blocks[:-1])
+        waits = is_newest and (not self._durable or self._commit.lazily_ns > 0)
+        if self._floor_block == block.number:
+            self._note(Tombstone(tombstone.FLOOR, self._floor))
+            self._floor_block = self._blocks[-1].number
+        waits = self._repeat_tombstones(block.number) or waits
+        self._commit.remove(self, block.index_path)
+        self._commit.remove(self, block.path, waits=waits or not is_below_floor)
+
+    def _repeat_tombstones(self, number: int) -> bool:
+        """Write again what the tombstones of a block say about blocks still there."""
+        repeated = False
+        for other in list(self._blocks):
+            if number in other.noted:
+                ranges = other.dead_ranges(self._content(other))
+                other.noted.clear()
+                if ranges:
+                    self._note(tombstone.deleted(ranges))
+                    other.noted.add(self._blocks[-1].number)
+                    repeated = True
+        return repeated
+
+    def _compact(self, block: Block) -> None:
+        """Rewrite a sealed block with its tombstones and live messages only."""
+        content = self._content(block)
+        whole = memoryview(self._buffer(block, content))
+        parts: list[bytes | memoryview] = [bytes(block.tombstones)]
+        positions, subject_ids, sequences = array("I"), array("I"), array("Q")
+        at = len(block.tombstones)
+        entries = content.entries
+        for entry in range(block.head, block.count):
+            if block.is_alive(entry):
+                start = entries.positions[entry]
+                size = PREFIX.unpack_from(whole, start)[0]
+                parts.append(whole[start : start + size])
+                positions.append(at)
+                subject_ids.append(entries.subject_ids[entry])
+                sequences.append(block.sequence(content, entry))
+                at += size
+        smaller = b"".join(parts)
+        block.first_seq, block.last_seq = sequences[0], sequences[-1]
+        block.first_ts = PREFIX.unpack_from(smaller, positions[0])[3]
+        block.last_ts = PREFIX.unpack_from(smaller, positions[-1])[3]
+        block.count, block.head = len(positions), 0
+        block.alive = bytearray()
+        block.all_accounted, block.all_recorded = block.accounted, block.recorded
+        block.noted.clear()
+        block.version += 1
+        self._cache.drop(block)
+        offsets = Scan(sequences=sequences).offsets()
+        index = seal_block(
+            block,
+            smaller,
+            Entries(positions, subject_ids, offsets),
+            content.table_ids,
+            self._table,
+        )
+        block.sealed_at = self._commit.taken
+        self._commit.remove(self, block.index_path, waits=True)
+        self._commit.replace(self, block.path, [smaller])
+        self._commit.replace(self, block.index_path, [index])
+
+    # -- recovery --------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        findings = recovery.read_folder(self._folder, self._commit.disk, self._table)
+        self.notes = findings.notes
+        floor = 0
+        for found in findings.blocks:
+            self._number_from(found)
+            for stone in found.tombstones:
+                if stone.kind in (tombstone.STARTED, tombstone.FLOOR):
+                    is_start = stone.kind == tombstone.STARTED
+                    floor = max(floor, stone.floor() if is_start else stone.sequence)
+                    self._floor_block = found.block.number
+        for found in findings.blocks:
+            self._adopt(found, is_last=found is findings.blocks[-1])
+        if findings.blocks:
+            self._is_used = True
+            self._next_number = findings.blocks[-1].block.number + 1
+            self._replay(findings, floor)
+
+    def _number_from(self, found: recovery.FoundBlock) -> None:
+        """Move the last sequence and time to where a block leaves them."""
+        block = found.block
+        for stone in found.tombstones:
+            if stone.kind == tombstone.STARTED:
+                self._last_seq, self._last_ts = stone.sequence, stone.timestamp
+        if block.count:
+            self._last_seq, self._last_ts = block.last_seq, block.last_ts
+        for stone in found.tombstones:
+            if stone.kind == tombstone.SKIPPED and stone.sequence > self._last_seq:
+                self._last_seq, self._last_ts = stone.sequence, stone.timestamp
+            elif stone.kind == tombstone.FLOOR:
+                self._last_seq = max(self._last_seq, stone.sequence - 1)
+
+    def _adopt(self, found: recovery.FoundBlock, *, is_last: bool) -> None:
+        """Take a block in, with all its messages."""
+        block, scan = found.block, found.scan
+        self._blocks.append(block)
+        self._messages += block.live
+        self._accounted += block.accounted
+        if found.summary is not None:
+            recovery.merge_summary(found.summary, self._table)
+            return
+        assert scan is not None, "a block is read when it has no index"
+        recovery.merge_scan(block, scan, self._table)
+        if is_last and block.size <= recovery.REOPEN_BYTES:
+            self._reopen(block, found.whole, scan)
+        else:
+            entries = Entries(scan.positions, scan.subject_ids, scan.offsets())
+            index = seal_block(block, found.whole, entries, array("I"), self._table)
+            block.sealed_at = self._commit.taken
+            self._commit.replace(self, block.index_path, [index])
+
+    def _reopen(self, block: Block, whole: bytes, scan: Scan) -> None:
+        room = FIRST_ROOM_BYTES
+        while room < len(whole):
+            room *= 2
+        self._open = open_block = BlockWriter(block, room)
+        open_block.buffer[: len(whole)] = whole
+        open_block.used = self._durable = self._marked = len(whole)
+        self._epoch, self._epochs_used = self._commit.taken, (len(whole), len(whole))
+        open_block.positions.extend(scan.positions)
+        open_block.subject_ids.extend(scan.subject_ids)
+        open_block.offsets.extend(scan.offsets())
+
+    def _replay(self, findings: recovery.Findings, floor: int) -> None:
+        """Carry out what the tombstones say."""
+        self._floor = floor
+        self._last_seq = max(self._last_seq, floor - 1)
+        self._drop_below(floor)
+        for found in findings.blocks:
+            for stone in found.tombstones:
+                if stone.kind == tombstone.DELETED:
+                    for start, stop in stone.ranges():
+                        self._replay_range(start, stop, found.block.number)
+        self._tidy(self._blocks)
+
+    def _replay_range(self, start: int, stop: int, number: int) -> None:
+        self._oldest = None
+        for index in range(self._block_index(start), len(self._blocks)):
+            block = self._blocks[index]
+            if block.first_seq >= stop:
+                break
+            content = self._content(block)
+            entry = max(block.at_or_after(content, start), block.head)
+            while entry < block.count and block.sequence(content, entry) < stop:
+                if block.is_alive(entry):
+                    self._bury(block, content, entry)
+                    block.noted.add(number)
+                entry += 1
+
+    # -- how flushes went (commit.Owner) ---------------------------------------------------
+
+    def flushed(self) -> None:
+        """Everything queued before the flush is on disk."""
+        self._full = ""
+        taken = self._commit.taken
+        for block in self._blocks:
+            if block.pinned is not None and block.summary is not None and block.sealed_at < taken:
+                block.pinned = None
+        self._durable = max(self._durable, self._epochs_used[self._epoch < taken])
+
+    def stalled(self, error: StoreError) -> None:
+        """The disk is full: refuse appends until it is not."""
+        self._full = str(error)
+
+    def failed(self, error: StoreError) -> None:
+        """The disk failed: go offline."""
+        self._take_offline(error)
+
+    def _check_writable(self) -> None:
+        self._check_online()
+        if self._full:
+            raise StoreError(self._full)
+
+    # -- life ------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Queue what is left, with an index for the last block, so that it is not read again."""
+        if self._open is not None and not self._offline and not self._is_closed:
+            index = self._open.seal(self._table)
+            self._commit.seal(self, self._open.file)
+            self._commit.replace(self, self._open.block.index_path, [index])
+            self._open = None
+        self._is_closed = True
+        self._offline = self._offline or "the store is closed"
+
+    def destroy(self) -> None:
+        """Queue the removal of every block."""
+        self._is_closed = True
+        self._offline = self._offline or "the store is removed"
+        self._commit.remove_tree(self, self._folder)
+
+
+def _record_bytes(run: PubRun, index: int) -> int:
+    at = index * STRIDE
+    fields = run.fields
+    subject_bytes = fields[at + SUBJECT_STOP] - fields[at + SUBJECT_START]
+    return PREFIX_BYTES + subject_bytes + fields[at + PAYLOAD_STOP] - fields[at + HEADER_START]

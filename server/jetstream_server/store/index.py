@@ -1,0 +1,194 @@
+"""The index of a sealed block: `<n>.idx` beside `<n>.blk`.
+
+Little-endian. Everything that opening a store needs stands first; the entries behind it are only
+mapped when a message of the block is wanted.
+
+    header    see `_HEADER`; with checksums of itself, the summary and the entries
+    summary   u32 messages, u32 first entry, u32 last entry of each subject of the block; u16
+              length of each subject; the subjects; the block's tombstones as they stand in it
+    entries   from a multiple of 4: u32 position and u32 subject number of each message; u32
+              distance from the first sequence when these are not simply 0, 1, 2...
+
+An index only counts if it was made for exactly the block that is there: its size and checksum are
+part of it. It is made when the block is complete and durable, so a missing, torn or foreign one
+means no more than that the block has to be read instead.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from struct import Struct
+
+from google_crc32c import value as crc32c
+
+from jetstream_server.kernels.records_pure import Buffer, Ids
+
+MAGIC = b"JSINDEX1"
+_HEADER = Struct("<8sIIIIQQIIqqQQII")
+_HEADER_CHECK = Struct("<I")
+HEADER_BYTES = _HEADER.size + _HEADER_CHECK.size
+_SPARSE = 1
+
+
+@dataclass(slots=True)
+class Summary:
+    """What an index says about its block without looking at entries.
+
+    Attributes:
+        first_seq: sequence that offsets count from.
+        last_seq: sequence of the last message, below `first_seq` when there is none.
+        entries: number of messages.
+        accounted: bytes as STREAM.INFO counts them, of all entries.
+        recorded: bytes of all entries in the block.
+        block_bytes, block_crc: size and CRC-32C of the block.
+        first_ts, last_ts: times of the first and last message.
+        sparse: whether the entries have offsets.
+        counts, firsts, lasts: per subject of the block; the latter two are entries.
+        subjects: the subjects of the block.
+        tombstones: tombstone records, one after the other.
+        entries_at, entries_crc: where the entries begin in the index file, and their checksum.
+    """
+
+    first_seq: int
+    last_seq: int
+    entries: int
+    accounted: int
+    recorded: int
+    block_bytes: int
+    block_crc: int
+    first_ts: int
+    last_ts: int
+    sparse: bool
+    counts: array[int]
+    firsts: array[int]
+    lasts: array[int]
+    subjects: list[bytes]
+    tombstones: bytes
+    entries_at: int = 0
+    entries_crc: int = 0
+
+
+@dataclass(slots=True)
+class Entries:
+    """Where the messages of a block are; `array('I')` or views of 32-bit numbers."""
+
+    positions: Ids
+    subject_ids: Ids
+    offsets: Ids
+
+
+def encode(summary: Summary, entries: Entries) -> bytes:
+    """Return the content of an index file; fills in `entries_at` and `entries_crc`."""
+    tail = bytes(entries.positions) + bytes(entries.subject_ids) + bytes(entries.offsets)
+    middle = b"".join(
+        (
+            summary.counts.tobytes(),
+            summary.firsts.tobytes(),
+            summary.lasts.tobytes(),
+            array("H", map(len, summary.subjects)).tobytes(),
+            b"".join(summary.subjects),
+            summary.tombstones,
+        )
+    )
+    padding = -(HEADER_BYTES + len(middle)) % 4
+    summary.entries_at = HEADER_BYTES + len(middle) + padding
+    summary.entries_crc = crc32c(tail)
+    header = _HEADER.pack(
+        MAGIC,
+        _SPARSE if summary.sparse else 0,
+        summary.entries,
+        len(summary.subjects),
+        len(summary.tombstones),
+        summary.first_seq,
+        summary.last_seq,
+        summary.block_bytes,
+        summary.block_crc,
+        summary.first_ts,
+        summary.last_ts,
+        summary.accounted,
+        summary.recorded,
+        crc32c(middle),
+        summary.entries_crc,
+    )
+    check = _HEADER_CHECK.pack(crc32c(header))
+    return b"".join((header, check, middle, bytes(padding), tail))
+
+
+def decode(content: Buffer, block_bytes: int) -> Summary | None:
+    """Return what an index file says, None when it is damaged or not for a block of that size."""
+    if len(content) < HEADER_BYTES:
+        return None
+    header = bytes(content[: _HEADER.size])
+    if _HEADER_CHECK.unpack_from(content, _HEADER.size)[0] != crc32c(header):
+        return None
+    (
+        magic,
+        flags,
+        entry_count,
+        subject_count,
+        tombstone_bytes,
+        first_seq,
+        last_seq,
+        size,
+        block_crc,
+        first_ts,
+        last_ts,
+        accounted,
+        recorded,
+        middle_crc,
+        entries_crc,
+    ) = _HEADER.unpack(header)
+    if magic != MAGIC or size != block_bytes:
+        return None
+    lengths_at = HEADER_BYTES + 12 * subject_count
+    names_at = lengths_at + 2 * subject_count
+    if names_at > len(content):
+        return None
+    lengths = array("H", bytes(content[lengths_at:names_at]))
+    names_end = names_at + sum(lengths)
+    stop = names_end + tombstone_bytes
+    entries_at = stop + -stop % 4
+    if entries_at + entry_count * (12 if flags & _SPARSE else 8) != len(content):
+        return None
+    middle = bytes(content[HEADER_BYTES:stop])
+    if crc32c(middle) != middle_crc:
+        return None
+    columns = array("I", middle[: 12 * subject_count])
+    return Summary(
+        first_seq=first_seq,
+        last_seq=last_seq,
+        entries=entry_count,
+        accounted=accounted,
+        recorded=recorded,
+        block_bytes=size,
+        block_crc=block_crc,
+        first_ts=first_ts,
+        last_ts=last_ts,
+        sparse=bool(flags & _SPARSE),
+        counts=columns[:subject_count],
+        firsts=columns[subject_count : 2 * subject_count],
+        lasts=columns[2 * subject_count :],
+        subjects=_split(middle[names_at - HEADER_BYTES :], lengths),
+        tombstones=middle[names_end - HEADER_BYTES :],
+        entries_at=entries_at,
+        entries_crc=entries_crc,
+    )
+
+
+def decode_entries(content: Buffer, summary: Summary) -> Entries | None:
+    """Return views of the entries of an index file, None when they are damaged."""
+    if crc32c(bytes(content[summary.entries_at :])) != summary.entries_crc:
+        return None
+    numbers = memoryview(content)[summary.entries_at :].cast("I")
+    n = summary.entries
+    return Entries(numbers[:n], numbers[n : 2 * n], numbers[2 * n :])
+
+
+def _split(names: bytes, lengths: array[int]) -> list[bytes]:
+    subjects = []
+    at = 0
+    for length in lengths:
+        subjects.append(names[at : at + length])
+        at += length
+    return subjects

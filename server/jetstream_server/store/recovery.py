@@ -1,0 +1,236 @@
+"""Opening a folder of blocks: what is there, and what may be believed.
+
+A sealed block is taken by the word of its index; one without a valid index is read whole. The last
+block has no index, unless the store was closed in order, and is read. Whatever cannot be read to
+its end is either
+
+- a torn tail: the last block ends in bytes that no flush completed, so nobody was told they are
+  there. They are cut off, and a note says so;
+- damage: a sealed block, or bytes that a DURABLE mark behind them says were safe. That is for a
+  human to decide about: StoreError with file and offset, and the store stays offline.
+
+A gap between blocks is no damage: blocks are removed when their last message is.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jetstream_server.base.errors import StoreError
+from jetstream_server.kernels import records
+from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
+from jetstream_server.store import index as block_index
+from jetstream_server.store import tombstone
+from jetstream_server.store.block import (
+    BLOCK_SUFFIX,
+    INDEX_SUFFIX,
+    Block,
+    Scan,
+    scan_block,
+    without_columns,
+)
+from jetstream_server.store.disk import TEMPORARY_SUFFIX, Disk
+from jetstream_server.store.index import Summary
+from jetstream_server.store.subjects import SubjectTable
+
+# A last block up to this size is read and written on; a larger one is sealed, so that a server
+# with many idle streams does not hold a buffer for each.
+REOPEN_BYTES = 1024 * 1024
+
+
+@dataclass(slots=True)
+class FoundBlock:
+    """A block on disk: with its index, or with what reading it gave.
+
+    Attributes:
+        whole, scan: the bytes and entries, when the block was read.
+        summary: with the per-subject columns, when it was not.
+        tombstones: of this block, in order.
+    """
+
+    block: Block
+    tombstones: list[tombstone.Tombstone]
+    whole: bytes = b""
+    scan: Scan | None = None
+    summary: Summary | None = None
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a folder holds."""
+
+    blocks: list[FoundBlock] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_folder(folder: Path, disk: Disk, table: SubjectTable) -> Findings:
+    """Read every block of a folder; subjects of blocks that were read get ids.
+
+    Raises:
+        StoreError: damage, or the system refuses to read.
+    """
+    try:
+        return _read_folder(folder, disk, table)
+    except OSError as error:
+        path = str(error.filename or folder)
+        raise StoreError(f"recovery failed: {error.strerror or error}", path) from error
+
+
+def _read_folder(folder: Path, disk: Disk, table: SubjectTable) -> Findings:
+    names = set(disk.names(folder))
+    numbers = sorted(
+        int(name.removesuffix(BLOCK_SUFFIX))
+        for name in names
+        if name.endswith(BLOCK_SUFFIX) and name.removesuffix(BLOCK_SUFFIX).isdigit()
+    )
+    for name in sorted(names):
+        is_orphan = name.endswith(INDEX_SUFFIX) and Path(name).stem + BLOCK_SUFFIX not in names
+        if is_orphan or name.endswith(TEMPORARY_SUFFIX):
+            disk.remove(folder / name)
+    findings = Findings()
+    for number in numbers:
+        path = folder / f"{number}{BLOCK_SUFFIX}"
+        is_last = number == numbers[-1]
+        found = _from_index(path, number, disk, is_last=is_last)
+        if found is None:
+            found = _from_block(path, number, disk, table, findings.notes, is_last=is_last)
+        if found is not None:
+            findings.blocks.append(found)
+    return findings
+
+
+def _from_index(path: Path, number: int, disk: Disk, *, is_last: bool) -> FoundBlock | None:
+    size = disk.size(path)
+    if is_last and size <= REOPEN_BYTES:
+        return None
+    try:
+        content = disk.map(path.with_suffix(INDEX_SUFFIX))
+    except FileNotFoundError:
+        return None
+    summary = block_index.decode(content, size)
+    if summary is None:
+        return None
+    block = Block(number, path, summary.first_seq, summary.last_seq)
+    block.count = block.live = summary.entries
+    block.accounted = block.all_accounted = summary.accounted
+    block.recorded = block.all_recorded = summary.recorded
+    block.size = size
+    block.first_ts, block.last_ts = summary.first_ts, summary.last_ts
+    block.tombstones += summary.tombstones
+    block.summary = without_columns(_copy(summary))
+    return FoundBlock(block, list(_decode_all(summary.tombstones)), summary=summary)
+
+
+def _copy(summary: Summary) -> Summary:
+    fields = {name: getattr(summary, name) for name in Summary.__slots__}
+    return Summary(**fields)
+
+
+def _decode_all(stored: bytes) -> Iterator[tombstone.Tombstone]:
+    at = 0
+    while at < len(stored):
+        found = tombstone.decode(stored, at, len(stored))
+        assert found is not None, "checked with the summary"
+        yield found[0]
+        at = found[1]
+
+
+def _from_block(
+    path: Path, number: int, disk: Disk, table: SubjectTable, notes: list[str], *, is_last: bool
+) -> FoundBlock | None:
+    whole = disk.read(path) or b""
+    scan = scan_block(whole, table.ids)
+    table.grow()
+    if scan.stop < len(whole) or not scan.tombstones:
+        if not is_last or _is_marked_durable(whole, scan.stop):
+            raise StoreError("a stored record is damaged", str(path), scan.stop)
+        if not scan.tombstones:
+            disk.remove(path)  # its first record never got there, so nothing did
+            disk.sync_folder(path.parent)
+            return None
+        notes.append(
+            f"cut {len(whole) - scan.stop} unfinished bytes off {path} at byte {scan.stop}"
+        )
+        disk.truncate(path, scan.stop)
+        whole = whole[: scan.stop]
+    if is_last:
+        _make_durable(path, disk)
+    block = Block(number, path, 0)
+    block.size = len(whole)
+    block.tombstones += scan.tombstone_bytes
+    _fill(block, whole, scan)
+    return FoundBlock(block, [found for _, found in scan.tombstones], whole, scan)
+
+
+def _fill(block: Block, whole: bytes, scan: Scan) -> None:
+    count = len(scan.positions)
+    if not count:
+        started = scan.tombstones[0][1]
+        block.first_seq, block.last_seq = started.sequence + 1, started.sequence
+        block.first_ts = block.last_ts = started.timestamp
+        return
+    block.first_seq, block.last_seq = scan.sequences[0], scan.sequences[-1]
+    block.count = block.live = count
+    _, _, accounted, recorded = records.measure(whole, scan.positions, b"", 0, count, count, 0, 0)
+    block.accounted = block.all_accounted = accounted
+    block.recorded = block.all_recorded = recorded
+    block.first_ts = PREFIX.unpack_from(whole, scan.positions[0])[3]
+    block.last_ts = PREFIX.unpack_from(whole, scan.positions[-1])[3]
+
+
+def _is_marked_durable(whole: bytes, damaged_at: int) -> bool:
+    """Tell whether a sound DURABLE mark behind the damage covers it."""
+    at = whole.find(tombstone.DURABLE_PAYLOAD, damaged_at)
+    while at >= 0:
+        found = tombstone.decode(whole, at - PREFIX_BYTES, len(whole))
+        if (
+            found is not None
+            and found[0].kind == tombstone.DURABLE
+            and found[0].sequence > damaged_at
+        ):
+            return True
+        at = whole.find(tombstone.DURABLE_PAYLOAD, at + 1)
+    return False
+
+
+def _make_durable(path: Path, disk: Disk) -> None:
+    """A process that was killed leaves bytes that only the system's memory holds; before anybody
+    is shown them they must be safe."""
+    handle, _ = disk.open(path)
+    try:
+        disk.sync(handle)
+    finally:
+        disk.close(handle)
+    disk.sync_folder(path.parent)
+
+
+def merge_summary(summary: Summary, table: SubjectTable) -> None:
+    """Add a block's per-subject counts to the store's."""
+    counts, firsts, lasts = table.counts, table.firsts, table.lasts
+    span = summary.last_seq - summary.first_seq
+    numbers = table.add(summary.subjects)
+    for number, count, first, last in zip(
+        numbers, summary.counts, summary.firsts, summary.lasts, strict=True
+    ):
+        if not counts[number]:
+            table.present += 1
+            firsts[number] = summary.first_seq + first  # a bound: offsets only move it up
+        counts[number] += count
+        lasts[number] = summary.last_seq if summary.sparse else summary.first_seq + min(last, span)
+
+
+def merge_scan(block: Block, scan: Scan, table: SubjectTable) -> None:
+    """Add a block's entries to the counts of their subjects."""
+    table.present += records.tally(
+        scan.subject_ids,
+        0,
+        block.count,
+        block.first_seq,
+        scan.offsets() or array("I"),
+        table.counts,
+        table.firsts,
+        table.lasts,
+    )

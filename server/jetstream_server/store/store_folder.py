@@ -1,0 +1,119 @@
+"""The folder of a whole server: who may use it, and what wrote it.
+
+    <store_dir>/jetstream/lock          held while a server runs
+    <store_dir>/jetstream/format.json   {"format": 1, ...}: what reads the rest
+
+The genuine server uses the same `<store_dir>/jetstream`, with other files in it (`meta.inf` beside
+every stream). Neither can read the other's, so a folder of its making is refused rather than
+mixed up.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from jetstream_server.base.errors import StoreError
+from jetstream_server.store.disk import Disk
+
+FORMAT = 1
+FORMAT_NAME = "format.json"
+LOCK_NAME = "lock"
+GENUINE_NAME = "meta.inf"
+
+
+class StoreFolder:
+    """A locked and checked `<store_dir>/jetstream`.
+
+    Attributes:
+        path: where accounts have their folders.
+    """
+
+    def __init__(self, path: Path, disk: Disk, lock: Any) -> None:
+        self.path = path
+        self._disk = disk
+        self._lock = lock
+
+    def accounts(self) -> list[str]:
+        """Return the names of folders that accounts have."""
+        names = self._disk.names(self.path)
+        return [name for name in names if self._disk.names(self.path / name / "streams")]
+
+    def release(self) -> None:
+        """Give up the lock."""
+        if self._lock is not None:
+            self._disk.unlock(self._lock)
+            self._lock = None
+
+
+def open_folder(store_dir: Path, disk: Disk, *, note: str = "") -> StoreFolder:
+    """Lock a store directory and check that this version can read it.
+
+    Args:
+        store_dir: as configured; `jetstream` is made in it.
+        disk: where it lives.
+        note: written into the lock file, to say who holds it.
+
+    Raises:
+        StoreError: another server uses it, it is from a newer version or of another server's
+            making, or it cannot be written to.
+    """
+    path = store_dir / "jetstream"
+    try:
+        _refuse_genuine(path, disk)
+        disk.make_folder(path)
+        lock = disk.lock(path / LOCK_NAME, note.encode())
+        if lock is None:
+            holder = (disk.read(path / LOCK_NAME) or b"").decode(errors="replace").strip()
+            by = f" ({holder})" if holder else ""
+            raise StoreError(
+                f"another server{by} is using this store directory; stop it, or set another one",
+                str(store_dir),
+            )
+        try:
+            _check_format(path / FORMAT_NAME, disk)
+        except BaseException:
+            disk.unlock(lock)
+            raise
+    except OSError as error:
+        reason = f"the store directory cannot be used: {error.strerror or error}"
+        raise StoreError(reason, str(error.filename or store_dir)) from error
+    return StoreFolder(path, disk, lock)
+
+
+def _check_format(path: Path, disk: Disk) -> None:
+    stored = disk.read(path)
+    if stored is None:
+        content = {"format": FORMAT, "by": "jetstream-spark"}
+        disk.replace(path, [orjson.dumps(content) + b"\n"])
+        disk.sync_folder(path.parent)
+        return
+    try:
+        version = orjson.loads(stored)["format"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        version = None
+    if not isinstance(version, int):
+        raise StoreError("the format file is damaged; restore it from a backup", str(path))
+    if version > FORMAT:
+        raise StoreError(
+            f"the store directory has format {version}, made by a newer version;"
+            f" this one reads up to format {FORMAT}",
+            str(path),
+        )
+
+
+def _refuse_genuine(path: Path, disk: Disk) -> None:
+    """Look for `<account>/streams/<stream>/meta.inf` where no format file says it is ours."""
+    if disk.read(path / FORMAT_NAME) is not None:
+        return
+    for account in disk.names(path):
+        streams = path / account / "streams"
+        for stream in disk.names(streams) if account != LOCK_NAME else []:
+            if GENUINE_NAME in disk.names(streams / stream):
+                raise StoreError(
+                    "this store directory was written by nats-server, whose files are not read;"
+                    " set another one, and copy streams over with a mirror or a source",
+                    str(streams / stream / GENUINE_NAME),
+                )
