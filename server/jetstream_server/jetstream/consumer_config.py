@@ -154,10 +154,8 @@ def with_defaults(
         pedantic: refuse corrections instead of making them.
 
     Raises:
-        ApiError: 10157, or 10133 for negative replicas.
+        ApiError: 10157.
     """
-    if config.num_replicas < 0:
-        raise errors.REPLICAS_NEGATIVE()
     level = required_level(config)
     changed: dict[str, Any] = {
         "metadata": _own_metadata(config.metadata) | {REQUIRED_LEVEL: str(level)},
@@ -267,8 +265,7 @@ def check(config: ConsumerConfig, stream: Any, bounds: ConsumerBounds) -> None:
         ApiError: the first mistake in the genuine server's order.
     """
     _check_names(config)
-    if config.num_replicas > 1 and bounds.is_standalone:
-        raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
+    check_replicas(config, bounds)
     _check_acks(config)
     if len(config.description.encode()) > _DESCRIPTION_BYTES_MAX:
         raise errors.CONSUMER_DESCRIPTION_TOO_LONG(_DESCRIPTION_BYTES_MAX)
@@ -292,6 +289,14 @@ def check(config: ConsumerConfig, stream: Any, bounds: ConsumerBounds) -> None:
     _check_metadata(config)
     _check_workqueue(config, stream)
     _check_priority(config)
+
+
+def check_replicas(config: ConsumerConfig, bounds: ConsumerBounds) -> None:
+    """Refuse replicas that there cannot be."""
+    if config.num_replicas < 0:
+        raise errors.REPLICAS_NEGATIVE()
+    if config.num_replicas > 1 and bounds.is_standalone:
+        raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
 
 
 def check_name(name: str) -> None:

@@ -13,7 +13,7 @@ import orjson
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.go_json import decode
-from jetstream_server.jetstream.api.go_time import parse_time
+from jetstream_server.jetstream.api.go_time import ZERO, Instant, parse_time
 from jetstream_server.jetstream.consumer import Consumer, ack_rules
 from jetstream_server.jetstream.consumer_config import (
     ConsumerBounds,
@@ -184,10 +184,10 @@ def update_consumer(consumer: Consumer, config: ConsumerConfig, now: int) -> Non
     consumer.context.wake(consumer)
 
 
-def pause_consumer(consumer: Consumer, until: int, config_time: object, now: int) -> None:
+def pause_consumer(consumer: Consumer, until: Instant | None, now: int) -> None:
     """Pause a consumer until a time, or resume it; the config remembers what was asked."""
-    consumer.config = consumer.config.model_copy(update={"pause_until": config_time})
-    consumer.pause(until, now)
+    consumer.config = consumer.config.model_copy(update={"pause_until": until})
+    consumer.pause(ZERO if until is None else int(until), now)
     consumer.save_config()
 
 

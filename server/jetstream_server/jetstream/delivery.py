@@ -12,6 +12,7 @@ It does not decide what is sent and keeps no state but where the last queue memb
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from jetstream_server.base import limits
 from jetstream_server.core.sublist import Match
@@ -121,7 +122,7 @@ class Delivery:
             data = b"".join(frames)
         else:
             data = encode_deliveries(
-                window.buffer,
+                cast(bytes, window.buffer),  # the kernel takes an mmap as well
                 window.positions,
                 window.sequences,
                 start,

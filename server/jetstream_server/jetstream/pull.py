@@ -69,6 +69,9 @@ class Pull:
         self.active_at = now
         if consumer.delivery.match(reply).empty:
             return
+        if consumer.config.is_push:
+            consumer.delivery.status(reply, b"409 Consumer is push based")
+            return
         if level is not None and not consumer.offers_level(level):
             consumer.delivery.status(reply, b"412 Required Api Level")
             return

@@ -1,0 +1,272 @@
+"""The CONSUMER verbs: CREATE, DURABLE.CREATE, INFO, LIST, NAMES, DELETE, PAUSE, UNPIN, RESET.
+
+MSG.NEXT is not here: it is a subscription of each pull consumer, so that asking for one that does
+not exist meets no responders. Order of checks: jetstream.md 3.3 with checked-api-streams.md 4.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.api.go_json import (
+    Enum,
+    GoModel,
+    Int,
+    Time,
+    Uint64,
+    decode,
+    is_empty_request,
+    looks_like_json,
+)
+from jetstream_server.jetstream.api.go_time import ZERO_TEXT, format_time
+from jetstream_server.jetstream.api.request import Request, route
+from jetstream_server.jetstream.api.required_level import check_required_level
+from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.consumer import Consumer
+from jetstream_server.jetstream.consumer_config import (
+    ConsumerBounds,
+    ConsumerConfig,
+    check_group,
+    check_replicas,
+)
+from jetstream_server.jetstream.consumer_creation import (
+    create_consumer,
+    pause_consumer,
+    reset_consumer,
+)
+from jetstream_server.jetstream.stream import Stream
+
+# How many entries one answer holds.
+NAMES_MAX = 1024
+LIST_MAX = 256
+
+_PAGE: dict[str, Any] = {"total": 0, "offset": 0, "limit": 0, "consumers": []}
+
+
+class CreateConsumerRequest(GoModel):
+    """The body of CONSUMER.CREATE and DURABLE.CREATE."""
+
+    go_name: ClassVar[str] = "CreateConsumerRequest"
+    stream_name: str = ""
+    config: ConsumerConfig = ConsumerConfig()
+    action: Annotated[str, Enum(("", "create", "update"), "unknown consumer action: %s")] = ""
+    pedantic: bool = False
+
+
+class ConsumerListRequest(GoModel):
+    """The body of CONSUMER.LIST and CONSUMER.NAMES."""
+
+    go_name: ClassVar[str] = "JSApiConsumersRequest"
+    offset: Int = 0
+
+
+class ConsumerPauseRequest(GoModel):
+    """The body of CONSUMER.PAUSE."""
+
+    go_name: ClassVar[str] = "JSApiConsumerPauseRequest"
+    pause_until: Time | None = None
+
+
+class ConsumerUnpinRequest(GoModel):
+    """The body of CONSUMER.UNPIN."""
+
+    go_name: ClassVar[str] = "JSApiConsumerUnpinRequest"
+    group: str = ""
+
+
+class ConsumerResetRequest(GoModel):
+    """The body of CONSUMER.RESET."""
+
+    go_name: ClassVar[str] = "JSApiConsumerResetRequest"
+    seq: Uint64 = 0
+
+
+# -- making --------------------------------------------------------------------------------------
+
+
+@route("CONSUMER.DURABLE.CREATE.*.*", "consumer_create_response", level_first=False)
+def create_durable(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """Make a durable consumer, the older way."""
+    body = _decode_create(request, request.tokens[3])
+    name, config = request.tokens[4], body.config
+    if not config.durable_name:
+        raise errors.CONSUMER_DURABLE_NAME_NOT_SET()
+    if config.durable_name != name:
+        raise errors.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT()
+    return _create(catalog, request, body, config.model_copy(update={"name": name}))
+
+
+@route("CONSUMER.CREATE.*", "consumer_create_response", level_first=False)
+def create_unnamed(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """Make a consumer whose subject does not name it: ephemeral, the older way."""
+    body = _decode_create(request, request.tokens[2])
+    if body.config.durable_name:
+        raise errors.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME()
+    return _create(catalog, request, body, body.config)
+
+
+@route("CONSUMER.CREATE.*.*", "consumer_create_response", level_first=False)
+@route("CONSUMER.CREATE.*.*.>", "consumer_create_response", level_first=False)
+def create_named(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """Make or change a consumer; the name in the subject wins over the one in the body."""
+    body = _decode_create(request, request.tokens[2])
+    name, config = request.tokens[3], body.config
+    if config.durable_name and config.durable_name != name:
+        raise errors.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT()
+    filter_subject = ".".join(request.tokens[4:])
+    if filter_subject:
+        if config.filter_subjects:
+            raise errors.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED()
+        if config.filter_subject != filter_subject:
+            raise errors.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH()
+    return _create(catalog, request, body, config.model_copy(update={"name": name}))
+
+
+def _decode_create(request: Request, stream: str) -> CreateConsumerRequest:
+    body = decode(request.body, CreateConsumerRequest)
+    check_required_level(request.headers)
+    if body.stream_name != stream:
+        raise errors.STREAM_MISMATCH()
+    # The name in the subject is looked at first; a bare subject has none.
+    for name in (*request.tokens[3:][-1:], body.config.name, body.config.durable_name):
+        if "/" in name or "\\" in name:
+            raise errors.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS()
+    return body
+
+
+def _create(
+    catalog: Catalog, request: Request, body: CreateConsumerRequest, config: ConsumerConfig
+) -> dict[str, Any]:
+    bounds = _bounds(catalog)
+    check_replicas(config, bounds)
+    consumer = create_consumer(
+        catalog.stream(body.stream_name),
+        config,
+        request.now,
+        action=body.action,
+        pedantic=body.pedantic,
+        bounds=bounds,
+    )
+    return consumer.info(request.now)
+
+
+def _bounds(catalog: Catalog) -> ConsumerBounds:
+    account, server = catalog.limits, catalog.server_limits
+    pending = [n for n in (account.max_ack_pending, server.max_ack_pending) if n > 0]
+    return ConsumerBounds(
+        max_ack_pending=min(pending, default=-1),
+        max_request_batch=max(server.max_request_batch, 0),
+        max_consumers=account.max_consumers,
+    )
+
+
+# -- looking -------------------------------------------------------------------------------------
+
+
+@route("CONSUMER.INFO.*.*", "consumer_info_response", level_first=False)
+def info(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """Show a consumer."""
+    if not is_empty_request(request.body):
+        raise errors.NOT_EMPTY_REQUEST()
+    check_required_level(request.headers)
+    return _find(catalog, request).info(request.now)
+
+
+@route("CONSUMER.NAMES.*", "consumer_names_response", _PAGE)
+def names(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """List the names of a stream's consumers."""
+    consumers, page = _page(catalog, request, NAMES_MAX)
+    return page | {"consumers": [consumer.name for consumer in consumers]}
+
+
+@route("CONSUMER.LIST.*", "consumer_list_response", _PAGE)
+def listing(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """List a stream's consumers with their config and state."""
+    consumers, page = _page(catalog, request, LIST_MAX)
+    shown = [consumer.info(request.now) for consumer in consumers]
+    for entry in shown:
+        # A list shows configs as they are stored, without what the server adds elsewhere.
+        metadata = entry["config"].get("metadata", {})
+        for key in ("_nats.level", "_nats.ver"):
+            metadata.pop(key, None)
+    return page | {"consumers": shown}
+
+
+def _page(catalog: Catalog, request: Request, limit: int) -> tuple[list[Consumer], dict[str, Any]]:
+    body = decode(request.body if looks_like_json(request.body) else b"", ConsumerListRequest)
+    found = sorted(_visible(catalog.stream(request.tokens[2])), key=lambda each: each.name)
+    offset = min(max(body.offset, 0), len(found))
+    page = {"total": len(found), "offset": offset, "limit": limit}
+    return found[offset : offset + limit], page
+
+
+def _visible(stream: Stream) -> list[Consumer]:
+    return [
+        consumer
+        for consumer in stream.consumers.values()
+        if isinstance(consumer, Consumer) and not consumer.internal
+    ]
+
+
+def _find(catalog: Catalog, request: Request) -> Consumer:
+    consumer = catalog.stream(request.tokens[2]).consumers.get(request.tokens[3])
+    if not isinstance(consumer, Consumer):
+        raise errors.CONSUMER_NOT_FOUND()
+    return consumer
+
+
+# -- changing ------------------------------------------------------------------------------------
+
+
+@route("CONSUMER.DELETE.*.*", "consumer_delete_response")
+def delete(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """Remove a consumer."""
+    if not is_empty_request(request.body):
+        raise errors.NOT_EMPTY_REQUEST()
+    _find(catalog, request).delete(request.now)
+    return {"success": True}
+
+
+@route("CONSUMER.PAUSE.*.*", "consumer_pause_response", {"paused": False, "pause_until": ZERO_TEXT})
+def pause(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """Hold delivery back until a time; none, or one that has passed, resumes it."""
+    body = decode(request.body if looks_like_json(request.body) else b"", ConsumerPauseRequest)
+    consumer = _find(catalog, request)
+    pause_consumer(consumer, body.pause_until, request.now)
+    until = body.pause_until
+    answer: dict[str, Any] = {
+        "paused": consumer.is_paused,
+        "pause_until": ZERO_TEXT if until is None else format_time(until),
+    }
+    if until is not None and consumer.is_paused:
+        answer["pause_remaining"] = int(until) - request.now
+    return answer
+
+
+@route("CONSUMER.UNPIN.*.*", "consumer_unpin_response")
+def unpin(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """Have another client of a priority group chosen."""
+    if not request.body:
+        raise errors.INVALID_JSON("unexpected end of JSON input")
+    body = decode(request.body, ConsumerUnpinRequest, strict=False)
+    if not body.group:
+        raise errors.INVALID_JSON("consumer group not specified")
+    check_group(body.group)
+    consumer = _find(catalog, request)
+    if body.group not in consumer.config.priority_groups:
+        raise errors.CONSUMER_INVALID_PRIORITY_GROUP()
+    consumer.pull.unpin("admin", request.now)
+    return {}
+
+
+@route("CONSUMER.RESET.*.*", "consumer_reset_response", {"reset_seq": 0}, quiet=True)
+def reset(catalog: Catalog, request: Request) -> dict[str, Any] | None:
+    """Start a consumer over; for one that does not exist there is no answer."""
+    stream = catalog.streams.get(request.tokens[2])
+    consumer = stream.consumers.get(request.tokens[3]) if stream is not None else None
+    if not isinstance(consumer, Consumer):
+        return None
+    body = decode(request.body, ConsumerResetRequest, strict=False)
+    sequence = reset_consumer(consumer, body.seq, request.now)
+    return consumer.info(request.now) | {"reset_seq": sequence}

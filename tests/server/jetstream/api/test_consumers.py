@@ -1,0 +1,195 @@
+"""The CONSUMER verbs: forms, order of checks, answers."""
+
+from __future__ import annotations
+
+import pytest
+
+STREAM = {"name": "S", "subjects": ["s.>"], "storage": "memory"}
+PREFIX = "CONSUMER.CREATE.S"
+
+
+@pytest.fixture
+def api(exchange):
+    exchange.ask("STREAM.CREATE.S", STREAM)
+    return exchange
+
+
+def create(api, subject, config, **fields):
+    return api.ask(subject, {"stream_name": "S", "config": config, **fields})
+
+
+def error(answer):
+    return answer["error"]["err_code"]
+
+
+def test_the_answer_shows_the_defaults(api):
+    answer = create(api, PREFIX + ".C", {"durable_name": "C", "ack_policy": "explicit"})
+    assert list(answer) == [
+        "type", "stream_name", "name", "created", "config", "delivered", "ack_floor",
+        "num_ack_pending", "num_redelivered", "num_waiting", "num_pending", "ts",
+    ]  # fmt: skip
+    assert answer["type"] == "consumer_create_response"
+    metadata = answer["config"].pop("metadata")
+    assert metadata["_nats.req.level"] == "0"
+    assert set(metadata) == {"_nats.level", "_nats.req.level", "_nats.ver"}
+    assert list(answer["config"].items()) == [
+        ("durable_name", "C"),
+        ("name", "C"),
+        ("deliver_policy", "all"),
+        ("ack_policy", "explicit"),
+        ("ack_wait", 30_000_000_000),
+        ("max_deliver", -1),
+        ("replay_policy", "instant"),
+        ("max_waiting", 512),
+        ("max_ack_pending", 1000),
+        ("num_replicas", 0),
+    ]
+
+
+def test_an_unnamed_consumer_gets_a_name_that_its_config_does_not_show(api):
+    answer = create(api, PREFIX, {"ack_policy": "explicit"})
+    assert len(answer["name"]) == 8
+    assert "name" not in answer["config"]
+    assert answer["config"]["inactive_threshold"] == 5_000_000_000
+
+
+def test_creating_again_succeeds_with_the_metadata_sent_back(api):
+    config = {"durable_name": "C", "ack_policy": "explicit"}
+    first = create(api, PREFIX + ".C", config, action="create")
+    again = create(api, PREFIX + ".C", first["config"], action="create")
+    assert again["config"] == first["config"]
+    assert (
+        error(create(api, PREFIX + ".C", config | {"description": "x"}, action="create")) == 10148
+    )
+    assert create(api, PREFIX + ".C", config | {"description": "x"})["config"]["description"] == "x"
+
+
+def test_an_ephemeral_with_the_threshold_left_out_exists_already(api):
+    create(api, PREFIX + ".E", {"name": "E"}, action="create")
+    assert error(create(api, PREFIX + ".E", {"name": "E"}, action="create")) == 10148
+    assert "error" not in create(api, PREFIX + ".E", {"name": "E"})
+
+
+def test_an_update_needs_something_to_update(api):
+    assert error(create(api, PREFIX + ".C", {"durable_name": "C"}, action="update")) == 10149
+
+
+@pytest.mark.parametrize(
+    ("subject", "config", "code"),
+    [
+        ("CONSUMER.DURABLE.CREATE.S.k", {}, 10018),
+        ("CONSUMER.DURABLE.CREATE.S.k", {"durable_name": "z"}, 10017),
+        (PREFIX, {"durable_name": "C"}, 10020),
+        (PREFIX + ".k", {"durable_name": "z"}, 10017),
+        (PREFIX + ".a/b", {}, 10127),
+        (PREFIX + ".C.s.a", {"filter_subject": "s.b"}, 10131),
+        (PREFIX + ".C.s.a", {}, 10131),
+        (PREFIX + ".C.s.a", {"filter_subjects": ["s.a"]}, 10137),
+        (PREFIX + ".C", {"num_replicas": 3}, 10074),
+        (PREFIX + ".C", {"max_deliver": -5}, 0),
+    ],
+)
+def test_forms_and_their_faults(api, subject, config, code):
+    answer = create(api, subject, config)
+    assert answer.get("error", {}).get("err_code", 0) == code
+
+
+def test_a_filter_of_several_tokens_in_the_subject(api):
+    answer = create(api, PREFIX + ".C.s.a.b", {"filter_subject": "s.a.b"})
+    assert answer["config"]["filter_subject"] == "s.a.b"
+
+
+def test_faults_of_the_request_come_before_an_unknown_stream(api):
+    answer = api.ask("CONSUMER.CREATE.X.C", {"stream_name": "S", "config": {}})
+    assert error(answer) == 10056
+    answer = api.ask("CONSUMER.CREATE.X.C", {"stream_name": "X", "config": {"bad": 1}})
+    assert error(answer) == 10025
+    answer = api.ask("CONSUMER.CREATE.X.C", {"stream_name": "X", "config": {}})
+    assert error(answer) == 10059
+    assert error(api.ask("CONSUMER.CREATE.S.C", {})) == 10056
+
+
+def test_a_body_without_config_makes_a_default_consumer(api):
+    answer = api.ask("CONSUMER.CREATE.S.C", {"stream_name": "S"})
+    assert answer["config"]["ack_policy"] == "none"
+
+
+def test_bad_actions_are_json_errors(api):
+    answer = create(api, PREFIX + ".C", {}, action="zzz")
+    assert answer["error"]["description"] == 'invalid JSON: unknown consumer action: "zzz"'
+
+
+def test_info_names_list_and_delete(api):
+    for name in ("b", "a"):
+        create(api, f"{PREFIX}.{name}", {"name": name})
+    info = api.ask("CONSUMER.INFO.S.a", {})
+    assert info["type"].endswith("consumer_info_response")
+    assert info["config"]["metadata"]["_nats.level"]
+    names = api.ask("CONSUMER.NAMES.S")
+    assert (names["total"], names["limit"], names["consumers"]) == (2, 1024, ["a", "b"])
+    listed = api.ask("CONSUMER.LIST.S", {"offset": 1})
+    assert (listed["offset"], listed["limit"], len(listed["consumers"])) == (1, 256, 1)
+    assert listed["consumers"][0]["config"]["metadata"] == {"_nats.req.level": "0"}
+    assert api.ask("CONSUMER.DELETE.S.a")["success"] is True
+    assert error(api.ask("CONSUMER.DELETE.S.a")) == 10014
+    assert api.ask("CONSUMER.NAMES.S")["consumers"] == ["b"]
+
+
+def test_info_and_delete_want_no_body(api):
+    assert error(api.ask("CONSUMER.INFO.X.c", {"x": 1})) == 10038
+    assert error(api.ask("CONSUMER.DELETE.X.c", {"x": 1})) == 10038
+    assert error(api.ask("CONSUMER.INFO.X.c", {})) == 10059
+    assert error(api.ask("CONSUMER.INFO.S.c")) == 10014
+
+
+def test_lists_of_an_unknown_stream_carry_empty_pages(api):
+    answer = api.ask("CONSUMER.NAMES.X")
+    assert error(answer) == 10059
+    assert answer["consumers"] == []
+
+
+def test_pause_and_resume(api):
+    create(api, PREFIX + ".C", {"durable_name": "C"})
+    paused = api.ask("CONSUMER.PAUSE.S.C", {"pause_until": "2099-01-01T00:00:00Z"})
+    assert (paused["paused"], paused["pause_until"]) == (True, "2099-01-01T00:00:00Z")
+    assert paused["pause_remaining"] > 0
+    assert api.ask("CONSUMER.INFO.S.C")["paused"] is True
+    resumed = api.ask("CONSUMER.PAUSE.S.C")
+    assert (resumed["paused"], resumed["pause_until"]) == (False, "0001-01-01T00:00:00Z")
+    assert "paused" not in api.ask("CONSUMER.INFO.S.C")
+    refused = api.ask("CONSUMER.PAUSE.S.x")
+    assert (error(refused), refused["paused"]) == (10014, False)
+
+
+def test_unpin_checks_the_group_first(api):
+    create(api, PREFIX + ".P", {"priority_groups": ["g"], "priority_policy": "pinned_client"})
+    assert error(api.ask("CONSUMER.UNPIN.S.P")) == 10025
+    assert error(api.ask("CONSUMER.UNPIN.S.P", {"group": ""})) == 10025
+    assert error(api.ask("CONSUMER.UNPIN.X.P", {"group": "a b"})) == 10162
+    assert error(api.ask("CONSUMER.UNPIN.X.P", {"group": "g"})) == 10059
+    assert error(api.ask("CONSUMER.UNPIN.S.P", {"group": "h"})) == 10160
+    answer = api.ask("CONSUMER.UNPIN.S.P", {"group": "g", "unknown": 1})
+    assert answer == {"type": "consumer_unpin_response"}
+
+
+def test_reset(api):
+    create(api, PREFIX + ".C", {"durable_name": "C"})
+    create(api, PREFIX + ".N", {"durable_name": "N", "deliver_policy": "new"})
+    answer = api.ask("CONSUMER.RESET.S.C", {"seq": 7})
+    assert list(answer)[-1] == "reset_seq"
+    assert (answer["reset_seq"], answer["delivered"]["stream_seq"]) == (7, 6)
+    refused = api.ask("CONSUMER.RESET.S.N", {"seq": 1})
+    assert refused["error"]["description"] == "invalid reset: not allowed"
+    assert refused["reset_seq"] == 0
+    assert api.ask("CONSUMER.RESET.S.N")["reset_seq"] == 1
+    assert api.raw("CONSUMER.RESET.S.x") is None
+    assert api.raw("CONSUMER.RESET.X.x") is None
+
+
+def test_limits_of_the_stream(api):
+    api.ask("STREAM.CREATE.L", {"name": "L", "storage": "memory", "max_consumers": 1})
+    body = {"stream_name": "L", "config": {"durable_name": "a"}}
+    assert "error" not in api.ask("CONSUMER.CREATE.L.a", body)
+    assert "error" not in api.ask("CONSUMER.CREATE.L.a", body)
+    body = {"stream_name": "L", "config": {"durable_name": "b"}}
+    assert error(api.ask("CONSUMER.CREATE.L.b", body)) == 10026

@@ -1,0 +1,243 @@
+"""Waiting requests: what they get, in which order, and how they end."""
+
+from __future__ import annotations
+
+import pytest
+from jetstream_server.base.clock import MILLISECOND, SECOND
+
+EXPLICIT = {"durable_name": "C", "ack_policy": "explicit"}
+
+
+@pytest.fixture
+def ready(account):
+    """A stream of ten messages and an inbox; consumers are made by the tests."""
+    stream = account.stream()
+    for number in range(1, 11):
+        account.publish(b"s.a", b"%d" % number)
+    account.subscribe(b"_INBOX.>")
+    account.client.take()
+    return account, stream
+
+
+def statuses(account):
+    return [message.status for message in account.client.take()]
+
+
+def payloads(messages):
+    return [message.payload for message in messages]
+
+
+def test_no_wait_with_nothing_to_give(ready):
+    account, stream = ready
+    consumer = account.create(stream, filter_subject="s.none", **EXPLICIT)
+    account.pull(consumer, b'{"batch":5,"no_wait":true}')
+    assert statuses(account) == ["404 No Messages"]
+    assert consumer.info(account.now)["num_waiting"] == 0
+
+
+def test_no_wait_ends_with_404_after_the_last_message(ready):
+    account, stream = ready
+    consumer = account.create(stream, **EXPLICIT)
+    account.pull(consumer, b'{"batch":50,"no_wait":true}')
+    messages = account.client.take()
+    assert len(messages) == 11
+    assert messages[-1].status == "404 No Messages"
+    assert (messages[-1].subject, messages[-1].reply) == (b"_INBOX.p", b"")
+
+
+def test_no_wait_with_expires_waits_only_while_it_got_nothing(ready):
+    account, stream = ready
+    consumer = account.create(stream, deliver_policy="new", **EXPLICIT)
+    account.pull(consumer, b'{"batch":5,"no_wait":true,"expires":1000000000}')
+    assert account.client.take() == []
+    account.publish(b"s.b", b"x")
+    message, status = account.client.take()
+    assert (message.payload, status.status) == (b"x", "404 No Messages")
+
+
+def test_no_wait_while_earlier_requests_want_more_than_there_is(ready):
+    account, stream = ready
+    consumer = account.create(stream, max_ack_pending=1, **EXPLICIT)
+    account.pull(consumer, b"50")
+    account.client.take()
+    account.pull(consumer, b'{"batch":1,"no_wait":true}')
+    assert statuses(account) == ["408 Requests Pending"]
+
+
+def test_an_expired_request_reports_what_it_did_not_get(ready):
+    account, stream = ready
+    consumer = account.create(stream, **EXPLICIT)
+    account.pull(consumer, b'{"batch":12,"expires":100000000}')
+    assert len(account.client.take()) == 10
+    account.advance(100 * MILLISECOND)
+    assert statuses(account) == [
+        "408 Request Timeout [Nats-Pending-Messages: 2, Nats-Pending-Bytes: 0]"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "pending"), [(b'{"expires":100000000}', 0), (b'{"batch":1,"expires":100000000}', 1)]
+)
+def test_a_request_without_batch_reports_none(ready, body, pending):
+    account, stream = ready
+    consumer = account.create(stream, deliver_policy="new", **EXPLICIT)
+    account.pull(consumer, body)
+    account.advance(SECOND)
+    (status,) = statuses(account)
+    assert f"Nats-Pending-Messages: {pending}," in status
+
+
+def test_a_negative_expiry_is_over_at_once(ready):
+    account, stream = ready
+    consumer = account.create(stream, deliver_policy="new", **EXPLICIT)
+    account.pull(consumer, b'{"batch":1,"expires":-1}')
+    (status,) = statuses(account)
+    assert status.startswith("408 Request Timeout")
+
+
+def test_waiting_requests_take_turns(ready):
+    account, stream = ready
+    consumer = account.create(stream, deliver_policy="new", **EXPLICIT)
+    account.pull(consumer, b"2", reply=b"_INBOX.a")
+    account.pull(consumer, b"2", reply=b"_INBOX.b")
+    subscription = account.subscribe(b"_INBOX.a", client=type(account.client)())
+    account.publish_run([(b"s.x", b"", b"", b"%d" % n) for n in range(4)])
+    # _INBOX.a has two listeners now; the second one shows which messages went there.
+    assert payloads(subscription.receiver.take()) == [b"0", b"2"]
+
+
+def test_requests_of_vanished_inboxes_are_forgotten(ready):
+    account, stream = ready
+    consumer = account.create(stream, deliver_policy="new", **EXPLICIT)
+    other = type(account.client)()
+    subscription = account.subscribe(b"gone", client=other)
+    account.pull(consumer, b"1", reply=b"gone")
+    account.pull(consumer, b"1")
+    account.unsubscribe(subscription)
+    account.publish(b"s.x", b"x")
+    assert payloads(account.client.take()) == [b"x"]
+    assert consumer.info(account.now)["num_waiting"] == 0
+
+
+def test_a_request_without_a_listening_inbox_is_dropped(ready):
+    account, stream = ready
+    consumer = account.create(stream, **EXPLICIT)
+    account.pull(consumer, b"1", reply=b"nobody")
+    assert consumer.info(account.now)["num_waiting"] == 0
+    assert consumer.progress.consumer_seq == 0
+
+
+def test_max_bytes_counts_subject_ack_headers_and_payload(ready):
+    account, stream = ready
+    consumer = account.create(stream, **EXPLICIT)
+    account.pull(consumer, b"1")
+    (first,) = account.client.take()
+    size = len(first.subject) + len(first.reply) + len(first.payload)
+    account.pull(consumer, b'{"batch":3,"max_bytes":%d}' % (2 * size))
+    second, third, status = account.client.take()
+    assert [second.payload, third.payload] == [b"2", b"3"]
+    assert status.status == (
+        "409 Message Size Exceeds MaxBytes [Nats-Pending-Messages: 1, Nats-Pending-Bytes: 0]"
+    )
+
+
+def test_a_satisfied_request_with_max_bytes_says_so(ready):
+    account, stream = ready
+    consumer = account.create(stream, **EXPLICIT)
+    account.pull(consumer, b'{"batch":1,"max_bytes":1000}')
+    message, status = account.client.take()
+    left = 1000 - len(message.subject) - len(message.reply) - len(message.payload)
+    assert status.status == (
+        f"409 Batch Completed [Nats-Pending-Messages: 0, Nats-Pending-Bytes: {left}]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("limits", "body", "status"),
+    [
+        ({"max_batch": 2}, b"3", "409 Exceeded MaxRequestBatch of 2"),
+        (
+            {"max_expires": SECOND},
+            b'{"expires":1000000001}',
+            "409 Exceeded MaxRequestExpires of 1s",
+        ),
+        ({"max_bytes": 500}, b'{"max_bytes":501}', "409 Exceeded MaxRequestMaxBytes of 500"),
+        ({}, b'{"idle_heartbeat":1}', "400 Bad Request - heartbeat value too large"),
+        ({}, b'{"min_pending":1}', "400 Bad Request - Not a Overflow Priority consumer"),
+        ({}, b'{"id":"x"}', "400 Bad Request - Not a Pinned Client Priority consumer"),
+        ({}, b'{"priority":10}', "400 Bad Request - Priority must be between 0 and 9"),
+    ],
+)
+def test_requests_beyond_the_limits_are_refused(ready, limits, body, status):
+    account, stream = ready
+    consumer = account.create(stream, **EXPLICIT, **limits)
+    account.pull(consumer, body)
+    assert statuses(account) == [status]
+
+
+def test_a_full_queue_refuses_unless_heartbeats_were_asked_for(ready):
+    account, stream = ready
+    consumer = account.create(stream, deliver_policy="new", max_waiting=1, **EXPLICIT)
+    account.pull(consumer, b"1")
+    account.pull(consumer, b"1")
+    account.pull(consumer, b'{"batch":1,"expires":4000000000,"idle_heartbeat":1000000000}')
+    assert statuses(account) == ["409 Exceeded MaxWaiting"]
+
+
+def test_a_newer_api_level_is_refused(ready):
+    account, stream = ready
+    account.create(stream, **EXPLICIT)
+    for level in (b"99", b"x"):
+        headers = b"NATS/1.0\r\nNats-Required-Api-Level: %b\r\n\r\n" % level
+        subject = b"$JS.API.CONSUMER.MSG.NEXT.S.C"
+        account.publish(subject, b"1", headers, reply=b"_INBOX.p")
+    assert statuses(account) == ["412 Required Api Level"] * 2
+
+
+def test_heartbeats_come_while_nothing_else_does(ready):
+    account, stream = ready
+    consumer = account.create(stream, deliver_policy="new", **EXPLICIT)
+    body = b'{"batch":9,"expires":1000000000,"idle_heartbeat":300000000}'
+    account.pull(consumer, body)
+    account.advance(299 * MILLISECOND)
+    account.publish(b"s.x")
+    account.client.take()
+    account.advance(299 * MILLISECOND)
+    assert account.client.take() == []
+    account.advance(MILLISECOND)
+    heartbeat = "100 Idle Heartbeat [Nats-Last-Consumer: 1, Nats-Last-Stream: 11]"
+    assert statuses(account) == [heartbeat]
+
+
+def test_a_push_consumer_refuses_pulls(ready):
+    account, stream = ready
+    consumer = account.create(stream, deliver_subject="d")
+    account.pull(consumer, b"1")
+    assert statuses(account) == ["409 Consumer is push based"]
+
+
+def test_shutdown_tells_waiting_requests_what_is_left(ready):
+    account, stream = ready
+    consumer = account.create(stream, deliver_policy="new", **EXPLICIT)
+    account.pull(consumer, b'{"batch":5,"max_bytes":500}')
+    consumer.stop("409 Server Shutdown", account.now)
+    account.turn()
+    assert statuses(account) == [
+        "409 Server Shutdown [Nats-Pending-Messages: 5, Nats-Pending-Bytes: 500]"
+    ]
+
+
+def test_a_large_backlog_is_delivered_over_several_turns(account):
+    stream = account.stream()
+    account.subscribe(b"_INBOX.p")
+    payload = bytes(100_000)
+    account.publish_run([(b"s.a", b"", b"", payload)] * 50)
+    consumer = account.create(stream, ack_policy="none", durable_name="C")
+    consumer.pull.request(b"_INBOX.p", b"50", account.now)
+    consumer.advance(account.now)
+    queued = sum(len(send.data) for send in account.output.sends_after_flush)
+    assert 0 < queued < 2_000_000
+    assert consumer in account.context.ready
+    account.turn()
+    messages = account.client.take()
+    assert [message.ack[1] for message in messages] == list(range(1, 51))
