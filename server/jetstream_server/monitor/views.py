@@ -104,13 +104,13 @@ def jsz(node: Node, now: int) -> dict[str, Any]:
         if catalog is None:
             continue
         accounts += 1
-        info = catalog.account_info()
-        memory += info["memory"]
-        storage += info["storage"]
-        streams += info["streams"]
-        consumers += info["consumers"]
-        total += info["api"]["total"]
-        errors += info["api"]["errors"]
+        usage = catalog.usage()
+        memory += usage.memory
+        storage += usage.storage
+        streams += len(catalog.streams)
+        consumers += catalog.consumer_count()
+        total += catalog.api_total
+        errors += catalog.api_errors
         for stream in catalog.streams.values():
             state = stream.store.state()
             messages += state.messages
@@ -135,9 +135,10 @@ def healthz(node: Node) -> tuple[int, dict[str, Any]]:
     for account in node.accounts.values():
         if account.catalog is None:
             continue
-        for name, reason in account.catalog.offline().items():
-            error = f"JetStream stream '{account.name} > {name}' is offline: {reason}"
-            return 503, {"status": "unavailable", "error": error}
+        for name in account.catalog.names():
+            if reason := account.catalog.offline_reason(name):
+                error = f"JetStream stream '{account.name} > {name}' is offline: {reason}"
+                return 503, {"status": "unavailable", "error": error}
     return 200, {"status": "ok"}
 
 

@@ -50,6 +50,10 @@ class ClientConnection(asyncio.Protocol):
             else:
                 self._transport.close()
 
+    def close(self) -> None:
+        """Close after what is written has gone out; the server is ending."""
+        self._transport.close()
+
     def _is_stuck(self) -> bool:
         return self._session.closing.startswith("Slow Consumer")
 

@@ -20,9 +20,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from jetstream_server.base.clock import SECOND, Clock
+from jetstream_server.base.errors import StoreError
 from jetstream_server.node.node import Held, Node
 from jetstream_server.node.session import Session
-from jetstream_server.store.commit import Flush, GroupCommit
+from jetstream_server.store.commit import Flush, GroupCommit, Owner
 
 
 class Connection(Protocol):
@@ -30,6 +31,10 @@ class Connection(Protocol):
 
     def write_output(self) -> None:
         """Write the session's outbox; close afterwards if the session says so."""
+        ...
+
+    def close(self) -> None:
+        """Close after what is written has gone out."""
         ...
 
 
@@ -112,7 +117,7 @@ class Pump:
         future.add_done_callback(lambda done: self._flushed(flush, held, done))
 
     def _flushed(
-        self, flush: Flush, held: Held, done: asyncio.Future[list[tuple[object, Exception]]]
+        self, flush: Flush, held: Held, done: asyncio.Future[list[tuple[Owner, StoreError]]]
     ) -> None:
         assert self._commit is not None
         self._flushing = False

@@ -94,10 +94,13 @@ class Node:
     def account_of(self, user: User | None) -> Account:
         """Return the account of a user; unknown clients wait in the global one."""
         name = user.account if user is not None else GLOBAL_ACCOUNT
-        account = self.accounts.get(name)
-        if account is None:
-            account = self.accounts[name] = Account(name, self.random)
-        return account
+        return self.accounts[name]
+
+    def add_account(self, name: str) -> Account:
+        """Add an account, or return the one of that name."""
+        if name not in self.accounts:
+            self.accounts[name] = Account(name, self.random)
+        return self.accounts[name]
 
     def open_session(self, host: str, port: int, now: int) -> Session:
         """Welcome a client; its INFO is already in its outbox."""

@@ -1,6 +1,6 @@
 """Which subjects a user may publish to and subscribe to.
 
-Deny beats allow; no allow list allows everything; an empty list is no list. A subscription that
+Deny beats allow; without an allow list everything is allowed. A subscription that
 overlaps a denied subject without being inside it is accepted, and what is denied is filtered at
 delivery (jetstream.md 1.11).
 """
@@ -17,15 +17,15 @@ _DECISIONS_MAX = 4096
 class SubjectRules:
     """Allow and deny patterns of one direction; entries may be `subject queue`."""
 
-    def __init__(self, allow: Sequence[str] = (), deny: Sequence[str] = ()) -> None:
-        self._allow = [_entry(text) for text in allow]
+    def __init__(self, allow: Sequence[str] | None = None, deny: Sequence[str] = ()) -> None:
+        self._allow = None if allow is None else [_entry(text) for text in allow]
         self._deny = [_entry(text) for text in deny]
         self._decisions: dict[tuple[bytes, bytes], bool] = {}
 
     @property
     def is_open(self) -> bool:
         """Return whether nothing is restricted."""
-        return not self._allow and not self._deny
+        return self._allow is None and not self._deny
 
     def permits(self, subject: bytes, queue: bytes = b"") -> bool:
         """Decide about a subject or a subscription pattern."""
@@ -43,7 +43,7 @@ class SubjectRules:
             for pattern, group in self._deny
         ):
             return False
-        if not self._allow:
+        if self._allow is None:
             return True
         return any(
             is_subset(subject, pattern) and (not group or (bool(queue) and matches(group, queue)))

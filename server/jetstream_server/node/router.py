@@ -54,7 +54,7 @@ class Router:
     def __init__(self, sublist: Sublist, random: Random) -> None:
         self._sublist = sublist
         self._random = random
-        self._routes: dict[bytes, Targets] = {}
+        self._routes: dict[bytes, Targets | None] = {}
         self._shared: dict[tuple[object, ...], Targets] = {}
         self._generation = -1
 
@@ -80,7 +80,7 @@ class Router:
                 continue
             reached = False
             for subscription in targets.plain:
-                if origin is not None and subscription.receiver is origin and not origin.echo:
+                if origin is not None and not origin.echo and _is_own(subscription, origin):
                     continue
                 reached = True
                 subscription.receiver.receive(run, index, cut, subscription, origin, now)
@@ -104,7 +104,7 @@ class Router:
         reached = False
         for index in range(start, stop, step):
             for member in in_turn(group, self._random):
-                if origin is not None and member.receiver is origin and not origin.echo:
+                if origin is not None and not origin.echo and _is_own(member, origin):
                     continue
                 member.receiver.receive(run, index, index + step, member, origin, now)
                 reached = True
@@ -119,3 +119,8 @@ class Router:
     def _learn(self, subject: bytes) -> None:
         targets = Targets(self._sublist.match(subject))
         self._routes[subject] = self._shared.setdefault(targets.key, targets)
+
+
+def _is_own(subscription: Subscription, origin: Publisher) -> bool:
+    receiver: object = subscription.receiver
+    return receiver is origin

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-
 from jetstream_server.base.clock import MINUTE, SECOND
 from jetstream_server.node.auth import Authenticator, User
 from jetstream_server.node.node import Node, NodeSettings

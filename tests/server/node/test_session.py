@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-
 from jetstream_server.base.clock import MINUTE, SECOND
 from jetstream_server.node.auth import User
 from jetstream_server.node.permissions import Permissions, SubjectRules

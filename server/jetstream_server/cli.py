@@ -1,0 +1,64 @@
+"""The `jetstream-server` command: flags in, log lines and an exit code out.
+
+Exit codes are the genuine server's: 0 after a clean end (and, as there, after a flag that does not
+exist), 1 when the operator made a mistake or the storage cannot be used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from collections.abc import Sequence
+
+from jetstream_server.base.errors import ConfigError, StoreError
+from jetstream_server.config import flags
+from jetstream_server.config.options import ServerOptions
+from jetstream_server.net.log import ServerLog
+from jetstream_server.server import Server
+
+# A collection that walks every long-lived object costs milliseconds; what the server makes each
+# turn dies young, so the older generations are looked at rarely.
+_GC_THRESHOLDS = (50_000, 20, 100)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    if not __debug__:
+        print("jetstream-server: does not run under -O: its assertions guard data", file=sys.stderr)
+        return 1
+    try:
+        outcome = flags.parse(sys.argv[1:] if argv is None else argv)
+    except ConfigError as error:
+        print(f"nats-server: {error}", file=sys.stderr)
+        return 1
+    return serve(outcome)
+
+
+def serve(options: ServerOptions) -> int:
+    """Serve until told to stop."""
+    log = ServerLog(
+        debug=options.is_debugging,
+        trace=options.is_tracing,
+        logtime=options.is_logging_time,
+        path=options.log_file,
+    )
+    gc.set_threshold(*_GC_THRESHOLDS)
+    gc.freeze()
+    try:
+        return _run(Server(options, log))
+    except (ConfigError, StoreError) as error:
+        log.write("FTL", str(error))
+        return 1
+
+
+def _run(server: Server) -> int:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(server.run())
+    return uvloop.run(server.run())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

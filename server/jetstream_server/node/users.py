@@ -1,0 +1,51 @@
+"""The configured users, as the authenticator wants them."""
+
+from __future__ import annotations
+
+from jetstream_server.config import options as configured
+from jetstream_server.config.options import AccountOptions, ServerOptions, UserOptions
+from jetstream_server.node.auth import GLOBAL_ACCOUNT, User
+from jetstream_server.node.permissions import Permissions, SubjectRules
+
+
+def users_of(options: ServerOptions) -> list[User]:
+    """Return everybody who may connect; empty when the server is open."""
+    authorization = options.authorization
+    default = authorization.permissions
+    users = [_user(each, GLOBAL_ACCOUNT, default) for each in authorization.users]
+    if authorization.user or authorization.password:
+        users.append(
+            User(
+                name=authorization.user,
+                password=authorization.password,
+                permissions=_permissions(default),
+            )
+        )
+    if authorization.token:
+        users.append(User(token=authorization.token, permissions=_permissions(default)))
+    for account in options.accounts:
+        users += [_user(each, account.name, account.default_permissions) for each in account.users]
+    return users
+
+
+def accounts_of(options: ServerOptions) -> dict[str, AccountOptions]:
+    """Return the configured accounts by name."""
+    return {account.name: account for account in options.accounts}
+
+
+def _user(user: UserOptions, account: str, default: configured.Permissions | None) -> User:
+    return User(
+        account=account,
+        name=user.user,
+        password=user.password,
+        permissions=_permissions(user.permissions or default),
+    )
+
+
+def _permissions(permissions: configured.Permissions | None) -> Permissions | None:
+    if permissions is None:
+        return None
+    publish, subscribe = permissions.publish, permissions.subscribe
+    return Permissions(
+        SubjectRules(publish.allow, publish.deny), SubjectRules(subscribe.allow, subscribe.deny)
+    )

@@ -1,0 +1,255 @@
+"""The composition root: the only place that picks concrete classes.
+
+Start: lock the folder, recover the streams, listen, say so. Stop (SIGTERM, SIGINT): tell waiting
+pulls, write everything out, close; exit code 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import secrets
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jetstream_server import API_LEVEL, NATS_VERSION, __version__
+from jetstream_server.base.clock import SystemClock
+from jetstream_server.config.options import AccountJetStreamOptions, ServerOptions
+from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
+from jetstream_server.jetstream.api.dispatch import Api
+from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.context import Context
+from jetstream_server.net import listener as listening
+from jetstream_server.net.client_connection import ClientConnection
+from jetstream_server.net.log import ServerLog
+from jetstream_server.net.pump import Pump
+from jetstream_server.node.account import Account
+from jetstream_server.node.auth import Authenticator
+from jetstream_server.node.node import Node, NodeSettings
+from jetstream_server.node.users import accounts_of, users_of
+from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.disk import OsDisk
+from jetstream_server.store.store_folder import open_folder
+from jetstream_server.store.vault import FileVault
+
+if TYPE_CHECKING:
+    from jetstream_server.net.monitor_http import MonitorHttp
+
+
+class Server:
+    """One server process.
+
+    Args:
+        options: what the operator asked for.
+        log: where log lines go.
+    """
+
+    def __init__(self, options: ServerOptions, log: ServerLog) -> None:
+        self.options = options
+        self.log = log
+        self._ended = asyncio.Event()
+        self._exit_code = 0
+
+    async def run(self) -> int:
+        """Serve until told to stop; return the exit code.
+
+        Raises:
+            ConfigError: a port cannot be listened on.
+            StoreError: the storage folder cannot be used.
+        """
+        options = self.options
+        clock = SystemClock()
+        self._announce()
+        with contextlib.ExitStack() as stack:
+            listener = stack.enter_context(
+                contextlib.closing(listening.bind(options.host, options.port))
+            )
+            host, port = listening.address_of(listener)
+            node = self._make_node(options.host, port)
+            node.started_at = clock.now()
+            self.log.write("INF", f"  Name:     {node.name}")
+            self.log.write("INF", f"  ID:       {node.server_id}")
+            commit = (
+                self._open_jetstream(node, clock.now(), stack)
+                if options.jetstream.is_enabled
+                else None
+            )
+            pump = Pump(node, commit, clock, self._fail)
+            monitor = await self._monitor(pump)
+            server = await listening.serve(listener, lambda: ClientConnection(pump))
+            self._trap_signals()
+            address = listening.host_port(host, port)
+            self.log.write("INF", f"Listening for client connections on {address}")
+            self.log.write("INF", "Server is ready")
+            pump.wake()
+            with self._files(port):
+                await self._ended.wait()
+            self.log.write("INF", "Initiating Shutdown...")
+            server.close()
+            await pump.stop()
+            for connection in list(pump.connections.values()):
+                connection.close()
+            if monitor is not None:
+                await monitor.stop()
+            self.log.write("INF", "Server Exiting..")
+        return self._exit_code
+
+    def _announce(self) -> None:
+        self.log.write("INF", "Starting nats-server")
+        self.log.write("INF", f"  Version:  {NATS_VERSION} (jetstream-spark {__version__})")
+
+    def _make_node(self, host: str, port: int) -> Node:
+        options = self.options
+        settings = NodeSettings(
+            server_name=options.server_name,
+            host=host,
+            port=port,
+            max_payload=options.max_payload,
+            max_control_line=options.max_control_line,
+            max_pending=options.max_pending,
+            max_connections=options.max_connections,
+            max_subscriptions=options.max_subscriptions,
+            ping_interval_ns=options.ping_interval_ns,
+            ping_max=options.ping_max,
+            auth_timeout_ns=options.authorization.timeout_ns,
+            version=NATS_VERSION,
+            api_level=API_LEVEL,
+            domain=options.jetstream.domain,
+            jetstream=options.jetstream.is_enabled,
+        )
+        authenticator = Authenticator(users_of(options), options.no_auth_user)
+        # Not seeded from the clock: two servers started together must not share identifiers.
+        chance = random.Random(secrets.randbits(128))
+        node = Node(settings, authenticator, chance, self.log.write)
+        for name in accounts_of(options):
+            node.add_account(name)
+        return node
+
+    def _open_jetstream(self, node: Node, now: int, stack: contextlib.ExitStack) -> GroupCommit:
+        """Open the storage folder and recover every account's streams."""
+        options = self.options.jetstream
+        root = Path(options.store_dir or Path(tempfile.gettempdir()) / "nats")
+        disk = OsDisk()
+        folder = open_folder(root, disk, note=f"process {os.getpid()}")
+        stack.callback(folder.release)
+        self.log.write("INF", "Starting JetStream")
+        self.log.write("INF", f'  Store Directory: "{folder.path}"')
+        commit = GroupCommit(disk, lazily_ns=options.sync_interval_ns)
+        configured = accounts_of(self.options)
+        for account in node.accounts.values():
+            vault = FileVault(folder.path, account.name, commit, disk)
+            given = configured.get(account.name)
+            limits = given.jetstream if given is not None else AccountJetStreamOptions()
+            self._open_account(node, account, vault, limits, now)
+        return commit
+
+    def _open_account(
+        self,
+        node: Node,
+        account: Account,
+        vault: FileVault,
+        limits: AccountJetStreamOptions | None,
+        now: int,
+    ) -> None:
+        context = Context(
+            account=account.name,
+            server_name=node.name,
+            domain=self.options.jetstream.domain,
+            sublist=account.sublist,
+            output=account.output,
+            nuid=node.nuid,
+            log=self.log.write,
+        )
+        if limits is None:
+            Api.disabled(context).subscribe()
+            return
+        catalog = account.catalog = Catalog(
+            context, vault, _account_limits(limits), self._server_limits()
+        )
+        catalog.recover(now)
+        Api(catalog).subscribe()
+        if catalog.streams:
+            messages = sum(stream.store.state().messages for stream in catalog.streams.values())
+            self.log.write(
+                "INF",
+                f"  Recovered {len(catalog.streams):,} streams, {messages:,} messages"
+                f" for account {account.name}",
+            )
+
+    def _server_limits(self) -> ServerLimits:
+        options = self.options.jetstream
+        return ServerLimits(
+            max_memory=options.max_memory if options.max_memory > 0 else -1,
+            max_storage=options.max_file if options.max_file > 0 else -1,
+            duplicate_window_ns=options.duplicate_window_ns or -1,
+            max_ack_pending=options.max_ack_pending,
+            max_request_batch=options.max_request_batch,
+        )
+
+    async def _monitor(self, pump: Pump) -> MonitorHttp | None:
+        """Serve monitoring where a port was asked for."""
+        if self.options.http_port == 0:
+            return None
+        # Imported here: the web libraries would double the time a server takes to start.
+        from jetstream_server.net.monitor_http import MonitorHttp
+
+        listener = listening.bind(
+            self.options.http_host or self.options.host, self.options.http_port, "monitor port"
+        )
+        monitor = MonitorHttp(pump, listener)
+        await monitor.start()
+        address = listening.host_port(*listening.address_of(listener))
+        self.log.write("INF", f"Starting http monitor on {address}")
+        return monitor
+
+    @contextlib.contextmanager
+    def _files(self, port: int) -> Iterator[None]:
+        """Keep the pid file and the ports file while serving."""
+        options = self.options
+        if options.pid_file:
+            Path(options.pid_file).write_text(str(os.getpid()))
+        ports: Path | None = None
+        if options.ports_file_dir:
+            ports = Path(options.ports_file_dir) / f"nats-server_{os.getpid()}.ports"
+            url = f"nats://{listening.host_port(options.host, port)}"
+            ports.write_text(json.dumps({"nats": [url]}, separators=(",", ":")))
+        try:
+            yield
+        finally:
+            if ports is not None:
+                ports.unlink(missing_ok=True)
+
+    def _trap_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._trapped, number)
+
+    def _trapped(self, number: signal.Signals) -> None:
+        word = {signal.SIGTERM: "terminated", signal.SIGINT: "interrupt"}[number]
+        self.log.write("INF", f'Trapped "{word}" signal')
+        self._ended.set()
+
+    def _fail(self, error: BaseException) -> None:
+        """The pump met an error that is ours: say what it was, and stop before doing harm."""
+        self.log.write("FTL", f"internal error: {type(error).__name__}: {error}")
+        self._exit_code = 2
+        self._ended.set()
+
+
+def _account_limits(options: AccountJetStreamOptions) -> AccountLimits:
+    return AccountLimits(
+        max_memory=options.max_memory,
+        max_storage=options.max_store,
+        max_streams=options.max_streams,
+        max_consumers=options.max_consumers,
+        max_ack_pending=options.max_ack_pending,
+        memory_max_stream_bytes=options.memory_max_stream_bytes,
+        storage_max_stream_bytes=options.store_max_stream_bytes,
+        max_bytes_required=options.max_bytes_required,
+    )
