@@ -63,9 +63,9 @@ def scan_publishes(
         if reply is not None:
             reply_start += 1
             reply_stop = reply_start + len(reply)
-        if size_text not in sizes:
-            sizes[size_text] = int(size_text)
-        size = sizes[size_text]
+        size = sizes.get(size_text, -1)
+        if size < 0:
+            size = sizes[size_text] = int(size_text)
         payload_start = header_start
         if header_text is not None:
             payload_start += int(header_text)

@@ -52,7 +52,9 @@ _WITHOUT_ARGUMENTS: dict[bytes, Op | None] = {b"PING": Ping(), b"PONG": Pong(), 
 _BLANK_OPTIONAL = (b"CONNECT", b"INFO")
 
 _ARGUMENT = re.compile(rb"[^ \t]")
-_TOKEN = re.compile(rb"[^ \t]++")
+# The genuine server lets a lone CR be part of a published subject, but of no other argument.
+_PUBLISH_TOKEN = re.compile(rb"[^ \t]++")
+_TOKEN = re.compile(rb"[^ \t\r]++")
 _SIZE = re.compile(rb"[0-9]{1,9}")  # nine digits at most, as the genuine server
 
 # Where the next frame starts, or HELD: the rest of the chunk waits for more.
@@ -201,7 +203,9 @@ class Parser:
         fields: array[int],
     ) -> _Taken:
         """Take the PUB or HPUB at `start`, whose line is complete."""
-        spans = [found.span() for found in _TOKEN.finditer(chunk, argument_start, argument_stop)]
+        spans = [
+            found.span() for found in _PUBLISH_TOKEN.finditer(chunk, argument_start, argument_stop)
+        ]
         has_headers = chunk[start : start + 1] in b"Hh"
         names = len(spans) - (2 if has_headers else 1)  # subject, perhaps reply
         if (has_headers and not self.headers) or not 1 <= names <= 2:

@@ -157,6 +157,9 @@ TRANSCRIPTS: list[tuple[bytes, list[Op | Message]]] = [
     (b"PUB a\x0cb\xff\x00 1\r\nx\r\nPUB a\rb 1\r\nx\r\n", [
         message(b"a\x0cb\xff\x00", b"x"), message(b"a\rb", b"x"),
     ]),
+    # A lone CR separates other arguments.
+    (b"SUB a\rq 1\r\r\n", [Sub(b"a", b"q", b"1")]),
+    (b"UNSUB \r\r\n", [SILENT]),
     # A line feed in place of arguments ends the line (our departure).
     (b"PUB \nfoo 1\r\nx\r\n", [SILENT]),
 ]  # fmt: skip
