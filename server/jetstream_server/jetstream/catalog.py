@@ -8,7 +8,7 @@ reason while the others serve.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -261,11 +261,11 @@ class Catalog:
         context = self.context
         context.notice_interest()
         for scheduled in context.deadlines.pop_due(now):
-            scheduled.tick(now)
+            self._guarded(scheduled.tick, now)
         ready = list(context.ready)
         context.ready.clear()
         for runnable in ready:
-            runnable.advance(now)
+            self._guarded(runnable.advance, now)
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do, 0 for at once, None for never."""
@@ -285,7 +285,15 @@ class Catalog:
     def stop(self, now: int) -> None:
         """End for a shutdown: waiting pulls are told, stores are closed."""
         for stream in self.streams.values():
-            stream.stop(now)
+            self._guarded(stream.stop, now)
+
+    def _guarded(self, act: Callable[[int], None], now: int) -> None:
+        """Keep a disk that disagrees about one stream from stopping the others; the store itself
+        goes offline and says why from then on."""
+        try:
+            act(now)
+        except StoreError as error:
+            self.context.log("ERR", f"account {self.context.account}: {error}")
 
     # -- accounting ------------------------------------------------------------------------
 
