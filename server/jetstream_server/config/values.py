@@ -16,7 +16,8 @@ from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.lexer import Token, plain
 
 Reader = Callable[[str, Token], Any]
-# Names as an option file has them (lower case), to the field of the options and its reader.
+# Names as an option file has them (lower case), to the field of the options and its reader; what
+# has no field is read and checked, and then forgotten.
 Table = Mapping[str, tuple[str, Reader]]
 
 _MAP = "map[string]interface {}"
@@ -289,6 +290,6 @@ def read_table(
                 error = error_at(conversions_at, error.text)
             errors.append(error)
             continue
-        if reader is not ignored:
+        if name:
             values[name] = value
     return values

@@ -1,0 +1,530 @@
+"""A configuration file as `ServerOptions`.
+
+Every mistake in the file is found in one go: the error has one line for each, with file, line and
+column, as the genuine server prints them. Options of the genuine server that do not matter to this
+one are accepted; options whose absence would make the server less safe or less available than the
+file asks for are refused by name (`_NOT_SERVED`).
+
+Specification: jetstream.md 2, corrected by checked-wire-consumers.md 1.2.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from jetstream_server.base.clock import SECOND
+from jetstream_server.base.errors import ConfigError
+from jetstream_server.config import values
+from jetstream_server.config.authorization import read_accounts, read_authorization
+from jetstream_server.config.lexer import Token, digest, parse_file
+from jetstream_server.config.mappings import read_mappings
+from jetstream_server.config.options import (
+    LAME_DUCK_DURATION_NS_MIN,
+    AuthorizationOptions,
+    JetStreamOptions,
+    ServerOptions,
+    TlsOptions,
+    WebsocketOptions,
+)
+from jetstream_server.config.values import (
+    error_at,
+    format_duration,
+    ignored,
+    read_table,
+    shown,
+    type_name,
+)
+
+_NOT_SERVED = {
+    "cluster": "clusters",
+    "leafnodes": "leaf nodes",
+    "leaf": "leaf nodes",
+    "gateway": "gateways",
+    "mqtt": "MQTT",
+    "operator": "operator mode",
+    "operators": "operator mode",
+    "trusted": "operator mode",
+    "trusted_keys": "operator mode",
+    "resolver": "operator mode",
+    "resolver_preload": "operator mode",
+    "tls": "TLS",
+    "https": "HTTPS monitoring",
+    "https_port": "HTTPS monitoring",
+    "proxy_protocol": "the PROXY protocol",
+    "authorization": "authorization of its own for WebSocket clients",
+    "authentication": "authorization of its own for WebSocket clients",
+}
+
+
+def load(path: str, environment: Mapping[str, str] = os.environ) -> ServerOptions:
+    """Read a configuration file.
+
+    Raises:
+        ConfigError: with all that is wrong; its text ends with a line end, as the genuine one.
+    """
+    token = parse_file(path, environment)
+    errors: list[ConfigError] = []
+    options = _Reading(errors).server(token)
+    if errors:
+        raise ConfigError("".join([f"{error}\n" for error in errors]))
+    return options
+
+
+class _Reading:
+    """One pass over the top map."""
+
+    def __init__(self, errors: list[ConfigError]) -> None:
+        self.errors = errors
+
+    def server(self, token: Token) -> ServerOptions:
+        given = read_table(token.value, self._top_table(), self.errors)
+        # Addresses hold two options each.
+        for name, host, port in (("listen", "host", "port"), ("http", "http_host", "http_port")):
+            if name in given:
+                given_host, given[port] = given.pop(name)
+                if given_host is not None:
+                    given[host] = given_host
+        names: set[str] = set()
+        if "authorization" in given:
+            given["authorization"], names = self._block(given, "authorization", read_authorization)
+        if "accounts" in given:
+            accounts = read_accounts(given["accounts"], self.errors, names)
+            self._check_accounts(given, accounts)
+            given["accounts"] = accounts
+        return ServerOptions(**given, config_file=token.path, config_digest=digest(token))
+
+    def _block(self, given: dict[str, Any], name: str, read: Any) -> Any:
+        try:
+            return read(given[name], self.errors)
+        except ConfigError as error:
+            self.errors.append(error)
+            return AuthorizationOptions(), set()
+
+    def _check_accounts(self, given: dict[str, Any], accounts: Any) -> None:
+        """Refuse accounts beside a single user or token, and references to unknown ones."""
+        token: Token = given["accounts"]
+        authorization = given.get("authorization") or AuthorizationOptions()
+        for account in accounts:
+            users = token.value[account.name].value.get("users") if account.users else None
+            if users is None:
+                continue
+            if authorization.token:
+                self.errors.append(error_at(users, "Can not have a token and accounts"))
+            elif authorization.user or authorization.password:
+                self.errors.append(error_at(users, "Can not have a single user/pass and accounts"))
+        names = {account.name for account in accounts}
+        for account in accounts:
+            for export in account.exports:
+                kind = "stream" if "stream" in export else "service"
+                for name in export.get("accounts") or ():
+                    self._check_account(name, names, f"{kind} export", token)
+            for entry in account.imports:
+                for kind in ("stream", "service"):
+                    source = entry.get(kind)
+                    if isinstance(source, dict) and source.get("account"):
+                        self._check_account(source["account"], names, f"{kind} import", token)
+
+    def _check_account(self, name: str, names: set[str], what: str, token: Token) -> None:
+        if name not in names:
+            text = f'"{name}" account not defined for {what}'
+            self.errors.append(error_at(token, text))
+
+    def _top_table(self) -> values.Table:
+        return {
+            **_TOP,
+            **{name: ("", _not_served) for name in _NOT_SERVED if not name.startswith("auth")},
+            "mappings": ("mappings", self._mappings),
+            "maps": ("mappings", self._mappings),
+            "authorization": ("authorization", _block),
+            "accounts": ("accounts", _block),
+            "jetstream": ("jetstream", self._jetstream),
+            "websocket": ("websocket", self._websocket),
+            "ws": ("websocket", self._websocket),
+            "tls": ("tls", self._served_tls),
+        }
+
+    def _mappings(self, key: str, token: Token) -> Any:
+        return read_mappings(key, token, self.errors)
+
+    def _jetstream(self, key: str, token: Token) -> JetStreamOptions:
+        value = token.value
+        if isinstance(value, bool):
+            return JetStreamOptions(is_enabled=value)
+        if isinstance(value, str):
+            if value.lower() not in ("enabled", "disabled"):
+                text = f"Expected 'enabled' or 'disabled' for string value, got '{value}'"
+                raise error_at(token, text)
+            return JetStreamOptions(is_enabled=value.lower() == "enabled")
+        if not isinstance(value, dict):
+            got = type_name(value)
+            text = f"Expected map, bool or string to define JetStream, got {got}"
+            raise error_at(token, text)
+        given = {name: item for name, item in value.items() if name.lower() in _STORE_DIRS}
+        if len(given) > 1:
+            last = list(given.values())[-1]
+            raise error_at(last, "Duplicate 'store_dir' configuration")
+
+        def read_limits(key: str, item: Token) -> dict[str, Any]:
+            if not isinstance(item.value, dict):
+                got = type_name(item.value)
+                text = f"Expected a map to define JetStreamLimits, got {got}"
+                raise error_at(item, text)
+            return read_table(item.value, _JETSTREAM_LIMITS, self.errors, conversions_at=token)
+
+        table = {**_JETSTREAM, "limits": ("limits", read_limits)}
+        made = read_table(value, table, self.errors, conversions_at=token)
+        limits = made.pop("limits", {})
+        return JetStreamOptions(**{"is_enabled": True, **limits, **made})
+
+    def _websocket(self, key: str, token: Token) -> WebsocketOptions:
+        if not isinstance(token.value, dict):
+            text = f"Expected websocket to be a map, got {type_name(token.value)}"
+            raise error_at(token, text)
+        table = {**_WEBSOCKET, "tls": ("tls", self._tls)}
+        given = read_table(token.value, table, self.errors)
+        if "listen" in given:
+            host, given["port"] = given.pop("listen")
+            if host is not None:
+                given["host"] = host
+        if "headers" in given:
+            given["headers"] = self._headers(given["headers"])
+        return WebsocketOptions(**given)
+
+    def _headers(self, token: Token) -> dict[str, str]:
+        if not isinstance(token.value, dict):
+            text = f"error parsing headers: unsupported type {type_name(token.value)}"
+            self.errors.append(error_at(token, text))
+            return {}
+        made: dict[str, str] = {}
+        for name, item in token.value.items():
+            if isinstance(item.value, str):
+                made[name] = item.value
+            else:
+                got = type_name(item.value)
+                text = f"error parsing header key {name}: unsupported type {got}"
+                self.errors.append(error_at(item, text))
+        return made
+
+    def _served_tls(self, key: str, token: Token) -> TlsOptions:
+        before = len(self.errors)
+        made = self._tls(key, token)
+        if token.value and len(self.errors) == before:
+            _not_served(key, token)
+        return made
+
+    def _tls(self, key: str, token: Token) -> TlsOptions:
+        entries = values.mapping(key, token)
+        unknown = 'error parsing tls config, unknown field "{}"'
+        before = len(self.errors)
+        given = read_table(entries, _TLS, self.errors, unknown)
+        made = TlsOptions(**given)
+        if len(self.errors) == before and bool(made.cert_file) != bool(made.key_file):
+            missing = "key_file" if made.cert_file else "cert_file"
+            raise error_at(token, f"missing '{missing}' in TLS configuration")
+        return made
+
+
+def _block(key: str, token: Token) -> Token:
+    return token
+
+
+def _not_served(key: str, token: Token) -> None:
+    if token.value in (False, 0, {}, []):
+        return
+    text = f'"{key}": {_NOT_SERVED[key]} is not supported by this server; remove the option'
+    raise error_at(token, text)
+
+
+def _server_name(key: str, token: Token) -> str:
+    name = values.string(key, token)
+    if " " in name:
+        raise error_at(token, "server name cannot contain spaces")
+    return name
+
+
+def _metadata(key: str, token: Token) -> dict[str, str]:
+    if not isinstance(token.value, dict):
+        text = f"error parsing metadata: unsupported type {type_name(token.value)}"
+        raise error_at(token, text)
+    return {name: values.string(name, item) for name, item in token.value.items()}
+
+
+def _system_account(key: str, token: Token) -> str:
+    if not isinstance(token.value, str):
+        raise error_at(token, "system account name must be a string")
+    return token.value
+
+
+def _lame_duck_duration(key: str, token: Token) -> int:
+    duration = values.duration_text(key, token)
+    if duration < LAME_DUCK_DURATION_NS_MIN:
+        text = f"invalid {key} of {format_duration(duration)}, minimum is 30 seconds"
+        raise error_at(token, text)
+    return duration
+
+
+def _lame_duck_grace(key: str, token: Token) -> int:
+    duration = values.duration_text(key, token)
+    if duration < 0:
+        raise error_at(token, f"invalid {key}, needs to be positive")
+    return duration
+
+
+def _write_timeout(key: str, token: Token) -> None:
+    if values.string(key, token) not in ("default", "close", "retry"):
+        raise error_at(token, f"{key} must be 'default', 'close' or 'retry'")
+
+
+def _has_headers(key: str, token: Token) -> bool:
+    return not values.boolean(key, token)
+
+
+def _sync_interval(key: str, token: Token) -> int:
+    # `group` is ours; `always` is the genuine server's strictest, which group commit fulfils.
+    if token.value in ("always", "group"):
+        return 0
+    return max(values.duration(key, token), 0)
+
+
+def _strict(key: str, token: Token) -> bool:
+    if not isinstance(token.value, bool):
+        text = f"Expected 'true' or 'false' for bool value, got '{shown(token.value)}'"
+        raise error_at(token, text)
+    return token.value
+
+
+def _encryption(key: str, token: Token) -> None:
+    if values.string(key, token):
+        text = f'"{key}": encryption at rest is not supported by this server; remove the option'
+        raise error_at(token, text)
+
+
+def _window(key: str, token: Token) -> int:
+    try:
+        return values.parse_duration(values.string(key, token))
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _handshake_timeout(key: str, token: Token) -> int:
+    if isinstance(token.value, str):
+        try:
+            return values.parse_duration(token.value)
+        except ValueError as error:
+            raise error_at(token, str(error)) from None
+    if type(token.value) is not int:
+        got = type_name(token.value)
+        raise error_at(token, f"error parsing handshake timeout: unsupported type {got}")
+    return token.value * SECOND
+
+
+def _tls_file(key: str, token: Token) -> str:
+    if not isinstance(token.value, str):
+        raise error_at(token, f"error parsing tls config, expected '{key}' to be filename")
+    return token.value
+
+
+def _tls_boolean(key: str, token: Token) -> bool:
+    if not isinstance(token.value, bool):
+        raise error_at(token, f"error parsing tls config, expected '{key}' to be a boolean")
+    return token.value
+
+
+def _tls_names(key: str, token: Token) -> tuple[str, ...]:
+    items = values.array(key, token)
+    if not items:
+        raise error_at(token, f"error parsing tls config, '{key}' cannot be empty")
+    return tuple(values.string(key, item) for item in items)
+
+
+def _tls_pins(key: str, token: Token) -> tuple[str, ...]:
+    if not isinstance(token.value, list):
+        raise error_at(
+            token,
+            f"error parsing tls config, expected '{key}' to be a list of hex-encoded sha256 of"
+            " DER encoded SubjectPublicKeyInfo",
+        )
+    return tuple([values.string(key, item).lower() for item in token.value])
+
+
+def _tls_handshake_first(key: str, token: Token) -> bool | str:
+    if not isinstance(token.value, bool | str):
+        got = type_name(token.value)
+        text = f'field "{key}" should be a boolean or a string, got {got}'
+        raise error_at(token, text)
+    return token.value
+
+
+def _tls_version(key: str, token: Token) -> str:
+    if not isinstance(token.value, str):
+        text = f"error parsing tls config: '{key}' wrong type: {shown(token.value)}"
+        raise error_at(token, text)
+    if token.value not in ("1.2", "1.3"):
+        raise error_at(token, f"error parsing tls config: unknown version: {token.value}")
+    return token.value
+
+
+def _tls_rate(key: str, token: Token) -> int:
+    if type(token.value) is not int:
+        raise error_at(token, f"error parsing tls config, '{key}' wrong type")
+    return token.value
+
+
+_TOP: values.Table = {
+    "listen": ("listen", values.address),
+    "host": ("host", values.string),
+    "net": ("host", values.string),
+    "port": ("port", values.integer),
+    "client_advertise": ("client_advertise", values.string),
+    "server_name": ("server_name", _server_name),
+    "server_tags": ("server_tags", values.strings("tags")),
+    "server_metadata": ("server_metadata", _metadata),
+    "http": ("http", values.address),
+    "http_port": ("http_port", values.integer),
+    "monitor_port": ("http_port", values.integer),
+    "http_base_path": ("http_base_path", values.string),
+    "debug": ("is_debugging", values.boolean),
+    "trace": ("is_tracing", values.boolean),
+    "trace_verbose": ("is_tracing_verbosely", values.boolean),
+    "trace_headers": ("is_tracing_headers", values.boolean),
+    "logtime": ("is_logging_time", values.boolean),
+    "logtime_utc": ("is_logging_utc", values.boolean),
+    "log_file": ("log_file", values.string),
+    "logfile": ("log_file", values.string),
+    "log_size_limit": ("log_size_limit", values.integer),
+    "logfile_size_limit": ("log_size_limit", values.integer),
+    "log_max_num": ("log_files_max", values.integer),
+    "logfile_max_num": ("log_files_max", values.integer),
+    "pid_file": ("pid_file", values.string),
+    "pidfile": ("pid_file", values.string),
+    "ports_file_dir": ("ports_file_dir", values.string),
+    "max_control_line": ("max_control_line", values.integer_32),
+    "max_payload": ("max_payload", values.integer_32),
+    "max_pending": ("max_pending", values.integer),
+    "max_connections": ("max_connections", values.integer),
+    "max_conn": ("max_connections", values.integer),
+    "max_subscriptions": ("max_subscriptions", values.integer),
+    "max_subs": ("max_subscriptions", values.integer),
+    "max_sub_tokens": ("max_subject_tokens", values.integer),
+    "max_traced_msg_len": ("max_traced_message_length", values.integer),
+    "max_closed_clients": ("max_closed_clients", values.integer),
+    "ping_interval": ("ping_interval_ns", values.duration),
+    "ping_max": ("ping_max", values.integer),
+    "write_deadline": ("write_deadline_ns", values.duration),
+    "lame_duck_duration": ("lame_duck_duration_ns", _lame_duck_duration),
+    "lame_duck_grace_period": ("lame_duck_grace_period_ns", _lame_duck_grace),
+    "no_header_support": ("has_headers", _has_headers),
+    "no_auth_user": ("no_auth_user", values.string),
+    "system_account": ("system_account", _system_account),
+    "system": ("system_account", _system_account),
+    "allow_non_tls": ("", values.boolean),
+    "connect_error_reports": ("", values.integer),
+    "default_js_domain": ("", ignored),
+    "default_sentinel": ("", values.string),
+    "disable_sublist_cache": ("", values.boolean),
+    "feature_flags": ("", ignored),
+    "no_fast_producer_stall": ("", values.boolean),
+    "no_system_account": ("", values.boolean),
+    "ocsp": ("", ignored),
+    "ocsp_cache": ("", ignored),
+    "prof_block_rate": ("", values.integer),
+    "prof_port": ("", values.integer),
+    "proxies": ("", ignored),
+    "reconnect_error_reports": ("", values.integer),
+    "remote_syslog": ("", values.string),
+    "resolver_pinned_accounts": ("", values.strings("resolver_pinned_accounts")),
+    "resolver_tls": ("", values.mapping),
+    "syslog": ("", values.boolean),
+    "write_timeout": ("", _write_timeout),
+}
+
+_STORE_DIRS = ("store", "store_dir", "storedir")
+_JETSTREAM: values.Table = {
+    "enabled": ("is_enabled", values.boolean),
+    "enable": ("is_enabled", values.boolean),
+    **dict.fromkeys(_STORE_DIRS, ("store_dir", values.string)),
+    "max_mem": ("max_memory", values.storage_size("max_mem_store")),
+    "max_mem_store": ("max_memory", values.storage_size("max_mem_store")),
+    "max_memory_store": ("max_memory", values.storage_size("max_mem_store")),
+    "max_file": ("max_file", values.storage_size("max_file_store")),
+    "max_file_store": ("max_file", values.storage_size("max_file_store")),
+    "domain": ("domain", values.string),
+    "sync": ("sync_interval_ns", _sync_interval),
+    "sync_interval": ("sync_interval_ns", _sync_interval),
+    "strict": ("is_strict", _strict),
+    "unique_tag": ("unique_tag", values.string),
+    "request_queue_limit": ("request_queue_limit", values.size),
+    "info_queue_limit": ("info_queue_limit", values.size),
+    "max_buffered_size": ("max_buffered_size", values.storage_size("max_buffered_size")),
+    "max_buffered_msgs": ("max_buffered_messages", values.size),
+    "key": ("", _encryption),
+    "ek": ("", _encryption),
+    "encryption_key": ("", _encryption),
+    "prev_key": ("", _encryption),
+    "prev_ek": ("", _encryption),
+    "prev_encryption_key": ("", _encryption),
+    "cipher": ("", ignored),
+    "extension_hint": ("", values.string),
+    "max_concurrent_io": ("", ignored),
+    "max_outstanding_catchup": ("", values.storage_size("max_outstanding_catchup")),
+    "meta_compact": ("", ignored),
+    "meta_compact_size": ("", values.storage_size("meta_compact_size")),
+    "meta_compact_sync": ("", values.boolean),
+    "tpm": ("", ignored),
+}
+_JETSTREAM_LIMITS: values.Table = {
+    "max_ack_pending": ("max_ack_pending", values.integer),
+    "max_request_batch": ("max_request_batch", values.integer),
+    "duplicate_window": ("duplicate_window_ns", _window),
+    "max_ha_assets": ("", values.integer),
+    "batch": ("", ignored),
+}
+_WEBSOCKET: values.Table = {
+    "listen": ("listen", values.address),
+    "host": ("host", values.string),
+    "net": ("host", values.string),
+    "port": ("port", values.integer),
+    "advertise": ("advertise", values.string),
+    "no_tls": ("is_without_tls", values.boolean),
+    "same_origin": ("is_same_origin", values.boolean),
+    "allowed_origins": ("allowed_origins", values.strings("allowed origins")),
+    "allowed_origin": ("allowed_origins", values.strings("allowed origins")),
+    "allow_origins": ("allowed_origins", values.strings("allowed origins")),
+    "allow_origin": ("allowed_origins", values.strings("allowed origins")),
+    "origins": ("allowed_origins", values.strings("allowed origins")),
+    "origin": ("allowed_origins", values.strings("allowed origins")),
+    "compression": ("is_compressing", values.boolean),
+    "handshake_timeout": ("handshake_timeout_ns", _handshake_timeout),
+    "no_auth_user": ("no_auth_user", values.string),
+    "jwt_cookie": ("jwt_cookie", values.string),
+    "user_cookie": ("user_cookie", values.string),
+    "pass_cookie": ("password_cookie", values.string),
+    "token_cookie": ("token_cookie", values.string),
+    "headers": ("headers", _block),
+    "authorization": ("", _not_served),
+    "authentication": ("", _not_served),
+    "ping_interval": ("", ignored),
+}
+_TLS: values.Table = {
+    "cert_file": ("cert_file", _tls_file),
+    "key_file": ("key_file", _tls_file),
+    "ca_file": ("ca_file", _tls_file),
+    "verify": ("is_verifying", _tls_boolean),
+    "verify_and_map": ("is_mapping", _tls_boolean),
+    "timeout": ("timeout_ns", values.seconds("tls")),
+    "handshake_first": ("handshake_first", _tls_handshake_first),
+    "first": ("handshake_first", _tls_handshake_first),
+    "immediate": ("handshake_first", _tls_handshake_first),
+    "min_version": ("min_version", _tls_version),
+    "cipher_suites": ("cipher_suites", _tls_names),
+    "curve_preferences": ("curve_preferences", _tls_names),
+    "pinned_certs": ("pinned_certs", _tls_pins),
+    "connection_rate_limit": ("connection_rate_limit", _tls_rate),
+    "insecure": ("", _tls_boolean),
+    "verify_cert_and_check_known_urls": ("", _tls_boolean),
+    "ca_certs_match": ("", ignored),
+    "certs": ("", ignored),
+    "ocsp_peer": ("", ignored),
+}
