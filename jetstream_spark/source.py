@@ -26,6 +26,12 @@ from jetstream_spark.rows import schema_text
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
+# Spark 4.3 gives a Python source none of the options that a table of the catalog was made with.
+_TABLE_HINT = (
+    "For a table of the catalog Spark does not pass on the options it was made with: select from "
+    "it WITH ('servers' = '...', 'stream' = '...'), or use a temporary view."
+)
+
 
 class JetStreamDataSource(DataSource):
     """Reads and writes JetStream streams.
@@ -40,7 +46,8 @@ class JetStreamDataSource(DataSource):
         super().__init__(options)
         source, sink = parse_both(options)
         if isinstance(source, OptionsError) and isinstance(sink, OptionsError):
-            raise sink if is_for_writing(options) else source
+            error = sink if is_for_writing(options) else source
+            raise OptionsError(error.problems, "" if dict(options) else _TABLE_HINT)
         self._source = source
         self._sink = sink
 

@@ -1,0 +1,218 @@
+"""Streaming reads through Spark, against each server: triggers, limits, restarts, data loss."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+
+class Query:
+    """A query that keeps what each batch read in a file of its own, written once the batch ends."""
+
+    def __init__(self, spark, jetstream, stream, folder: Path, **options: object) -> None:
+        self.spark, self.folder = spark, folder
+        self.failing_batch: int | None = None
+        self.source = (
+            spark.readStream.format("jetstream")
+            .option("servers", jetstream.url)
+            .option("stream", stream)
+            .option("startingOffsets", "earliest")
+            .options(**{key: str(value) for key, value in options.items()})
+        )
+
+    def start(self, **trigger: object):
+        def keep(frame, batch: int) -> None:
+            rows = [[row.seq, int(row.data)] for row in frame.select("seq", "data").collect()]
+            if batch == self.failing_batch:
+                raise RuntimeError("killed on purpose")
+            (self.folder / f"{batch}.json").write_text(json.dumps(rows))
+
+        writer = self.source.load().writeStream.foreachBatch(keep)
+        writer = writer.option("checkpointLocation", str(self.folder / "checkpoint"))
+        return writer.trigger(**trigger).start() if trigger else writer.start()
+
+    def run(self) -> None:
+        """Read all that is there, then end."""
+        query = self.start(availableNow=True)
+        try:
+            assert query.awaitTermination(90), "the query did not end"
+        finally:
+            query.stop()
+
+    def batches(self) -> dict[int, list[list[int]]]:
+        return {int(file.stem): json.loads(file.read_text()) for file in self.folder.glob("*.json")}
+
+    def rows(self) -> list[int]:
+        return sorted(seq for batch in self.batches().values() for seq, _ in batch)
+
+
+@pytest.fixture
+def query(spark, jetstream, stream, tmp_path):
+    jetstream.create_stream(stream)
+    return lambda **options: Query(spark, jetstream, stream, tmp_path, **options)
+
+
+def test_available_now_reads_all_within_the_limit_of_each_batch(jetstream, stream, query):
+    jetstream.publish_numbers(stream, 0, 3000)
+    limited = query(maxOffsetsPerTrigger=1100, maxOffsetsPerPartition=400)
+    limited.run()
+    assert [len(batch) for _, batch in sorted(limited.batches().items())] == [1100, 1100, 800]
+    assert limited.rows() == list(range(1, 3001))
+
+
+def test_a_limit_in_bytes(jetstream, stream, query):
+    jetstream.publish_numbers(stream, 0, 1000)
+    size = jetstream.control.stream_state(stream).bytes
+    limited = query(maxBytesPerTrigger=size // 2 + 1)
+    limited.run()
+    assert len(limited.batches()) in (2, 3)
+    assert limited.rows() == list(range(1, 1001))
+
+
+def test_a_restart_goes_on_where_the_checkpoint_says(jetstream, stream, query):
+    jetstream.publish_numbers(stream, 0, 500)
+    first = query()
+    first.run()
+    jetstream.publish_numbers(stream, 500, 900)
+    second = query()
+    second.run()
+    assert second.rows() == list(range(1, 901))
+    assert len(second.batches()[1]) == 400
+
+
+def test_a_batch_that_failed_is_read_again_the_same(jetstream, stream, query):
+    jetstream.publish_numbers(stream, 0, 900)
+    failing = query(maxOffsetsPerTrigger=300)
+    failing.failing_batch = 1
+    with pytest.raises(Exception, match="killed on purpose"):
+        failing.run()
+    assert failing.rows() == list(range(1, 301))
+    jetstream.publish_numbers(stream, 900, 1000)
+    again = query(maxOffsetsPerTrigger=500)
+    again.run()
+    assert sorted(seq for seq, _ in again.batches()[1]) == list(range(301, 601))
+    assert again.rows() == list(range(1, 1001))
+
+
+def test_new_messages_arrive_and_lag_is_shown(jetstream, stream, query):
+    running = query()
+    active = running.start(processingTime="200 milliseconds")
+    try:
+        for start in (0, 50, 100):
+            jetstream.publish_numbers(stream, start, start + 50)
+            deadline = time.monotonic() + 60
+            while len(running.rows()) < start + 50 and time.monotonic() < deadline:
+                assert active.isActive, active.exception()
+                time.sleep(0.1)
+        assert running.rows() == list(range(1, 151))
+        progress = json.loads(active.lastProgress.json)["sources"][0]
+        assert progress["endOffset"]["streams"][stream]["next"] == 151
+        assert progress["latestOffset"]["lag"] == 0
+    finally:
+        active.stop()
+
+
+def test_latest_begins_with_what_comes_after(jetstream, stream, query):
+    jetstream.publish_numbers(stream, 0, 10)
+    running = query(startingOffsets="latest")
+    running.run()
+    assert running.rows() == []
+    jetstream.publish_numbers(stream, 10, 15)
+    running.run()
+    assert running.rows() == list(range(11, 16))
+
+
+def test_options_of_batches_are_refused(query):
+    with pytest.raises(Exception, match="for batch reads only"):
+        query(endingOffsets="latest").run()
+
+
+def test_a_stream_made_again_is_noticed(jetstream, stream, query):
+    jetstream.publish_numbers(stream, 0, 100)
+    query().run()
+    jetstream.delete_stream(stream)
+    with pytest.raises(Exception, match="STREAM_DELETED"):
+        query().run()
+    jetstream.create_stream(stream)
+    jetstream.publish_numbers(stream, 1000, 1200)
+    with pytest.raises(Exception, match="STREAM_RECREATED"):
+        query().run()
+    accepting = query(failOnDataLoss="false")
+    accepting.run()
+    assert sorted(number for _, number in accepting.batches()[1]) == list(range(1000, 1200))
+
+
+def test_expired_messages_are_loss_unless_accepted(jetstream, stream, query):
+    jetstream.publish_numbers(stream, 0, 100)
+    query().run()
+    jetstream.publish_numbers(stream, 100, 300)
+    jetstream.control.purge(stream, 151)
+    with pytest.raises(Exception, match="MESSAGES_EXPIRED") as raised:
+        query().run()
+    assert "101 to 150" in str(raised.value)
+    accepting = query(failOnDataLoss="false")
+    accepting.run()
+    assert accepting.rows() == [*range(1, 101), *range(151, 301)]
+
+
+_SCRIPT = """
+    import json, sys, time
+    from pathlib import Path
+    from pyspark.sql import SparkSession
+    url, stream, folder, rows = sys.argv[1:5]
+    spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+             .config("spark.sql.shuffle.partitions", "2").getOrCreate())
+    frame = (spark.readStream.format("jetstream").option("servers", url).option("stream", stream)
+             .option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "200").load())
+    query = (frame.writeStream.format("parquet").option("path", folder + "/rows")
+             .option("checkpointLocation", folder + "/checkpoint").start())
+    commits = Path(folder, "checkpoint", "commits")
+    while query.isActive:
+        done = [int(file.name) for file in commits.glob("*") if file.name.isdigit()]
+        Path(folder, "progress").write_text(str(max(done, default=-1)))
+        if query.lastProgress:
+            end = query.lastProgress["sources"][0]["endOffset"]
+            if json.loads(end)["streams"][stream]["next"] > int(rows):
+                query.stop()
+        time.sleep(0.02)
+"""
+
+
+@pytest.mark.crash
+def test_a_killed_driver_loses_and_repeats_nothing(spark, jetstream, stream, tmp_path):
+    jetstream.create_stream(stream)
+    jetstream.publish_numbers(stream, 0, 2000)
+    script = tmp_path / "query.py"
+    script.write_text(textwrap.dedent(_SCRIPT))
+    command = [sys.executable, str(script), jetstream.url, stream, str(tmp_path), "2000"]
+
+    def run() -> subprocess.Popen:
+        # Spark's JVM is a child of the script; one group, so that both die at once.
+        return subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+
+    process = run()
+    progress = tmp_path / "progress"
+    deadline = time.monotonic() + 60
+    while not (progress.exists() and progress.read_text() not in ("", "-1", "0")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    process = run()
+    try:
+        assert process.wait(90) == 0
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    rows = spark.read.parquet(str(tmp_path / "rows")).select("seq").collect()
+    assert sorted(row.seq for row in rows) == list(range(1, 2001))
