@@ -11,11 +11,15 @@ import gc
 import sys
 from collections.abc import Sequence
 
+from jetstream_server import NATS_VERSION, __version__
 from jetstream_server.base.errors import ConfigError, StoreError
 from jetstream_server.config import flags
 from jetstream_server.config.options import ServerOptions
+from jetstream_server.kernels import acks, deliveries, frames
 from jetstream_server.net.log import ServerLog
 from jetstream_server.server import Server
+
+KERNELS = (frames, acks, deliveries)
 
 # A collection that walks every long-lived object costs milliseconds; what the server makes each
 # turn dies young, so the older generations are looked at rarely.
@@ -27,12 +31,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not __debug__:
         print("jetstream-server: does not run under -O: its assertions guard data", file=sys.stderr)
         return 1
+    outcome = flags.parse(sys.argv[1:] if argv is None else argv, _version())
+    if isinstance(outcome, flags.Flags) and outcome.is_check:
+        outcome = flags.check(outcome)
+    if isinstance(outcome, flags.Exit):
+        sys.stdout.write(outcome.output)
+        sys.stderr.write(outcome.error)
+        return outcome.code
     try:
-        outcome = flags.parse(sys.argv[1:] if argv is None else argv)
+        options = flags.resolve(outcome)
     except ConfigError as error:
         print(f"nats-server: {error}", file=sys.stderr)
         return 1
-    return serve(outcome)
+    return serve(options)
+
+
+def _version() -> str:
+    """Return what `-v` shows: the offered release line, our own version, the kernels in use."""
+    twins = {module.__name__.rpartition(".")[2]: module.TWIN for module in KERNELS}
+    kinds = sorted(set(twins.values()))
+    kernels = kinds[0] if len(kinds) == 1 else ", ".join(f"{k} {v}" for k, v in twins.items())
+    return f"{NATS_VERSION} (jetstream-spark {__version__}, kernels: {kernels})"
 
 
 def serve(options: ServerOptions) -> int:

@@ -13,9 +13,9 @@ A scenario is a few lines of text (`scenarios/*.txt`): a title after `##`, then 
     next w S C {"batch":2,"no_wait":true}                  pull request whose answers go to w
     ack w 1 -NAK                                           answer the 1st message read from w
     ackk w 1 +ACK                                          the same, and wait for the answer
-    sleep 300                                              milliseconds
-    restart / kill                                         end by SIGTERM / SIGKILL, start again
-    raw PING                                               a protocol line; what comes back in 200 ms
+    sleep 300                              milliseconds
+    restart / kill                         end by SIGTERM / SIGKILL, start again
+    raw PING                               a protocol line; what comes back in 200 ms
 
 Every reply is written to a transcript, with times, identifiers and server names masked, and the
 two transcripts are compared line by line.

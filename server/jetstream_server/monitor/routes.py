@@ -9,7 +9,7 @@ from jetstream_server.monitor import views
 from jetstream_server.node.node import Node
 
 
-class BadQuery(Exception):
+class BadQueryError(Exception):
     """A query parameter that cannot be read; the text is the answer, with status 400."""
 
 
@@ -21,7 +21,7 @@ def _number(query: Mapping[str, str], key: str) -> int:
     try:
         return int(text) if text else 0
     except ValueError:
-        raise BadQuery(
+        raise BadQueryError(
             f"Error decoding int for '{key}': strconv.Atoi: parsing \"{text}\": invalid syntax"
         ) from None
 

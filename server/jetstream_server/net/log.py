@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TextIO
+
+from jetstream_server.base.errors import ConfigError
 
 
 class ServerLog:
@@ -26,13 +30,23 @@ class ServerLog:
     ) -> None:
         self._hidden = {level for level, shown in (("DBG", debug), ("TRC", trace)) if not shown}
         self._logtime = logtime
-        self._file: TextIO = open(path, "a", encoding="utf-8") if path else sys.stderr
+        self._file: TextIO = _append_to(path) if path else sys.stderr
 
     def write(self, level: str, text: str) -> None:
         """Write one line; levels are INF, WRN, ERR, FTL, DBG and TRC."""
         if level in self._hidden:
             return
         time = datetime.now(UTC).astimezone().strftime("%Y/%m/%d %H:%M:%S.%f ")
-        # One write a line, so that lines of two processes in one file stay whole.
-        self._file.write(f"[{os.getpid()}] {time if self._logtime else ''}[{level}] {text}\n")
-        self._file.flush()
+        line = f"[{os.getpid()}] {time if self._logtime else ''}[{level}] {text}\n"
+        # A reader of our log that goes away must not take the server with it.
+        with contextlib.suppress(OSError):
+            # One write a line, so that lines of two processes in one file stay whole.
+            self._file.write(line)
+            self._file.flush()
+
+
+def _append_to(path: str) -> TextIO:
+    try:
+        return Path(path).open("a", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"log file {path} cannot be written: {error.strerror}") from error

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from jetstream_server.jetstream.api.go_json import encode
-from jetstream_server.monitor.routes import ROUTES, BadQuery
+from jetstream_server.monitor.routes import ROUTES, BadQueryError
 from jetstream_server.net.pump import Pump
 
 
@@ -68,7 +68,7 @@ class MonitorHttp:
             status, view = ROUTES[request.url.path](
                 pump.node, pump.clock.now(), request.query_params
             )
-        except BadQuery as error:
+        except BadQueryError as error:
             return PlainTextResponse(str(error), 400)
         return Response(
             encode(view),

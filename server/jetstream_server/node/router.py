@@ -16,7 +16,7 @@ from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.kernels import frames
 from jetstream_server.protocol.ops import PubRun
 
-# Far above what one account's hot subjects need; a flood of one-off subjects (inboxes) is forgotten.
+# Far above what one account's hot subjects need; a flood of one-off subjects is forgotten.
 ROUTES_MAX = 65536
 
 
