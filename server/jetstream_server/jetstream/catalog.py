@@ -26,6 +26,7 @@ from jetstream_server.jetstream.api.go_time import format_time, parse_time
 from jetstream_server.jetstream.consumer import Consumer
 from jetstream_server.jetstream.consumer_creation import restore_consumer
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.origin_checks import check_filters
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.jetstream.stream_checks import check_config, check_replicas, check_update
 from jetstream_server.jetstream.stream_config import (
@@ -165,6 +166,7 @@ class Catalog:
                 raise errors.STREAM_NAME_EXIST()
             return stream
         self._check_overlap(config)
+        check_filters(config)
         folder = self._vault.folder(
             config.name, memory=config.is_memory, first_seq=config.first_seq
         )

@@ -45,10 +45,6 @@ def check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
         raise errors.MIRROR_MULTIPLE_FILTERS_NOT_ALLOWED()
     if config.subject_delete_marker_ttl:
         raise errors.STREAM_INVALID_CONFIG("subject delete markers forbidden on mirrors")
-    if mirror.filter_subject and not is_valid_subject(mirror.filter_subject.encode()):
-        raise errors.STREAM_CREATE_FAILED(
-            f"subject filter '{mirror.filter_subject}' for the mirror invalid subject"
-        )
     _check_transforms(
         mirror.subject_transforms,
         errors.MIRROR_INVALID_SUBJECT_FILTER,
@@ -87,13 +83,31 @@ def check_sources(config: StreamConfig) -> None:
         _check_source(config, source)
 
 
+def check_filters(config: StreamConfig) -> None:
+    """Refuse malformed filters; the genuine server finds them only as it sets a new stream up.
+
+    Raises:
+        ApiError: 10049.
+    """
+    mirror = config.mirror
+    if mirror is not None and _is_malformed(mirror.filter_subject):
+        raise errors.STREAM_CREATE_FAILED(
+            f"subject filter '{mirror.filter_subject}' for the mirror invalid subject"
+        )
+    for source in config.sources:
+        if _is_malformed(source.filter_subject):
+            raise errors.STREAM_CREATE_FAILED(
+                f"subject filter '{source.filter_subject}' for the source: invalid subject"
+            )
+
+
+def _is_malformed(subject: str) -> bool:
+    return bool(subject) and not is_valid_subject(subject.encode())
+
+
 def _check_source(config: StreamConfig, source: StreamSource) -> None:
     if source.filter_subject and source.subject_transforms:
         raise errors.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED()
-    if source.filter_subject and not is_valid_subject(source.filter_subject.encode()):
-        raise errors.STREAM_CREATE_FAILED(
-            f"subject filter '{source.filter_subject}' for the source: invalid subject"
-        )
     _check_transforms(
         source.subject_transforms,
         errors.SOURCE_INVALID_SUBJECT_FILTER,

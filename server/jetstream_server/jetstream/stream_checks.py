@@ -255,9 +255,7 @@ def _check_persist_mode(config: StreamConfig) -> None:
 
 
 def _check_subjects(config: StreamConfig) -> None:
-    subjects = config.subject_patterns
-    if not subjects and not _copies(config):
-        subjects = [config.name.encode()]
+    subjects = _subjects(config)
     for index, subject in enumerate(subjects):
         if not is_valid_subject(subject):
             raise _invalid("invalid subject")
@@ -272,6 +270,13 @@ def _check_subjects(config: StreamConfig) -> None:
                 raise _invalid("capturing all subjects requires replicas of 1")
         elif not config.no_ack:
             _check_reserved(subject)
+
+
+def _subjects(config: StreamConfig) -> list[bytes]:
+    """Return the subjects with the default that they will get."""
+    if not config.subjects and not _copies(config):
+        return [config.name.encode()]
+    return config.subject_patterns
 
 
 def _check_reserved(subject: bytes) -> None:
@@ -308,7 +313,7 @@ def _check_republish(config: StreamConfig) -> None:
     if config.republish is None:
         return
     source, destination = config.republish.src or ">", config.republish.dest
-    subjects = config.subject_patterns or [config.name.encode()]
+    subjects = _subjects(config)
     if destination:
         try:
             Transform(source.encode(), destination.encode())

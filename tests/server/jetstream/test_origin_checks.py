@@ -9,6 +9,7 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.api import go_json
+from jetstream_server.jetstream.origin_checks import check_filters
 from jetstream_server.jetstream.stream_checks import check_config
 from jetstream_server.jetstream.stream_config import StreamConfigRequest
 
@@ -62,16 +63,6 @@ TEXTS: list[tuple[dict[str, Any], int, str]] = [
         "subject delete markers forbidden on mirrors",
     ),
     (
-        mirror(filter_subject="a..b"),
-        10049,
-        "subject filter 'a..b' for the mirror invalid subject",
-    ),
-    (
-        sources(filter_subject="a..b"),
-        10049,
-        "subject filter 'a..b' for the source: invalid subject",
-    ),
-    (
         mirror(external={"api": "$JS.*.API"}),
         10052,
         'stream external api prefix "$JS.*.API" must be a valid subject without wildcards',
@@ -107,3 +98,20 @@ def test_refused(fields: dict[str, Any], err_code: int) -> None:
 def test_texts(fields: dict[str, Any], err_code: int, text: str) -> None:
     error = refusal(fields)
     assert (error.err_code, error.description) == (err_code, text)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        (mirror(filter_subject="a..b"), "subject filter 'a..b' for the mirror invalid subject"),
+        (sources(filter_subject="a..b"), "subject filter 'a..b' for the source: invalid subject"),
+    ],
+)
+def test_malformed_filters_are_found_when_the_stream_is_set_up(
+    fields: dict[str, Any], text: str
+) -> None:
+    request = go_json.decode(go_json.encode({"name": "S", **fields}), StreamConfigRequest)
+    with pytest.raises(ApiError) as caught:
+        check_filters(request.config())
+    assert (caught.value.err_code, caught.value.description) == (10049, text)
+    check_filters(go_json.decode(b'{"name":"S","sources":[{"name":"X"}]}', StreamConfigRequest))
