@@ -24,6 +24,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict
 
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.api.go_quote import quoted
 from jetstream_server.jetstream.api.go_time import Instant, format_time, parse_time
 from jetstream_server.jetstream.api.json_syntax import JsonSyntaxError, Node, parse_values
 
@@ -190,7 +191,7 @@ def _decode_members(
         found = fields.get(key) or fields.get(key.casefold())
         if found is None:
             if strict:
-                raise _MisfitError(f"json: unknown field {orjson.dumps(key).decode()}")
+                raise _MisfitError(f"json: unknown field {quoted(key)}")
             continue
         name, shape = found
         value = _decode_value(member, shape, path.into(name), strict)
@@ -245,8 +246,8 @@ def _decode_enum(node: Node, enum: Enum) -> str:
     if enum.strict_kind and node.kind not in ("string", "null"):
         raise _MisfitError(f"json: cannot unmarshal {node.kind} into Go value of type string")
     if node.kind != "string" or node.value not in enum.names:
-        quoted = orjson.dumps(node.source).decode()
-        raise _MisfitError(enum.refusal.replace("%q", quoted).replace("%s", node.source))
+        text = enum.refusal.replace("%q", quoted(node.source)).replace("%s", node.source)
+        raise _MisfitError(text)
     return str(node.value)
 
 

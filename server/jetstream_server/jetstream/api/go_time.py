@@ -72,7 +72,7 @@ def parse_time(text: str) -> Instant:
             raise _mismatch(text, rest, name)
         parts.append(int(digits))
         if first is not None and not first[0] <= parts[-1] <= first[1]:
-            raise ValueError(f'parsing time "{text}": {first[2]} out of range')
+            raise ValueError(f"parsing time {_quoted(text)}: {first[2]} out of range")
         rest = rest[width:]
         if after:
             if not rest.startswith(after):
@@ -85,9 +85,9 @@ def parse_time(text: str) -> Instant:
         rest = rest[matched.end() :]
     zone, rest = _parse_zone(text, rest)
     if rest:
-        raise ValueError(f'parsing time "{text}": extra text: "{rest}"')
+        raise ValueError(f"parsing time {_quoted(text)}: extra text: {_quoted(rest)}")
     if not 1 <= day <= calendar.monthrange(year, month)[1]:
-        raise ValueError(f'parsing time "{text}": day out of range')
+        raise ValueError(f"parsing time {_quoted(text)}: day out of range")
     seconds = _days(year, month, day) * _DAY_SECONDS + hour * 3600 + minute * 60 + second
     return Instant((seconds - zone * 60) * NANOSECONDS + fraction, zone)
 
@@ -111,15 +111,30 @@ def _parse_zone(text: str, rest: str) -> tuple[int, str]:
         raise _mismatch(text, rest, "Z07:00")
     hours, minutes = int(matched.group(2)), int(matched.group(3))
     if hours > 24:
-        raise ValueError(f'parsing time "{text}": time zone offset hour out of range')
+        raise ValueError(f"parsing time {_quoted(text)}: time zone offset hour out of range")
     if minutes > 60:
-        raise ValueError(f'parsing time "{text}": time zone offset minute out of range')
+        raise ValueError(f"parsing time {_quoted(text)}: time zone offset minute out of range")
     zone = hours * 60 + minutes
     return (-zone if matched.group(1) == "-" else zone), rest[matched.end() :]
 
 
 def _mismatch(text: str, rest: str, wanted: str) -> ValueError:
-    return ValueError(f'parsing time "{text}" as "{LAYOUT}": cannot parse "{rest}" as "{wanted}"')
+    return ValueError(
+        f'parsing time {_quoted(text)} as "{LAYOUT}": cannot parse {_quoted(rest)} as "{wanted}"'
+    )
+
+
+def _quoted(text: str) -> str:
+    """Return the text in quotes, as Go's time package does it: what is not ASCII in hex."""
+    shown = "".join(
+        f"\\{chr(byte)}"
+        if byte in b'"\\'
+        else chr(byte)
+        if 0x20 <= byte < 0x80
+        else f"\\x{byte:02x}"
+        for byte in text.encode()
+    )
+    return f'"{shown}"'
 
 
 def _days(year: int, month: int, day: int) -> int:

@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from jetstream_server.jetstream.api.go_quote import quoted_character
+
 # Go allows 10,000; no request comes near either, and this stays clear of Python's recursion limit.
 DEPTH_MAX = 200
 
@@ -35,7 +37,6 @@ _ESCAPES = {
     ord("r"): "\r",
     ord("t"): "\t",
 }
-_CHARACTER_NAMES = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 92: "\\"}
 
 
 class JsonSyntaxError(ValueError):
@@ -230,17 +231,7 @@ def _shown(text: bytes, at: int) -> tuple[str, int]:
     """Return a character as Go quotes it, and its width in bytes."""
     for width in range(1, 5):
         try:
-            character = text[at : at + width].decode()
+            return quoted_character(text[at : at + width].decode()), width
         except UnicodeDecodeError:
             continue
-        code = ord(character)
-        if character == "'":
-            return "'\\''", width
-        if code in _CHARACTER_NAMES:
-            return f"'\\{_CHARACTER_NAMES[code]}'", width
-        if character.isprintable():
-            return f"'{character}'", width
-        if code < 0x80:
-            return f"'\\x{code:02x}'", width
-        return (f"'\\u{code:04x}'" if code < 0x10000 else f"'\\U{code:08x}'"), width
     return f"'\\x{text[at]:02x}'", 1

@@ -168,6 +168,8 @@ TYPES = [
     (b'{"zz":1,"yy":2}', 'json: unknown field "zz"'),
     (b'{"mirror":{"foo":1}}', 'json: unknown field "foo"'),
     (b'{"a<>\\"":1}', 'json: unknown field "a<>\\""'),
+    (b'{"a\x7f\xe2\x80\xa8":1}', 'json: unknown field "a\\x7f\\u2028"'),
+    (b'{"retention":"li\x7fits"}', 'can not unmarshal "\\"li\\x7fits\\""'),
     (b'{"zz":1,"max_msgs":"a"}', 'json: unknown field "zz"'),
     (b'{"zz":1}{', 'json: unknown field "zz"'),
     (b'{"name":"J"}{"a":1}', 'json: unknown field "a"'),

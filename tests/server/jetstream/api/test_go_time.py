@@ -50,6 +50,11 @@ def test_a_zone_moves_the_instant() -> None:
         ("2020-13-01T00:00:00Z", 'parsing time "2020-13-01T00:00:00Z": month out of range'),
         ("2020-02-30T00:00:00Z", 'parsing time "2020-02-30T00:00:00Z": day out of range'),
         (
+            '2\u00e9"\\\n\x7f',
+            'parsing time "2\\xc3\\xa9\\"\\\\\\x0a\x7f" as '
+            f'"{LAYOUT}": cannot parse "2\\xc3\\xa9\\"\\\\\\x0a\x7f" as "2006"',
+        ),
+        (
             "2020-01-01T00:00:00+25:00",
             'parsing time "2020-01-01T00:00:00+25:00": time zone offset hour out of range',
         ),

@@ -1,0 +1,30 @@
+"""Text between quotes as Go's `%q` prints it; error texts that reach clients contain such."""
+
+from __future__ import annotations
+
+_NAMES = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r"}
+
+
+def quoted(text: str) -> str:
+    """Return the text in double quotes."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_escaped(character, '"') for character in text) + '"'
+
+
+def quoted_character(character: str) -> str:
+    """Return one character in single quotes."""
+    return f"'{_escaped(character, chr(39))}'"
+
+
+def _escaped(character: str, delimiter: str) -> str:
+    code = ord(character)
+    if character in (delimiter, "\\"):
+        return "\\" + character
+    if character.isprintable():
+        return character
+    if code in _NAMES:
+        return "\\" + _NAMES[code]
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
