@@ -144,6 +144,8 @@ class DirectGet:
     def _answer_one(self, reply: bytes, wanted: Selection) -> bytes:
         if wanted.last_by_subj:
             message = self._last(wanted.last_by_subj)
+        elif wanted.seq and not wanted.next_by_subj:
+            message = self._store.load(wanted.seq)
         else:
             message = self._next(_patterns(wanted), self._start(wanted))
         if message is None:

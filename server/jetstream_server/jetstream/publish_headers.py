@@ -33,7 +33,7 @@ def special_headers(block: bytes) -> dict[bytes, bytes]:
     while at >= 0:
         stop = block.find(_LINE, at + 2)
         if stop < 0:
-            break
+            stop = len(block)  # a last line without its end counts all the same
         key, colon, value = block[at + 2 : stop].partition(b":")
         if colon and key not in found:
             found[key] = value.lstrip(b" ")

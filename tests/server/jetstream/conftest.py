@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 import pytest
-
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist

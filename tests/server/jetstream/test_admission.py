@@ -6,7 +6,6 @@ import itertools
 from typing import Any
 
 import pytest
-
 from jetstream_server.protocol.ops import PubRun
 
 # One header for each refusal of a plain stream whose last message is 1, in the order in which they

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.jetstream import errors

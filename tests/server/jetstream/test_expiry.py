@@ -1,0 +1,144 @@
+"""What time removes, when, and the markers it leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from jetstream_server.base.clock import MILLISECOND, SECOND
+
+_MARKER = b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: 1m30s\r\nNats-Rollup: sub\r\n\r\n"
+
+
+def kept(stream: Any) -> list[int]:
+    return [n for n in range(1, stream.store.last_seq + 1) if stream.store.load(n)]
+
+
+def test_max_age(bench: Any, make_consumer: Any) -> None:
+    stream = bench.stream(max_age=SECOND)
+    stream.add_consumer(consumer := make_consumer("c"))
+    bench.publish_all(stream, [(b"s.a", b"", ())] * 3)
+    bench.advance(600 * MILLISECOND)
+    bench.publish(stream)
+    bench.advance(400 * MILLISECOND)
+    assert kept(stream) == [4]
+    assert consumer.told[-1] == ("removed", [(1, 4)])
+    bench.advance(600 * MILLISECOND)
+    assert kept(stream) == []
+    bench.advance(10 * SECOND)
+    assert bench.context.deadlines.next_deadline() is None
+
+
+def test_the_timer_of_a_busy_stream_is_coarse(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = bench.stream(max_age=SECOND)
+    ticks = []
+    tick = stream.tick
+    monkeypatch.setattr(stream, "tick", lambda now: (ticks.append(now), tick(now)))
+    for _ in range(500):
+        bench.publish(stream)
+        bench.advance(10 * MILLISECOND)
+    assert len(ticks) <= 5 * 4
+    assert len(kept(stream)) <= 100 + 25 + 1
+
+
+def test_ttls_and_ages(bench: Any) -> None:
+    stream = bench.stream(max_age=3 * SECOND, allow_msg_ttl=True)
+    for ttl in ("1", "5", "never", "2s"):
+        bench.publish(stream, b"s.a", b"", f"Nats-TTL: {ttl}")
+    bench.publish(stream)
+    bench.advance(1250 * MILLISECOND)
+    assert kept(stream) == [2, 3, 4, 5]
+    bench.advance(SECOND)
+    assert kept(stream) == [2, 3, 5]
+    bench.advance(SECOND)
+    assert kept(stream) == [3]
+    bench.publish(stream)
+    bench.advance(60 * SECOND)
+    assert kept(stream) == [3]
+    assert bench.context.deadlines.next_deadline() is None
+
+
+def test_lasting_messages_that_are_gone_are_forgotten(bench: Any) -> None:
+    stream = bench.stream(max_age=SECOND, allow_msg_ttl=True, max_msgs=2)
+    for _ in range(20):
+        bench.publish(stream, b"s.a", b"", "Nats-TTL: never")
+    bench.advance(2 * SECOND)
+    bench.publish(stream)
+    bench.advance(2 * SECOND)
+    assert kept(stream) == [20]
+    assert len(stream._expiry.ttls.lasting) <= 4
+
+
+def test_markers_as_probed(bench: Any, make_consumer: Any) -> None:
+    stream = bench.stream(max_age=SECOND, subject_delete_marker_ttl=90 * SECOND)
+    stream.add_consumer(consumer := make_consumer("c"))
+    assert stream.config.allow_msg_ttl
+    bench.publish(stream, b"s.a")
+    bench.publish(stream, b"s.b", b"", "Nats-TTL: 1")
+    bench.publish(stream, b"s.c", b"", "KV-Operation: PURGE")
+    bench.publish(stream, b"s.d", b"", "Nats-Marker-Reason: MaxAge")
+    bench.publish(stream, b"s.e", b"", "KV-Operation: DEL")
+    bench.publish(stream, b"s.f", b"", "Nats-Marker-Reason: foo")
+    bench.advance(1500 * MILLISECOND)
+    assert kept(stream) == [7, 8, 9]
+    markers = [stream.store.load(n) for n in (7, 8, 9)]
+    assert [m.subject for m in markers] == [b"s.a", b"s.b", b"s.e"]
+    assert {m.headers for m in markers} == {_MARKER}
+    assert consumer.told[-3:] == [("stored", n, n) for n in (7, 8, 9)]
+    assert ("removed", [(n, n + 1) for n in range(1, 7)]) in consumer.told
+    bench.advance(2 * SECOND)
+    assert kept(stream) == []
+    assert stream.store.last_seq == 9  # a marker leaves no marker
+
+
+def test_a_subject_that_still_has_messages_gets_no_marker(bench: Any) -> None:
+    stream = bench.stream(subject_delete_marker_ttl=SECOND, duplicate_window=SECOND)
+    bench.publish(stream, b"s.a", b"", "Nats-TTL: 1")
+    bench.publish(stream, b"s.a")
+    bench.advance(2 * SECOND)
+    assert kept(stream) == [2]
+
+
+def test_a_ttl_below_the_marker_ttl_is_raised(bench: Any) -> None:
+    stream = bench.stream(subject_delete_marker_ttl=2 * SECOND)
+    for ttl in ("1", "1s", "3", "never"):
+        bench.publish(stream, b"s.a", b"", f"Nats-TTL: {ttl}", "A: b")
+    assert [stream.store.load(n).headers for n in (1, 2, 3, 4)] == [
+        bench.block("A: b", "Nats-TTL: 2"),
+        bench.block("A: b", "Nats-TTL: 2"),
+        bench.block("Nats-TTL: 3", "A: b"),
+        bench.block("Nats-TTL: never", "A: b"),
+    ]
+    bench.publish(stream, b"s.b", b"", "Nats-TTL: 1")
+    assert stream.store.load(5).headers == bench.block("Nats-TTL: 2")
+    single = bench.stream(subject_delete_marker_ttl=2 * SECOND, max_msgs_per_subject=1)
+    bench.publish(single, b"s.a", b"", "Nats-TTL: 1")
+    assert single.store.load(1).headers == bench.block("Nats-TTL: 1")
+
+
+def test_invalid_and_forbidden_ttls(bench: Any) -> None:
+    stream = bench.stream()
+    codes = [
+        bench.publish(stream, b"s.a", b"", f"Nats-TTL: {ttl}")["error"]["err_code"]
+        for ttl in ("x", "0", "5", "never")
+    ]
+    assert codes == [10165, 10165, 10166, 10166]
+    stream = bench.stream(allow_msg_ttl=True)
+    assert bench.publish(stream, b"s.a", b"", "Nats-TTL: x")["error"]["err_code"] == 10165
+
+
+def test_a_failing_store_is_tried_again_later(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jetstream_server.base.errors import StoreError
+
+    stream = bench.stream(max_age=SECOND)
+    bench.publish(stream)
+
+    def fail(*arguments: object) -> list[tuple[int, int]]:
+        raise StoreError("no space left on device")
+
+    monkeypatch.setattr(stream.store, "enforce", fail)
+    bench.advance(5 * SECOND)
+    assert len(bench.logged) == 1
+    monkeypatch.undo()
+    bench.advance(10 * SECOND)
+    assert kept(stream) == []

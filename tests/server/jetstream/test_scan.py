@@ -1,0 +1,33 @@
+"""Reading stored messages through the store's windows."""
+
+from __future__ import annotations
+
+import pytest
+from jetstream_server.jetstream import scan
+from jetstream_server.store.memory import MemoryStore
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    store = MemoryStore()
+    for n in range(1, 11):
+        store.append(b"s.%d" % (n % 2), b"NATS/1.0\r\n\r\n" if n % 3 else b"", b"x" * n, n)
+    store.delete([4, 10])
+    return store
+
+
+def test_stored(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "_WINDOW_MESSAGES", 3)
+    loaded = [store.load(n) for n in range(2, 11)]
+    assert list(scan.stored(store, 2)) == [
+        (m.sequence, m.timestamp, m.subject, m.headers) for m in loaded if m
+    ]
+    assert list(scan.stored(MemoryStore(), 0)) == []
+
+
+def test_messages(store: MemoryStore) -> None:
+    wanted = store.filter([b"s.0"])
+    for bytes_max in (1, 1000):
+        found = list(scan.messages(store, wanted, 1, 3, bytes_max))
+        assert found == [store.load(n) for n in (2, 6, 8)]
+    assert list(scan.messages(store, None, 9, 100, 100)) == [store.load(9)]
