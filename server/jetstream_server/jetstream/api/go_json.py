@@ -246,7 +246,8 @@ def _decode_enum(node: Node, enum: Enum) -> str:
     if enum.strict_kind and node.kind not in ("string", "null"):
         raise _MisfitError(f"json: cannot unmarshal {node.kind} into Go value of type string")
     if node.kind != "string" or node.value not in enum.names:
-        text = enum.refusal.replace("%q", quoted(node.source)).replace("%s", node.source)
+        sent = node.source.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        text = enum.refusal.replace("%q", quoted(node.source)).replace("%s", sent)
         raise _MisfitError(text)
     return str(node.value)
 

@@ -25,6 +25,8 @@ def _escaped(character: str, delimiter: str) -> str:
         return character
     if code in _NAMES:
         return "\\" + _NAMES[code]
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8, by `surrogateescape`
+        return f"\\x{code - 0xDC00:02x}"
     if code < 0x80:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -68,6 +68,8 @@ def parse_time(text: str) -> Instant:
     parts: list[int] = []
     for width, first, name, after in _PARTS:
         digits = rest[:width]
+        if name == "15" and not rest[1:2].isdigit():
+            digits, width = rest[:1], 1  # Go takes an hour of one digit
         if len(digits) < width or not (digits.isascii() and digits.isdigit()):
             raise _mismatch(text, rest, name)
         parts.append(int(digits))

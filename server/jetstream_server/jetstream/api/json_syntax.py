@@ -8,11 +8,12 @@ taken out, invalid UTF-8 becoming U+FFFD.
 
 from __future__ import annotations
 
+import codecs
 import re
 from dataclasses import dataclass
 from typing import Any
 
-from jetstream_server.jetstream.api.go_quote import quoted_character
+from jetstream_server.jetstream.api.go_quote import quoted, quoted_character
 
 # Go allows 10,000; no request comes near either, and this stays clear of Python's recursion limit.
 DEPTH_MAX = 200
@@ -20,7 +21,7 @@ DEPTH_MAX = 200
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _PLAIN = re.compile(rb'[^"\\\x00-\x1f]*')
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_NUMBER_HEAD = re.compile(rb"-?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?:[eE][+-]?)?")
+_NUMBER_HEAD = re.compile(rb"-?(?:(?:0|[1-9][0-9]*)(?:\.(?:[0-9]+(?:[eE][+-]?)?)?|[eE][+-]?)?)?")
 _UNICODE = re.compile(rb"u[0-9a-fA-F]{4}")
 _LITERALS: dict[int, tuple[bytes, str, bool | None]] = {
     ord("t"): (b"true", "bool", True),
@@ -37,6 +38,18 @@ _ESCAPES = {
     ord("r"): "\r",
     ord("t"): "\t",
 }
+
+
+# Go puts one U+FFFD for each byte that is not UTF-8, Python's `replace` one for each attempt.
+_REPLACE_BYTES = "jetstream-replace-bytes"
+codecs.register_error(
+    _REPLACE_BYTES,
+    lambda error: (
+        ("\ufffd" * (error.end - error.start), error.end)
+        if isinstance(error, UnicodeDecodeError)
+        else ("?", -1)
+    ),
+)
 
 
 class JsonSyntaxError(ValueError):
@@ -71,8 +84,8 @@ class Node:
 
     @property
     def source(self) -> str:
-        """Return the value as it was sent."""
-        return self.text[self.start : self.stop].decode("utf-8", "replace")
+        """Return the value as it was sent; bytes that are not UTF-8 as `surrogateescape` does."""
+        return self.text[self.start : self.stop].decode("utf-8", "surrogateescape")
 
 
 def parse_values(text: bytes) -> tuple[list[Node], JsonSyntaxError | None]:
@@ -164,7 +177,7 @@ def _string(text: bytes, at: int) -> tuple[str, int]:
     while True:
         matched = _PLAIN.match(text, at)
         assert matched is not None
-        parts.append(matched.group().decode("utf-8", "replace"))
+        parts.append(matched.group().decode("utf-8", _REPLACE_BYTES))
         at = matched.end()
         if at >= len(text):
             raise _cut_short()
@@ -192,8 +205,10 @@ def _escape(text: bytes, at: int) -> tuple[str, int]:
         if len(text) < at + 6:
             raise _cut_short()
         stop = at + 6
-    sequence = text[at:stop].decode("utf-8", "replace")
-    raise JsonSyntaxError(f"invalid escape sequence `{sequence}` in string", stop)
+    sequence = text[at:stop].decode("utf-8", "surrogateescape")
+    is_plain = sequence.isprintable() and " " not in sequence and "`" not in sequence
+    shown = f"`{sequence}`" if is_plain else quoted(sequence)
+    raise JsonSyntaxError(f"invalid escape sequence {shown} in string", stop)
 
 
 def _literal(text: bytes, at: int) -> tuple[Node, int]:

@@ -169,6 +169,7 @@ TYPES = [
     (b'{"mirror":{"foo":1}}', 'json: unknown field "foo"'),
     (b'{"a<>\\"":1}', 'json: unknown field "a<>\\""'),
     (b'{"a\x7f\xe2\x80\xa8":1}', 'json: unknown field "a\\x7f\\u2028"'),
+    (b'{"retention":"\xfflimits"}', 'can not unmarshal "\\"\\xfflimits\\""'),
     (b'{"retention":"li\x7fits"}', 'can not unmarshal "\\"li\\x7fits\\""'),
     (b'{"zz":1,"max_msgs":"a"}', 'json: unknown field "zz"'),
     (b'{"zz":1}{', 'json: unknown field "zz"'),

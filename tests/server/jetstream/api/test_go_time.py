@@ -37,6 +37,10 @@ def test_a_zone_moves_the_instant() -> None:
     assert go_time.parse_time("1970-01-01T02:00:00+02:00") == 0
 
 
+def test_an_hour_may_have_one_digit() -> None:
+    assert go_time.parse_time("1970-01-01T2:00:00Z") == go_time.parse_time("1970-01-01T02:00:00Z")
+
+
 @pytest.mark.parametrize(
     ("text", "refusal"),
     [

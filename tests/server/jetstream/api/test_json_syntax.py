@@ -54,6 +54,11 @@ def test_values_before_a_mistake_are_given() -> None:
         (b"[1,]", "invalid character ']' looking for beginning of value", 4),
         (b"nul!", "invalid character '!' in literal null (expecting 'l')", 4),
         (b"+1", "invalid character '+' looking for beginning of value", 1),
+        (b"-e1", "invalid character 'e' in numeric literal", 2),
+        (b"1.e", "invalid character 'e' in numeric literal", 3),
+        (b'"\\u0 e9"', 'invalid escape sequence "\\\\u0 e9" in string', 7),
+        (b'"\\\xff"', 'invalid escape sequence "\\\\\\xff" in string', 3),
+        ("[1é]".encode(), "invalid character 'é' after array element", 4),
         (b"-x", "invalid character 'x' in numeric literal", 2),
         (b"1.5.2", "invalid character '.' looking for beginning of value", 4),
         (b'"\\u12', "unexpected EOF", -1),
@@ -72,6 +77,11 @@ def test_complaints(text: bytes, complaint: str, offset: int) -> None:
     _, broken = parse_values(text)
     assert broken is not None
     assert (broken.text, broken.offset) == (complaint, offset)
+
+
+def test_each_byte_that_is_not_utf_8_becomes_a_replacement_character() -> None:
+    nodes, _ = parse_values(b'"a\xf0\x9f\x98b"')
+    assert nodes[0].value == "a\ufffd\ufffd\ufffdb"
 
 
 @given(st.binary(max_size=40))
