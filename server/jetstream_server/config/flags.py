@@ -150,7 +150,7 @@ _REFUSED: dict[str, type] = {
 }
 
 
-class _BadFlag(Exception):
+class _FlagError(Exception):
     """The command line cannot be read; the text is for stderr."""
 
 
@@ -163,7 +163,7 @@ def parse(argv: Sequence[str], version: str) -> Flags | Exit:
     """
     try:
         flags, words = _read(argv)
-    except _BadFlag as error:
+    except _FlagError as error:
         return Exit(0, USAGE, f"{error}\n")
     if flags.shows_version or words[:1] == ["version"]:
         return Exit(0, f"nats-server: v{version}\n")
@@ -254,16 +254,17 @@ def _read(argv: Sequence[str]) -> tuple[Flags, list[str]]:
             break
         name, equals, text = word[2 if word.startswith("--") else 1 :].partition("=")
         if not name or name.startswith("-"):
-            raise _BadFlag(f"bad flag syntax: {word}")
+            raise _FlagError(f"bad flag syntax: {word}")
         field, wanted = _FLAGS.get(name, ("refused", _REFUSED.get(name, type(None))))
         if wanted is type(None):
-            raise _BadFlag(f"flag provided but not defined: -{name}")
+            raise _FlagError(f"flag provided but not defined: -{name}")
+        value: Any
         if wanted is bool:
             value = _boolean(name, text) if equals else True
         else:
             if not equals:
                 if not waiting:
-                    raise _BadFlag(f"flag needs an argument: -{name}")
+                    raise _FlagError(f"flag needs an argument: -{name}")
                 text = waiting.pop(0)
             value = _integer(name, text) if wanted is int else text
         if field != "refused":
@@ -275,17 +276,17 @@ def _read(argv: Sequence[str]) -> tuple[Flags, list[str]]:
 
 def _boolean(name: str, text: str) -> bool:
     if text not in _BOOLEANS:
-        raise _BadFlag(f'invalid boolean value "{text}" for -{name}: parse error')
+        raise _FlagError(f'invalid boolean value "{text}" for -{name}: parse error')
     return _BOOLEANS[text]
 
 
 def _integer(name: str, text: str) -> int:
     if _INTEGER.fullmatch(text) is None:
-        raise _BadFlag(f'invalid value "{text}" for flag -{name}: parse error')
+        raise _FlagError(f'invalid value "{text}" for flag -{name}: parse error')
     digits = text.lstrip("+-").replace("_", "").lower()
     # A leading zero means octal, as in Go.
     is_octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdecimal()
     number = int(digits, 8 if is_octal else 0)
     if number > _INT64_MAX:
-        raise _BadFlag(f'invalid value "{text}" for flag -{name}: value out of range')
+        raise _FlagError(f'invalid value "{text}" for flag -{name}: value out of range')
     return -number if text.startswith("-") else number

@@ -281,10 +281,11 @@ class _Parser:
         try:
             if len(self.opened) >= _INCLUDES_MAX:
                 raise ConfigError("files include each other")
-            text = _read(path)
-            scopes = [*self.scopes[:-1], into]
+            # A file of its own: it does not see the variables of the one that includes it.
+            included: dict[str, Token] = {}
             opened = (*self.opened, path)
-            _Parser(text, path, scopes, self.environment, opened).top()
+            _Parser(_read(path), path, [included], self.environment, opened).top()
+            into.update(included)
         except ConfigError as error:
             raise ConfigError(f"error parsing include file '{name}', {error}") from error
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from jetstream_server.base.clock import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
 from jetstream_server.base.errors import ConfigError
-from jetstream_server.config.lexer import Token, plain
+from jetstream_server.config.lexer import Token
 
 Reader = Callable[[str, Token], Any]
 # Names as an option file has them (lower case), to the field of the options and its reader; what
@@ -56,9 +56,9 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
-        return "map[" + " ".join(f"{key}:{shown(plain(item))}" for key, item in value.items()) + "]"
+        return "map[" + " ".join(f"{key}:{shown(item.value)}" for key, item in value.items()) + "]"
     if isinstance(value, list):
-        return "[" + " ".join(shown(plain(item)) for item in value) + "]"
+        return "[" + " ".join(shown(item.value) for item in value) + "]"
     return str(value)
 
 
