@@ -64,7 +64,11 @@ def load(path: str, environment: Mapping[str, str] = os.environ) -> ServerOption
     Raises:
         ConfigError: with all that is wrong; its text ends with a line end, as the genuine one.
     """
-    token = parse_file(path, environment)
+    return options_of(parse_file(path, environment))
+
+
+def options_of(token: Token) -> ServerOptions:
+    """Return the options of a parsed file; errors as in `load`."""
     errors: list[ConfigError] = []
     options = _Reading(errors).server(token)
     if errors:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from jetstream_server.base.clock import MINUTE, SECOND
 from jetstream_server.base.errors import ConfigError
-from jetstream_server.config.load import load
+from jetstream_server.config.lexer import parse_text
+from jetstream_server.config.load import load, options_of
 from jetstream_server.config.options import (
     AccountJetStreamOptions,
     JetStreamOptions,
@@ -46,9 +47,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def outcome(text: str) -> dict[str, Any]:
-    Path("n.conf").write_bytes(text.encode())
     try:
-        options = load("n.conf")
+        options = options_of(parse_text(text, "n.conf", {}))
     except ConfigError as error:
         return {"text": text, "error": str(error).strip("\n")}
     return {"text": text, "digest": options.config_digest}
