@@ -21,6 +21,7 @@ from jetstream_server.jetstream.go_duration import format_duration
 from jetstream_server.jetstream.origin_checks import check_mirror, check_sources
 from jetstream_server.jetstream.stream_config import (
     DUPLICATE_WINDOW_NS,
+    SEQUENCE_MAX,
     StreamConfig,
     is_stream_name,
 )
@@ -85,6 +86,8 @@ def check_config(
     _check_republish(config)
     if config.placement is not None and config.placement.preferred:
         raise _invalid("preferred server not permitted in placement")
+    if config.first_seq > SEQUENCE_MAX:
+        raise _invalid(f"first sequence is too large, maximum allowed is {SEQUENCE_MAX}")
     for field, asks in UNSUPPORTED.items():
         if asks(config):
             raise _invalid(f"{field} is not supported by this server")

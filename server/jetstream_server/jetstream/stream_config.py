@@ -28,6 +28,9 @@ from jetstream_server.jetstream.api.go_json import (
 )
 
 DUPLICATE_WINDOW_NS = 2 * MINUTE
+# A client may move a stream's sequence this far by config or purge; what is left to 2**64 is
+# more than can ever be published. The genuine server takes more, and then starts over at 0.
+SEQUENCE_MAX = 2**63 - 1
 
 REQUIRED_LEVEL = "_nats.req.level"
 SERVER_VERSION = "_nats.ver"

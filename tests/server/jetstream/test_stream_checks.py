@@ -233,6 +233,14 @@ def test_accepted(fields: dict[str, Any]) -> None:
     assert refusal(decoded(**fields)) is None
 
 
+def test_sequences_stay_far_from_their_end() -> None:
+    assert refusal(decoded(first_seq=2**63 - 1)) is None
+    assert refusal(decoded(first_seq=2**63)) == (
+        10052,
+        "first sequence is too large, maximum allowed is 9223372036854775807",
+    )
+
+
 PEDANTIC: list[tuple[dict[str, Any], int, str]] = [
     ({"max_msgs": -2}, 10157, "pedantic mode: max_msgs must be set to -1"),
     ({"max_msg_size": -2}, 10157, "pedantic mode: max_msg_size must be set to -1"),

@@ -26,7 +26,7 @@ from jetstream_server.jetstream.api.stream_info import (
     updated_info,
 )
 from jetstream_server.jetstream.catalog import Catalog
-from jetstream_server.jetstream.stream_config import StreamConfigRequest
+from jetstream_server.jetstream.stream_config import SEQUENCE_MAX, StreamConfigRequest
 
 # How many entries one answer holds.
 NAMES_MAX = 1024
@@ -154,6 +154,10 @@ def purge(catalog: Catalog, request: Request) -> dict[str, Any]:
     if body.seq and body.keep:
         raise errors.BAD_REQUEST()
     stream = catalog.stream(request.tokens[-1])
+    if body.seq > SEQUENCE_MAX:
+        raise errors.STREAM_PURGE_FAILED(
+            f"sequence is too large, maximum allowed is {SEQUENCE_MAX}"
+        )
     pattern = body.filter.encode()
     purged = stream.purge(pattern, body.seq, body.keep, request.now)
     return {"success": True, "purged": purged}

@@ -232,3 +232,15 @@ def test_purge(exchange: Any) -> None:
     }
     exchange.ask("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.*"], "deny_purge": True})
     assert exchange.refusal("STREAM.PURGE.S") == (10110, "stream purge not permitted")
+
+
+def test_a_purge_does_not_move_the_sequence_to_its_end(exchange: Any) -> None:
+    exchange.ask("STREAM.CREATE.S", {"name": "S"})
+    assert exchange.refusal("STREAM.PURGE.S", {"seq": 2**64 - 1}) == (
+        10110,
+        "sequence is too large, maximum allowed is 9223372036854775807",
+    )
+    assert exchange.ask("STREAM.PURGE.S", {"seq": 2**63 - 1})["purged"] == 0
+    exchange.publish("S")
+    exchange.publish("S")
+    assert exchange.ask("STREAM.INFO.S")["state"]["last_seq"] == 2**63
