@@ -5,10 +5,11 @@ and runs its last micro-batch again would write it twice. So every partition lea
 
     <scope>.<partition>    {"version": 7, "state": "started", "created": ..., "next": 1043}
                            {... "state": "done", "rows": 250, "low": ..., "high": ...}
-    <scope>                {"version": 7, "rows": 2000}, by the driver, when all are done
+    <scope>                {"version": 7, "created": ..., "rows": 2000}, by the driver at the end
 
 `version` is the micro-batch; `next` the sequence that the stream was about to give when the first
-attempt began, `created` the stream's incarnation; `low` and `high` are the fingerprint of the rows.
+attempt began; `created` the stream's incarnation, so that entries about a stream that was deleted
+and made again mean nothing; `low` and `high` are the fingerprint of the rows.
 
 What an attempt finds, and what it may conclude (`Standing`):
 
@@ -127,29 +128,27 @@ class Ledger:
         """
         key = f"{self._key}.{partition}"
         try:
-            if self._is_committed():
+            stream = self._control.stream_state(self._stream)
+            if self._is_committed(stream):
                 return Attempt(key, Standing.COMMITTED)
             for _ in range(CONTESTED_READS_MAX):
-                attempt = self._try_begin(key)
+                attempt = self._try_begin(key, stream)
                 if attempt is not None:
                     return attempt
         except (PermissionDeniedError, RequestTimeoutError) as error:
             raise self._unusable(error) from None
         raise LedgerError(f"the ledger entry '{key}' is being written by others all the time.")
 
-    def _is_committed(self) -> bool:
+    def _is_committed(self, stream: StreamState) -> bool:
         entry, _ = self._read(self._key)
-        if entry is None or entry["version"] < self._scope.version:
+        if entry is None or entry["created"] != stream.created:
             return False
         if self._scope.kind is ScopeKind.QUERY and entry["version"] > self._scope.version:
             raise self._fenced(entry["version"])
-        return True
+        return bool(entry["version"] >= self._scope.version)
 
-    def _try_begin(self, key: str) -> Attempt | None:
-        stream = self._control.stream_state(self._stream)
+    def _try_begin(self, key: str, stream: StreamState) -> Attempt | None:
         entry, revision = self._read(key)
-        if entry is not None and entry["version"] > self._scope.version:
-            raise self._fenced(entry["version"])
         if entry is not None and entry["version"] == self._scope.version:
             if entry["created"] != stream.created:
                 return Attempt(key, Standing.RESUMED, revision, stream.first, stream)
@@ -158,11 +157,18 @@ class Ledger:
                 attempt.standing = Standing.DONE
                 attempt.fingerprint = Fingerprint(entry["rows"], entry["low"], entry["high"])
             return attempt
+        if entry is not None and self._is_newer(entry, stream):
+            raise self._fenced(entry["version"])
         started = self._entry("started", stream.created, stream.next)
         written = self._write(key, started, revision, stream)
         if written is None:
             return None
         return Attempt(key, Standing.FIRST, written, stream.next, stream)
+
+    def _is_newer(self, entry: dict[str, Any], stream: StreamState) -> bool:
+        """Whether a later version was begun, in this incarnation of the stream."""
+        is_newer = entry["version"] > self._scope.version
+        return bool(is_newer and entry["created"] == stream.created)
 
     def finish(self, attempt: Attempt, fingerprint: Fingerprint) -> None:
         """Leave word that every row of the partition is acknowledged.
@@ -175,7 +181,7 @@ class Ledger:
         done |= {"rows": fingerprint.rows, "low": fingerprint.low, "high": fingerprint.high}
         if self._write(attempt.key, done, attempt.revision, attempt.stream) is None:
             entry, _ = self._read(attempt.key)
-            if entry is not None and entry["version"] > self._scope.version:
+            if entry is not None and self._is_newer(entry, attempt.stream):
                 raise self._fenced(entry["version"])
             # Another attempt at the same partition finished first; its word is as good.
 
@@ -191,12 +197,14 @@ class Ledger:
         if self._scope.kind is ScopeKind.JOB:
             self.forget()
             return
+        stream = self._control.stream_state(self._stream)
         entry, revision = self._read(self._key)
-        if entry is not None and entry["version"] >= self._scope.version:
+        is_known = entry is not None and entry["created"] == stream.created
+        if entry is not None and is_known and entry["version"] >= self._scope.version:
             self._check_repeated(entry, rows)
             return
-        committed = {"version": self._scope.version, "rows": rows}
-        stream = self._control.stream_state(self._stream)
+        version = self._scope.version
+        committed = {"version": version, "created": stream.created, "rows": rows}
         if self._write(self._key, committed, revision, stream) is None:
             raise self._fenced(self._scope.version)
 
@@ -232,7 +240,7 @@ class Ledger:
             return None, found.revision  # deleted by somebody who wants the batch written again
         try:
             entry = json.loads(found.value)
-            entry["version"] = int(entry["version"])
+            entry["version"], entry["created"] = int(entry["version"]), str(entry["created"])
         except (ValueError, TypeError, KeyError):
             raise LedgerError(
                 f"the ledger entry '{key}' in the bucket '{self._bucket.bucket}' is not one of "

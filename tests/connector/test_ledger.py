@@ -54,11 +54,16 @@ def test_a_stream_made_again_is_looked_at_from_its_beginning(make_ledger, stream
     for _ in range(3):
         stream.control.request_message(f"{stream.subject}.a", b"x")
     make_ledger(1).finish(make_ledger(1).begin(0), PRINT)
+    make_ledger(2).begin(7)
+    make_ledger(2).commit(3)
     stream.control.request(f"STREAM.DELETE.{stream.name}")
     body = {"name": stream.name, "subjects": [f"{stream.subject}.>"]}
     stream.control.request(f"STREAM.CREATE.{stream.name}", body)
     attempt = make_ledger(1).begin(0)
     assert (attempt.standing, attempt.first_sequence) == (Standing.RESUMED, 1)
+    assert make_ledger(1).begin(7).standing is Standing.FIRST
+    make_ledger(1).commit(5)
+    assert make_ledger(1).begin(7).standing is Standing.COMMITTED
 
 
 def test_a_later_version_fences_tasks_and_the_driver(make_ledger) -> None:
