@@ -79,7 +79,6 @@ STREAM_MAX_STREAM_BYTES_EXCEEDED = _row(
 NO_MESSAGE_FOUND = _row(10037, 404, "no message found")
 SEQUENCE_NOT_FOUND = _row(10043, 400, "sequence {} not found")
 STREAM_CREATE_FAILED = _row(10049, 500, "{}")
-STREAM_DELETE_FAILED = _row(10050, 500, "{}")
 STREAM_GENERAL_ERROR = _row(10051, 500, "{}")
 STREAM_INVALID_CONFIG = _row(10052, 500, "{}")
 STREAM_MISMATCH = _row(10056, 400, "stream name in subject does not match request")
@@ -106,14 +105,8 @@ STREAM_EXTERNAL_API_OVERLAP = _row(
 STREAM_EXTERNAL_DELIVERY_WILDCARDS = _row(
     10024, 400, "stream external delivery prefix {} must not contain wildcards"
 )
-MIRROR_MAX_MESSAGE_SIZE_TOO_BIG = _row(
-    10030, 400, "stream mirror must have max message size >= source"
-)
 MIRROR_WITH_SOURCES = _row(10031, 400, "stream mirrors can not also contain other sources")
 MIRROR_WITH_SUBJECTS = _row(10034, 400, "stream mirrors can not contain subjects")
-SOURCE_MAX_MESSAGE_SIZE_TOO_BIG = _row(
-    10046, 400, "stream source must have max message size >= target"
-)
 STREAM_MIRROR_NOT_UPDATABLE = _row(10055, 400, "stream mirror configuration can not be updated")
 SOURCE_DUPLICATE_DETECTED = _row(10140, 400, "duplicate source configuration detected")
 SOURCE_INVALID_STREAM_NAME = _row(10141, 400, "sourced stream name is invalid")
@@ -151,10 +144,8 @@ STREAM_WRONG_LAST_SEQUENCE = _row(10071, 400, "wrong last sequence: {}")
 STREAM_STORE_FAILED = _row(10077, 503, "{}")
 STREAM_HEADER_EXCEEDS_MAXIMUM = _row(10097, 400, "header size exceeds maximum allowed of 64k")
 STREAM_ROLLUP_FAILED = _row(10111, 500, "{}")
-STREAM_WRONG_LAST_SEQUENCE_CONSTANT = _row(10164, 400, "wrong last sequence")
 MESSAGE_TTL_INVALID = _row(10165, 400, "invalid per-message TTL")
 MESSAGE_TTL_DISABLED = _row(10166, 400, "per-message TTL is disabled")
-STREAM_TOO_MANY_REQUESTS = _row(10167, 429, "too many requests")
 MESSAGE_INCR_DISABLED = _row(10168, 400, "message counters is disabled")
 ATOMIC_PUBLISH_DISABLED = _row(10174, 400, "atomic publish is disabled")
 MESSAGE_SCHEDULES_DISABLED = _row(10188, 400, "message schedules is disabled")
@@ -168,9 +159,6 @@ MESSAGE_SOURCE_HDR_NOT_ALLOWED = _row(10227, 400, "message stream source header 
 CONSUMER_CREATE_FAILED = _row(10012, 500, "{}")
 CONSUMER_NAME_EXIST = _row(10013, 400, "consumer name already in use")
 CONSUMER_NOT_FOUND = _row(10014, 404, "consumer not found")
-CONSUMER_DURABLE_NAME_NOT_IN_SUBJECT = _row(
-    10016, 400, "consumer expected to be durable but no durable name set in subject"
-)
 CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT = _row(
     10017, 400, "consumer name in subject does not match durable name in request"
 )
@@ -180,7 +168,6 @@ CONSUMER_DURABLE_NAME_NOT_SET = _row(
 CONSUMER_EPHEMERAL_WITH_DURABLE_NAME = _row(
     10020, 400, "consumer expected to be ephemeral but a durable name was set in request"
 )
-CONSUMER_CONFIG_REQUIRED = _row(10078, 400, "consumer config required")
 CONSUMER_DELIVER_TO_WILDCARDS = _row(10079, 400, "consumer deliver subject has wildcards")
 CONSUMER_PUSH_MAX_WAITING = _row(10080, 400, "consumer in push mode can not set max waiting")
 CONSUMER_DELIVER_CYCLE = _row(10081, 400, "consumer deliver subject forms a cycle")
@@ -194,7 +181,6 @@ CONSUMER_PULL_REQUIRES_ACK = _row(
 CONSUMER_PULL_WITH_RATE_LIMIT = _row(
     10086, 400, "consumer in pull mode can not have rate limit set"
 )
-CONSUMER_MAX_WAITING_NEGATIVE = _row(10087, 400, "consumer max waiting needs to be positive")
 CONSUMER_HB_REQUIRES_PUSH = _row(
     10088, 400, "consumer idle heartbeat requires a push based consumer"
 )
@@ -216,9 +202,6 @@ CONSUMER_WQ_CONSUMER_NOT_DELIVER_ALL = _row(
     10101, 400, "consumer must be deliver all on workqueue stream"
 )
 CONSUMER_NAME_TOO_LONG = _row(10102, 400, "consumer name is too long, maximum allowed is {}")
-CONSUMER_BAD_DURABLE_NAME = _row(10103, 400, "durable name can not contain '.', '*', '>'")
-CONSUMER_STORE_FAILED = _row(10104, 500, "error creating store for consumer: {}")
-CONSUMER_EXISTING_ACTIVE = _row(10105, 400, "consumer already exists and is still active")
 CONSUMER_DESCRIPTION_TOO_LONG = _row(
     10107, 400, "consumer description is too long, maximum allowed is {}"
 )
@@ -226,7 +209,6 @@ CONSUMER_WITH_FLOW_CONTROL_NEEDS_HEARTBEATS = _row(
     10108, 400, "consumer with flow control also needs heartbeats"
 )
 CONSUMER_INVALID_DELIVER_SUBJECT = _row(10112, 400, "invalid push consumer deliver subject")
-CONSUMER_MAX_REQUEST_BATCH_NEGATIVE = _row(10114, 400, "consumer max request batch needs to be > 0")
 CONSUMER_MAX_REQUEST_EXPIRES_TOO_SMALL = _row(
     10115, 400, "consumer max request expires needs to be >= 1ms"
 )
@@ -277,11 +259,8 @@ CONSUMER_INVALID_GROUP_NAME = _row(
 CONSUMER_PUSH_WITH_PRIORITY_GROUP = _row(
     10178, 400, "priority groups can not be used with push consumers"
 )
-CONSUMER_ACK_POLICY_INVALID = _row(10181, 400, "consumer ack policy invalid")
-CONSUMER_REPLAY_POLICY_INVALID = _row(10182, 400, "consumer replay policy invalid")
 CONSUMER_ACK_WAIT_NEGATIVE = _row(10183, 400, "consumer ack wait needs to be positive")
 CONSUMER_BACKOFF_NEGATIVE = _row(10184, 400, "consumer backoff needs to be positive")
-CONSUMER_OFFLINE_REASON = _row(10195, 500, "consumer is offline: {}")
 CONSUMER_PRIORITY_GROUP_WITH_POLICY_NONE = _row(
     10196, 400, "consumer can not have priority groups when policy is none"
 )
