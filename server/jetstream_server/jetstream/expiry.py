@@ -38,7 +38,9 @@ class Expiry:
         """Read the TTLs of all stored messages."""
         if not self.config.allow_msg_ttl:
             return
-        for sequence, timestamp, _, headers in stored(self._store, self._store.first_seq):
+        for sequence, timestamp, _, headers in stored(
+            self._store, self._store.first_seq, names.TTL
+        ):
             if names.TTL in headers:
                 ttl = parse_ttl(special_headers(headers).get(names.TTL, b""))
                 if ttl is not None:

@@ -10,26 +10,45 @@ from collections.abc import Iterator
 from typing import cast
 
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
-from jetstream_server.store.ports import MessageStore, StoredMessage, SubjectFilter
+from jetstream_server.store.ports import MessageStore, StoredMessage, SubjectFilter, Window
 
 _WINDOW_MESSAGES = 4096
 _WINDOW_BYTES = 8 * 1024 * 1024
 
 
-def stored(store: MessageStore, sequence: int) -> Iterator[tuple[int, int, bytes, bytes]]:
-    """Yield (sequence, timestamp, subject, headers) of the messages from `sequence` on."""
+def stored(
+    store: MessageStore, sequence: int, holding: bytes = b""
+) -> Iterator[tuple[int, int, bytes, bytes]]:
+    """Yield (sequence, timestamp, subject, headers) of the messages from `sequence` on.
+
+    `holding` lets whole windows be passed over in which these bytes do not occur; what is given is
+    still to be looked at, as they may occur in a neighbour.
+    """
     last = store.last_seq
     unpack = PREFIX.unpack_from
     while sequence <= last:
         window = store.window(None, sequence, _WINDOW_MESSAGES, _WINDOW_BYTES)
         block = cast(bytes, window.buffer)
+        sequence = window.next_seq
+        if holding and not _occurs(holding, window):
+            continue
         for position, found in zip(window.positions, window.sequences, strict=True):
             _, _, _, timestamp, header_bytes, subject_bytes, _ = unpack(block, position)
             start = position + PREFIX_BYTES
             stop = start + subject_bytes
             headers = bytes(block[stop : stop + header_bytes]) if header_bytes else b""
             yield found, timestamp, bytes(block[start:stop]), headers
-        sequence = window.next_seq
+
+
+def _occurs(wanted: bytes, window: Window) -> bool:
+    if not window.positions:
+        return False
+    block = cast(bytes, window.buffer)
+    last = window.positions[-1]
+    stop = last + PREFIX.unpack_from(block, last)[0]
+    if isinstance(window.buffer, memoryview):
+        return wanted in bytes(block[window.positions[0] : stop])
+    return block.find(wanted, window.positions[0], stop) >= 0
 
 
 def messages(

@@ -214,7 +214,7 @@ class Stream:
             )
         self._answer(reply, self._ack.stored(sequence))
         self._after_storing(sequence, sequence, now)
-        if previous is not None and message.rollup:
+        if message.rollup:  # even if nobody wanted the message itself
             self._roll_up(message, sequence, now)
 
     def _store_one(self, message: Candidate, now: int) -> tuple[int, int | None]:
@@ -323,6 +323,8 @@ class Stream:
             raise errors.STREAM_PURGE_FAILED("stream purge not permitted")
         if self.store.offline:
             raise errors.STREAM_GENERAL_ERROR("stream closed")
+        if seq == 1:  # nothing is below; an unused stream stays unused
+            return 0
         wanted = self.store.filter([pattern]) if pattern else None
         purged = self.store.purge(wanted, seq, keep)
         self._tell_purged(now)
@@ -464,7 +466,7 @@ class Stream:
             self.last_message_id = special_headers(newest.headers).get(names.MESSAGE_ID, b"")
         if self.config.duplicate_window > 0:
             since = store.sequence_at(now - self.config.duplicate_window)
-            for sequence, timestamp, _, headers in stored(store, since):
+            for sequence, timestamp, _, headers in stored(store, since, names.MESSAGE_ID):
                 if names.MESSAGE_ID in headers:
                     message_id = special_headers(headers).get(names.MESSAGE_ID)
                     if message_id and self.dedupe.find(message_id) is None:

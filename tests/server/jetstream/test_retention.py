@@ -33,6 +33,15 @@ def test_a_skip_does_not_mind_a_full_stream(bench: Any, make_consumer: Any) -> N
     assert bench.publish(stream, b"s.a")["seq"] == 2
 
 
+def test_an_unwanted_rollup_rolls_up(bench: Any, make_consumer: Any) -> None:
+    stream = bench.stream(retention="interest", allow_rollup_hdrs=True)
+    stream.add_consumer(make_consumer("c", b"s.x"))
+    bench.publish(stream, b"s.x")
+    bench.publish(stream, b"s.a", b"", "Nats-Rollup: all")
+    state = stream.store.state()
+    assert (state.messages, state.first_seq, state.last_seq) == (0, 3, 2)
+
+
 def test_a_wanted_run_is_stored_as_a_whole(bench: Any, make_consumer: Any) -> None:
     stream = bench.stream(retention="interest")
     stream.add_consumer(consumer := make_consumer("c"))

@@ -25,6 +25,21 @@ def test_stored(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(scan.stored(MemoryStore(), 0)) == []
 
 
+def test_windows_without_the_bytes_are_passed_over(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "_WINDOW_MESSAGES", 2)
+    assert list(scan.stored(store, 1, b"Nats-TTL")) == []
+    store.append(b"s.0", b"NATS/1.0\r\nNats-TTL: 1\r\n\r\n", b"", 11)
+    found = [sequence for sequence, *_ in scan.stored(store, 1, b"Nats-TTL")]
+    assert 11 in found
+    assert len(found) <= 2
+    window = store.window(None, 1, 5, 1000)
+    window.buffer = memoryview(bytes(window.buffer))
+    assert scan._occurs(b"NATS/1.0", window)
+    assert not scan._occurs(b"NATS/2.0", window)
+
+
 def test_messages(store: MemoryStore) -> None:
     wanted = store.filter([b"s.0"])
     for bytes_max in (1, 1000):
