@@ -76,8 +76,13 @@ class Router:
                 self._forget()
             cut, targets = frames.segment(run.chunk, run.fields, index, stop, self._routes)
             if targets is None:
-                self._learn(run.subject(index))
-                continue
+                targets = self._learn(run.subject(index))
+                cut, _ = frames.segment(run.chunk, run.fields, index, stop, self._routes)
+            # A subject not met before ends the stretch only if others listen to it.
+            while cut < stop and (new := run.subject(cut)) not in self._routes:
+                if self._learn(new) is not targets:
+                    break
+                cut, _ = frames.segment(run.chunk, run.fields, cut, stop, self._routes)
             reached = False
             for subscription in targets.plain:
                 if origin is not None and not origin.echo and _is_own(subscription, origin):
@@ -116,9 +121,10 @@ class Router:
         self._shared.clear()
         self._generation = self._sublist.generation
 
-    def _learn(self, subject: bytes) -> None:
+    def _learn(self, subject: bytes) -> Targets:
         targets = Targets(self._sublist.match(subject))
-        self._routes[subject] = self._shared.setdefault(targets.key, targets)
+        targets = self._routes[subject] = self._shared.setdefault(targets.key, targets)
+        return targets
 
 
 def _is_own(subscription: Subscription, origin: Publisher) -> bool:

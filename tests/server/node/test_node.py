@@ -1,0 +1,57 @@
+"""The node: what is held, what is released, and who is let in."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jetstream_server.protocol.ops import PubRun
+
+
+def test_what_waits_for_the_disk_leaves_only_when_released(node, make_client):
+    client = make_client(node)
+    client.connect()
+    client.say(b"SUB news 1\r\n")
+    output = node.accounts["$G"].output
+    output.publish(b"news", b"stored")
+    node.run(client.now)
+    assert node.has_held and client.read() == b""
+    held = node.take_held()
+    assert not node.has_held
+    node.release(held, client.now)
+    assert client.read() == b"MSG news 1 6\r\nstored\r\n"
+
+
+def test_what_need_not_wait_leaves_at_once(node, make_client):
+    from jetstream_server.jetstream.output import Publish
+
+    client = make_client(node)
+    client.connect()
+    client.say(b"SUB news 1\r\n")
+    node.accounts["$G"].output.sends.append(Publish(PubRun.single(b"news", payload=b"now")))
+    node.run(client.now)
+    assert client.read() == b"MSG news 1 3\r\nnow\r\n"
+
+
+def test_connections_beyond_the_limit_are_told_so(make_node, make_client, settings):
+    node = make_node(settings=dataclasses.replace(settings, max_connections=1))
+    make_client(node)
+    second = make_client(node)
+    assert second.info.startswith(b"INFO ")
+    assert second.info.endswith(b"-ERR 'maximum connections exceeded'\r\n")
+    assert second.session.closing
+
+
+def test_totals_include_clients_that_left(node, make_client):
+    client = make_client(node)
+    client.connect()
+    client.say(b"PUB a 1\r\nx\r\n" * 3)
+    assert node.traffic().in_msgs == 3
+    node.close_session(client.session, "Client Closed")
+    assert node.traffic().in_msgs == 3
+    assert node.stats.total_connections == 1
+
+
+def test_two_servers_have_different_identities(make_node):
+    node = make_node()
+    assert len(node.server_id) == 56 and node.server_id[0] == "N"
+    assert node.name == "n1"

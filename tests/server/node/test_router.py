@@ -1,0 +1,128 @@
+"""Routing: runs stay whole as long as the same subscribers get them."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from jetstream_server.core.sublist import Sublist
+from jetstream_server.core.subscription import Subscription
+from jetstream_server.node.router import Router
+from jetstream_server.protocol.ops import PubRun
+
+
+class Recorder:
+    """A receiver that notes the stretches it gets."""
+
+    def __init__(self) -> None:
+        self.stretches: list[tuple[int, int]] = []
+
+    def receive(self, run, start, stop, subscription, origin, now):
+        self.stretches.append((start, stop))
+
+    @property
+    def messages(self) -> list[int]:
+        return [index for start, stop in self.stretches for index in range(start, stop)]
+
+
+class Publisher(Recorder):
+    """A receiver that also publishes."""
+
+    echo = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unheard: list[int] = []
+
+    def client_info(self, now):
+        return {}
+
+    def unanswered(self, run, start, stop):
+        self.unheard += range(start, stop)
+
+
+def run_of(*subjects: bytes) -> PubRun:
+    return PubRun.of((subject, b"", b"", b"x") for subject in subjects)
+
+
+@pytest.fixture
+def sublist():
+    return Sublist()
+
+
+@pytest.fixture
+def router(sublist):
+    return Router(sublist, Random(1))
+
+
+def listen(sublist, subject: bytes, queue: bytes = b"", receiver=None):
+    receiver = receiver or Recorder()
+    sublist.insert(Subscription(subject, receiver, queue=queue, sid=b"1"))
+    return receiver
+
+
+def test_many_subjects_of_one_subscriber_stay_one_run(sublist, router):
+    stream = listen(sublist, b"s.>")
+    router.route(run_of(b"s.a", b"s.b", b"s.c", b"s.a"), None, 0)
+    assert stream.stretches == [(0, 4)]
+
+
+def test_a_run_is_cut_where_the_subscribers_change(sublist, router):
+    left, right = listen(sublist, b"l.>"), listen(sublist, b"r.>")
+    router.route(run_of(b"l.1", b"l.2", b"r.1", b"l.3", b"none"), None, 0)
+    assert left.stretches == [(0, 2), (3, 4)]
+    assert right.stretches == [(2, 3)]
+
+
+def test_a_change_of_interest_is_seen_at_once(sublist, router):
+    first = listen(sublist, b"a")
+    router.route(run_of(b"a"), None, 0)
+    second = listen(sublist, b"a")
+    router.route(run_of(b"a"), None, 0)
+    assert first.messages == [0, 0] and second.messages == [0]
+
+
+def test_interest_that_a_delivery_creates_counts_for_the_next_message(sublist, router):
+    late = Recorder()
+
+    class Creator(Recorder):
+        def receive(self, run, start, stop, subscription, origin, now):
+            listen(sublist, b"made", receiver=late)
+
+    listen(sublist, b"make", receiver=Creator())
+    router.route(run_of(b"make", b"made"), None, 0)
+    assert late.messages == [1]
+
+
+def test_each_message_goes_to_one_member_of_a_queue_group(sublist, router):
+    members = [listen(sublist, b"q", b"g") for _ in range(3)]
+    other = listen(sublist, b"q", b"h")
+    router.route(run_of(*[b"q"] * 300), None, 0)
+    assert sorted(i for member in members for i in member.messages) == list(range(300))
+    assert all(len(member.messages) > 50 for member in members)
+    assert other.stretches == [(0, 300)]
+
+
+def test_a_publisher_without_echo_is_passed_over(sublist, router):
+    publisher = Publisher()
+    publisher.echo = False
+    listen(sublist, b"a", receiver=publisher)
+    listen(sublist, b"q", b"g", receiver=publisher)
+    router.route(run_of(b"a", b"q", b"none"), publisher, 0)
+    assert publisher.messages == []
+    assert publisher.unheard == [0, 1, 2]
+
+
+def test_part_of_a_run_can_be_routed(sublist, router):
+    stream = listen(sublist, b">")
+    router.route(run_of(b"a", b"b", b"c", b"d"), None, 0, 1, 3)
+    assert stream.messages == [1, 2]
+
+
+def test_the_cache_does_not_grow_without_bound(sublist, router, monkeypatch):
+    monkeypatch.setattr("jetstream_server.node.router.ROUTES_MAX", 10)
+    stream = listen(sublist, b">")
+    for turn in range(20):
+        router.route(run_of(*(b"s.%d.%d" % (turn, n) for n in range(5))), None, 0)
+    assert stream.messages == list(range(5)) * 20
+    assert len(router._routes) <= 15

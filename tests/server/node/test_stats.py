@@ -1,0 +1,9 @@
+"""Traffic adds up."""
+
+from jetstream_server.node.stats import Traffic
+
+
+def test_add():
+    total = Traffic(1, 10, 2, 20)
+    total.add(Traffic(1, 1, 1, 1))
+    assert total == Traffic(2, 11, 3, 21)

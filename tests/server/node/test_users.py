@@ -1,0 +1,41 @@
+"""Users from the options of the server."""
+
+from __future__ import annotations
+
+from jetstream_server.config.options import (
+    AccountOptions,
+    AuthorizationOptions,
+    Permissions,
+    ServerOptions,
+    SubjectPermissions,
+    UserOptions,
+)
+from jetstream_server.node.users import accounts_of, users_of
+
+
+def test_an_open_server_has_no_users():
+    assert users_of(ServerOptions()) == []
+
+
+def test_every_place_that_declares_users_counts():
+    only_a = Permissions(publish=SubjectPermissions(allow=("a",)))
+    options = ServerOptions(
+        authorization=AuthorizationOptions(token="t", users=(UserOptions("u", "p"),)),
+        accounts=(AccountOptions("A", users=(UserOptions("x", "y"),), default_permissions=only_a),),
+    )
+    users = {(user.account, user.name, user.token): user for user in users_of(options)}
+    assert set(users) == {("$G", "u", ""), ("$G", "", "t"), ("A", "x", "")}
+    permissions = users["A", "x", ""].permissions
+    assert permissions is not None
+    assert permissions.publish.permits(b"a") and not permissions.publish.permits(b"b")
+    assert list(accounts_of(options)) == ["A"]
+
+
+def test_a_single_user_takes_the_default_permissions():
+    options = ServerOptions(
+        authorization=AuthorizationOptions(
+            "u", "p", permissions=Permissions(subscribe=SubjectPermissions(deny=("no",)))
+        )
+    )
+    (user,) = users_of(options)
+    assert user.permissions is not None and not user.permissions.subscribe.permits(b"no")
