@@ -37,6 +37,8 @@ from jetstream_server.jetstream.stream_config import (
 )
 from jetstream_server.store.ports import StreamFolder, Vault
 
+_SUPPORTED_LEVELS = {str(level) for level in range(API_LEVEL + 1)}
+
 
 @dataclass(slots=True)
 class OfflineStream:
@@ -235,6 +237,8 @@ class Catalog:
             try:
                 self._recover(name, folder, now)
             except JetStreamServerError as error:
+                if opened := self.streams.pop(name, None):
+                    self._guarded(opened.stop, now)
                 reason = error.reason if isinstance(error, StoreError) else str(error)
                 self.offline[name] = OfflineStream(name, reason, folder)
                 self.context.log("ERR", f"stream {name} of account {self.context.account}: {error}")
@@ -242,10 +246,12 @@ class Catalog:
     def _recover(self, name: str, folder: StreamFolder, now: int) -> None:
         config, created = _load(name, folder)
         level = config.metadata.get(REQUIRED_LEVEL, "0")
-        if not level.isdecimal() or int(level) > API_LEVEL:
+        if level not in _SUPPORTED_LEVELS:
             raise StoreError(
                 f"unsupported - required API level: {level}, current API level: {API_LEVEL}"
             )
+        if reason := folder.messages().offline:
+            raise StoreError(reason)
         stream = self._open(config, created, folder, now)
         is_complete = True
         for consumer in folder.consumers():

@@ -19,6 +19,7 @@ from jetstream_server.jetstream.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumer_creation import create_consumer
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Output, Publish
+from jetstream_server.jetstream.stream import Stream
 from jetstream_server.jetstream.stream_config import StreamConfig
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.memory import MemoryStore
@@ -246,6 +247,35 @@ def test_a_store_that_goes_offline_takes_only_its_stream_along(
     with pytest.raises(ApiError, match="stream is offline: checksum mismatch in block 3"):
         catalog.stream("S")
     assert catalog.offline_reason("S") == "checksum mismatch in block 3"
+
+
+def test_a_store_that_is_damaged_at_the_start_is_not_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    vault = MemoryVault()
+    make_catalog(vault).create(config("S"), START)
+    monkeypatch.setattr(MemoryStore, "offline", "checksum mismatch in block 3")
+    catalog = restarted(vault)
+    assert catalog.offline_reason("S") == "checksum mismatch in block 3"
+    assert catalog.context.sublist.match(b"S").empty
+    catalog.delete("S", START)
+    assert vault.folders() == []
+
+
+def test_a_stream_that_fails_while_it_is_opened_is_closed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    vault = MemoryVault()
+    make_catalog(vault).create(config("S", retention="interest"), START)
+
+    def damaged(*_: object) -> None:
+        raise StoreError("corrupt record")
+
+    monkeypatch.setattr(Stream, "sweep", damaged)
+    catalog = restarted(vault)
+    assert catalog.names() == ["S"] and not catalog.streams
+    assert catalog.offline_reason("S") == "corrupt record"
+    assert catalog.context.sublist.match(b"S").empty
 
 
 def test_what_a_damaged_consumer_needs_is_not_swept_away(
