@@ -25,8 +25,7 @@ from jetstream_server.config.options import (
     SubjectPermissions,
     UserOptions,
 )
-from jetstream_server.config.values import error_at, read_table, shown, type_name
-from jetstream_server.core.subject import is_valid_subject
+from jetstream_server.config.values import error_at, is_subject, read_table, shown, type_name
 
 _CONNECTION_TYPES = frozenset(
     ("STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS")
@@ -371,7 +370,7 @@ def _subjects(token: Token, may_have_queue: bool, place: Token) -> tuple[str, ..
         )
     for subject in items:
         parts = subject.split() if may_have_queue else [subject]
-        if not 1 <= len(parts) <= 2 or not all(is_valid_subject(p.encode()) for p in parts):
+        if not 1 <= len(parts) <= 2 or not all(is_subject(p) for p in parts):
             raise error_at(place, f'subject "{subject}" is not a valid subject')
     return tuple(items)
 

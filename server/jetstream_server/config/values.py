@@ -34,8 +34,15 @@ _UNITS_NS = {
 }
 _DURATION_PART = re.compile(r"([0-9]*)(\.[0-9]*)?([^0-9.]*)")
 _SIZE_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+# The rule of `core/subject.py`, which is a floor above.
+_SUBJECT = re.compile(r"(?:(?!>\.)[^. \t\r\n\f]+\.)*[^. \t\r\n\f]+")
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
+
+
+def is_subject(text: str) -> bool:
+    """Tell whether this is a well-formed subject or pattern."""
+    return _SUBJECT.fullmatch(text) is not None
 
 
 def error_at(token: Token, text: str) -> ConfigError:

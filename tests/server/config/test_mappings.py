@@ -46,11 +46,6 @@ def test_weights_count_for_each_cluster() -> None:
             "foo: [{dest: a, weight: 80}, {dest: b, weight: 30}]",
             'Error adding mapping for "foo" : total weight needs to be <= 100',
         ),
-        (
-            '"foo.*": "a.$2"',
-            'Error adding mapping for "foo.*" to "a.$2" : invalid mapping destination: wildcard'
-            " index out of range in $2: [2]",
-        ),
     ],
 )
 def test_mistakes(text: str, error: str) -> None:

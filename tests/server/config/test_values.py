@@ -7,6 +7,7 @@ from jetstream_server.base.clock import HOUR, MICROSECOND, MILLISECOND, MINUTE, 
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config import values
 from jetstream_server.config.lexer import Token
+from jetstream_server.core.subject import is_valid_subject
 
 
 @pytest.mark.parametrize(
@@ -95,3 +96,8 @@ def test_conversions_are_reported_at_the_block() -> None:
         "f:1:0: interface conversion: interface {} is string, not int64",
         'f:4:3: unknown field "c"',
     ]
+
+
+@given(st.text(alphabet="ab.*> \t", max_size=8))
+def test_subjects_are_those_of_core(text: str) -> None:
+    assert values.is_subject(text) == is_valid_subject(text.encode())
