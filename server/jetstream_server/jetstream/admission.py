@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jetstream_server.base.errors import ApiError
 from jetstream_server.base.limits import HEADER_BYTES_MAX, RECORD_BYTES_MAX
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream import publish_headers as names
+from jetstream_server.jetstream.api.go_quote import quoted
 from jetstream_server.jetstream.limits import has_large_header, has_room, largest_message
 from jetstream_server.jetstream.message_ttl import parse_ttl
 from jetstream_server.jetstream.publish_headers import extended, special_headers, storable, without
@@ -195,15 +195,10 @@ def _check_rollup(stream: Stream, special: dict[bytes, bytes]) -> None:
     if not stream.config.allow_rollup_hdrs or stream.config.deny_purge:
         raise errors.STREAM_ROLLUP_FAILED("rollup not permitted")
     if value.lower() not in (b"sub", b"all"):
-        text = value.decode("utf-8", "replace").replace("\\", "\\\\").replace('"', '\\"')
-        raise errors.STREAM_ROLLUP_FAILED(f'rollup value invalid: "{text}"')
+        text = quoted(value.decode("utf-8", "surrogateescape"))
+        raise errors.STREAM_ROLLUP_FAILED(f"rollup value invalid: {text}")
 
 
 def _sequence(value: bytes) -> int:
     """Read an expected sequence; anything but digits matches no sequence."""
     return int(value) if value.isdigit() and len(value) <= _UNSIGNED_DIGITS_MAX else -1
-
-
-def refusal(error: Exception) -> ApiError:
-    """Return what a publisher is told when its message could not be stored."""
-    return error if isinstance(error, ApiError) else errors.STREAM_STORE_FAILED(str(error))

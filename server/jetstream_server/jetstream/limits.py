@@ -84,8 +84,7 @@ def check_discard_new(
 
 def _oldest_bytes(config: StreamConfig, store: MessageStore, subject: bytes) -> int:
     oldest = store.load_next(store.filter([subject]), 0)
-    if oldest is None:
-        return 0
+    assert oldest is not None, subject
     return stored_bytes(config.storage, subject, oldest.headers, oldest.payload)
 
 

@@ -114,6 +114,12 @@ def test_expected_last_message_id(bench: Any) -> None:
     assert error_text(bench.publish(stream, b"s.a", b"", expects)) == "wrong last msg ID: "
 
 
+def test_rollup_needs_permission(bench: Any) -> None:
+    for fields in ({}, {"allow_rollup_hdrs": True, "deny_purge": True}):
+        answer = bench.publish(bench.stream(**fields), b"s.a", b"", "Nats-Rollup: sub")
+        assert (err_code(answer), error_text(answer)) == (10111, "rollup not permitted")
+
+
 def test_rollup_values(bench: Any) -> None:
     stream = bench.stream(allow_rollup_hdrs=True)
     answer = bench.publish(stream, b"s.a", b"", 'Nats-Rollup: "x')

@@ -112,6 +112,7 @@ def test_gaps(asker: Asker) -> None:
         b'{"seq":"1"}',
         b'{"seq":1.0}',
         b'{"start_time":"bad"}',
+        b'{"last_by_subj":7}',
         b'{"multi_last":"a"}',
         b'{"no_hdr":1}',
         b'{"batch":true}',

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.base.errors import StoreError
 
 _MARKER = b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: 1m30s\r\nNats-Rollup: sub\r\n\r\n"
 
@@ -128,8 +129,6 @@ def test_invalid_and_forbidden_ttls(bench: Any) -> None:
 
 
 def test_a_failing_store_is_tried_again_later(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from jetstream_server.base.errors import StoreError
-
     stream = bench.stream(max_age=SECOND)
     bench.publish(stream)
 

@@ -14,7 +14,9 @@ from jetstream_server.jetstream.limits import (
     largest_message,
     store_limits,
 )
+from jetstream_server.jetstream.stream_config import StreamConfig, with_defaults
 from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.memory import MemoryStore
 
 
 def text(answer: dict[str, Any]) -> str:
@@ -76,6 +78,12 @@ def test_a_run_across_the_limit(bench: Any) -> None:
     assert [answer["seq"] for answer in answers] == [1, 2, 3, 4, 5, 0, 0, 0]
 
 
+def test_discard_new_without_limits_refuses_nothing(bench: Any) -> None:
+    stream = bench.stream(discard="new")
+    answers = [json.loads(a) for a in bench.publish_all(stream, [(b"s.a", b"", ())] * 3)]
+    assert [answer["seq"] for answer in answers] == [1, 2, 3]
+
+
 def test_discard_new_does_not_trim(bench: Any) -> None:
     limits = store_limits(bench.config(discard="new", max_msgs=1, max_msgs_per_subject=2))
     assert (limits.max_msgs, limits.max_bytes, limits.max_msgs_per_subject) == (-1, -1, 2)
@@ -92,9 +100,6 @@ def test_sizes_of_a_run(messages: list[tuple[bytes, bytes]]) -> None:
 
 @given(st.lists(st.binary(max_size=20), min_size=1), st.integers(1, 300))
 def test_room_is_never_promised_in_vain(payloads: list[bytes], max_bytes: int) -> None:
-    from jetstream_server.jetstream.stream_config import StreamConfig, with_defaults
-    from jetstream_server.store.memory import MemoryStore
-
     config = with_defaults(
         StreamConfig(name="S", storage="memory", discard="new", max_bytes=max_bytes)
     )

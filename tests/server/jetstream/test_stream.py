@@ -146,6 +146,26 @@ def test_purge_and_what_forbids_it(bench: Any, make_consumer: Any) -> None:
         stream.purge(b"", 0, 0, bench.now)
 
 
+def test_purge_below_1_leaves_an_unused_stream_unused(bench: Any) -> None:
+    stream = bench.stream()
+    assert stream.purge(b"", 1, 0, bench.now) == 0
+    assert stream.store.state().first_seq == 0
+
+
+def test_an_offline_stream_refuses(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = bench.stream()
+    bench.publish_all(stream, plain(2))
+    monkeypatch.setattr(type(stream.store), "offline", property(lambda store: "fsync failed"))
+    with pytest.raises(ApiError) as caught:
+        stream.purge(b"", 0, 0, bench.now)
+    assert (caught.value.err_code, caught.value.description) == (10051, "stream closed")
+    assert _delete_errors(stream, [1], bench.now) == [(10057, "stream closed")]
+    # Opened while offline, it is there to be looked at and removed.
+    again = Stream(bench.context, stream.config, 0, stream.folder, stream.store, bench.now)
+    again.tick(bench.now)
+    assert again.state()["messages"] == 2
+
+
 def _delete_errors(stream: Stream, sequences: list[int], now: int) -> list[tuple[int, str]]:
     found = []
     for sequence in sequences:
