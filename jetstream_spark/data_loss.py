@@ -64,7 +64,7 @@ def stream_recreated(stream: str, expected: str, found: str) -> StreamRecreatedE
 def messages_expired(stream: str, start: int, stop: int) -> MessagesExpiredError:
     """The sequences [start, stop) were removed unread."""
     return MessagesExpiredError(
-        f"the sequences {start} to {stop - 1} of stream '{stream}' were removed (age, limits or "
-        f"purge) before the query read them.",
+        f"the sequences {start} to {stop - 1} of stream '{stream}' were removed (age, limits, "
+        f"purge or acks) before the query read them.",
         f"Raise the limits of the stream, or read faster. {_ACCEPT}",
     )

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from jetstream_spark.client import pool
-from jetstream_spark.client.control import STREAM_NOT_FOUND, Control
+from jetstream_spark.client.control import CONSUMER_PREFIX, STREAM_NOT_FOUND, Control
 from jetstream_spark.client.flow import Flow, Message, publish_frame
 from jetstream_spark.data_loss import messages_expired, stream_deleted, stream_recreated
 from jetstream_spark.errors import (
@@ -109,7 +109,7 @@ class RangeFetch:
 
     def _read_on(self) -> Iterator[Block]:
         """Make a consumer at the position and read until it is done or lost."""
-        name = f"spark-{secrets.token_hex(8)}"
+        name = f"{CONSUMER_PREFIX}{secrets.token_hex(8)}"
         if not self._open_consumer(name):
             return
         with pool.lease(self.options.connection, "reader") as flow:

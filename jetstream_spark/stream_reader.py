@@ -86,7 +86,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         tails = self._frozen if self._frozen is not None else self._watch.tails()
         self._check_loss(at, tails)
         present = {name: tail for name, tail in tails.items() if tail is not None}
-        end = plan_end(at, present, self._limits(at, present, limit))
+        end = plan_end(at, present, self._limits(limit))
         if end.sequences_to(at) or at.sequences_to(end):
             self._last_batch_at = time.monotonic()
         self._last_end = end
@@ -116,7 +116,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _check_loss(self, at: Offsets, tails: dict[str, Tail | None]) -> None:
         for name, tail in tails.items():
             loss = find_loss(name, at.streams[name], tail)
-            if loss is None or (self._owns_removal(name) and loss.condition == "MESSAGES_EXPIRED"):
+            if loss is None:
                 continue
             if self.options.fail_on_data_loss:
                 raise loss
@@ -124,12 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._warned.add(str(loss))
                 _log.warning("reading on after data loss (failOnDataLoss=false): %s", loss)
 
-    def _owns_removal(self, name: str) -> bool:
-        """Whether messages at the front may be missing because this query purged them."""
-        del name
-        return False
-
-    def _limits(self, at: Offsets, tails: dict[str, Tail], limit: ReadLimit | None) -> Limits:
+    def _limits(self, limit: ReadLimit | None) -> Limits:
         options = self.options
         if isinstance(limit, ReadAllAvailable) and self._has_limits():
             return Limits()  # The engine asks for everything, whatever the options say.

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Mapping
 
-from jetstream_spark.client.control import Control, StreamState
+from jetstream_spark.client.control import CONSUMER_PREFIX, Control, StreamState
 from jetstream_spark.errors import (
     OffsetsError,
     RetentionRefusedError,
@@ -90,26 +90,48 @@ class StreamWatch:
                 )
 
     def _check_retention(self, state: StreamState) -> None:
-        if state.retention == "limits" and self.options.commit_mode != "purge":
-            return
-        if state.retention != "limits" and self.options.commit_mode is None:
-            raise RetentionRefusedError(
-                f"stream '{state.name}' has {state.retention} retention: a message stays until "
-                f"somebody acknowledges it, and this query would not.",
-                "Choose commitMode=none (messages are never removed by this query) or "
-                "commitMode=purge (a batch that Spark has committed is purged from the stream).",
-            )
-        if state.retention != "limits" and not state.config.get("allow_direct"):
-            raise RetentionRefusedError(
-                f"stream '{state.name}' has {state.retention} retention and does not allow direct "
-                f"get; a consumer of ours would take messages away from others.",
-                "Set allow_direct on the stream, or read a stream that mirrors it.",
-            )
-        if self.options.commit_mode == "purge" and state.config.get("deny_purge"):
+        mode = self.options.commit_mode
+        if state.retention != "limits":
+            if mode is None:
+                raise RetentionRefusedError(
+                    f"stream '{state.name}' has {state.retention} retention: a message stays until "
+                    f"somebody acknowledges it, and this query would not.",
+                    "Choose commitMode=none (this query never removes messages) or "
+                    "commitMode=purge (what Spark has committed is purged from the stream).",
+                )
+            if not state.config.get("allow_direct"):
+                raise RetentionRefusedError(
+                    f"stream '{state.name}' has {state.retention} retention and does not allow "
+                    f"direct get; a consumer of ours would take messages away from others.",
+                    "Set allow_direct on the stream, or read a stream that mirrors it.",
+                )
+            if len(self.options.subjects) > 1:
+                raise RetentionRefusedError(
+                    f"stream '{state.name}' has {state.retention} retention and is read by direct "
+                    f"get, which takes one subject pattern; the options give several.",
+                    "Read each pattern in a query of its own.",
+                )
+        if mode == "purge":
+            self._check_purge(state)
+
+    def _check_purge(self, state: StreamState) -> None:
+        if state.config.get("deny_purge"):
             raise RetentionRefusedError(
                 f"stream '{state.name}' denies purging, which commitMode=purge needs.",
                 "Use commitMode=none, or a stream without deny_purge.",
             )
+        for consumer in self.control.consumers(state.name):
+            config = consumer.get("config") or {}
+            theirs = config.get("filter_subjects") or [config.get("filter_subject") or ">"]
+            ours = self.options.subjects or (">",)
+            name = str(consumer["name"])
+            is_other = not name.startswith(CONSUMER_PREFIX)
+            if is_other and any(overlaps(one, other) for one in ours for other in theirs):
+                raise RetentionRefusedError(
+                    f"commitMode=purge would remove messages of stream '{state.name}' that its "
+                    f"consumer '{name}' still waits for.",
+                    "Give the query subjects that no consumer reads, or delete the consumer.",
+                )
 
     # --- positions ----------------------------------------------------------------------------
 
@@ -178,7 +200,7 @@ class StreamWatch:
     def _sequence_at(self, stream: str, timestamp: int) -> int:
         """The first sequence stored at or after a time; where a consumer would begin tells it."""
         config = {
-            "name": f"spark-{secrets.token_hex(8)}",
+            "name": f"{CONSUMER_PREFIX}{secrets.token_hex(8)}",
             "deliver_policy": "by_start_time",
             "opt_start_time": rfc3339(timestamp),
             "ack_policy": "none",

@@ -33,6 +33,9 @@ CONSUMER_NOT_FOUND = 10014
 MESSAGE_NOT_FOUND = 10037
 RETRY_PAUSE_S = 0.25
 
+# What the names of the connector's own short-lived consumers begin with.
+CONSUMER_PREFIX = "spark-"
+
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
