@@ -472,10 +472,13 @@ def check_group(group: str) -> None:
 
 def check_workqueue_filters(config: ConsumerConfig, others: Sequence[ConsumerConfig]) -> None:
     """Refuse a second consumer for messages of a work queue that have one already."""
-    for other in others:
-        if not config.filters or not other.filters:
+    if not config.filters:
+        if others:
             raise errors.CONSUMER_WQ_MULTIPLE_UNFILTERED()
-        if any(overlaps(a, b) for a in config.filters for b in other.filters):
+        return
+    for other in others:
+        theirs = other.filters or (b">",)
+        if any(overlaps(a, b) for a in config.filters for b in theirs):
             raise errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE()
 
 

@@ -35,9 +35,9 @@ class Pin:
     deadline: int = 0
 
     def clear(self) -> None:
-        """Choose nobody; the time of the last choice stays on show."""
+        """Choose nobody."""
         self.id = ""
-        self.deadline = 0
+        self.pinned_at = self.deadline = 0
 
 
 def refusal(config: ConsumerConfig, request: PullRequest) -> bytes:

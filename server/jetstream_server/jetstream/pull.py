@@ -173,7 +173,7 @@ class Pull:
             if offer is None:
                 break
             budget -= self._serve(request, match, offer, now)
-        if not consumer.blocked:
+        if not consumer.blocked and consumer.progress.room:
             self._end_no_wait()
 
     def _choose(self, now: int) -> tuple[PullRequest, Match] | None:
@@ -253,7 +253,10 @@ class Pull:
         return len(window)
 
     def _end_no_wait(self) -> None:
-        """Answer the no_wait requests that got what there was."""
+        """Answer the no_wait requests that got what there was.
+
+        Behind `max_ack_pending` there is more, so they wait for acks like any other.
+        """
         for request in list(self._waiting):
             if request.no_wait and (request.delivered or not request.expires_at):
                 self._drop(request, _NO_MESSAGES)

@@ -1,0 +1,156 @@
+"""Where consumers start, what changes them, and what a restart brings back."""
+
+from __future__ import annotations
+
+import pytest
+from jetstream_server.base.clock import SECOND
+from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.jetstream.api.go_time import Instant
+from jetstream_server.jetstream.consumer_creation import reset_consumer, restore_consumer
+
+
+@pytest.fixture
+def stream(account):
+    """Six messages, a second apart; every third is on s.b."""
+    stream = account.stream()
+    for number in range(1, 7):
+        account.publish(b"s.b" if number % 3 == 0 else b"s.a", b"%d" % number)
+        account.advance(SECOND)
+    return stream
+
+
+@pytest.mark.parametrize(
+    ("fields", "stream_seq", "pending"),
+    [
+        ({}, 0, 6),
+        ({"deliver_policy": "new"}, 6, 0),
+        ({"deliver_policy": "last"}, 5, 1),
+        ({"deliver_policy": "last", "filter_subject": "s.a"}, 4, 1),
+        ({"deliver_policy": "last", "filter_subject": "none"}, 0, 0),
+        ({"deliver_policy": "by_start_sequence", "opt_start_seq": 4}, 3, 3),
+        ({"deliver_policy": "by_start_sequence", "opt_start_seq": 99}, 98, 0),
+        ({"deliver_policy": "last_per_subject", "filter_subject": "s.*"}, 4, 2),
+        ({"deliver_policy": "last_per_subject", "filter_subject": "none"}, 5, 0),
+    ],
+)
+def test_starting_points(account, stream, fields, stream_seq, pending):
+    info = account.create(stream, **fields).info(account.now)
+    assert info["delivered"] == {"consumer_seq": 0, "stream_seq": stream_seq}
+    assert info["ack_floor"] == info["delivered"]
+    assert info["num_pending"] == pending
+
+
+def test_starting_by_time(account, stream):
+    start = Instant(account.now - 2 * SECOND)
+    consumer = account.create(stream, deliver_policy="by_start_time", opt_start_time=start)
+    assert consumer.info(account.now)["num_pending"] == 2
+
+
+def test_an_update_takes_effect_at_once(account, stream):
+    account.subscribe(b"_INBOX.p")
+    fields = {"durable_name": "C", "ack_policy": "explicit"}
+    consumer = account.create(stream, max_ack_pending=1, **fields)
+    account.pull(consumer, b"6")
+    assert len(account.client.take()) == 1
+    same = account.create(stream, max_ack_pending=9, filter_subject="s.b", **fields)
+    assert same is consumer
+    assert [message.payload for message in account.client.take()] == [b"3", b"6"]
+    assert consumer.info(account.now)["num_pending"] == 0
+
+
+def test_a_deliver_subject_in_use_stays(account, stream):
+    account.create(stream, durable_name="P", deliver_subject="d")
+    account.create(stream, durable_name="P", deliver_subject="e")
+    account.subscribe(b"e")
+    with pytest.raises(ApiError) as caught:
+        account.create(stream, durable_name="P", deliver_subject="f")
+    assert caught.value.err_code == 10013
+
+
+def test_a_reset_goes_back_behind_the_floor_or_to_a_sequence(account, stream):
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(stream, durable_name="C", ack_policy="explicit")
+    account.pull(consumer, b"3")
+    account.ack(account.client.take()[0])
+    assert reset_consumer(consumer, 0, account.now) == 2
+    account.pull(consumer, b"1")
+    assert account.client.take()[0].ack[:3] == [1, 2, 1]
+    assert reset_consumer(consumer, 5, account.now) == 5
+    account.pull(consumer, b"1")
+    assert account.client.take()[0].ack[:3] == [1, 5, 1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"deliver_policy": "new"}, "not allowed"),
+        ({"deliver_policy": "by_start_sequence", "opt_start_seq": 4}, "below start seq"),
+    ],
+)
+def test_resets_that_are_refused(account, stream, fields, text):
+    consumer = account.create(stream, durable_name="C", **fields)
+    with pytest.raises(ApiError) as caught:
+        reset_consumer(consumer, 2, account.now)
+    assert caught.value.description == f"invalid reset: {text}"
+
+
+def test_a_restored_ephemeral_goes_when_nobody_uses_it(account, stream):
+    consumer = account.restart(account.create(stream, name="E", inactive_threshold=SECOND))
+    assert stream.consumers == {"E": consumer}
+    account.advance(2 * SECOND)
+    assert not stream.consumers
+
+
+def test_a_pause_survives(account, stream):
+    account.subscribe(b"_INBOX.p")
+    until = Instant(account.now + 5 * SECOND)
+    consumer = account.create(stream, durable_name="C", pause_until=until)
+    consumer = account.restart(consumer)
+    account.pull(consumer, b"1")
+    assert account.client.take() == []
+    account.advance(5 * SECOND)
+    assert len(account.client.take()) == 1
+
+
+def test_memory_consumers_leave_nothing_behind(account, stream):
+    account.create(stream, name="M", mem_storage=True)
+    assert stream.folder.consumers() == []
+
+
+def test_without_a_readable_state_nothing_is_skipped(account, stream):
+    consumer = account.create(stream, durable_name="N", deliver_policy="new")
+    account.publish(b"s.a", b"7")
+    consumer.stop("409 Server Shutdown", account.now)
+    stream.consumers.pop("N")
+    stream.folder.consumer("N")[1].save(b"garbage")
+    consumer = restore_consumer(stream, "N", stream.folder.consumer("N"), account.now)
+    assert consumer.info(account.now)["num_pending"] == 1
+    assert "starting over" in account.logged[-1][1]
+
+
+def test_a_damaged_config_is_an_error(account, stream):
+    account.create(stream, durable_name="C")
+    stream.folder.consumer("C")[0].save(b"{")
+    with pytest.raises(StoreError, match="config file can not be read"):
+        restore_consumer(stream, "C", stream.folder.consumer("C"), account.now)
+
+
+def test_sequences_that_the_stream_lost_are_not_skipped(account):
+    """The stream lost its tail in a crash, and new messages use its sequences again."""
+    stream = account.stream(name="A")
+    for number in range(1, 6):
+        account.publish(b"s.a", b"%d" % number)
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(stream, durable_name="C", ack_policy="explicit")
+    account.pull(consumer, b"5")
+    account.ack_all(account.client.take())
+    consumer.stop("409 Server Shutdown", account.now)
+    files = stream.folder.consumer("C")
+    stream.unsubscribe()
+    shorter = account.stream(name="A")
+    for number in range(1, 4):
+        account.publish(b"s.a", b"%d" % number)
+    consumer = restore_consumer(shorter, "C", files, account.now)
+    account.publish(b"s.a", b"new")
+    account.pull(consumer, b"5")
+    assert [message.payload for message in account.client.take()] == [b"new"]
