@@ -1,9 +1,9 @@
 """A configuration file as `ServerOptions`.
 
 Every mistake in the file is found in one go: the error has one line for each, with file, line and
-column, as the genuine server prints them. Options of the genuine server that do not matter to this
-one are accepted; options whose absence would make the server less safe or less available than the
-file asks for are refused by name (`_NOT_SERVED`).
+column, as the genuine server prints them. Options of the genuine server that this one does not
+have are accepted with a warning, but those whose absence would make the server less safe or less
+available than the file asks for are refused by name (`_NOT_SERVED`).
 
 Specification: jetstream.md 2, corrected by checked-wire-consumers.md 1.2.
 """
@@ -11,7 +11,7 @@ Specification: jetstream.md 2, corrected by checked-wire-consumers.md 1.2.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jetstream_server.base.clock import SECOND
@@ -76,6 +76,11 @@ def options_of(token: Token) -> ServerOptions:
     return options
 
 
+# Read and kept, but nothing acts on them yet.
+_WITHOUT_EFFECT = frozenset(("mappings", "maps", "websocket", "ws"))
+_WITHOUT_EFFECT_IN_ACCOUNT = frozenset(("exports", "imports", "mappings", "maps"))
+
+
 class _Reading:
     """One pass over the top map."""
 
@@ -97,7 +102,24 @@ class _Reading:
             accounts = read_accounts(given["accounts"], self.errors, names)
             self._check_accounts(given, accounts)
             given["accounts"] = accounts
-        return ServerOptions(**given, config_file=token.path, config_digest=digest(token))
+        return ServerOptions(
+            **given,
+            config_file=token.path,
+            config_digest=digest(token),
+            warnings=tuple(self._warnings(token)),
+        )
+
+    def _warnings(self, token: Token) -> Iterator[str]:
+        for key, item in token.value.items():
+            name = key.lower()
+            if name in _WITHOUT_EFFECT or (name in _TOP and not _TOP[name][0]):
+                yield str(error_at(item, f'"{key}" has no effect in this server'))
+        accounts = token.value.get("accounts", token).value
+        for account, item in accounts.items() if isinstance(accounts, dict) else ():
+            for key, inner in item.value.items() if isinstance(item.value, dict) else ():
+                if key.lower() in _WITHOUT_EFFECT_IN_ACCOUNT and inner.value:
+                    text = f'"{key}" of account "{account}" has no effect in this server'
+                    yield str(error_at(inner, text))
 
     def _block(self, given: dict[str, Any], name: str, read: Any) -> Any:
         try:
@@ -122,7 +144,8 @@ class _Reading:
         for account in accounts:
             for export in account.exports:
                 kind = "stream" if "stream" in export else "service"
-                for name in export.get("accounts") or ():
+                allowed = export.get("accounts")
+                for name in allowed if isinstance(allowed, list) else ():
                     self._check_account(name, names, f"{kind} export", token)
             for entry in account.imports:
                 for kind in ("stream", "service"):
@@ -130,8 +153,8 @@ class _Reading:
                     if isinstance(source, dict) and source.get("account"):
                         self._check_account(source["account"], names, f"{kind} import", token)
 
-    def _check_account(self, name: str, names: set[str], what: str, token: Token) -> None:
-        if name not in names:
+    def _check_account(self, name: object, names: set[str], what: str, token: Token) -> None:
+        if not isinstance(name, str) or name not in names:
             text = f'"{name}" account not defined for {what}'
             self.errors.append(error_at(token, text))
 

@@ -209,6 +209,7 @@ class ServerOptions:
         http_port: 0 for no monitoring, -1 for any free port.
         mappings: of the global account.
         config_file, config_digest: where they come from, both empty without a file.
+        warnings: what the file says and this server does not do, for the log.
     """
 
     host: str = "0.0.0.0"
@@ -259,3 +260,4 @@ class ServerOptions:
 
     config_file: str = ""
     config_digest: str = ""
+    warnings: tuple[str, ...] = ()

@@ -5,11 +5,14 @@ any order) or, when it is valid, the digest. Where this server differs on purpos
 """
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jetstream_server.base.clock import MINUTE, SECOND
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.lexer import parse_text
@@ -223,7 +226,60 @@ def test_all_mistakes_are_found_in_the_order_of_the_file(folder: Path) -> None:
     )
 
 
+KEYS = sorted(
+    {word for vector in VECTORS for word in re.findall(r"([a-z_]{3,}):? [^:]", vector["text"])}
+)
+SCALARS = st.sampled_from(
+    ["1", "-1", "0.5", "true", "x", "a.b", '"a..b"', "1s", "enabled", "always", "1kb", '""', "$x"]
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda items: "[" + ", ".join(items) + "]"),
+        st.lists(st.tuples(st.sampled_from(KEYS), inner), max_size=4).map(
+            lambda pairs: "{" + ", ".join(f"{key}: {item}" for key, item in pairs) + "}"
+        ),
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(KEYS), VALUES), min_size=1, max_size=4))
+def test_any_options_are_read_or_refused(pairs: list[tuple[str, str]]) -> None:
+    text = "\n".join(f"{key}: {item}" for key, item in pairs)
+    try:
+        options_of(parse_text(text, "n.conf", {"x": "5"}))
+    except ConfigError as error:
+        assert str(error)
+
+
+@given(
+    st.sampled_from(["exports", "imports", "users", "jetstream", "limits", "mappings"]),
+    st.sampled_from(["stream", "service", "accounts", "permissions", "user", "publish"]),
+    VALUES,
+)
+def test_any_account_is_read_or_refused(block: str, key: str, item: str) -> None:
+    for text in (f"[{{{key}: {item}}}]", f"{{{key}: {item}}}", item):
+        try:
+            options_of(parse_text(f"accounts {{ A {{ {block}: {text} }} }}", "n.conf", {"x": "5"}))
+        except ConfigError as error:
+            assert str(error)
+
+
 def test_secrets_are_not_shown(folder: Path) -> None:
     options = read("authorization { user: u, password: hunter2 }")
     assert options.authorization.is_required
     assert "hunter2" not in repr(options)
+
+
+def test_options_without_effect_are_warned_of(folder: Path) -> None:
+    options = read(ACCOUNTS + "\nsyslog: true\nprof_port: 0\n")
+    assert [warning.split(":")[3].strip() for warning in options.warnings] == [
+        '"syslog" has no effect in this server',
+        '"prof_port" has no effect in this server',
+        '"exports" of account "A" has no effect in this server',
+        '"imports" of account "B" has no effect in this server',
+        '"mappings" of account "B" has no effect in this server',
+    ]
+    assert read("port: 1").warnings == ()
+    assert read("accounts: [A]").warnings == ()
