@@ -1,0 +1,81 @@
+"""A node on a real loop, with sockets and a disk that tests hold back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from jetstream_server.base.clock import MINUTE, SECOND, SystemClock
+from jetstream_server.net import listener as listening
+from jetstream_server.net.client_connection import ClientConnection
+from jetstream_server.net.pump import Pump
+from jetstream_server.node.auth import Authenticator
+from jetstream_server.node.node import Node, NodeSettings
+
+SETTINGS = NodeSettings(
+    server_name="n1",
+    host="127.0.0.1",
+    port=0,
+    max_payload=1 << 20,
+    max_control_line=4096,
+    max_pending=8 << 20,
+    max_connections=100,
+    max_subscriptions=0,
+    ping_interval_ns=2 * MINUTE,
+    ping_max=2,
+    auth_timeout_ns=2 * SECOND,
+    version="2.14.5",
+    api_level=4,
+)
+
+
+class Running:
+    """A node served on a free port."""
+
+    def __init__(self, commit=None) -> None:
+        self.errors: list[BaseException] = []
+        self.node = Node(SETTINGS, Authenticator([]), Random(1), lambda level, text: None)
+        self.commit = commit
+
+    async def __aenter__(self) -> Running:
+        self.pump = Pump(self.node, self.commit, SystemClock(), self.errors.append)
+        self.socket = listening.bind("127.0.0.1", -1)
+        self.port = listening.address_of(self.socket)[1]
+        self.server = await listening.serve(self.socket, lambda: ClientConnection(self.pump))
+        return self
+
+    async def __aexit__(self, *unused) -> None:
+        self.server.close()
+        await self.pump.stop()
+        for connection in list(self.pump.connections.values()):
+            connection.close()
+        await asyncio.sleep(0)
+        assert not self.errors
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Return a client's ends after the handshake."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        await reader.readline()
+        writer.write(b'CONNECT {"verbose":false,"pedantic":false}\r\nPING\r\n')
+        assert await reader.readline() == b"PONG\r\n"
+        return reader, writer
+
+
+@pytest.fixture
+def running() -> type[Running]:
+    """Return the maker of served nodes."""
+    return Running
+
+
+@pytest.fixture
+def on_loop() -> Callable[..., None]:
+    """Run a coroutine, with an end."""
+
+    def run(coroutine) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            asyncio.run(asyncio.wait_for(coroutine, 20))
+
+    return run

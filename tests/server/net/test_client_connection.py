@@ -1,0 +1,97 @@
+"""Client sockets: partial frames, clients that do not read, clients that vanish."""
+
+from __future__ import annotations
+
+import asyncio
+
+from jetstream_server.base.limits import OUTBOX_LOW_BYTES
+
+
+def test_frames_may_arrive_in_any_pieces(running, on_loop):
+    async def main():
+        async with running() as served:
+            reader, writer = await served.connect()
+            for byte in b"SUB a 1\r\nPUB a 5\r\nhello\r\nPING\r\n":
+                writer.write(bytes([byte]))
+                await asyncio.sleep(0)
+            assert await reader.readuntil(b"PONG\r\n") == b"MSG a 1 5\r\nhello\r\nPONG\r\n"
+
+    on_loop(main())
+
+
+def test_a_refused_client_hears_why_before_the_end(running, on_loop):
+    async def main():
+        async with running() as served:
+            reader, writer = await served.connect()
+            writer.write(b"NOPE\r\n")
+            assert await reader.read() == b"-ERR 'Unknown Protocol Operation'\r\n"
+            await asyncio.sleep(0.01)
+            assert not served.node.sessions
+
+    on_loop(main())
+
+
+def test_a_client_that_does_not_read_is_cut_off(running, on_loop):
+    async def main():
+        async with running() as served:
+            slow_reader, slow = await served.connect()
+            slow.write(b"SUB a 1\r\n")
+            _, fast = await served.connect()
+            frame = b"PUB a 100000\r\n" + b"x" * 100_000 + b"\r\n"
+            for _ in range(400):
+                fast.write(frame)
+                await fast.drain()
+                if served.node.stats.slow_consumers:
+                    break
+            await asyncio.sleep(0.05)
+            assert served.node.stats.slow_consumers == 1
+            assert len(served.node.sessions) == 1
+            data = await slow_reader.read(-1)
+            assert b"-ERR" not in data
+
+    on_loop(main())
+
+
+def test_the_backlog_falls_when_the_client_reads_again(running, on_loop):
+    async def main():
+        async with running() as served:
+            reader, writer = await served.connect()
+            writer.write(b"SUB a 1\r\nPING\r\n")
+            await reader.readuntil(b"PONG\r\n")
+            session = next(iter(served.node.sessions.values()))
+            drained = []
+            served.node.drained = drained.append
+            other_reader, other = await served.connect()
+            frame = b"PUB a 1000000\r\n" + b"x" * 1_000_000 + b"\r\n"
+            for _ in range(5):
+                other.write(frame)
+                await other.drain()
+            other.write(b"PING\r\n")
+            await other_reader.readuntil(b"PONG\r\n")
+            left = 5 * len(b"MSG a 1 1000000\r\n" + b"x" * 1_000_000 + b"\r\n")
+            while left:
+                left -= len(await reader.read(1 << 20))
+            await asyncio.sleep(0.02)
+            assert session.backlog_bytes <= OUTBOX_LOW_BYTES
+            if drained:
+                assert drained == [session] * len(drained)
+
+    on_loop(main())
+
+
+def test_a_vanished_client_leaves_nothing_behind(running, on_loop):
+    async def main():
+        async with running() as served:
+            _, writer = await served.connect()
+            writer.write(b"SUB a 1\r\n")
+            await writer.drain()
+            writer.transport.abort()
+            for _ in range(100):
+                await asyncio.sleep(0.01)
+                if not served.node.sessions:
+                    break
+            assert not served.node.sessions
+            assert not served.pump.connections
+            assert served.node.accounts["$G"].sublist.count == 0
+
+    on_loop(main())

@@ -1,0 +1,52 @@
+"""Monitoring over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+from jetstream_server.net import listener as listening
+from jetstream_server.net.monitor_http import MonitorHttp
+
+
+def fetch(port: int, path: str) -> tuple[int, str, bytes]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.headers["Content-Type"], answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers["Content-Type"], error.read()
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "found"),
+    [
+        ("/healthz", 200, b'"ok"'),
+        ("/varz", 200, b'"server_name":"n1"'),
+        ("/connz", 200, b'"num_connections":1'),
+        ("/connz?limit=abc", 400, b"Error decoding int for 'limit'"),
+        ("/jsz", 200, b'"streams":0'),
+        ("/", 200, b"varz"),
+        ("/nope", 404, b""),
+    ],
+)
+def test_paths(running, on_loop, path, status, found):
+    async def main():
+        async with running() as served:
+            client = await served.connect()
+            socket = listening.bind("127.0.0.1", -1, "monitor port")
+            monitor = MonitorHttp(served.pump, socket)
+            port = listening.address_of(socket)[1]
+            await monitor.start()
+            got = await asyncio.to_thread(fetch, port, path)
+            await monitor.stop()
+            client[1].close()
+            assert got[0] == status
+            assert found in got[2]
+            if status == 200 and path != "/":
+                assert got[1] == "application/json"
+                json.loads(got[2])
+
+    on_loop(main())
