@@ -33,6 +33,7 @@ class Expiry:
         self.config = config
         self.ttls = MessageTtls()
         self._store = store
+        self._mortal_from = 0  # everything below lasts or is gone
 
     def recover(self) -> None:
         """Read the TTLs of all stored messages."""
@@ -65,13 +66,7 @@ class Expiry:
     def next_deadline(self) -> int | None:
         """Return when something is over next; None for never."""
         ttl = self.ttls.next_deadline()
-        if self.config.max_age <= 0:
-            return ttl
-        if self.ttls.lasting:
-            oldest = self._oldest_mortal()
-            age = oldest.timestamp + self.config.max_age if oldest else None
-        else:
-            age = self._store.next_expiry(self.config.max_age)
+        age = self._next_aged()
         if ttl is None or age is None:
             return age if ttl is None else ttl
         return min(ttl, age)
@@ -88,25 +83,34 @@ class Expiry:
         return block, duration // SECOND
 
     def _is_aged(self, now: int) -> bool:
+        aged = self._next_aged()
+        return aged is not None and aged <= now
+
+    def _next_aged(self) -> int | None:
+        """Return when the next message reaches `max_age`."""
         if self.config.max_age <= 0:
-            return False
-        oldest = self._store.next_expiry(self.config.max_age)
-        return oldest is not None and oldest <= now
+            return None
+        if not self.ttls.lasting:
+            return self._store.next_expiry(self.config.max_age)
+        oldest = self._oldest_mortal()
+        return oldest.timestamp + self.config.max_age if oldest else None
 
     def _oldest_mortal(self) -> StoredMessage | None:
         """Return the oldest message that does not last, and forget lasting ones that are gone."""
-        message = self._store.load_next(None, 0)
-        if message is not None and len(self.ttls.lasting) > 2 * self._store.state().messages:
-            self.ttls.lasting = {s for s in self.ttls.lasting if self._store.load(s) is not None}
-        while message is not None and message.sequence in self.ttls.lasting:
-            message = self._store.load_next(None, message.sequence + 1)
+        ttls, store = self.ttls, self._store
+        if len(ttls.lasting) > 2 * store.state().messages:
+            ttls.lasting = {s for s in ttls.lasting if store.load(s) is not None}
+        message = store.load_next(None, self._mortal_from)
+        while message is not None and message.sequence in ttls.lasting:
+            self._mortal_from = message.sequence + 1
+            message = store.load_next(None, self._mortal_from)
         return message
 
     def _remove_singly(self, due: list[int], now: int) -> tuple[Ranges, list[bytes]]:
         ended = [message for message in map(self._store.load, due) if message is not None]
         if self.config.max_age > 0:
             taken = {message.sequence for message in ended}
-            message = self._store.load_next(None, 0)
+            message = self._oldest_mortal()
             while message is not None and message.timestamp + self.config.max_age <= now:
                 if message.sequence not in self.ttls.lasting and message.sequence not in taken:
                     ended.append(message)
