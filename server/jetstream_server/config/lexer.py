@@ -143,11 +143,16 @@ class _Parser:
         self.environment = environment
         self.opened = opened
         self.at = 0
+        self.counted = (0, 1)  # a place and its line, so that lines are counted once
 
     # Places and refusals.
 
     def line(self, at: int) -> int:
-        return self.text.count("\n", 0, at) + 1
+        counted, line = self.counted
+        if at < counted:
+            counted, line = 0, 1
+        self.counted = (at, line + self.text.count("\n", counted, at))
+        return self.counted[1]
 
     def token(self, value: Any, start: int) -> Token:
         line_start = max(self.text.rfind("\n", 0, start), 0)
@@ -249,7 +254,9 @@ class _Parser:
             self.at += 1
         if not is_top:
             self.skip(_SPACES)
-        into[key] = self.token(self.value(depth), start)
+        token = self.token(None, start)
+        token.value = self.value(depth)
+        into[key] = token
 
     def key(self, is_top: bool) -> tuple[str, bool]:
         character = self.next()
