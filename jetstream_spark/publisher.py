@@ -6,7 +6,9 @@ A row is *awaiting* until the server says that a stream has it. What happens to 
     nobody answers the subject (503), or the stream is busy    sent again after a pause
     silence for `ackTimeout`                                   all awaiting rows are sent again
     the connection broke                                       opened again, then the same
-    any other refusal                                          PublishRefusedError, with the row
+    any other refusal                                          PublishRefusedError, with the row;
+                                                               or, with onError=deadLetter, the row
+                                                               goes to that subject instead
 
 Sending again is only done where it cannot write twice: rows have ids, or the server said that it
 did not take the row. After `publishRetries` attempts the write fails, and Spark decides. Rows sent
@@ -30,6 +32,7 @@ import numpy.typing as npt
 
 from jetstream_spark.client import pool
 from jetstream_spark.client.flow import Flow, Message
+from jetstream_spark.dead_letter import dead_letter_frame
 from jetstream_spark.errors import (
     ConnectionFailedError,
     ConnectionLostError,
@@ -95,10 +98,12 @@ class Publisher:
 
     Attributes:
         duplicates: rows that the server already had from an earlier attempt.
+        dead_letters: rows that the stream refused and the dead-letter subject took.
     """
 
     def __init__(self, options: SinkOptions) -> None:
         self.duplicates = 0
+        self.dead_letters = 0
         self._options = options
         self._has_ids = options.dedupe != "none"
         self._blocks: deque[_Block] = deque()
@@ -108,6 +113,7 @@ class Publisher:
         self._last_progress = time.monotonic()
         self._failures = 0  # silences and lost connections since the last ack
         self._attempts: dict[int, int] = {}
+        self._diverted: set[int] = set()
         self._retries: deque[tuple[float, int]] = deque()
         self._flow = pool.take(options.connection, "writer")
         try:
@@ -307,8 +313,9 @@ class Publisher:
             if code in (429, 503) or err_code in _BUSY_ERRORS:
                 self._retry(row, code, err_code, text)
                 return
-            raise self._refused(row, code, err_code, text)
-        if not stream or (self._options.stream and stream != self._options.stream):
+            self._divert(row, code, err_code, text)
+            return
+        if not stream or not self._is_expected(stream, row):
             text = f"somebody other than the stream answered: {message.payload[:80]!r}"
             raise self._refused(row, 0, 0, text)
         if answer.get("duplicate") and row not in self._attempts:
@@ -316,6 +323,25 @@ class Publisher:
         plain = _PLAIN_ACK.fullmatch(message.payload)
         self._ack_head = plain[1] if plain else self._ack_head
         self._settle(np.array([row], dtype=np.int64))
+
+    def _is_expected(self, stream: str, row: int) -> bool:
+        return stream == self._options.stream or not self._options.stream or row in self._diverted
+
+    def _divert(self, row: int, code: int, err_code: int, text: str) -> None:
+        """The server refused the row for good: send it to the dead-letter subject, or give up."""
+        attempts = self._attempts.get(row, 0) + 1
+        self._attempts[row] = attempts
+        block = self._block_of(row)
+        is_hopeless = attempts > self._options.publish_retries + 1
+        if self._options.on_error != "deadLetter" or block is None or is_hopeless:
+            raise self._refused(row, code, err_code, text)
+        if row not in self._diverted:
+            self._diverted.add(row)
+            self.dead_letters += 1
+        original = bytes(block.frame(row - block.first_row))
+        target = self._options.dead_letter_subject.encode()
+        frame = dead_letter_frame(original, target, f"{text} (error {err_code})")
+        self._flow.send(frame, time.monotonic() + self._options.ack_timeout_s)
 
     # --- trying again -----------------------------------------------------------------------
 

@@ -63,6 +63,7 @@ class WrittenPartition(WriterCommitMessage):
 
     Attributes:
         rows: rows of the partition, all of them acknowledged by a stream.
+        dead_letters: of these, rows that went to the dead-letter subject.
         duplicates: of these, rows that the server recognised from an earlier attempt.
         skipped: of these, rows that were not sent because an earlier attempt had stored them.
     """
@@ -72,6 +73,7 @@ class WrittenPartition(WriterCommitMessage):
     rows: int
     duplicates: int = 0
     skipped: int = 0
+    dead_letters: int = 0
 
 
 class _Writer:
@@ -158,7 +160,11 @@ class _Writer:
                 publisher.publish(frames, offsets, row, wanted)
                 row += block.num_rows
             publisher.finish()
-        return WrittenPartition(scope, partition, row, publisher.duplicates, skipped)
+        dead = publisher.dead_letters
+        if dead:
+            target = self.options.dead_letter_subject
+            _log.warning("%d of %d rows of %s went to '%s'", dead, row, scope.text, target)
+        return WrittenPartition(scope, partition, row, publisher.duplicates, skipped, dead)
 
     def _row_ids(self, rows: OutgoingRows, ids: MessageIds) -> pa.BinaryArray | None:
         """Return the ids of rows, and count them into the fingerprint."""

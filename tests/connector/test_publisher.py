@@ -83,6 +83,34 @@ def test_a_refusal_names_the_row_and_the_subject(make_stream, genuine) -> None:
         publisher.finish()
 
 
+def test_refused_rows_go_to_the_dead_letter_subject(make_stream, genuine) -> None:
+    stream, dead = make_stream(genuine.url, max_msg_size=100), make_stream(genuine.url)
+    target = f"{dead.subject}.rows"
+    with Publisher(stream.sink(onError="deadLetter", deadLetterSubject=target)) as publisher:
+        rows = [b"", b"x" * 101, b"y" * 102, b"z"]
+        publish(publisher, stream.subject.encode() + b".a", rows)
+        publisher.finish()
+    assert (publisher.dead_letters, stream.count, dead.count) == (2, 2, 2)
+    subject, block, data = dead.messages()[1]
+    assert (subject, data) == (target, b"y" * 102)
+    assert b"Dead-Letter-Subject: %b.a\r\n" % stream.subject.encode() in block
+    assert b"Dead-Letter-Reason: message size exceeds maximum allowed (error 10054)\r\n" in block
+    assert b"Nats-Msg-Id: " in block
+
+
+def test_a_dead_letter_subject_that_is_refused_too_ends_the_write(make_stream, genuine) -> None:
+    stream = make_stream(genuine.url, max_msg_size=100)
+    options = stream.sink(
+        onError="deadLetter", deadLetterSubject=f"{stream.subject}.dead", publishRetries=2
+    )
+    with (
+        pytest.raises(PublishRefusedError, match=r"row 0 .* message size exceeds"),
+        Publisher(options) as publisher,
+    ):
+        publish(publisher, stream.subject.encode() + b".a", [b"x" * 101])
+        publisher.finish()
+
+
 def test_a_subject_without_a_stream_is_told_after_some_attempts(stream) -> None:
     started = time.monotonic()
     with (
