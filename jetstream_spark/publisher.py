@@ -132,7 +132,10 @@ class Publisher:
         if kind is not None:
             self._flow.close()
             return
-        self._flow.unsubscribe(self._sid)
+        try:
+            self._flow.unsubscribe(self._sid)
+        except (TimeoutError, ConnectionLostError):
+            self._flow.close()  # every row is acknowledged; a connection lost now costs nothing
         pool.put_back(self._options.connection, "writer", self._flow)
 
     # --- sending ----------------------------------------------------------------------------
