@@ -1,0 +1,76 @@
+"""The JetStream API through the genuine server."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from jetstream_spark.client.control import Control
+from jetstream_spark.errors import (
+    ConnectionFailedError,
+    NoRespondersError,
+    RequestRefusedError,
+    StreamNotFoundError,
+)
+from jetstream_spark.options import SinkOptions
+
+pytestmark = pytest.mark.genuine
+
+
+def test_the_state_of_a_stream(stream):
+    control = stream.control
+    state = control.stream_state(stream.name)
+    assert (state.first, state.next, state.messages) == (1, 1, 0)
+    assert state.retention == "limits" and state.subjects == (f"{stream.subject}.>",)
+    for _ in range(5):
+        control.request_message(f"{stream.subject}.a", b"x")
+    assert control.purge(stream.name, 3) == 2
+    state = control.stream_state(stream.name)
+    assert (state.first, state.next, state.messages) == (3, 6, 3)
+    assert control.purge(stream.name, 99, f"{stream.subject}.>") == 3
+    state = control.stream_state(stream.name)
+    assert (state.first, state.next, state.messages) == (6, 6, 0)
+
+
+def test_consumers(stream):
+    config = {"name": "c1", "ack_policy": "none", "deliver_policy": "all"}
+    assert stream.control.create_consumer(stream.name, config)["name"] == "c1"
+    assert [one["name"] for one in stream.control.consumers(stream.name)] == ["c1"]
+    stream.control.delete_consumer(stream.name, "c1")
+    stream.control.delete_consumer(stream.name, "c1")
+    assert stream.control.consumers(stream.name) == []
+
+
+def test_refusals_have_names(stream):
+    with pytest.raises(StreamNotFoundError, match=stream.name):
+        stream.control.stream_state("NO_SUCH")
+    with pytest.raises(RequestRefusedError) as raised:
+        stream.control.request(f"STREAM.CREATE.{stream.name}", {"name": stream.name, "subjects": 1})
+    assert raised.value.code == 400 and raised.value.err_code == 10025
+
+
+def test_a_wrong_domain_gets_no_answer_within_the_time(genuine):
+    options = SinkOptions.parse(
+        {"servers": genuine.url, "domain": "nowhere", "requestTimeout": "400ms"}
+    )
+    started = time.monotonic()
+    with pytest.raises(NoRespondersError, match="domain or apiPrefix"):
+        Control(options.connection).stream_state("S")
+    assert time.monotonic() - started < 2
+
+
+def test_a_restarting_server_is_waited_for(start_genuine):
+    server = start_genuine()
+    control = Control(SinkOptions.parse({"servers": server.url}).connection)
+    control.request("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
+    server.kill()
+    restart = threading.Timer(0.5, server.start)
+    restart.start()
+    assert control.stream_state("S").name == "S"
+    restart.join()
+    server.kill()
+    short = SinkOptions.parse({"servers": server.url, "requestTimeout": "300ms"})
+    with pytest.raises(ConnectionFailedError, match="Connection refused"):
+        Control(short.connection).stream_state("S")

@@ -1,0 +1,273 @@
+"""One connection: against a scripted peer for what goes wrong, against the genuine server else."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import random
+import socket
+import threading
+import time
+
+import pytest
+
+from jetstream_spark.client.flow import Flow, publish_frame
+from jetstream_spark.connection_options import read_connection_options
+from jetstream_spark.errors import (
+    AuthenticationFailedError,
+    ConnectionFailedError,
+    ConnectionLostError,
+    NoRespondersError,
+    PermissionDeniedError,
+    ProtocolViolationError,
+    RequestTimeoutError,
+)
+from jetstream_spark.option_map import OptionMap
+
+
+def connection(*addresses, **options):
+    servers = ",".join(addresses)
+    return read_connection_options(OptionMap({"servers": servers, **options}))
+
+
+class Peer:
+    """A server that greets, then says what the test tells it to, in pieces."""
+
+    def __init__(self, greeting: bytes = b"INFO {}\r\n", pong: bytes = b"PONG\r\n") -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._greeting, self._pong = greeting, pong
+        self.heard = b""
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        self.socket, _ = self._listener.accept()
+        self.socket.sendall(self._greeting)
+        while b"PING\r\n" not in self.heard:
+            received = self.socket.recv(4096)
+            if not received:
+                return
+            self.heard += received
+        self.socket.sendall(self._pong)
+
+    def say(self, data: bytes, cuts: int = 0, close: bool = False) -> None:
+        self._thread.join()
+        generator = random.Random(7)
+        places = sorted(generator.randrange(len(data)) for _ in range(cuts)) if data else []
+        for start, stop in zip([0, *places], [*places, len(data)], strict=True):
+            self.socket.sendall(data[start:stop])
+            time.sleep(0.0005)
+        if close:
+            self.socket.close()
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@pytest.fixture
+def peer():
+    peer = Peer()
+    yield peer
+    peer.close()
+
+
+def next_message(flow, timeout_s=2.0):
+    while (message := flow.next_message()) is None:
+        flow.receive_more(time.monotonic() + timeout_s)
+    return message
+
+
+def test_messages_between_control_lines_in_any_cut(peer):
+    flow = Flow.connect(connection(peer.address), "test")
+    header = b"NATS/1.0 408 Request Timeout\r\nNats-Pending-Messages: 3\r\n\r\n"
+    data = b"+OK\r\nPING\r\nMSG a.b 9 5\r\nhe\r\nl\r\n" + b'INFO {"ldm":true}\r\n'
+    data += b"HMSG in 9 re.ply %d %d\r\n%b\r\n" % (len(header), len(header), header)
+    data += b"MSG big 9 3000000\r\n" + b"x" * 3_000_000 + b"\r\n"
+    threading.Thread(target=peer.say, args=(data, 40), daemon=True).start()
+    first, second, third = (next_message(flow) for _ in range(3))
+    assert (first.subject, first.sid, first.reply, first.payload) == (b"a.b", b"9", b"", b"he\r\nl")
+    assert second.status == (408, "Request Timeout")
+    assert second.reply == b"re.ply" and second.payload == b""
+    assert second.header(b"Nats-Pending-Messages") == b"3" and second.header(b"No") is None
+    assert first.status == (0, "")
+    assert third.payload == b"x" * 3_000_000
+    assert flow.info["ldm"] is True
+    flow.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"-ERR 'Slow Consumer Detected'\r\n", ConnectionLostError),
+        (b"-ERR 'Permissions Violation for Publish to \"a\"'\r\n", PermissionDeniedError),
+        (b"-ERR 'User Authentication Expired'\r\n", AuthenticationFailedError),
+        (b"HTTP/1.1 200 OK\r\n", ProtocolViolationError),
+        (b"MSG a 9 x\r\n", ProtocolViolationError),
+        (b"MSG a 9 -1\r\n", ProtocolViolationError),
+        (b"MSG a\r\n", ProtocolViolationError),
+        (b"MSG a 9 99999999999\r\n", ProtocolViolationError),
+        (b"HMSG a 9 9 5\r\nhello\r\n", ProtocolViolationError),
+        (b"MSG a 9 5\r\nhelloXX", ProtocolViolationError),
+        (b"z" * 70_000, ProtocolViolationError),
+    ],
+)
+def test_bad_words_have_names(peer, data, error):
+    flow = Flow.connect(connection(peer.address), "test")
+    threading.Thread(target=peer.say, args=(data,), daemon=True).start()
+    with pytest.raises(error) as raised:
+        next_message(flow)
+    assert peer.address in str(raised.value)
+
+
+def test_a_closed_connection_gives_what_came_before(peer):
+    flow = Flow.connect(connection(peer.address), "test")
+    peer.say(b"MSG a 9 1\r\nx\r\n", close=True)
+    assert next_message(flow).payload == b"x"
+    with pytest.raises(ConnectionLostError, match="closed"):
+        next_message(flow)
+    assert not flow.is_open
+
+
+def test_silence_ends_at_the_deadline(peer):
+    flow = Flow.connect(connection(peer.address), "test")
+    started = time.monotonic()
+    with pytest.raises(RequestTimeoutError, match=r"within 0\.2 s"):
+        flow.request(b"a", b"", 0.2)
+    assert not flow.check(0.1)
+    assert time.monotonic() - started < 2
+
+
+def test_a_peer_that_takes_nothing_cannot_hold_us(peer):
+    flow = Flow.connect(connection(peer.address), "test")
+    with pytest.raises(TimeoutError):
+        flow.send(b"x" * 50_000_000, time.monotonic() + 0.3)
+    assert not flow.is_open
+
+
+@pytest.mark.parametrize(
+    ("greeting", "expected"),
+    [
+        (b"SSH-2.0-OpenSSH\r\n", "instead of INFO"),
+        (b"INFO nonsense\r\n", "Expecting value"),
+        (b"INFO []\r\n", "not a JSON object"),
+    ],
+)
+def test_a_peer_that_is_no_nats_server(greeting, expected):
+    peer = Peer(greeting)
+    with pytest.raises(ConnectionFailedError, match=expected):
+        Flow.connect(connection(peer.address), "test")
+    peer.close()
+
+
+def test_refused_credentials_are_not_tried_elsewhere():
+    peer = Peer(pong=b"-ERR 'Authorization Violation'\r\n")
+    with pytest.raises(AuthenticationFailedError, match="options user and password"):
+        Flow.connect(connection(peer.address), "test")
+    peer.close()
+
+
+def test_every_address_is_tried_and_named(peer):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+    Flow.connect(connection(address, peer.address), "test").close()
+    with pytest.raises(ConnectionFailedError) as raised:
+        Flow.connect(connection(address, "host.invalid:1"), "test")
+    assert address in str(raised.value) and "host.invalid:1" in str(raised.value)
+
+
+def test_tls_that_the_server_does_not_offer_or_the_options_forbid(peer):
+    with pytest.raises(ConnectionFailedError, match="does not offer TLS"):
+        Flow.connect(connection(f"tls://{peer.address}"), "test")
+    demanding = Peer(b'INFO {"tls_required":true}\r\n')
+    with pytest.raises(ConnectionFailedError, match="demands TLS"):
+        Flow.connect(connection(demanding.address, tls="false"), "test")
+    demanding.close()
+
+
+def test_frames():
+    assert publish_frame(b"a", b"xy") == b"PUB a 2\r\nxy\r\n"
+    assert publish_frame(b"a", b"x", b"r") == b"PUB a r 1\r\nx\r\n"
+    assert publish_frame(b"a", b"x", b"r", b"NATS/1.0\r\n\r\n") == (
+        b"HPUB a r 12 13\r\nNATS/1.0\r\n\r\nx\r\n"
+    )
+
+
+@pytest.mark.genuine
+def test_requests_on_the_genuine_server(genuine):
+    flow = Flow.connect(connection(genuine.url), "test")
+    other = Flow.connect(connection(genuine.url), "test")
+    sid = other.subscribe(b"echo.flow")
+    assert other.check(2)
+    with pytest.raises(NoRespondersError, match="nobody answers"):
+        flow.request(b"nobody.home", b"", 2)
+
+    def answer() -> None:
+        message = next_message(other)
+        assert message.sid == sid
+        other.publish(message.reply, message.payload.upper())
+
+    threading.Thread(target=answer, daemon=True).start()
+    assert flow.request(b"echo.flow", b"hello", 2).payload == b"HELLO"
+    flow.close()
+    other.close()
+
+
+@pytest.mark.genuine
+def test_passwords_on_the_genuine_server(start_genuine):
+    server = start_genuine("--user", "ann", "--pass", "right")
+    flow = Flow.connect(connection(server.url, user="ann", password="right"), "test")
+    assert flow.check(2)
+    flow.close()
+    for wrong in ({"user": "ann", "password": "wrong"}, {}):
+        with pytest.raises(AuthenticationFailedError):
+            Flow.connect(connection(server.url, **wrong), "test")
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A self-signed certificate for 127.0.0.1 and its key, as files."""
+    x509 = pytest.importorskip("cryptography.x509")
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "nats")])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    built = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    folder = tmp_path_factory.mktemp("tls")
+    (folder / "cert.pem").write_bytes(built.public_bytes(serialization.Encoding.PEM))
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    (folder / "key.pem").write_bytes(private)
+    return str(folder / "cert.pem"), str(folder / "key.pem")
+
+
+@pytest.mark.genuine
+def test_tls_on_the_genuine_server(start_genuine, certificate):
+    cert, key = certificate
+    server = start_genuine("--tls", "--tlscert", cert, "--tlskey", key)
+    flow = Flow.connect(connection(server.url, tlsCaFile=cert), "test")
+    sid = flow.subscribe(b"echo.tls")
+    sender = Flow.connect(connection(server.url.replace("nats:", "tls:"), tlsCaFile=cert), "test")
+    payload = bytes(range(256)) * 3000
+    for _ in range(20):
+        sender.publish(b"echo.tls", payload)
+    for _ in range(20):
+        message = next_message(flow)
+        assert message.sid == sid and message.payload == payload
+    with pytest.raises(ConnectionFailedError, match="certificate"):
+        Flow.connect(connection(server.url), "test")
+    flow.close()
+    sender.close()

@@ -1,0 +1,29 @@
+"""Each way to lose messages has its own name."""
+
+from __future__ import annotations
+
+import pytest
+
+from jetstream_spark.data_loss import find_loss
+from jetstream_spark.offsets import StreamOffset
+from jetstream_spark.planner import Tail
+
+
+@pytest.mark.parametrize(
+    ("tail", "condition"),
+    [
+        (Tail("t", 1, 100), None),
+        (Tail("t", 50, 50), None),
+        (Tail("t", 50, 60), None),
+        (Tail("t", 51, 60), "MESSAGES_EXPIRED"),
+        (Tail("t", 1, 49), "STREAM_TRUNCATED"),
+        (Tail("t2", 1, 100), "STREAM_RECREATED"),
+        (None, "STREAM_DELETED"),
+    ],
+)
+def test_conditions(tail, condition):
+    loss = find_loss("ORDERS", StreamOffset("t", 50), tail)
+    assert (loss.condition if loss else None) == condition
+    if loss is not None:
+        assert str(loss).startswith(f"[{condition}] ")
+        assert "ORDERS" in str(loss) and "failOnDataLoss=false" in str(loss)

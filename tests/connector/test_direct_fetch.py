@@ -1,0 +1,70 @@
+"""Reading without a consumer: the same rows, and nothing in the stream is touched."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from jetstream_spark.direct_fetch import DirectFetch
+from jetstream_spark.errors import MessagesExpiredError
+from jetstream_spark.options import SourceOptions
+from jetstream_spark.ranges import SequenceRange
+from jetstream_spark.rows import record_batch
+
+pytestmark = pytest.mark.genuine
+
+SCHEMA = pa.schema(
+    {
+        "subject": pa.string(),
+        "data": pa.binary(),
+        "seq": pa.int64(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        "headers": pa.map_(pa.string(), pa.list_(pa.field("element", pa.string()))),
+    }
+)
+
+
+@pytest.fixture
+def queue(genuine, make_stream):
+    stream = make_stream(genuine.url, retention="workqueue", allow_direct=True)
+    for i in range(25):
+        block = b"NATS/1.0\r\nKey: v%d\r\n\r\n" % i if i % 5 == 0 else b""
+        stream.control.request_message(f"{stream.subject}.{i % 3}", b"%d" % i, block)
+    return stream
+
+
+def rows(stream, start: int, stop: int, **options: str) -> list[dict]:
+    named = {"servers": stream.url, "stream": stream.name, "commitMode": "none", **options}
+    created = stream.control.stream_state(stream.name).created
+    sequences = SequenceRange(stream.name, created, start, stop)
+    fetch = DirectFetch(SourceOptions.parse(named), sequences)
+    return [
+        row
+        for block in fetch.blocks()
+        for row in record_batch(block, stream.name, SCHEMA).to_pylist()
+    ]
+
+
+def test_the_same_rows_as_by_a_consumer(queue):
+    found = rows(queue, 1, 26, fetchBatch="7")
+    assert [row["seq"] for row in found] == list(range(1, 26))
+    assert [int(row["data"]) for row in found] == list(range(25))
+    assert found[5]["subject"] == f"{queue.subject}.2"
+    assert [dict(row["headers"]) for row in found[5:7]] == [{"Key": ["v5"]}, {}]
+    assert found[0]["timestamp"].year >= 2024
+    assert queue.count == 25 and queue.control.consumers(queue.name) == []
+
+
+def test_part_of_it_gaps_and_a_filter(queue):
+    queue.control.request(f"STREAM.MSG.DELETE.{queue.name}", {"seq": 10})
+    assert [row["seq"] for row in rows(queue, 9, 12)] == [9, 11]
+    only = rows(queue, 1, 20, subjects=f"{queue.subject}.1")
+    assert [row["seq"] for row in only] == [2, 5, 8, 11, 14, 17]
+    assert rows(queue, 5, 26, subjects=f"{queue.subject}.9") == []
+
+
+def test_what_was_acknowledged_elsewhere_is_loss(queue):
+    queue.control.purge(queue.name, 4)
+    with pytest.raises(MessagesExpiredError, match="1 to 3"):
+        rows(queue, 1, 26)
+    assert len(rows(queue, 1, 26, failOnDataLoss="false")) == 22

@@ -1,0 +1,90 @@
+"""The option maps of both sides: defaults, and all mistakes in one error."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from jetstream_spark.errors import OptionsError
+from jetstream_spark.options import SINK_ONLY, SOURCE_ONLY, SinkOptions, SourceOptions
+
+BASE = {"servers": "nats://h:1", "stream": "A"}
+
+
+def test_defaults_of_a_source():
+    options = SourceOptions.parse(BASE)
+    assert (options.streams, options.starting, options.fail_on_data_loss) == (("A",), None, True)
+    assert (options.fetch_batch, options.fetch_max_bytes) == (10_000, 16 << 20)
+    assert options.commit_mode is None
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_all_mistakes_come_in_one_error():
+    with pytest.raises(OptionsError) as raised:
+        SourceOptions.parse(
+            {
+                "startingofsets": "x",
+                "readTimeout": "fast",
+                "maxOffsetsPerTrigger": "0",
+                "password": "hunter2",
+            }
+        )
+    text = str(raised.value)
+    assert len(raised.value.problems) == 6
+    for part in ("'servers' is required", "'stream' is required", "did you mean 'startingOffsets'"):
+        assert part in text
+    assert "hunter2" not in text
+    assert pickle.loads(pickle.dumps(raised.value)).problems == raised.value.problems
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"stream": "a.b"}, "a stream name has no"),
+        ({"stream": "A,A"}, "more than once"),
+        ({"subjects": "a..b"}, "empty token"),
+        ({"subjects": "a.>.b"}, "must come last"),
+        ({"startingOffsets": '{"B": 1}'}, "does not name A"),
+        ({"startingOffsets": '{"A": 1, "B": 1}'}, "names B"),
+        ({"startingOffsets": '{"A": -1}'}, "no sequence"),
+        ({"startingOffsets": "soonest"}, "neither a word nor JSON"),
+        ({"endingOffsets": "earliest"}, "always empty"),
+        ({"endingOffsets": "latest", "endingTimestamp": "2026-01-01"}, "cannot be combined"),
+        ({"startingTimestamp": "2026-01-02", "endingTimestamp": "2026-01-01"}, "is before"),
+        ({"startingOffsets": '{"A": 9}', "endingOffsets": '{"A": 8}'}, "before startingOffsets"),
+        ({"minPartitions": "9", "maxPartitions": "8"}, "more than maxPartitions"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "more than maxOffsets"),
+        ({"commitMode": "ack"}, "must be one of none, purge"),
+        ({"dedupe": "auto"}, "does not apply here"),
+    ],
+)
+def test_mistakes_of_a_source(options, expected):
+    with pytest.raises(OptionsError, match=expected):
+        SourceOptions.parse(BASE | options)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"subject": "a.*"}, "wildcard"),
+        ({"subject": "a..b"}, "empty token"),
+        ({"txnAppId": "x"}, "txnVersion go together"),
+        ({"onError": "deadLetter"}, "go together"),
+        ({"startingOffsets": "latest"}, "does not apply here"),
+        ({"maxInFlight": "0"}, "1 or more"),
+    ],
+)
+def test_mistakes_of_a_sink(options, expected):
+    with pytest.raises(OptionsError, match=expected):
+        SinkOptions.parse(BASE | options)
+
+
+def test_a_starting_point_may_be_what_spark_prints():
+    printed = '{"v": 1, "streams": {"A": {"created": "t", "next": 42}}}'
+    assert SourceOptions.parse(BASE | {"startingOffsets": printed}).starting == {"A": 42}
+
+
+def test_the_sides_know_what_is_only_the_others():
+    assert "dedupe" in SINK_ONLY and "startingOffsets" in SOURCE_ONLY
+    assert not {"servers", "stream", "password"} & {*SINK_ONLY, *SOURCE_ONLY}

@@ -1,0 +1,89 @@
+"""What the driver asks of its streams: checks, positions by word, by sequence and by time."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from jetstream_spark.errors import (
+    OffsetsError,
+    RetentionRefusedError,
+    StreamNotFoundError,
+    SubjectsDoNotOverlapError,
+)
+from jetstream_spark.option_values import rfc3339
+from jetstream_spark.options import SourceOptions
+from jetstream_spark.stream_watch import StreamWatch
+
+pytestmark = pytest.mark.genuine
+
+
+def watch(stream, **options: object) -> StreamWatch:
+    named = {"servers": stream.url, "stream": stream.name}
+    return StreamWatch(SourceOptions.parse(named | {k: str(v) for k, v in options.items()}))
+
+
+def publish(stream, count: int) -> None:
+    for i in range(count):
+        stream.control.request_message(f"{stream.subject}.a", b"%d" % i)
+
+
+def start_of(stream, default="earliest", **options) -> int:
+    return watch(stream, **options).starting_offsets(default).streams[stream.name].next
+
+
+def end_of(stream, **options) -> int:
+    watching = watch(stream, **options)
+    return watching.ending_offsets(watching.starting_offsets("earliest")).streams[stream.name].next
+
+
+def test_words_and_sequences(stream):
+    assert (start_of(stream, "earliest"), start_of(stream, "latest")) == (1, 1)
+    publish(stream, 10)
+    stream.control.purge(stream.name, 4)
+    assert (start_of(stream, "earliest"), start_of(stream, "latest")) == (4, 11)
+    assert start_of(stream, startingOffsets="latest") == 11
+    assert start_of(stream, startingOffsets=f'{{"{stream.name}": 7}}') == 7
+    assert start_of(stream, startingOffsets=f'{{"{stream.name}": 0}}') == 1
+    assert end_of(stream) == 11
+    assert end_of(stream, endingOffsets=f'{{"{stream.name}": 9}}') == 9
+    with pytest.raises(OffsetsError, match="ends at 11"):
+        end_of(stream, endingOffsets=f'{{"{stream.name}": 12}}')
+    with pytest.raises(OffsetsError, match="before the start"):
+        end_of(stream, endingOffsets=f'{{"{stream.name}": 2}}')
+
+
+def test_times(stream):
+    publish(stream, 3)
+    time.sleep(0.01)
+    between = rfc3339(time.time_ns())
+    time.sleep(0.01)
+    publish(stream, 2)
+    assert start_of(stream, startingTimestamp=between) == 4
+    assert start_of(stream, startingTimestamp="2020-01-01T00:00:00Z") == 1
+    assert start_of(stream, startingTimestamp=rfc3339(time.time_ns())) == 6
+    assert end_of(stream, endingTimestamp=between) == 4
+    with pytest.raises(OffsetsError, match="in the future"):
+        start_of(stream, startingTimestamp="2999-01-01")
+    latest = {"startingTimestamp": "2999-01-01", "startingTimestampStrategy": "latest"}
+    assert start_of(stream, **latest) == 6
+    assert stream.control.consumers(stream.name) == []
+
+
+def test_checks(stream, genuine, make_stream):
+    with pytest.raises(SubjectsDoNotOverlapError, match="can never match"):
+        watch(stream, subjects="elsewhere.>").check()
+    watch(stream, subjects=f"{stream.subject}.x,{stream.subject}.*").check()
+    missing = SourceOptions.parse({"servers": stream.url, "stream": "NO_SUCH"})
+    with pytest.raises(StreamNotFoundError):
+        StreamWatch(missing).check()
+    assert StreamWatch(missing).tails() == {"NO_SUCH": None}
+    mirror = make_stream(genuine.url, subjects=None, mirror={"name": stream.name})
+    watch(mirror, subjects="whatever").check()
+    kept = make_stream(genuine.url, deny_purge=True)
+    with pytest.raises(RetentionRefusedError, match="denies purging"):
+        watch(kept, commitMode="purge").check()
+    queue = make_stream(genuine.url, retention="workqueue", allow_direct=True)
+    with pytest.raises(RetentionRefusedError, match="one subject pattern"):
+        watch(queue, commitMode="none", subjects=f"{queue.subject}.a,{queue.subject}.b").check()
