@@ -1,0 +1,66 @@
+"""The documentation says what the code does."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jetstream_spark
+from jetstream_spark.options import SINK_ONLY, SOURCE_ONLY, SinkOptions, SourceOptions
+
+ROOT = Path(__file__).parents[1]
+
+
+def camel(attribute: str) -> str:
+    head, *tail = re.sub(r"_(s|ns)$", "", attribute).split("_")
+    return head + "".join(word.capitalize() for word in tail)
+
+
+def test_every_option_is_documented():
+    text = (ROOT / "docs/options.md").read_text()
+    documented = set(re.findall(r"`([a-z][A-Za-z]+)`", text))
+    known = {*SOURCE_ONLY, *SINK_ONLY}
+    assert known, "the lists of options are empty"
+    assert known <= documented, sorted(known - documented)
+    assert SourceOptions.__doc__ and SinkOptions.__doc__
+
+
+def test_the_readme_names_only_options_that_exist():
+    text = (ROOT / "README.md").read_text() + (ROOT / "docs/options.md").read_text()
+    rows = re.findall(r"^\| ((?:`[A-Za-z]+`(?:, )?)+) \|", text, flags=re.M)
+    named = {name for row in rows for name in re.findall(r"`([A-Za-z]+)`", row)}
+    connection = set(
+        re.findall(
+            r'"([a-z][A-Za-z]+)"', (ROOT / "jetstream_spark/connection_options.py").read_text()
+        )
+    )
+    both = {"stream", "servers"}
+    unknown = named - {*SOURCE_ONLY, *SINK_ONLY} - connection - both
+    assert not unknown
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(240)
+def test_the_readme_example_runs_as_pasted(tmp_path):
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
+    script = tmp_path / "example.py"
+    script.write_text(code)
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    if Path(jetstream_spark.__file__).is_relative_to(ROOT):
+        # Spark finds formats by listing folders, which an editable install is not in.
+        environment["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(ROOT / "server")))
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=220,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("|copies.") == 3
