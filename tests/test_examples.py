@@ -23,7 +23,7 @@ EXPECTED = {
 def run(example: str, **environment: str) -> subprocess.CompletedProcess[str]:
     variables = {**os.environ, "DEMO_ROWS": "3000", "COLUMNS": "100", **environment}
     command = [sys.executable, str(EXAMPLES / f"{example}.py")]
-    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=110)
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=280)
 
 
 def complaint(result: subprocess.CompletedProcess[str]) -> str:
@@ -40,6 +40,7 @@ def test_every_example_is_expected_to_say_something() -> None:
 
 @pytest.mark.spark
 @pytest.mark.genuine
+@pytest.mark.timeout(300)  # a Spark session each, on however busy a machine
 @pytest.mark.parametrize("example", STORIES)
 def test_an_example_runs(example, genuine) -> None:
     result = run(example, JETSTREAM_URL=genuine.url)
