@@ -136,12 +136,9 @@ class Flush:
         for operation in self.operations:
             owner = operation.owner
             self.touched[owner] = None
-            frees = isinstance(operation, _RemoveTree) or (
-                isinstance(operation, _Remove) and not operation.waits
-            )
-            if not frees and owner in self._broken:
+            if owner in self._broken and not isinstance(operation, _RemoveTree):
                 continue
-            if not frees and owner in self._full:
+            if owner in self._full and not _frees_space(operation):
                 self.stalled.append(operation)
                 continue
             try:
@@ -169,16 +166,8 @@ class Flush:
                 disk.make_folder(path.parent)
                 disk.replace(path, operation.parts)
                 self._folders[path.parent] = operation.owner
-            case _Remove(waits=True):
-                mine = [file for file, owner in self.unsynced.items() if owner is operation.owner]
-                if all(self._sync(file, operation.owner) for file in mine):
-                    disk.remove(path)
-                    disk.sync_folder(path.parent)
-                elif operation.owner in self._full:
-                    self.stalled.append(operation)
             case _Remove():
-                disk.remove(path)
-                self._folders[path.parent] = operation.owner
+                self._remove(operation)
             case _RemoveTree():
                 disk.remove_tree(path)
                 self._folders = {
@@ -187,6 +176,25 @@ class Flush:
                     if not folder.is_relative_to(path)
                 }
                 self._folders[path.parent] = operation.owner
+
+    def _remove(self, operation: _Remove) -> None:
+        """Remove a file once everything the owner wrote is durable, or at once on a full disk.
+
+        When nothing durable makes up for its absence (`waits`, or a full disk), removals become
+        durable one by one, so that a tombstone never goes before the record it is about.
+        """
+        owner = operation.owner
+        if owner not in self._full:
+            mine = [file for file, other in self.unsynced.items() if other is owner]
+            if not all(self._sync(file, owner) for file in mine):
+                if owner in self._full:
+                    self.stalled.append(operation)
+                return
+        self.disk.remove(operation.path)
+        if operation.waits or owner in self._full:
+            self.disk.sync_folder(operation.path.parent)
+        else:
+            self._folders[operation.path.parent] = owner
 
     def _write(self, operation: _Write) -> None:
         file = operation.file
@@ -301,7 +309,10 @@ class GroupCommit:
         self._queue.append(operation)
 
     def remove(self, owner: Owner, path: Path, *, waits: bool = False) -> None:
-        """Queue the removal of a file; `waits`: only once all the owner wrote is durable."""
+        """Queue the removal of a file, for when all the owner wrote is durable.
+
+        Unless it `waits`, it goes ahead of writes that a full disk holds up.
+        """
         self._lazy.pop(path, None)
         self._queue.append(_Remove(owner, path, waits))
 
@@ -463,6 +474,12 @@ class GroupCommit:
             if flush.stalled:
                 break
         return failures
+
+
+def _frees_space(operation: _Operation) -> bool:
+    if isinstance(operation, _Remove):
+        return not operation.waits
+    return isinstance(operation, _RemoveTree)
 
 
 def _is_due(deadline: int | None, now: int | None) -> bool:

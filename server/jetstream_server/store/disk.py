@@ -66,7 +66,7 @@ class Disk(Protocol):
         ...
 
     def names(self, path: Path) -> list[str]:
-        """Return the sorted names in a folder; none when it is not there."""
+        """Return the sorted names in a folder; none when there is no such folder."""
         ...
 
     def make_folder(self, path: Path) -> None:
@@ -173,7 +173,7 @@ class OsDisk:
         """List a folder."""
         try:
             return sorted(os.listdir(path))  # noqa: PTH208 - names are wanted, not paths
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def make_folder(self, path: Path) -> None:

@@ -6,8 +6,7 @@ last message does, and is rewritten without its dead when they outweigh the livi
 
 Invariants that recovery (`store/recovery.py`) relies on:
 
-- a block begins with a STARTED record, and has bytes on disk only once the block before it is
-  durable; so the newest block always knows the numbers of the store;
+- those of `store/block_log.py`;
 - a tombstone outlives the record it is about: before a block is removed, tombstones in it that
   older blocks still need are repeated in the open one (`_retire`).
 
@@ -24,20 +23,10 @@ from pathlib import Path
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import records
-from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
+from jetstream_server.kernels.record_format import PREFIX
 from jetstream_server.kernels.records_pure import HEADER_ACCOUNTED_BYTES, UNACCOUNTED_BYTES
-from jetstream_server.protocol.ops import (
-    HEADER_START,
-    PAYLOAD_START,
-    PAYLOAD_STOP,
-    STRIDE,
-    SUBJECT_START,
-    SUBJECT_STOP,
-    PubRun,
-)
 from jetstream_server.store import recovery, tombstone
 from jetstream_server.store.block import (
-    BLOCK_SUFFIX,
     Block,
     BlockWriter,
     Content,
@@ -45,7 +34,7 @@ from jetstream_server.store.block import (
     Scan,
     seal_block,
 )
-from jetstream_server.store.block_list import BlockList
+from jetstream_server.store.block_log import FIRST_ROOM_BYTES, BlockLog
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.index import Entries
 from jetstream_server.store.ports import Limits, SubjectFilter
@@ -53,16 +42,12 @@ from jetstream_server.store.subjects import SubjectSet
 from jetstream_server.store.tombstone import Tombstone
 
 BLOCK_BYTES = 8 * 1024 * 1024  # as the genuine server; a larger single record gets its own block
-FIRST_ROOM_BYTES = 64 * 1024  # a buffer begins small and doubles: most streams are small
 ABANDON_BYTES = 64 * 1024  # an open block with this many dead bytes and no message is left behind
 COMPACT_MIN_BYTES = 256 * 1024  # smaller blocks are not worth a rewrite
-MARK_BYTES = 256 * 1024  # how much may become durable before a DURABLE record says so
-RENUMBER_MIN = 4096  # subjects without messages before they are forgotten
-_OFFSET_MAX = 2**32 - 1
 _ALL = 1 << 62
 
 
-class FileStore(BlockList):
+class FileStore(BlockLog):
     """A sequence of messages in a folder of blocks.
 
     Args:
@@ -87,225 +72,14 @@ class FileStore(BlockList):
         is_fresh: bool = False,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        super().__init__(cache or ContentCache(commit.disk), first_seq)
+        super().__init__(folder, commit, cache or ContentCache(commit.disk), first_seq, block_bytes)
         self.notes: list[str] = []
-        self._folder = folder
-        self._commit = commit
-        self._block_bytes = block_bytes
         self._compact_min_bytes = min(COMPACT_MIN_BYTES, block_bytes // 2)
-        self._open: BlockWriter | None = None
-        self._next_number = 1
-        self._full = ""
-        self._is_closed = False
-        self._floor = 0  # everything below was removed as a whole
-        self._floor_block = 0  # number of the block whose tombstones hold the floor
-        self._marked = 0  # bytes of the open block said to be durable
-        self._durable = 0  # bytes of the open block that are
-        self._epoch = 0  # flushes taken when something was last written to the open block
-        self._epochs_used = (0, 0)  # bytes used at the end of the epoch before, and of this one
-        self._per_subject_max = -1
-        self._grown: dict[int, None] = {}  # subject ids appended to since `enforce` looked
         if not is_fresh:
             try:
                 self._recover()
             except StoreError as error:
                 self._take_offline(error)
-
-    # -- appending -------------------------------------------------------------------------
-
-    def append_run(self, run: PubRun, start: int, stop: int, now: int) -> int:
-        """Store messages `start` up to `stop` of a run with consecutive sequences."""
-        self._check_writable()
-        first = sequence = self._last_seq + 1
-        fields, index = run.fields, start
-        if self._durable >= self._marked + MARK_BYTES and not self._commit.lazily_ns:
-            self._mark()
-        while index < stop:
-            open_block = self._open or self._begin()
-            if sequence + stop - index - open_block.block.first_seq > _OFFSET_MAX:
-                self._rotate()
-                open_block = self._open or self._begin()
-            open_block.place(sequence)
-            used, entries = open_block.used, open_block.block.count
-            cut, used_now = records.encode_run(
-                run.chunk,
-                fields,
-                index,
-                stop,
-                sequence,
-                now,
-                open_block.buffer,
-                used,
-                open_block.positions,
-                open_block.subject_ids,
-                self._table.ids,
-            )
-            if cut > index:
-                at, end = index * STRIDE, cut * STRIDE
-                plain = (
-                    fields[at + HEADER_START : end : STRIDE]
-                    == fields[at + PAYLOAD_START : end : STRIDE]
-                )
-                self._appended(open_block, entries, sequence, used_now, now, is_plain=plain)
-                sequence += cut - index
-                index = cut
-            if index < stop:
-                self._make_room(_record_bytes(run, index))
-        return first
-
-    def append(
-        self,
-        subject: bytes,
-        headers: bytes,
-        payload: bytes,
-        timestamp: int,
-        sequence: int | None = None,
-    ) -> int:
-        """Store one message; `sequence` may leave a gap."""
-        self._check_writable()
-        if sequence is not None and sequence != self._last_seq + 1:
-            assert sequence > self._last_seq, "sequences rise"
-            self._last_seq = sequence - 1
-            self._is_used = True
-        return self.append_run(PubRun.single(subject, b"", headers, payload), 0, 1, timestamp)
-
-    def skip(self, count: int, now: int) -> int:
-        """Use up `count` sequences."""
-        self._check_writable()
-        first = self._last_seq + 1
-        if count > 0:
-            self._note(Tombstone(tombstone.SKIPPED, self._last_seq + count, now))
-            self._last_seq += count
-            self._last_ts = now
-            self._is_used = True
-        return first
-
-    def _appended(
-        self,
-        open_block: BlockWriter,
-        entries: int,
-        sequence: int,
-        used: int,
-        now: int,
-        *,
-        is_plain: bool,
-    ) -> None:
-        """Account for entries from `entries` on, which a kernel has just encoded."""
-        block, table = open_block.block, self._table
-        before = open_block.used
-        added = open_block.extended(sequence, used, now)
-        accounted = used - before - UNACCOUNTED_BYTES * added
-        if not is_plain:
-            accounted = records.measure(
-                open_block.buffer, open_block.positions, b"", entries, block.count, added, 0, 0
-            )[2]
-        block.accounted += accounted
-        block.all_accounted += accounted
-        table.grow()
-        table.present += records.tally(
-            open_block.subject_ids,
-            entries,
-            block.count,
-            block.first_seq,
-            open_block.offsets,
-            table.counts,
-            table.firsts,
-            table.lasts,
-        )
-        if self._per_subject_max > 0:
-            self._grown.update(dict.fromkeys(open_block.subject_ids[entries:]))
-        if not self._messages:
-            self._oldest = None
-        self._messages += added
-        self._accounted += accounted
-        self._last_seq = block.last_seq
-        self._last_ts = now
-        self._is_used = True
-        self._write(open_block, before, used)
-
-    def _write(self, open_block: BlockWriter, start: int, stop: int) -> None:
-        commit = self._commit
-        if self._epoch != commit.taken:
-            self._epochs_used = (self._epochs_used[1], stop)
-            self._epoch = commit.taken
-        else:
-            self._epochs_used = (self._epochs_used[0], stop)
-        commit.write(self, open_block.file, open_block.buffer, start, stop)
-
-    # -- the open block --------------------------------------------------------------------
-
-    def _begin(self) -> BlockWriter:
-        """Begin a new block."""
-        number = self._next_number
-        self._next_number += 1
-        block = Block(number, self._folder / f"{number}{BLOCK_SUFFIX}", self._last_seq + 1)
-        block.last_seq = self._last_seq
-        block.first_ts = block.last_ts = self._last_ts  # blocks are searched by time
-        self._open = open_block = BlockWriter(block, min(FIRST_ROOM_BYTES, self._block_bytes))
-        self._blocks.append(block)
-        self._floor_block = number
-        self._marked = self._durable = 0
-        self._epoch, self._epochs_used = self._commit.taken, (0, 0)
-        started = tombstone.started(self._last_seq, self._last_ts, self._floor)
-        self._add(open_block, started.encode())
-        return open_block
-
-    def _make_room(self, size: int) -> BlockWriter:
-        """Return an open block with room for a record of `size` bytes."""
-        open_block = self._open or self._begin()
-        needed = open_block.used + size
-        if needed > self._block_bytes and open_block.block.count:
-            self._rotate()
-            open_block = self._open or self._begin()
-            needed = open_block.used + size
-        if needed > len(open_block.buffer):
-            room = min(2 * len(open_block.buffer), self._block_bytes)
-            open_block.grow(max(room, needed))
-        return open_block
-
-    def _rotate(self) -> None:
-        """Seal the open block."""
-        open_block = self._open
-        assert open_block is not None, "there is a block to seal"
-        block = open_block.block
-        index = open_block.seal(self._table)
-        self._open = None
-        self._commit.seal(self, open_block.file)
-        self._commit.replace(self, block.index_path, [index])
-        block.sealed_at = self._commit.taken
-        if not block.live:
-            self._retire(block)
-        if self._table.absent > max(RENUMBER_MIN, self._table.present):
-            self._renumber()
-
-    def _renumber(self) -> None:
-        """Forget subjects without messages; no open block holds their numbers."""
-        table = self._table
-        pinned = [block.pinned for block in self._blocks if block.pinned]
-        names = [[table.names[number] for number in content.table_ids] for content in pinned]
-        table.renumber()
-        self._grown.clear()
-        self._per_subject_max = -1  # so that `enforce` looks at every subject once
-        for content, subjects in zip(pinned, names, strict=True):
-            content.table_ids = table.add(subjects)
-            content.generation = table.generation
-
-    def _note(self, stone: Tombstone) -> None:
-        """Append a tombstone."""
-        record = stone.encode()
-        self._add(self._make_room(len(record)), record)
-
-    def _mark(self) -> None:
-        """Say how much of the open block is durable, for recovery to tell damage from a tear."""
-        durable = self._durable
-        self._note(Tombstone(tombstone.DURABLE, durable, payload=tombstone.DURABLE_PAYLOAD))
-        if self._durable == durable:  # else the block was full, and a new one begins unmarked
-            self._marked = durable
-
-    def _add(self, open_block: BlockWriter, record: bytes) -> None:
-        before = open_block.used
-        open_block.add_tombstone(record)
-        self._write(open_block, before, open_block.used)
 
     # -- removing --------------------------------------------------------------------------
 
@@ -365,7 +139,6 @@ class FileStore(BlockList):
             self._is_used = True
             self._floor = first_seq
             self._note(Tombstone(tombstone.FLOOR, first_seq))
-            self._floor_block = self._blocks[-1].number
             self._drop_below(first_seq)
             removed = messages - self._messages
             self._last_seq = max(self._last_seq, first_seq - 1)
@@ -524,9 +297,13 @@ class FileStore(BlockList):
             elif (
                 block is not self._blocks[0]  # soon gone as a whole: most streams end at the front
                 and block.size > self._compact_min_bytes
-                and block.recorded < block.size // 2
+                and block.all_recorded - block.recorded > block.size // 2
             ):
                 self._compact(block)
+
+    def _sealed(self, block: Block) -> None:
+        if not block.live:
+            self._retire(block)
 
     def _retire(self, block: Block, *, is_below_floor: bool = False) -> None:
         """Remove a sealed block without messages.
@@ -541,9 +318,6 @@ class FileStore(BlockList):
             self._begin()
         is_newest = all(other.number < block.number for other in self._blocks[:-1])
         waits = is_newest and (not self._durable or self._commit.lazily_ns > 0)
-        if self._floor_block == block.number:
-            self._note(Tombstone(tombstone.FLOOR, self._floor))
-            self._floor_block = self._blocks[-1].number
         waits = self._repeat_tombstones(block.number) or waits
         self._commit.remove(self, block.index_path)
         self._commit.remove(self, block.path, waits=waits or not is_below_floor)
@@ -562,7 +336,10 @@ class FileStore(BlockList):
         return repeated
 
     def _compact(self, block: Block) -> None:
-        """Rewrite a sealed block with its tombstones and live messages only."""
+        """Rewrite a sealed block with its tombstones and live messages only.
+
+        It gets smaller, so an index can never be taken for that of the other version.
+        """
         content = self._content(block)
         whole = memoryview(self._buffer(block, content))
         parts: list[bytes | memoryview] = [bytes(block.tombstones)]
@@ -613,7 +390,6 @@ class FileStore(BlockList):
                 if stone.kind in (tombstone.STARTED, tombstone.FLOOR):
                     is_start = stone.kind == tombstone.STARTED
                     floor = max(floor, stone.floor() if is_start else stone.sequence)
-                    self._floor_block = found.block.number
         for found in findings.blocks:
             self._adopt(found, is_last=found is findings.blocks[-1])
         if findings.blocks:
@@ -691,52 +467,3 @@ class FileStore(BlockList):
                     self._bury(block, content, entry)
                     block.noted.add(number)
                 entry += 1
-
-    # -- how flushes went (commit.Owner) ---------------------------------------------------
-
-    def flushed(self) -> None:
-        """Everything queued before the flush is on disk."""
-        self._full = ""
-        taken = self._commit.taken
-        for block in self._blocks:
-            if block.pinned is not None and block.summary is not None and block.sealed_at < taken:
-                block.pinned = None
-        self._durable = max(self._durable, self._epochs_used[self._epoch < taken])
-
-    def stalled(self, error: StoreError) -> None:
-        """The disk is full: refuse appends until it is not."""
-        self._full = str(error)
-
-    def failed(self, error: StoreError) -> None:
-        """The disk failed: go offline."""
-        self._take_offline(error)
-
-    def _check_writable(self) -> None:
-        self._check_online()
-        if self._full:
-            raise StoreError(self._full)
-
-    # -- life ------------------------------------------------------------------------------
-
-    def close(self) -> None:
-        """Queue what is left, with an index for the last block, so that it is not read again."""
-        if self._open is not None and not self._offline and not self._is_closed:
-            index = self._open.seal(self._table)
-            self._commit.seal(self, self._open.file)
-            self._commit.replace(self, self._open.block.index_path, [index])
-            self._open = None
-        self._is_closed = True
-        self._offline = self._offline or "the store is closed"
-
-    def destroy(self) -> None:
-        """Queue the removal of every block."""
-        self._is_closed = True
-        self._offline = self._offline or "the store is removed"
-        self._commit.remove_tree(self, self._folder)
-
-
-def _record_bytes(run: PubRun, index: int) -> int:
-    at = index * STRIDE
-    fields = run.fields
-    subject_bytes = fields[at + SUBJECT_STOP] - fields[at + SUBJECT_START]
-    return PREFIX_BYTES + subject_bytes + fields[at + PAYLOAD_STOP] - fields[at + HEADER_START]

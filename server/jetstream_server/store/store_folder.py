@@ -17,6 +17,7 @@ import orjson
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.store.disk import Disk
+from jetstream_server.store.folder_name import from_name
 
 FORMAT = 1
 FORMAT_NAME = "format.json"
@@ -37,9 +38,9 @@ class StoreFolder:
         self._lock = lock
 
     def accounts(self) -> list[str]:
-        """Return the names of folders that accounts have."""
+        """Return the names of accounts with streams."""
         names = self._disk.names(self.path)
-        return [name for name in names if self._disk.names(self.path / name / "streams")]
+        return [from_name(name) for name in names if self._disk.names(self.path / name / "streams")]
 
     def release(self) -> None:
         """Give up the lock."""
@@ -110,7 +111,7 @@ def _refuse_genuine(path: Path, disk: Disk) -> None:
         return
     for account in disk.names(path):
         streams = path / account / "streams"
-        for stream in disk.names(streams) if account != LOCK_NAME else []:
+        for stream in disk.names(streams):
             if GENUINE_NAME in disk.names(streams / stream):
                 raise StoreError(
                     "this store directory was written by nats-server, whose files are not read;"

@@ -22,11 +22,11 @@ from jetstream_server.store.block import ContentCache
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.disk import Disk
 from jetstream_server.store.file import FileStore
+from jetstream_server.store.folder_name import from_name, to_name
 from jetstream_server.store.memory import MemoryStore
 
 CONFIG_NAME = "meta.json"
 STATE_NAME = "state"
-_NAME_BYTES_MAX = 255  # of one folder name on common file systems
 
 
 class MemoryStateFile:
@@ -258,26 +258,6 @@ class FileVault:
             leftover = FileFolder(path, commit, self._cache, first_seq=0, is_fresh=True)
             commit.remove_tree(leftover, path)
         return FileFolder(path, commit, self._cache, first_seq=first_seq, is_fresh=not is_known)
-
-
-def to_name(name: str) -> str:
-    """Return the folder name of a stream, consumer or account, from which `from_name` gets back.
-
-    Raises:
-        StoreError: too long for a folder.
-    """
-    safe = "".join(f"%{ord(c):02x}" if c in "%/\\" or c < " " else c for c in name)
-    if safe.startswith("."):
-        safe = "%2e" + safe[1:]
-    if len(safe.encode()) > _NAME_BYTES_MAX:
-        raise StoreError(f"the name takes more than {_NAME_BYTES_MAX} bytes: {name[:40]}...")
-    return safe
-
-
-def from_name(folder: str) -> str:
-    """Return the name that a folder stands for."""
-    head, *rest = folder.split("%")
-    return head + "".join(chr(int(part[:2], 16)) + part[2:] for part in rest)
 
 
 def _with_config(path: Path, commit: GroupCommit) -> list[str]:

@@ -1,0 +1,232 @@
+"""A disk that keeps exactly what the port promises, and no more.
+
+Bytes written and not synced vanish, tear at sectors or survive in any order when the power goes;
+so do names in a folder that was not synced. Faults on request: the N-th change fails, the power
+goes at the N-th change, the disk fills.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+from jetstream_server.store.disk import Buffer
+
+SECTOR_BYTES = 64  # small, so that small tests tear too
+
+
+class PowerLost(Exception):
+    """The machine went dark; call `restart`."""
+
+
+class _File:
+    def __init__(self) -> None:
+        self.content = bytearray()
+        self.durable = b""
+        self.writes: list[tuple[int, bytes]] = []
+
+    def write(self, offset: int, data: bytes) -> None:
+        end = offset + len(data)
+        self.content.extend(bytes(max(end - len(self.content), 0)))
+        self.content[offset:end] = data
+        self.writes.append((offset, data))
+
+    def sync(self) -> None:
+        self.durable = bytes(self.content)
+        self.writes.clear()
+
+    def lose_power(self, random: Random) -> None:
+        survived = bytearray(self.durable)
+        for offset, data in self.writes:
+            if random.random() < 0.3:
+                continue
+            tears = random.random() < 0.5
+            at = offset
+            while at < offset + len(data):
+                stop = min((at // SECTOR_BYTES + 1) * SECTOR_BYTES, offset + len(data))
+                if not tears or random.random() < 0.5:
+                    survived.extend(bytes(max(stop - len(survived), 0)))
+                    survived[at:stop] = data[at - offset : stop - offset]
+                at = stop
+        self.content = survived
+        self.sync()
+
+
+class SimDisk:
+    """Files in memory.
+
+    Attributes:
+        capacity: bytes of all files together; None for no limit.
+        fail_in: that many changes from now, one fails with `fail_errno`.
+        dark_in: that many changes from now, the power goes.
+        is_read_only: every change fails.
+        changes: how many there were.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.capacity: int | None = None
+        self.fail_in: int | None = None
+        self.fail_errno = errno.EIO
+        self.dark_in: int | None = None
+        self.is_read_only = False
+        self.changes = 0
+        self._files: dict[Path, _File] = {}
+        self._durable: dict[Path, _File] = {}
+        self._folders = {Path("/")}
+        self._locks: set[Path] = set()
+
+    def restart(self) -> None:
+        """Lose what was not durable, and whoever held locks; faults end."""
+        self.fail_in = self.dark_in = self.capacity = None
+        self._locks.clear()
+        survived: dict[Path, _File] = {}
+        for path in sorted({*self._files, *self._durable}):
+            versions = [self._files.get(path), self._durable.get(path)]
+            file = versions[0] if versions[0] is versions[1] else self.random.choice(versions)
+            if file is not None:
+                survived[path] = file
+        for file in dict.fromkeys(survived.values()):
+            file.lose_power(self.random)
+        self._files, self._durable = survived, dict(survived)
+
+    def damage(self, path: Path, offset: int) -> None:
+        """Flip a byte."""
+        file = self._files[path]
+        file.content[offset] ^= 0xFF
+        file.sync()
+
+    def put(self, path: Path, content: bytes) -> None:
+        """Place a durable file, as somebody else would."""
+        self.make_folder(path.parent)
+        file = self._files[path] = self._durable[path] = _File()
+        file.write(0, content)
+        file.sync()
+
+    def _change(self, path: Path) -> None:
+        self.changes += 1
+        if self.is_read_only:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        if self.dark_in is not None:
+            self.dark_in -= 1
+            if self.dark_in < 0:
+                raise PowerLost
+        if self.fail_in is not None:
+            self.fail_in -= 1
+            if self.fail_in < 0:
+                self.fail_in = None
+                raise OSError(self.fail_errno, os.strerror(self.fail_errno), str(path))
+
+    def _room(self) -> int:
+        if self.capacity is None:
+            return 1 << 60
+        return max(self.capacity - sum(len(file.content) for file in self._files.values()), 0)
+
+    # -- the port --------------------------------------------------------------------------
+
+    def open(self, path: Path) -> tuple[_File, bool]:
+        if path in self._files:
+            return self._files[path], False
+        self._change(path)
+        if path.parent not in self._folders:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", str(path))
+        self._files[path] = _File()
+        return self._files[path], True
+
+    def write(self, handle: _File, data: memoryview, offset: int) -> None:
+        try:
+            self._change(Path("?"))
+        except PowerLost:
+            handle.write(offset, bytes(data[: self.random.randrange(len(data) + 1)]))
+            raise
+        room = self._room() + max(len(handle.content) - offset, 0)
+        handle.write(offset, bytes(data[:room]))
+        if room < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def sync(self, handle: _File) -> None:
+        self._change(Path("?"))
+        handle.sync()
+
+    def close(self, handle: _File) -> None:
+        pass
+
+    def replace(self, path: Path, parts: Sequence[Buffer]) -> None:
+        self._change(path)
+        content = b"".join(parts)
+        if len(content) > self._room():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        if path.parent not in self._folders:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", str(path))
+        file = _File()
+        file.write(0, content)
+        file.sync()
+        temporary = path.with_name(path.name + ".tmp")
+        self._files[temporary] = file
+        self._change(path)
+        del self._files[temporary]
+        self._files[path] = file
+
+    def truncate(self, path: Path, size: int) -> None:
+        self._change(path)
+        file = self._files[path]
+        del file.content[size:]
+        file.sync()
+
+    def read(self, path: Path) -> bytes | None:
+        file = self._files.get(path)
+        return bytes(file.content) if file else None
+
+    def map(self, path: Path) -> bytes:
+        content = self.read(path)
+        if content is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+        return content
+
+    def size(self, path: Path) -> int:
+        return len(self.map(path))
+
+    def names(self, path: Path) -> list[str]:
+        inside = {other.name for other in self._files if other.parent == path}
+        inside |= {other.name for other in self._folders if other.parent == path and other != path}
+        return sorted(inside)
+
+    def make_folder(self, path: Path) -> None:
+        if path not in self._folders:
+            self._change(path)
+            self._folders.update((path, *path.parents))
+
+    def sync_folder(self, path: Path) -> None:
+        if path not in self._folders:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", str(path))
+        self._change(path)
+        for other in [p for p in {**self._files, **self._durable} if p.parent == path]:
+            if other in self._files:
+                self._durable[other] = self._files[other]
+            else:
+                self._durable.pop(other, None)
+
+    def remove(self, path: Path) -> None:
+        self._change(path)
+        self._files.pop(path, None)
+
+    def remove_tree(self, path: Path) -> None:
+        self._change(path)
+        for names in (self._files, self._durable):
+            for other in [p for p in names if p.is_relative_to(path)]:
+                del names[other]
+        self._folders = {p for p in self._folders if not p.is_relative_to(path)}
+
+    def lock(self, path: Path, note: bytes) -> Path | None:
+        if path in self._locks:
+            return None
+        file, _ = self.open(path)
+        file.content[:] = note
+        self._locks.add(path)
+        return path
+
+    def unlock(self, lock: Path) -> None:
+        self._locks.discard(lock)
