@@ -13,7 +13,7 @@ DISK = Path(__file__).parents[1] / "sim" / "disk.py"
 
 @pytest.fixture(scope="session")
 def sim_disk_module() -> ModuleType:
-    """The module `tests/sim/disk.py`: `SimDisk` and `PowerLost`."""
+    """The module `tests/sim/disk.py`: `SimDisk` and `PowerLostError`."""
     spec = importlib.util.spec_from_file_location("sim_disk", DISK)
     assert spec is not None
     assert spec.loader is not None

@@ -15,7 +15,6 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
 from jetstream_server.protocol.ops import PubRun
@@ -284,7 +283,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 def test_file_store_keeps_what_was_acknowledged(sim_disk_module: Any) -> None:
     StoreMachine.disk_factory = staticmethod(sim_disk_module.SimDisk)
-    StoreMachine.power_lost = sim_disk_module.PowerLost
+    StoreMachine.power_lost = sim_disk_module.PowerLostError
     from hypothesis.stateful import run_state_machine_as_test
 
     run_state_machine_as_test(

@@ -18,7 +18,7 @@ from jetstream_server.store.disk import Buffer
 SECTOR_BYTES = 64  # small, so that small tests tear too
 
 
-class PowerLost(Exception):
+class PowerLostError(Exception):
     """The machine went dark; call `restart`."""
 
 
@@ -113,7 +113,7 @@ class SimDisk:
         if self.dark_in is not None:
             self.dark_in -= 1
             if self.dark_in < 0:
-                raise PowerLost
+                raise PowerLostError
         if self.fail_in is not None:
             self.fail_in -= 1
             if self.fail_in < 0:
@@ -139,7 +139,7 @@ class SimDisk:
     def write(self, handle: _File, data: memoryview, offset: int) -> None:
         try:
             self._change(Path("?"))
-        except PowerLost:
+        except PowerLostError:
             handle.write(offset, bytes(data[: self.random.randrange(len(data) + 1)]))
             raise
         room = self._room() + max(len(handle.content) - offset, 0)

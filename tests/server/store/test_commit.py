@@ -1,0 +1,194 @@
+"""GroupCommit: order, failures, a full disk, the lazy policy."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from random import Random
+
+import pytest
+from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.store.commit import BlockFile, GroupCommit
+
+A, B = Path("/s/a"), Path("/s/b")
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def flushed(self):
+        self.heard.append("flushed")
+
+    def stalled(self, error):
+        self.heard.append(f"stalled: {error}")
+
+    def failed(self, error):
+        self.heard.append(f"failed: {error}")
+
+
+@pytest.fixture
+def disk(sim_disk_module):
+    return sim_disk_module.SimDisk(Random(1))
+
+
+@pytest.fixture
+def owner():
+    return Recorder()
+
+
+def test_nothing_queued_is_nothing_to_do(disk):
+    commit = GroupCommit(disk)
+    assert not commit.is_dirty
+    assert commit.take(1) is None
+    assert commit.next_deadline() is None
+
+
+def test_adjacent_writes_are_one_and_survive_power_loss(disk, owner):
+    commit = GroupCommit(disk)
+    file, buffer = BlockFile(A), bytearray(b"hello world")
+    commit.write(owner, file, buffer, 0, 5)
+    commit.write(owner, file, buffer, 5, 11)
+    flush = commit.take(1)
+    assert len(flush.operations) == 1
+    assert flush.run() == []
+    assert commit.is_dirty
+    commit.settle(flush)
+    assert not commit.is_dirty
+    assert owner.heard == ["flushed"]
+    disk.restart()
+    assert disk.read(A) == b"hello world"
+
+
+def test_last_replacement_wins_and_is_seen_before_the_flush(disk, owner):
+    commit = GroupCommit(disk)
+    commit.replace(owner, A, [b"one"])
+    commit.replace(owner, A, [b"two"])
+    assert commit.queued(A) == b"two"
+    assert commit.drain() == []
+    disk.restart()
+    assert disk.read(A) == b"two"
+    assert commit.queued(A) is None
+
+
+def test_lazy_replacement_waits_but_not_for_ever(disk, owner):
+    commit = GroupCommit(disk)
+    commit.replace(owner, A, [b"state"], lazily=True)
+    assert not commit.is_dirty
+    assert commit.queued(A) == b"state"
+    assert commit.take(1) is None
+    assert commit.next_deadline() == 1 + 100 * MILLISECOND
+    flush = commit.take(1 + 100 * MILLISECOND)
+    assert flush.run() == []
+    commit.settle(flush)
+    assert disk.read(A) == b"state"
+    assert commit.next_deadline() is None
+
+
+def test_lazy_replacement_goes_with_the_next_flush(disk, owner):
+    commit = GroupCommit(disk)
+    commit.replace(owner, A, [b"state"], lazily=True)
+    commit.replace(owner, B, [b"config"])
+    flush = commit.take(1)
+    flush.run()
+    commit.settle(flush)
+    assert disk.read(A) == b"state"
+
+
+def test_failure_is_told_once_and_never_retried(disk, owner):
+    commit = GroupCommit(disk)
+    other = Recorder()
+    commit.write(owner, BlockFile(A), bytearray(b"x"), 0, 1)
+    commit.replace(other, B, [b"fine"])
+    disk.fail_in, disk.fail_errno = 3, errno.EIO  # folder, file, name; then the write
+    failures = commit.drain()
+    assert [str(error) for _, error in failures] == ["write failed: Input/output error (/s/a)"]
+    assert owner.heard == ["failed: write failed: Input/output error (/s/a)"]
+    assert other.heard == ["flushed"]
+    assert not commit.is_dirty
+
+
+def test_full_disk_keeps_what_was_queued_in_order(disk, owner):
+    commit = GroupCommit(disk)
+    file, buffer = BlockFile(A), bytearray(b"hello world")
+    commit.write(owner, file, buffer, 0, 11)
+    commit.replace(owner, B, [b"after"])
+    disk.capacity = 5
+    flush = commit.take(1)
+    assert "the disk is full" in str(flush.run()[0][1])
+    commit.settle(flush)
+    assert commit.is_stalled
+    assert commit.is_dirty
+    assert commit.take(2) is None
+    assert commit.next_deadline() == 2 + 250 * MILLISECOND
+    disk.capacity = None
+    flush = commit.take(2 + 250 * MILLISECOND)
+    assert flush.run() == []
+    commit.settle(flush)
+    assert not commit.is_stalled
+    assert (disk.read(A), disk.read(B)) == (b"hello world", b"after")
+    assert owner.heard[-1] == "flushed"
+
+
+def test_sync_that_finds_no_room_writes_again(disk, owner):
+    commit = GroupCommit(disk)
+    commit.write(owner, BlockFile(A), bytearray(b"hello"), 0, 5)
+    disk.fail_in, disk.fail_errno = 4, errno.ENOSPC
+    assert "full" in str(commit.drain()[0][1])
+    assert commit.is_stalled
+    assert commit.drain() == []
+    disk.restart()
+    assert disk.read(A) == b"hello"
+
+
+def test_removing_a_folder_forgets_what_waits_for_it(disk, owner):
+    commit = GroupCommit(disk)
+    commit.write(owner, BlockFile(A), bytearray(b"hello"), 0, 5)
+    disk.capacity = 2
+    commit.drain()
+    assert commit.is_stalled
+    commit.remove_tree(owner, A.parent)
+    assert commit.is_removed(A)
+    assert commit.drain() == []
+    assert not commit.is_stalled
+    assert disk.names(A.parent) == []
+
+
+def test_a_folder_made_anew_is_not_removed(disk, owner):
+    commit = GroupCommit(disk)
+    commit.replace(owner, A, [b"old"])
+    commit.drain()
+    commit.remove_tree(owner, A.parent)
+    commit.replace(owner, A, [b"new"])
+    assert not commit.is_removed(A)
+    assert commit.queued(A) == b"new"
+    commit.drain()
+    assert disk.read(A) == b"new"
+
+
+def test_lazy_policy_syncs_after_the_interval(disk, owner, sim_disk_module):
+    commit = GroupCommit(disk, lazily_ns=SECOND)
+    file, buffer = BlockFile(A), bytearray(b"hello world")
+    commit.write(owner, file, buffer, 0, 11)
+    flush = commit.take(1)
+    assert not flush.syncs
+    flush.run()
+    commit.settle(flush)
+    assert not commit.is_dirty
+    assert disk.read(A) == b"hello world"
+    assert commit.next_deadline() == 1 + SECOND
+    assert commit.take(SECOND) is None
+    flush = commit.take(1 + SECOND)
+    assert flush.syncs
+    flush.run()
+    commit.settle(flush)
+    disk.restart()
+    assert disk.read(A) == b"hello world"
+
+
+def test_one_flush_at_a_time(disk, owner):
+    commit = GroupCommit(disk)
+    commit.replace(owner, A, [b"one"])
+    commit.take(1)
+    with pytest.raises(AssertionError):
+        commit.take(2)

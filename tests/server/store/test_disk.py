@@ -1,0 +1,61 @@
+"""OsDisk on a temporary folder."""
+
+from __future__ import annotations
+
+from jetstream_server.store.disk import OsDisk
+
+
+def test_files_are_made_written_and_read(tmp_path):
+    disk = OsDisk()
+    path = tmp_path / "a"
+    handle, made = disk.open(path)
+    assert made
+    disk.write(handle, memoryview(b"hello"), 3)
+    disk.sync(handle)
+    disk.close(handle)
+    assert disk.read(path) == b"\0\0\0hello"
+    assert bytes(disk.map(path)) == b"\0\0\0hello"
+    assert disk.size(path) == 8
+    disk.truncate(path, 4)
+    assert disk.read(path) == b"\0\0\0h"
+    assert disk.open(path)[1] is False
+
+
+def test_replace_leaves_no_temporary_file(tmp_path):
+    disk = OsDisk()
+    disk.replace(tmp_path / "a", [b"one", memoryview(b"two")])
+    mapped = disk.map(tmp_path / "a")
+    disk.replace(tmp_path / "a", [b"three"])
+    assert bytes(mapped) == b"onetwo"
+    assert disk.names(tmp_path) == ["a"]
+    assert disk.read(tmp_path / "a") == b"three"
+
+
+def test_what_is_not_there(tmp_path):
+    disk = OsDisk()
+    assert disk.read(tmp_path / "none") is None
+    assert disk.names(tmp_path / "none") == []
+    disk.remove(tmp_path / "none")
+    disk.remove_tree(tmp_path / "none")
+    (tmp_path / "empty").touch()
+    assert disk.map(tmp_path / "empty") == b""
+
+
+def test_folders_are_made_and_removed_whole(tmp_path):
+    disk = OsDisk()
+    disk.make_folder(tmp_path / "a" / "b" / "c")
+    disk.replace(tmp_path / "a" / "b" / "file", [b""])
+    disk.sync_folder(tmp_path / "a")
+    disk.remove_tree(tmp_path / "a")
+    assert disk.names(tmp_path) == []
+
+
+def test_lock_is_exclusive(tmp_path):
+    disk = OsDisk()
+    lock = disk.lock(tmp_path / "lock", b"pid 1")
+    assert disk.read(tmp_path / "lock") == b"pid 1"
+    assert OsDisk().lock(tmp_path / "lock", b"pid 2") is None
+    disk.unlock(lock)
+    again = disk.lock(tmp_path / "lock", b"")
+    assert again is not None
+    disk.unlock(again)

@@ -1,0 +1,129 @@
+"""Vaults: what exists, what is a leftover, and names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from jetstream_server.base.errors import StoreError
+from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.vault import FileVault, MemoryVault
+
+ROOT = Path("/store/jetstream")
+STREAM = ROOT / "$G" / "streams" / "ORDERS"
+
+
+@pytest.fixture
+def disk(sim_disk_module):
+    return sim_disk_module.SimDisk(Random(1))
+
+
+@pytest.fixture
+def commit(disk):
+    return GroupCommit(disk)
+
+
+@pytest.fixture
+def vault(disk, commit):
+    return FileVault(ROOT, "$G", commit, disk)
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_a_stream_and_its_consumers(kind, vault, commit):
+    chosen = vault if kind == "file" else MemoryVault()
+    folder = chosen.folder("ORDERS", memory=False, first_seq=5)
+    assert folder.config().load() is None
+    folder.config().save(b"{}")
+    config, state = folder.consumer("C")
+    config.save(b'{"name":"C"}')
+    state.save(b"\0\1", lazily=True)
+    assert state.load() == b"\0\1"
+    assert folder.messages().first_seq == 5
+    commit.drain()
+    assert chosen.folders() == ["ORDERS"]
+    assert chosen.folder("ORDERS", memory=False).config().load() == b"{}"
+    assert chosen.folder("ORDERS", memory=False).consumers() == ["C"]
+    config.remove()
+    state.remove()
+    assert config.load() is None
+    commit.drain()
+    assert chosen.folder("ORDERS", memory=False).consumers() == []
+    folder.remove()
+    commit.drain()
+    assert chosen.folders() == []
+
+
+def test_everything_is_found_again(vault, commit, disk):
+    folder = vault.folder("ORDERS", memory=False)
+    folder.config().save(b"{}")
+    folder.messages().append(b"a", b"", b"x", 1)
+    commit.drain()
+    disk.restart()
+    again = FileVault(ROOT, "$G", GroupCommit(disk), disk)
+    assert again.folders() == ["ORDERS"]
+    assert again.folder("ORDERS", memory=False).messages().last_seq == 1
+
+
+def test_a_stream_made_anew_starts_empty_even_before_the_flush(vault, commit):
+    folder = vault.folder("ORDERS", memory=False)
+    folder.config().save(b"{}")
+    folder.messages().append(b"a", b"", b"x", 1)
+    commit.drain()
+    folder.remove()
+    assert vault.folders() == []
+    fresh = vault.folder("ORDERS", memory=False)
+    assert fresh.config().load() is None
+    assert fresh.consumers() == []
+    assert fresh.messages().state().messages == 0
+    fresh.config().save(b"new")
+    fresh.messages().append(b"b", b"", b"y", 2)
+    commit.drain()
+    again = vault.folder("ORDERS", memory=False)
+    assert again.messages().load(1).subject == b"b"
+
+
+def test_messages_without_a_config_are_leftovers(vault, commit, disk):
+    folder = vault.folder("ORDERS", memory=False)
+    folder.messages().append(b"a", b"", b"x", 1)
+    commit.drain()
+    assert vault.folders() == []
+    fresh = vault.folder("ORDERS", memory=False)
+    assert fresh.messages().last_seq == 0
+    commit.drain()
+    assert disk.names(STREAM / "msgs") == []
+
+
+@pytest.mark.parametrize("stored", [b"", b"crc32c", b"crc32c 00000000 2\n{}", b"{}"])
+def test_truncated_metadata_is_an_error(vault, disk, stored):
+    disk.put(STREAM / "meta.json", stored)
+    with pytest.raises(StoreError, match=r"checksum does not fit \(.*meta.json"):
+        vault.folder("ORDERS", memory=False).config().load()
+
+
+def test_memory_streams_leave_nothing_on_disk(vault, commit, disk):
+    folder = vault.folder("ORDERS", memory=True)
+    folder.config().save(b"{}")
+    folder.messages().append(b"a", b"", b"x", 1)
+    assert not commit.is_dirty
+    assert vault.folders() == []
+
+
+def test_a_failed_metadata_write_takes_the_messages_offline(vault, commit, disk):
+    folder = vault.folder("ORDERS", memory=False)
+    folder.messages()
+    folder.config().save(b"{}")
+    disk.is_read_only = True
+    commit.drain()
+    assert "Read-only file system" in folder.messages().offline
+
+
+def test_full_disk_holds_metadata_back(vault, commit, disk):
+    folder = vault.folder("ORDERS", memory=False)
+    folder.config().save(b"{}")
+    disk.capacity = 0
+    assert commit.drain() != []
+    assert commit.is_stalled
+    disk.capacity = None
+    assert commit.drain() == []
+    assert vault.folders() == ["ORDERS"]
