@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import secrets
 import time
 from array import array
@@ -42,6 +43,8 @@ from jetstream_spark.kernels import wire_to_arrow as kernel
 from jetstream_spark.options import SourceOptions
 from jetstream_spark.ranges import SequenceRange
 from jetstream_spark.rows import Block
+
+_log = logging.getLogger("jetstream_spark")
 
 # A record batch of this many wire bytes: large enough for Arrow, far below its 2 GiB.
 BLOCK_BYTES = 16 << 20
@@ -102,6 +105,7 @@ class RangeFetch:
                 f"{silent_s:.0f} s; the last reason: {error.what}",
                 "The task can be retried. Raise readTimeout if the server needs longer.",
             ) from error
+        _log.warning("%s: going on at sequence %d after: %s", self.range, self.position, error.what)
         time.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
 
