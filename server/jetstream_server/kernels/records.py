@@ -1,21 +1,60 @@
-"""Published frames to records in a block, and back when a block is opened."""
+"""Published frames to records in a block, and back when a block is opened.
+
+The compiled twin when it was built, else the pure one; `JETSTREAM_PURE=1` forces the pure one.
+"""
 
 from __future__ import annotations
 
-from jetstream_server.kernels.records_pure import (
-    count,
-    encode_run,
-    find,
-    find_last,
-    localize,
-    measure,
-    scan_records,
-    select,
-    tally,
-    withdraw,
-)
+import os
+from typing import TYPE_CHECKING
+
+TWIN = "pure"
+
+if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
+    from jetstream_server.kernels.records_pure import (
+        count,
+        encode_run,
+        find,
+        find_last,
+        localize,
+        measure,
+        scan_records,
+        select,
+        tally,
+        withdraw,
+    )
+else:
+    try:
+        from jetstream_server.kernels.records_fast import (
+            count,
+            encode_run,
+            find,
+            find_last,
+            localize,
+            measure,
+            scan_records,
+            select,
+            tally,
+            withdraw,
+        )
+
+        TWIN = "compiled"
+    except ImportError:
+        from jetstream_server.kernels.records_pure import (
+            count,
+            encode_run,
+            find,
+            find_last,
+            localize,
+            measure,
+            scan_records,
+            select,
+            tally,
+            withdraw,
+        )
 
 __all__ = [
+    "TWIN",
     "count",
     "encode_run",
     "find",
