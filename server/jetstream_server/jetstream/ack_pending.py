@@ -176,12 +176,7 @@ class AckPending:
                 at += 1
                 continue
             run, start = found
-            length = min(stop - at, len(run.sequences) - start)
-            # Halving finds a long equal stretch in few comparisons; each is a memory compare.
-            while (
-                length > 1 and run.sequences[start : start + length] != sequences[at : at + length]
-            ):
-                length //= 2
+            length = _common_length(run.sequences, start, sequences, at)
             taken += self._take(run, start, start + length)
             at += length
         return taken
@@ -234,3 +229,22 @@ class AckPending:
         else:
             self.runs[place] = compacted
             self._firsts[place] = compacted.sequences[0]
+
+
+def _common_length(a: array[int], a_start: int, b: array[int], b_start: int) -> int:
+    """Return a length, at least 1, over which both go on alike; half of the longest or more.
+
+    Doubling keeps acks out of order cheap, and finds a long stretch in few memory compares.
+    """
+    limit = min(len(a) - a_start, len(b) - b_start)
+    length, tried = 1, 2
+    while tried <= limit and (
+        a[a_start + length : a_start + tried] == b[b_start + length : b_start + tried]
+    ):
+        length, tried = tried, tried * 2
+    if (
+        tried > limit > length
+        and a[a_start + length : a_start + limit] == (b[b_start + length : b_start + limit])
+    ):
+        return limit
+    return length

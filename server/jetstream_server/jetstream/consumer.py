@@ -112,6 +112,7 @@ class Consumer:
         self._is_stopped = False
         self._is_unsaved = False
         self._must_save_now = False
+        self._delivered: array[int] = array("Q")
         self._pace: OriginalPace | None = None
         if config.replay_policy == "original":
             self._pace = OriginalPace(stream.store.last_seq)
@@ -194,6 +195,11 @@ class Consumer:
             self.push.advance(now)
         else:
             self.pull.advance(now)
+        if self._delivered:
+            # Delivered is as good as acknowledged here; only now nobody reads from the store's
+            # buffers any more.
+            self.settle(self._delivered, now)
+            self._delivered = array("Q")
         if self._must_save_now:
             self._save(lazily=False)
         self._arm()
@@ -276,14 +282,14 @@ class Consumer:
         pending = progress.cursor.num_pending()
         if offer.is_redelivery:
             delivered = progress.redeliver(window.sequences[0], now)
-            batch = Batch(window, 1, delivered, first, pending)
+            batch = Batch(window, 1, delivered, first, pending, now)
         else:
             progress.deliver(window, count, now)
-            batch = Batch(window, count, 1, first, max(pending - 1, 0))
+            batch = Batch(window, count, 1, first, max(pending - 1, 0), now)
             if self._pace is not None:
                 self._pace.sent(window, count, now)
             if not progress.rules.tracks and self.stream.config.retention != "limits":
-                self.stream.settle(self, window.sequences[:count], now)
+                self._delivered += window.sequences[:count]
         if self.push is not None:
             self.push.restart_heartbeat(now)
         self.changed(now)
@@ -428,6 +434,10 @@ class Consumer:
     def removed(self, ranges: list[tuple[int, int]], now: int) -> None:
         """Messages in these half-open sequence ranges are gone: drop what is pending of them."""
         progress = self.progress
+        if not progress.pending and not progress.redelivery.counts:
+            # The common case where limits trim behind every publish.
+            progress.cursor.removed(min(ranges)[0], max(stop for _, stop in ranges))
+            return
         for start, stop in ranges:
             pairs: list[tuple[int, int, int]] = []
             if stop == start + 1 and (consumer_seq := progress.pending.consumer_seq(start)):

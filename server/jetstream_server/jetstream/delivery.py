@@ -35,6 +35,7 @@ class Batch:
         delivered: how often each has been out, this time included.
         first_consumer_seq: consumer sequence of the first; it rises by one.
         pending: how many messages are left behind the first; it falls by one.
+        sent_at: now.
     """
 
     window: Window
@@ -42,6 +43,7 @@ class Batch:
     delivered: int
     first_consumer_seq: int
     pending: int
+    sent_at: int
 
 
 class Delivery:
@@ -76,43 +78,57 @@ class Delivery:
         Args:
             extra: header lines added to each message, each with its CRLF.
         """
+        return self._send_stretch(match, batch, 0, batch.count, extra)
+
+    def send_stretches(self, match: Match, batch: Batch, stretches: list[tuple[int, int]]) -> int:
+        """Deliver parts of a batch, from `start` up to `stop` each; return the bytes queued."""
+        only = match.only
+        if only is None or only.outlet is None or self.headers_only:
+            return sum(self._send_stretch(match, batch, *stretch, b"") for stretch in stretches)
+        encode, outlet = self._encode, only.outlet
+        data = b"".join(
+            [encode(only.sid, outlet.headers, batch, start, stop) for start, stop in stretches]
+        )
+        self._output.frames(only, data, sum(stop - start for start, stop in stretches))
+        return len(data)
+
+    def _send_stretch(self, match: Match, batch: Batch, start: int, stop: int, extra: bytes) -> int:
         only = match.only
         if only is not None:
-            return self._send_to(only, batch, 0, batch.count, extra)
+            return self._send_to(only, batch, start, stop, extra)
         sent = 0
         for subscription in match.plain:
-            sent += self._send_to(subscription, batch, 0, batch.count, extra)
+            sent += self._send_to(subscription, batch, start, stop, extra)
         for members in match.queues:
-            sent += self._share(members, batch, extra)
+            sent += self._share(members, batch, start, stop, extra)
         return sent
 
-    def _share(self, members: list[Subscription], batch: Batch, extra: bytes) -> int:
-        """Deal a batch out to the members of a queue group, a stretch to each."""
+    def _share(
+        self, members: list[Subscription], batch: Batch, start: int, stop: int, extra: bytes
+    ) -> int:
+        """Deal messages out to the members of a queue group, a stretch to each."""
         able = [
             member
             for member in members
             if member.outlet is None or member.outlet.backlog_bytes <= limits.OUTBOX_HIGH_BYTES
         ] or members
-        length = -(-batch.count // len(able))
-        sent = start = 0
-        while start < batch.count:
-            stop = min(start + length, batch.count)
+        length = -(-(stop - start) // len(able))
+        sent = 0
+        for at in range(start, stop, length):
             self._turn = (self._turn + 1) % len(able)
-            sent += self._send_to(able[self._turn], batch, start, stop, extra)
-            start = stop
+            sent += self._send_to(able[self._turn], batch, at, min(at + length, stop), extra)
         return sent
 
     def _send_to(
         self, subscription: Subscription, batch: Batch, start: int, stop: int, extra: bytes
     ) -> int:
         outlet = subscription.outlet
-        window = batch.window
         if outlet is None:
             messages = [self._message(batch, at, extra) for at in range(start, stop)]
             run = PubRun.of(messages)
             # A receiver inside this server: a mirror, an import. What it stores is queued for the
             # disk behind what it got here, so there is no flush to wait for.
-            subscription.receiver.receive(run, 0, run.count, subscription, None, 0)
+            subscription.receiver.receive(run, 0, run.count, subscription, None, batch.sent_at)
             return len(run.chunk)
         if self.headers_only or extra:
             frames = [
@@ -121,21 +137,25 @@ class Delivery:
             ]
             data = b"".join(frames)
         else:
-            data = encode_deliveries(
-                cast(bytes, window.buffer),  # the kernel takes an mmap as well
-                window.positions,
-                window.sequences,
-                start,
-                stop,
-                subscription.sid,
-                self.ack_head,
-                batch.delivered,
-                batch.first_consumer_seq + start,
-                max(batch.pending - start, 0),
-                outlet.headers,
-            )
+            data = self._encode(subscription.sid, outlet.headers, batch, start, stop)
         self._output.frames(subscription, data, stop - start)
         return len(data)
+
+    def _encode(self, sid: bytes, with_headers: bool, batch: Batch, start: int, stop: int) -> bytes:
+        window = batch.window
+        return encode_deliveries(
+            cast(bytes, window.buffer),  # the kernel takes an mmap as well
+            window.positions,
+            window.sequences,
+            start,
+            stop,
+            sid,
+            self.ack_head,
+            batch.delivered,
+            batch.first_consumer_seq + start,
+            max(batch.pending - start, 0),
+            with_headers,
+        )
 
     def reply_bytes(self, batch_seq: int, sequence: int, timestamp: int, pending: int) -> int:
         """Return the length of an ack subject, which counts towards `max_bytes`."""

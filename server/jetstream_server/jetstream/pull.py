@@ -8,6 +8,7 @@ match on them (jetstream.md 6.6 with checked-wire-consumers.md 3).
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from jetstream_server.base import limits
@@ -164,37 +165,104 @@ class Pull:
             if budget <= 0:
                 consumer.context.wake(consumer)
                 return
-            chosen = self._choose(now)
-            if chosen is None:
+            sent = self._deal(budget, now) if self._can_deal() else self._serve_next(budget, now)
+            if sent is None:
                 break
-            request, match = chosen
-            room = 1 if len(self._waiting) > 1 else request.batch
-            offer = consumer.peek(room, budget, now)
-            if offer is None:
-                break
-            budget -= self._serve(request, match, offer, now)
+            budget -= sent
         if not consumer.blocked and consumer.progress.room:
             self._end_no_wait()
 
+    def _serve_next(self, budget: int, now: int) -> int | None:
+        """Serve one request; return the bytes queued, None when nothing can be served."""
+        chosen = self._choose(now)
+        if chosen is None:
+            return None
+        request, match = chosen
+        room = 1 if len(self._waiting) > 1 else request.batch
+        offer = self._consumer.peek(room, budget, now)
+        return None if offer is None else self._serve(request, match, offer, now)
+
     def _choose(self, now: int) -> tuple[PullRequest, Match] | None:
         """Return the request that is to get the next message, if there is one."""
-        consumer = self._consumer
-        policy = consumer.config.priority_policy
+        policy = self._consumer.config.priority_policy
         for request in list(self._waiting):
-            if 0 < request.expires_at <= now:
-                self._drop(request, b"408 Request Timeout", request.pending_fields)
-                continue
-            match = consumer.delivery.match(request.reply)
-            if match.empty:
-                self._drop(request)
-                continue
-            if consumer.delivery.is_congested(match):
-                consumer.blocked = True
-                continue
-            if policy and not self._is_eligible(request, policy):
-                continue
-            return request, match
+            match = self._reach(request, now)
+            if match is not None and not (policy and not self._is_eligible(request, policy)):
+                return request, match
         return None
+
+    def _reach(self, request: PullRequest, now: int) -> Match | None:
+        """Return where a request's messages go, None when it is over or cannot take any now."""
+        delivery = self._consumer.delivery
+        if 0 < request.expires_at <= now:
+            self._drop(request, b"408 Request Timeout", request.pending_fields)
+            return None
+        match = delivery.match(request.reply)
+        if match.empty:
+            self._drop(request)
+            return None
+        if delivery.is_congested(match):
+            self._consumer.blocked = True
+            return None
+        return match
+
+    def _can_deal(self) -> bool:
+        """Tell whether several requests wait, and nothing has to be decided for each message."""
+        consumer = self._consumer
+        return (
+            len(self._waiting) > 1
+            and not consumer.config.priority_policy
+            and not consumer.progress.redelivery.queued
+            and not any(request.limits_bytes for request in self._waiting)
+        )
+
+    def _deal(self, budget: int, now: int) -> int | None:
+        """Deal a window out to the waiting requests in turn, a message to each; return the bytes
+        queued, None when there is nothing to deal or nobody to take it.
+
+        What goes to one inbox is sent together and in order, whoever of its requests it is for:
+        clients ask again on the same inbox before the last request is used up.
+        """
+        consumer = self._consumer
+        reached = [(request, self._reach(request, now)) for request in list(self._waiting)]
+        turns = deque((request, match) for request, match in reached if match is not None)
+        if not turns:
+            return None
+        offer = consumer.peek(sum(request.batch for request, _ in turns), budget, now)
+        if offer is None:
+            return None
+        count = len(offer.window)
+        batch = consumer.take(offer, count, now)
+        served = [request for request, _ in turns][:count]
+        shares: dict[bytes, tuple[Match, list[tuple[int, int]]]] = {}
+        for at in range(count):
+            request, match = turns.popleft()
+            _, stretches = shares.setdefault(request.reply, (match, []))
+            if stretches and stretches[-1][1] == at:
+                stretches[-1] = (stretches[-1][0], at + 1)
+            else:
+                stretches.append((at, at + 1))
+            request.delivered += 1
+            request.batch -= 1
+            if request.batch:
+                turns.append((request, match))
+            else:
+                self._drop(request)
+        for request, _ in turns:
+            del self._waiting[request]
+            self._waiting[request] = None
+        for request in served:
+            self._restart_heartbeat(request, now)
+        return sum(
+            consumer.delivery.send_stretches(match, batch, stretches)
+            for match, stretches in shares.values()
+        )
+
+    def _restart_heartbeat(self, request: PullRequest, now: int) -> None:
+        """Note that a request got something."""
+        if request.heartbeat_ns and request in self._waiting:
+            request.heartbeat_at = now + request.heartbeat_ns
+            self._watch(request)
 
     def _is_eligible(self, request: PullRequest, policy: str) -> bool:
         progress = self._consumer.progress
@@ -225,9 +293,7 @@ class Pull:
         sent = consumer.delivery.send(match, consumer.take(offer, count, now), extra)
         request.batch -= count
         request.delivered += count
-        if request.heartbeat_ns:
-            request.heartbeat_at = now + request.heartbeat_ns
-            self._watch(request)
+        self._restart_heartbeat(request, now)
         if not request.batch:
             line = b"409 Batch Completed" if request.limits_bytes else b""
             self._drop(request, line, request.pending_fields)

@@ -148,3 +148,37 @@ def test_a_client_that_does_not_read_blocks_until_woken(pulled):
     account.context.wake(consumer)
     account.turn()
     assert sequences(account.client.take()) == [1, 2]
+
+
+def test_delivery_without_acks_frees_messages_of_an_interest_stream(account):
+    stream = account.stream(retention="interest")
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(stream, durable_name="C", ack_policy="none")
+    account.publish_run([(b"s.a", b"", b"", b"%d" % number) for number in range(3)])
+    assert stream.store.state().messages == 3
+    account.pull(consumer, b"2")
+    assert [message.payload for message in account.client.take()] == [b"0", b"1"]
+    assert stream.store.state().messages == 1
+
+
+def test_a_deleted_pending_message_is_announced(pulled):
+    account, stream, consumer = pulled
+    account.subscribe(b"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.C")
+    account.pull(consumer, b"2")
+    account.client.take()
+    stream.delete_message(1, False, account.now)
+    account.turn()
+    (advisory,) = account.client.take()
+    assert b'"reason":"Unacknowledged message was deleted"' in advisory.payload
+    assert consumer.progress.floor_stream_seq == 1
+
+
+def test_messages_that_vanished_before_redelivery_are_dropped(pulled):
+    account, stream, consumer = pulled
+    account.pull(consumer, b"2")
+    account.client.take()
+    account.advance(31 * SECOND)
+    stream.purge(b"s.1", 0, 0, account.now)
+    account.pull(consumer, b"2")
+    assert sequences(account.client.take()) == [2, 3]
+    assert len(consumer.progress.pending) == 2

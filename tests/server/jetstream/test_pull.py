@@ -106,6 +106,56 @@ def test_waiting_requests_take_turns(ready):
     assert payloads(subscription.receiver.take()) == [b"0", b"2"]
 
 
+def test_turns_go_on_where_they_ended(ready, make_client):
+    account, stream = ready
+    consumer = account.create(stream, deliver_policy="new", **EXPLICIT)
+    clients = {}
+    for name, batch in ((b"a", 3), (b"b", 1), (b"c", 3)):
+        clients[name] = make_client()
+        account.subscribe(name, client=clients[name])
+        account.pull(consumer, b"%d" % batch, reply=name)
+    account.publish_run([(b"s.x", b"", b"", b"%d" % n) for n in range(4)])
+    account.publish_run([(b"s.x", b"", b"", b"%d" % n) for n in range(4, 8)])
+    got = {name: client.take() for name, client in clients.items()}
+    assert {name: payloads(messages) for name, messages in got.items()} == {
+        b"a": [b"0", b"3", b"5"],
+        b"b": [b"1"],
+        b"c": [b"2", b"4", b"6"],
+    }
+    assert [message.ack[1:3] + message.ack[4:] for message in got[b"c"]] == [
+        [13, 3, 1],
+        [15, 5, 3],
+        [17, 7, 1],
+    ]
+
+
+def test_requests_on_one_inbox_are_served_in_order(ready):
+    account, stream = ready
+    consumer = account.create(stream, deliver_policy="new", **EXPLICIT)
+    account.pull(consumer, b"2")
+    account.pull(consumer, b"4")
+    account.publish_run([(b"s.x", b"", b"", b"%d" % n) for n in range(6)])
+    assert payloads(account.client.take()) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_heartbeats_wait_only_for_requests_that_got_something(ready, make_client):
+    account, stream = ready
+    consumer = account.create(stream, deliver_policy="new", **EXPLICIT)
+    body = b'{"batch":9,"expires":1000000000,"idle_heartbeat":300000000}'
+    clients = {}
+    for name in (b"a", b"b"):
+        clients[name] = make_client()
+        account.subscribe(name, client=clients[name])
+        account.pull(consumer, body, reply=name)
+    account.advance(200 * MILLISECOND)
+    account.publish(b"s.x")
+    account.advance(150 * MILLISECOND)
+    assert [message.status.split(" [")[0] for message in clients[b"a"].take()] == [""]
+    assert [message.status.split(" [")[0] for message in clients[b"b"].take()] == [
+        "100 Idle Heartbeat"
+    ]
+
+
 def test_requests_of_vanished_inboxes_are_forgotten(ready):
     account, stream = ready
     consumer = account.create(stream, deliver_policy="new", **EXPLICIT)
