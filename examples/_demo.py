@@ -93,6 +93,7 @@ def jetstream() -> Iterator[str]:
     from jetstream_spark.errors import ConnectorError, OptionsError, ServerNotStartedError
 
     url = os.environ.get("JETSTREAM_URL", "")
+    is_given = bool(url)
     with contextlib.ExitStack() as stack:
         if not url:
             port = os.environ.get("JETSTREAM_PORT", "-1")
@@ -112,6 +113,7 @@ def jetstream() -> Iterator[str]:
             raise DemoError(f"JETSTREAM_URL={url} is not usable: {error.problems[0]}") from None
         except ConnectorError as error:
             raise DemoError(f"no JetStream at {url}: {error.what}") from None
+        print(f"JetStream at {url}{'' if is_given else ', the bundled server'}", flush=True)
         yield url
 
 
@@ -162,6 +164,7 @@ def spark_session(name: str) -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
     }.items():
         builder = builder.config(key, value)
+    print(f"Spark on {cores} cores is starting; its log is {WORK_FOLDER / 'spark.log'}", flush=True)
     session = builder.getOrCreate()
     try:
         yield session
