@@ -288,7 +288,9 @@ class Publisher:
         for block in self._blocks:
             local = rows - block.first_row
             local = local[(local >= 0) & (local < block.sent)]
-            settled = np.unique(local[block.awaiting[local]])
+            settled = local[block.awaiting[local]]
+            if (np.diff(settled) <= 0).any():  # out of order, or twice after a second sending
+                settled = np.unique(settled)
             block.awaiting[settled] = False
             block.pending -= len(settled)
             self._in_flight -= len(settled)
