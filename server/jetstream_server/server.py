@@ -31,6 +31,7 @@ from jetstream_server.net.log import ServerLog
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.account import Account
 from jetstream_server.node.auth import Authenticator
+from jetstream_server.node.domain_mapping import DomainMapping
 from jetstream_server.node.node import Node, NodeSettings
 from jetstream_server.node.users import accounts_of, users_of
 from jetstream_server.store.commit import GroupCommit
@@ -86,9 +87,9 @@ class Server:
             self._trap_signals()
             address = listening.host_port(host, port)
             self.log.write("INF", f"Listening for client connections on {address}")
-            self.log.write("INF", "Server is ready")
             pump.wake()
             with self._files(port):
+                self.log.write("INF", "Server is ready")
                 await self._ended.wait()
             self.log.write("INF", "Initiating Shutdown...")
             server.close()
@@ -103,6 +104,8 @@ class Server:
     def _announce(self) -> None:
         self.log.write("INF", "Starting nats-server")
         self.log.write("INF", f"  Version:  {NATS_VERSION} (jetstream-spark {__version__})")
+        for warning in self.options.warnings:
+            self.log.write("WRN", warning)
 
     def _make_node(self, host: str, port: int) -> Node:
         options = self.options
@@ -174,6 +177,8 @@ class Server:
         )
         catalog.recover(now)
         Api(catalog).subscribe()
+        if context.domain:
+            DomainMapping(account, context.domain).subscribe()
         if catalog.streams:
             messages = sum(stream.store.state().messages for stream in catalog.streams.values())
             self.log.write(

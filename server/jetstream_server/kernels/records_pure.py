@@ -20,7 +20,8 @@ from typing import TypeAlias
 from google_crc32c import value as crc32c
 
 from jetstream_server.kernels.record_format import CHECKED_FROM, MESSAGE, PREFIX, PREFIX_BYTES
-from jetstream_server.protocol.ops import STRIDE
+
+STRIDE = 7  # integers a message in the fields of a run (`protocol/ops.py`)
 
 Buffer = bytes | bytearray | memoryview | mmap
 Ids: TypeAlias = "array[int] | memoryview"  # a string: Python 3.11 has no array[int] at run time
