@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.output import Frames, Output, Publish
