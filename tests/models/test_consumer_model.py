@@ -251,9 +251,6 @@ class ConsumerMachine(RuleBasedStateMachine):
         files = self.stream.folder.consumer("C")
         self.consumer = restore_consumer(self.stream, "C", files, self.now)
         self.settle_turn()
-        self.queue = sorted(self.in_state("pending"))
-        for sequence in self.queue:
-            self.fates[sequence].is_queued = True
 
     # -- the machinery ---------------------------------------------------------------------
 

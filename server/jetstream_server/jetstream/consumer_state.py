@@ -5,8 +5,8 @@ and the runs of pending messages, all as plain arrays. A run whose sequences fol
 saved as its first one, and a run of which all is pending without its flags, so that 100,000 pending
 messages are a few kilobytes and a save is a handful of slices.
 
-Single deadlines are not saved: after a restart everything pending goes out again at once, as with
-the genuine server (checked-wire-consumers.md 1.3, restart).
+Times are saved too: a restart neither shortens nor renews the wait for an ack. What came due
+meanwhile goes out again at once.
 """
 
 from __future__ import annotations
@@ -23,20 +23,23 @@ from jetstream_server.jetstream.progress import Progress
 
 _MAGIC = b"JSC1"
 # consumer_seq, stream_seq, next_seq, live_seq, floor_consumer_seq, floor_stream_seq; then the
-# lengths of the snapshot, of the delivery counts and of the list of runs.
-_HEADER = Struct("<4sQQQQQQIII")
+# lengths of the snapshot, the delivery counts, the single deadlines, the queue and the runs.
+_HEADER = Struct("<4sQQQQQQIIIII")
 # first or only consumer sequence, first stream sequence, sent_at, length, flags
 _RUN = Struct("<QQqIB")
 _CONTIGUOUS = 1  # stream sequences follow each other
 _NUMBERED = 2  # consumer sequences follow each other
 _ALL_LIVE = 4  # nothing of the run is acknowledged
+_EXPIRED = 8  # its messages have deadlines of their own, or are queued
 
 
 def encode_state(progress: Progress) -> bytes:
     """Return the bytes from which `restore_state` makes the same progress."""
     cursor = progress.cursor
     snapshot = cursor.snapshot
-    counts = progress.redelivery.counts
+    redelivery = progress.redelivery
+    counts, deadlines = redelivery.counts, redelivery.deadlines
+    queue = redelivery.queued_sequences()
     runs = progress.pending.runs
     parts = [
         _HEADER.pack(
@@ -49,11 +52,16 @@ def encode_state(progress: Progress) -> bytes:
             progress.floor_stream_seq,
             len(snapshot),
             len(counts),
+            len(deadlines),
+            len(queue),
             len(runs),
         ),
         _bytes_of(snapshot),
         _bytes_of(array("Q", counts.keys())),
         _bytes_of(array("Q", counts.values())),
+        _bytes_of(array("Q", deadlines.keys())),
+        _bytes_of(array("Q", deadlines.values())),
+        _bytes_of(array("Q", queue)),
     ]
     for run in runs:
         _encode_run(run, parts)
@@ -70,6 +78,8 @@ def _encode_run(run: Run, parts: list[bytes]) -> None:
         flags |= _NUMBERED
     if run.count == count:
         flags |= _ALL_LIVE
+    if run.expired:
+        flags |= _EXPIRED
     parts.append(_RUN.pack(consumer_seqs[0], sequences[0], run.sent_at, count, flags))
     if not flags & _CONTIGUOUS:
         parts.append(_bytes_of(sequences))
@@ -80,7 +90,7 @@ def _encode_run(run: Run, parts: list[bytes]) -> None:
 
 
 def restore_state(progress: Progress, data: bytes) -> None:
-    """Bring a fresh progress to the saved one; everything pending is queued to go out again.
+    """Bring a fresh progress to the saved one.
 
     Raises:
         StoreError: these are not the bytes of a saved state.
@@ -97,6 +107,8 @@ def restore_state(progress: Progress, data: bytes) -> None:
             progress.floor_stream_seq,
             snapshot_count,
             counts_count,
+            deadlines_count,
+            queue_count,
             runs_count,
         ) = reader.unpack(_HEADER)
         if magic != _MAGIC:
@@ -104,13 +116,14 @@ def restore_state(progress: Progress, data: bytes) -> None:
         progress.cursor.restore(next_seq, live_seq, reader.words(snapshot_count))
         keys, values = reader.words(counts_count), reader.words(counts_count)
         progress.redelivery.counts.update(zip(keys, values, strict=True))
+        keys, values = reader.words(deadlines_count), reader.words(deadlines_count)
+        for sequence, deadline in zip(keys, values, strict=True):
+            progress.redelivery.schedule(sequence, deadline)
+        progress.redelivery.queue(reader.words(queue_count))
         for _ in range(runs_count):
             progress.pending.restore_run(_read_run(reader))
     except (struct.error, IndexError, ValueError) as error:
         raise StoreError(f"consumer state is damaged: {error}") from error
-    for run in progress.pending.runs:
-        run.expired = True
-    progress.redelivery.queue(sequence for sequence, _ in progress.pending)
 
 
 def _read_run(reader: _Reader) -> Run:
@@ -125,7 +138,9 @@ def _read_run(reader: _Reader) -> Run:
     else:
         consumer_seqs = reader.words(count)
     live = None if flags & _ALL_LIVE else bytearray(reader.take(count))
-    return Run(sequences, consumer_seqs, sent_at, live)
+    run = Run(sequences, consumer_seqs, sent_at, live)
+    run.expired = bool(flags & _EXPIRED)
+    return run
 
 
 class _Reader:

@@ -202,7 +202,7 @@ class Progress:
 
     def expire(self, now: int) -> list[int]:
         """Queue what was not acknowledged in time; return the sequences, rising."""
-        due = [seq for seq in self.redelivery.pop_due(now) if seq in self.pending]
+        due = {seq for seq in self.redelivery.pop_due(now) if seq in self.pending}
         wait = self.rules.wait_ns(1) + _ACK_WAIT_SLACK_NS
         for run in self.pending.runs:
             if run.expired:
@@ -210,15 +210,15 @@ class Progress:
             if run.sent_at + wait > now:
                 break
             run.expired = True
-            due.extend(
+            due.update(
                 sequence
                 for sequence, _ in run.pending()
                 if not self.redelivery.has_deadline(sequence)
                 and not self.redelivery.is_queued(sequence)
             )
-        due.sort()
-        self.redelivery.queue(due)
-        return due
+        expired = sorted(due)
+        self.redelivery.queue(expired)
+        return expired
 
     def next_deadline(self) -> int | None:
         """Return when `expire` has something to do."""

@@ -33,6 +33,7 @@ class Redelivery:
         self._order: deque[tuple[int, int]] = deque()
         self._ticket = 0
         self._deadlines: DeadlineHeap[int] = DeadlineHeap()
+        self._due_at: dict[int, int] = {}  # the same, to be saved
 
     @property
     def queued(self) -> int:
@@ -52,7 +53,7 @@ class Redelivery:
     def queue(self, sequences: Iterable[int]) -> None:
         """Append sequences, unless they are queued; their deadlines end."""
         for sequence in sequences:
-            self._deadlines.cancel(sequence)
+            self._cancel(sequence)
             if sequence not in self._queue:
                 self._ticket += 1
                 self._queue[sequence] = self._ticket
@@ -64,12 +65,23 @@ class Redelivery:
 
     def has_deadline(self, sequence: int) -> bool:
         """Tell whether a message has a deadline of its own."""
-        return sequence in self._deadlines
+        return sequence in self._due_at
+
+    @property
+    def deadlines(self) -> dict[int, int]:
+        """Return the deadlines of single messages; not to be changed."""
+        return self._due_at
+
+    def queued_sequences(self) -> list[int]:
+        """Return the queue, in order."""
+        queue = self._queue
+        return [sequence for sequence, ticket in self._order if queue.get(sequence) == ticket]
 
     def schedule(self, sequence: int, deadline_ns: int) -> None:
         """Give a message a deadline of its own, and take it out of the queue."""
         self._queue.pop(sequence, None)
         self._deadlines.schedule(sequence, deadline_ns)
+        self._due_at[sequence] = deadline_ns
 
     def delivered(self, sequence: int, deadline_ns: int) -> int:
         """Count a redelivery and start its ack wait; return how often the message has been out."""
@@ -83,7 +95,10 @@ class Redelivery:
 
     def pop_due(self, now: int) -> list[int]:
         """Take out and return the sequences whose own deadline has passed, rising."""
-        return sorted(self._deadlines.pop_due(now))
+        due = sorted(self._deadlines.pop_due(now))
+        for sequence in due:
+            del self._due_at[sequence]
+        return due
 
     def next_deadline(self) -> int | None:
         """Return the earliest deadline of a single message."""
@@ -92,16 +107,20 @@ class Redelivery:
     def unqueue(self, sequence: int) -> None:
         """Stop delivering a message again, but remember how often it has been out."""
         self._queue.pop(sequence, None)
-        self._deadlines.cancel(sequence)
+        self._cancel(sequence)
+
+    def _cancel(self, sequence: int) -> None:
+        if self._due_at.pop(sequence, None) is not None:
+            self._deadlines.cancel(sequence)
 
     def forget(self, sequences: Iterable[int]) -> None:
         """Drop everything about messages that are settled or gone."""
-        if not self.counts and not self._queue and not len(self._deadlines):
+        if not self.counts and not self._queue and not self._due_at:
             return
         for sequence in sequences:
             self.counts.pop(sequence, None)
             self._queue.pop(sequence, None)
-            self._deadlines.cancel(sequence)
+            self._cancel(sequence)
 
     def forget_range(self, start: int, stop: int) -> None:
         """Drop everything about sequences with start <= sequence < stop."""
@@ -109,10 +128,13 @@ class Redelivery:
             self.forget([sequence for sequence in self.counts if start <= sequence < stop])
         if self._queue:
             self.forget([sequence for sequence in self._queue if start <= sequence < stop])
+        if self._due_at:
+            self.forget([sequence for sequence in self._due_at if start <= sequence < stop])
 
     def clear(self) -> None:
         """Drop everything."""
         self.counts.clear()
         self._queue.clear()
         self._order.clear()
+        self._due_at.clear()
         self._deadlines = DeadlineHeap()

@@ -98,9 +98,13 @@ def test_a_restart_keeps_floor_pending_and_counts(pulled):
     assert info["ack_floor"] == {"consumer_seq": 1, "stream_seq": 1}
     assert info["delivered"] == {"consumer_seq": 5, "stream_seq": 5}
     assert info["num_ack_pending"] == 3
+    account.advance(29 * SECOND)
+    account.pull(consumer, b'{"batch":1,"expires":1000000}')
+    assert sequences(account.client.take()) == [6]
+    account.advance(2 * SECOND)
     account.pull(consumer, b"4")
     messages = account.client.take()
-    assert sequences(messages) == [2, 4, 5, 6]
+    assert sequences(messages) == [2, 4, 5, 7]
     assert [message.ack[0] for message in messages] == [2, 2, 2, 1]
 
 

@@ -43,6 +43,9 @@ def described(progress):
         cursor.num_pending(),
         list(progress.pending),
         progress.redelivery.counts,
+        progress.redelivery.deadlines,
+        progress.redelivery.queued_sequences(),
+        progress.next_deadline(),
     )
 
 
@@ -56,8 +59,21 @@ def test_everything_survives(fresh, patterns):
     restored = fresh(patterns)
     restore_state(restored, encode_state(progress))
     assert described(restored) == described(progress)
-    assert restored.redelivery.queued == len(progress.pending)
-    assert restored.next_deadline() is None
+
+
+def test_times_and_the_queue_survive(fresh):
+    progress = fresh()
+    deliver(progress, 6, 1)
+    progress.expire(10_000_000)
+    deliver(progress, 6, 10_000_000)
+    progress.refuse(9)
+    progress.postpone(8, 77_000_000)
+    progress.redeliver(2, 10_000_000)
+    restored = fresh()
+    restore_state(restored, encode_state(progress))
+    assert described(restored) == described(progress)
+    assert restored.redelivery.queued_sequences() == [1, 3, 4, 5, 6, 9]
+    assert restored.expire(99_000_000) == progress.expire(99_000_000) == [2, 7, 8, 10, 11, 12]
 
 
 def test_a_snapshot_survives(fresh):

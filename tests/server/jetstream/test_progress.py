@@ -128,6 +128,12 @@ def test_a_postponed_message_does_not_expire_with_its_run(make):
     assert progress.expire(5 * SLACK) == [2]
 
 
+def test_what_expires_twice_over_is_queued_once(make):
+    progress = make()
+    progress.postpone(2, 500)
+    assert progress.expire(10 * SLACK) == [1, 2, 3, 4, 5]
+
+
 def test_acknowledged_messages_are_not_delivered_again(make):
     progress = make()
     progress.expire(WAIT + SLACK)

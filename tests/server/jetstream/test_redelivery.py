@@ -51,8 +51,9 @@ def test_deadlines_come_due_in_stream_order():
     redelivery.schedule(5, 30)
     assert redelivery.next_deadline() == 10
     assert redelivery.pop_due(20) == [2, 9]
+    assert redelivery.deadlines == {5: 30}
     redelivery.forget_range(0, 100)
-    assert redelivery.next_deadline() == 30
+    assert redelivery.next_deadline() is None
 
 
 def test_forgetting_a_range_covers_queue_and_counts():
