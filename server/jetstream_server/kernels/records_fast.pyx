@@ -1,31 +1,95 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The compiled twin of `records_pure`: same functions, same answers; the reasons are told there.
 
-It differs in one thing: a record that reaches beyond its block raises ValueError, because reading
-on would not be safe.
+It differs in one thing: positions or subject ids that reach beyond what they point into raise
+ValueError or IndexError, because reading on would not be safe.
 """
 
 import sys
 
 from cpython cimport array
-from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy, memset
 
-from array import array as make_array
-
-from jetstream_server.kernels.checksum cimport (
-    crc_by_instruction, crc_by_tables, crc_has_instruction, crc_prepare
-)
+import array
 
 if sys.byteorder != "little":
-    raise ImportError("the compiled kernel writes little-endian records; the pure one runs anywhere")
+    raise ImportError("the compiled kernel writes little-endian records; the pure one writes any")
 
-crc_prepare()
-cdef bint HAS_INSTRUCTION = crc_has_instruction()
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <stddef.h>
+    #include <string.h>
+
+    static uint32_t crc32c_table[8][256];
+
+    static void crc32c_prepare(void) {
+        for (uint32_t i = 0; i < 256; i++) {
+            uint32_t crc = i;
+            for (int bit = 0; bit < 8; bit++)
+                crc = (crc >> 1) ^ ((crc & 1) ? 0x82F63B78u : 0);
+            crc32c_table[0][i] = crc;
+        }
+        for (uint32_t i = 0; i < 256; i++)
+            for (int slice = 1; slice < 8; slice++)
+                crc32c_table[slice][i] = (crc32c_table[slice - 1][i] >> 8)
+                    ^ crc32c_table[0][crc32c_table[slice - 1][i] & 0xFF];
+    }
+
+    static uint32_t crc32c_by_table(const uint8_t *at, size_t size) {
+        uint32_t crc = 0xFFFFFFFFu;
+        for (; size >= 8; size -= 8, at += 8) {
+            uint64_t word;
+            memcpy(&word, at, 8);
+            word ^= crc;
+            crc = crc32c_table[7][word & 0xFF] ^ crc32c_table[6][(word >> 8) & 0xFF]
+                ^ crc32c_table[5][(word >> 16) & 0xFF] ^ crc32c_table[4][(word >> 24) & 0xFF]
+                ^ crc32c_table[3][(word >> 32) & 0xFF] ^ crc32c_table[2][(word >> 40) & 0xFF]
+                ^ crc32c_table[1][(word >> 48) & 0xFF] ^ crc32c_table[0][word >> 56];
+        }
+        for (; size; size--)
+            crc = (crc >> 8) ^ crc32c_table[0][(crc ^ *at++) & 0xFF];
+        return ~crc;
+    }
+
+    #if defined(__x86_64__) && defined(__GNUC__)
+    #include <nmmintrin.h>
+    __attribute__((target("sse4.2")))
+    static uint32_t crc32c_by_cpu(const uint8_t *at, size_t size) {
+        uint64_t crc = 0xFFFFFFFFu;
+        for (; size >= 8; size -= 8, at += 8) {
+            uint64_t word;
+            memcpy(&word, at, 8);
+            crc = _mm_crc32_u64(crc, word);
+        }
+        for (; size; size--)
+            crc = _mm_crc32_u8((uint32_t)crc, *at++);
+        return ~(uint32_t)crc;
+    }
+    static int crc32c_has_cpu(void) { return __builtin_cpu_supports("sse4.2"); }
+    #else
+    static uint32_t crc32c_by_cpu(const uint8_t *at, size_t size) {
+        return crc32c_by_table(at, size);
+    }
+    static int crc32c_has_cpu(void) { return 0; }
+    #endif
+    """
+    void crc32c_prepare() nogil
+    uint32_t crc32c_by_table(const uint8_t* at, size_t size) nogil
+    uint32_t crc32c_by_cpu(const uint8_t* at, size_t size) nogil
+    bint crc32c_has_cpu() nogil
+
+ctypedef uint32_t (*Checksum)(const uint8_t* at, size_t size) noexcept nogil
+
+crc32c_prepare()
+cdef Checksum crc32c = <Checksum>(crc32c_by_cpu if crc32c_has_cpu() else crc32c_by_table)
 
 cdef enum:
+    # Columns of PubRun.fields.
     STRIDE = 7
     # Offsets in `record_format.PREFIX`.
     CHECKSUM_AT = 4
@@ -36,194 +100,178 @@ cdef enum:
     SUBJECT_BYTES_AT = 28
     KIND_AT = 30
     PREFIX_BYTES = 32
-    # As in the pure twin: what the genuine server accounts for a record.
+    # Accounting, see `records_pure`.
     UNACCOUNTED_BYTES = 2
     HEADER_ACCOUNTED_BYTES = 4
-    # Subjects met in one call, found again without making an object of them.
-    KNOWN_SLOTS = 1024
+    # Subjects remembered within one call: looking one up costs a bytes object and a hash.
+    RECENT = 64
 
 
-cdef struct Known:
+cdef struct Recent:
     const char* subject
     Py_ssize_t size
     uint32_t number
 
 
-cdef inline uint32_t checksum_of(const char* at, size_t size) noexcept nogil:
-    if HAS_INSTRUCTION:
-        return crc_by_instruction(<const unsigned char*>at, size)
-    return crc_by_tables(<const unsigned char*>at, size)
+cdef class _Interner:
+    """Numbers of subjects, asking the dictionary only for those not met a moment ago."""
 
+    cdef dict interned
+    cdef Recent recent[RECENT]
 
-def crc32c(bytes data, bint by_tables=False):
-    """Return the CRC-32C of some bytes; for tests of both ways to make it."""
-    cdef const unsigned char[:] view = data
-    cdef const unsigned char* at = &view[0] if len(view) else NULL
-    if by_tables:
-        return crc_by_tables(at, len(view))
-    return checksum_of(<const char*>at, len(view))
+    def __cinit__(self, dict interned):
+        self.interned = interned
+        memset(self.recent, 0, sizeof(self.recent))
 
-
-cdef inline uint32_t slot_of(const char* subject, Py_ssize_t size) noexcept nogil:
-    # The end of a subject tells subjects apart better than its beginning.
-    cdef uint64_t word = 0
-    cdef Py_ssize_t tail = size if size < 8 else 8
-    memcpy(&word, subject + size - tail, tail)
-    return <uint32_t>(((word ^ <uint64_t>size) * <uint64_t>0x9E3779B97F4A7C15) >> 54)
-
-
-cdef inline uint32_t number_of(
-    const char* subject, Py_ssize_t size, dict interned, Known* known
-) except? 0xFFFFFFFF:
-    cdef Known* slot = &known[slot_of(subject, size)]
-    cdef bytes key
-    if slot.subject != NULL and slot.size == size and memcmp(slot.subject, subject, size) == 0:
+    cdef uint32_t number(self, const char* subject, Py_ssize_t size) except? 0xFFFFFFFF:
+        cdef uint32_t spread = <uint32_t>size * 31
+        if size:
+            spread += <uint8_t>subject[size - 1] + 7 * <uint8_t>subject[size // 2]
+            if size > 2:
+                spread += 17 * <uint8_t>subject[size - 2] + 3 * <uint8_t>subject[size - 3]
+        cdef Recent* slot = &self.recent[spread % RECENT]
+        if slot.subject != NULL and slot.size == size and memcmp(slot.subject, subject, size) == 0:
+            return slot.number
+        key = PyBytes_FromStringAndSize(subject, size)
+        found = self.interned.get(key)
+        if found is None:
+            found = len(self.interned)
+            self.interned[key] = found
+        slot.subject, slot.size, slot.number = subject, size, found
         return slot.number
-    key = PyBytes_FromStringAndSize(subject, size)
-    number = interned.get(key)
-    if number is None:
-        number = interned[key] = len(interned)
-    slot.subject, slot.size, slot.number = subject, size, number
-    return slot.number
-
-
-cdef Py_ssize_t write_records(
-    const char* chunk, const int* fields, Py_ssize_t start, Py_ssize_t stop,
-    uint64_t sequence, int64_t timestamp, char* block, Py_ssize_t used, unsigned int* positions
-) noexcept nogil:
-    cdef Py_ssize_t index
-    cdef const int* at
-    cdef char* record
-    cdef uint32_t size, headers, checksum
-    cdef uint16_t subject_bytes
-    cdef uint16_t kind = 0
-    for index in range(start, stop):
-        at = fields + index * STRIDE
-        subject_bytes = <uint16_t>(at[1] - at[0])
-        headers = <uint32_t>(at[5] - at[4])
-        size = <uint32_t>(PREFIX_BYTES + subject_bytes + at[6] - at[4])
-        record = block + used
-        memcpy(record, &size, 4)
-        memcpy(record + SEQUENCE_AT, &sequence, 8)
-        memcpy(record + TIMESTAMP_AT, &timestamp, 8)
-        memcpy(record + HEADER_BYTES_AT, &headers, 4)
-        memcpy(record + SUBJECT_BYTES_AT, &subject_bytes, 2)
-        memcpy(record + KIND_AT, &kind, 2)
-        memcpy(record + PREFIX_BYTES, chunk + at[0], subject_bytes)
-        memcpy(record + PREFIX_BYTES + subject_bytes, chunk + at[4], at[6] - at[4])
-        checksum = checksum_of(record + CHECKED_FROM, size - CHECKED_FROM)
-        memcpy(record + CHECKSUM_AT, &checksum, 4)
-        positions[index - start] = <unsigned int>used
-        sequence += 1
-        used += size
-    return used
 
 
 def encode_run(
-    bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop, uint64_t first_seq,
-    int64_t timestamp, bytearray buffer, Py_ssize_t used, array.array positions,
-    array.array subject_ids, dict interned,
+    bytes chunk not None,
+    array.array fields not None,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    uint64_t first_seq,
+    int64_t timestamp,
+    bytearray buffer not None,
+    Py_ssize_t used,
+    array.array positions not None,
+    array.array subject_ids not None,
+    dict interned not None,
 ):
-    """Append messages `start` up to `stop` of a run as records, as far as the room goes."""
-    cdef const char* text = chunk
-    cdef const int* field = fields.data.as_ints
+    cdef const char* source = PyBytes_AS_STRING(chunk)
+    cdef char* base = PyByteArray_AS_STRING(buffer)
     cdef Py_ssize_t room = PyByteArray_GET_SIZE(buffer)
-    cdef Py_ssize_t count = len(positions), index, size, need = used
-    cdef Known known[KNOWN_SLOTS]
-    cdef const int* at
-    if start >= stop:
-        return stop, used
-    for index in range(KNOWN_SLOTS):
-        known[index].subject = NULL
-        if stop - start < 4:
-            # For a batch of a few, look-ups cost less than preparing the slots.
+    cdef const int32_t* field
+    cdef Py_ssize_t index = start, entries = len(positions), size, subject_bytes, body_bytes
+    cdef uint32_t wide
+    cdef uint16_t narrow
+    cdef char* at
+    cdef _Interner interner = _Interner(interned)
+    if stop <= start:
+        return start, used
+    if stop * STRIDE > len(fields) or len(subject_ids) != entries:
+        raise IndexError("fields or subject ids do not fit")
+    array.resize_smart(positions, entries + stop - start)
+    array.resize_smart(subject_ids, entries + stop - start)
+    while index < stop:
+        field = <const int32_t*>fields.data.as_ints + index * STRIDE
+        subject_bytes = field[1] - field[0]
+        body_bytes = field[6] - field[4]
+        size = PREFIX_BYTES + subject_bytes + body_bytes
+        if used + size > room:
             break
-    cdef bint few = stop - start < 4
-    array.resize_smart(positions, count + stop - start)
-    array.resize_smart(subject_ids, count + stop - start)
-    for index in range(start, stop):
-        at = field + index * STRIDE
-        size = PREFIX_BYTES + at[1] - at[0] + at[6] - at[4]
-        if need + size > room:
-            stop = index
-            break
-        if few:
-            known[slot_of(text + at[0], at[1] - at[0])].subject = NULL
-        subject_ids.data.as_uints[count + index - start] = number_of(
-            text + at[0], at[1] - at[0], interned, known
-        )
-        need += size
-    cdef char* block = PyByteArray_AS_STRING(buffer)
-    cdef unsigned int* place = positions.data.as_uints + count
-    if need - used > 65536:
-        with nogil:
-            used = write_records(
-                text, field, start, stop, first_seq, timestamp, block, used, place
-            )
-    else:
-        used = write_records(text, field, start, stop, first_seq, timestamp, block, used, place)
-    array.resize_smart(positions, count + stop - start)
-    array.resize_smart(subject_ids, count + stop - start)
-    return stop, used
+        at = base + used
+        positions.data.as_uints[entries] = <unsigned int>used
+        subject_ids.data.as_uints[entries] = interner.number(source + field[0], subject_bytes)
+        entries += 1
+        wide = <uint32_t>size
+        memcpy(at, &wide, 4)
+        memcpy(at + SEQUENCE_AT, &first_seq, 8)
+        memcpy(at + TIMESTAMP_AT, &timestamp, 8)
+        wide = <uint32_t>(field[5] - field[4])
+        memcpy(at + HEADER_BYTES_AT, &wide, 4)
+        narrow = <uint16_t>subject_bytes
+        memcpy(at + SUBJECT_BYTES_AT, &narrow, 2)
+        memset(at + KIND_AT, 0, 2)
+        memcpy(at + PREFIX_BYTES, source + field[0], subject_bytes)
+        memcpy(at + PREFIX_BYTES + subject_bytes, source + field[4], body_bytes)
+        wide = crc32c(<const uint8_t*>at + CHECKED_FROM, size - CHECKED_FROM)
+        memcpy(at + CHECKSUM_AT, &wide, 4)
+        first_seq += 1
+        used += size
+        index += 1
+    array.resize_smart(positions, entries)
+    array.resize_smart(subject_ids, entries)
+    return index, used
 
 
 def scan_records(
-    buffer, Py_ssize_t start, Py_ssize_t stop, array.array positions, array.array subject_ids,
-    array.array sequences, dict interned,
+    const uint8_t[::1] buffer,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    array.array positions not None,
+    array.array subject_ids not None,
+    array.array sequences not None,
+    dict interned not None,
 ):
-    """Read records of messages from `start` on, checking each one."""
-    cdef const unsigned char[:] view = buffer
-    if start + PREFIX_BYTES > stop:
-        return start
-    if stop > view.shape[0]:
-        raise ValueError(f"a block of {view.shape[0]} bytes does not reach to {stop}")
-    cdef const char* block = <const char*>&view[0]
-    cdef Py_ssize_t at = start, count = len(positions)
-    cdef uint32_t size, checksum, headers
+    cdef Py_ssize_t position = start
+    cdef uint32_t size, checksum, header_bytes, number
     cdef uint16_t subject_bytes, kind
     cdef uint64_t sequence
-    cdef Known known[KNOWN_SLOTS]
-    cdef Py_ssize_t index
-    for index in range(KNOWN_SLOTS):
-        known[index].subject = NULL
-    while at + PREFIX_BYTES <= stop:
-        memcpy(&size, block + at, 4)
-        memcpy(&checksum, block + at + CHECKSUM_AT, 4)
-        memcpy(&sequence, block + at + SEQUENCE_AT, 8)
-        memcpy(&headers, block + at + HEADER_BYTES_AT, 4)
-        memcpy(&subject_bytes, block + at + SUBJECT_BYTES_AT, 2)
-        memcpy(&kind, block + at + KIND_AT, 2)
+    cdef const uint8_t* at
+    cdef _Interner interner = _Interner(interned)
+    stop = min(stop, buffer.shape[0])
+    while position + PREFIX_BYTES <= stop:
+        at = &buffer[position]
+        memcpy(&size, at, 4)
+        memcpy(&checksum, at + CHECKSUM_AT, 4)
+        memcpy(&sequence, at + SEQUENCE_AT, 8)
+        memcpy(&header_bytes, at + HEADER_BYTES_AT, 4)
+        memcpy(&subject_bytes, at + SUBJECT_BYTES_AT, 2)
+        memcpy(&kind, at + KIND_AT, 2)
         if (
             kind != 0
-            or size < <uint64_t>PREFIX_BYTES + subject_bytes + headers
-            or at + <Py_ssize_t>size > stop
-            or checksum_of(block + at + CHECKED_FROM, size - CHECKED_FROM) != checksum
+            or <uint64_t>size < <uint64_t>PREFIX_BYTES + subject_bytes + header_bytes
+            or <uint64_t>position + size > <uint64_t>stop
+            or crc32c(at + CHECKED_FROM, size - CHECKED_FROM) != checksum
         ):
             break
-        array.resize_smart(positions, count + 1)
-        array.resize_smart(subject_ids, count + 1)
-        array.resize_smart(sequences, count + 1)
-        positions.data.as_uints[count] = <unsigned int>at
-        subject_ids.data.as_uints[count] = number_of(
-            block + at + PREFIX_BYTES, subject_bytes, interned, known
-        )
-        sequences.data.as_ulonglongs[count] = sequence
-        count += 1
-        at += size
-    return at
+        number = interner.number(<const char*>at + PREFIX_BYTES, subject_bytes)
+        array.resize_smart(positions, len(positions) + 1)
+        positions.data.as_uints[len(positions) - 1] = <unsigned int>position
+        array.resize_smart(subject_ids, len(subject_ids) + 1)
+        subject_ids.data.as_uints[len(subject_ids) - 1] = number
+        array.resize_smart(sequences, len(sequences) + 1)
+        sequences.data.as_ulonglongs[len(sequences) - 1] = sequence
+        position += size
+    return position
+
+
+cdef int _check(Py_ssize_t stop, Py_ssize_t entries) except -1:
+    if stop > entries:
+        raise IndexError("more entries wanted than there are")
+    return 0
 
 
 def tally(
-    const unsigned int[:] subject_ids, Py_ssize_t start, Py_ssize_t stop, uint64_t first_seq,
-    const unsigned int[:] offsets, array.array counts, array.array firsts, array.array lasts,
+    const unsigned int[::1] subject_ids,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    uint64_t first_seq,
+    const unsigned int[::1] offsets,
+    array.array counts not None,
+    array.array firsts not None,
+    array.array lasts not None,
 ):
-    """Add entries to the counters of their subjects."""
-    cdef Py_ssize_t appeared = 0, index
-    cdef bint sparse = offsets.shape[0] > 0
-    cdef unsigned int number
+    cdef Py_ssize_t index, appeared = 0, known = len(counts)
     cdef uint64_t sequence
+    cdef unsigned int number
+    cdef bint sparse = offsets.shape[0] > 0
+    _check(stop, subject_ids.shape[0])
+    if sparse:
+        _check(stop, offsets.shape[0])
+    if len(firsts) < known or len(lasts) < known:
+        raise IndexError("counters of different lengths")
     for index in range(start, stop):
         number = subject_ids[index]
+        if <Py_ssize_t>number >= known:
+            raise IndexError("subject id beyond the counters")
         sequence = first_seq + (offsets[index] if sparse else <uint64_t>index)
         if not counts.data.as_ulonglongs[number]:
             appeared += 1
@@ -234,152 +282,234 @@ def tally(
 
 
 def withdraw(
-    const unsigned int[:] subject_ids, const unsigned char[:] alive, Py_ssize_t start,
-    Py_ssize_t stop, const unsigned int[:] table_ids, array.array counts,
+    const unsigned int[::1] subject_ids,
+    const uint8_t[::1] alive,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    const unsigned int[::1] table_ids,
+    array.array counts not None,
 ):
-    """Take live entries off the counters of their subjects."""
-    cdef Py_ssize_t emptied = 0, index
-    cdef bint holes = alive.shape[0] > 0, mapped = table_ids.shape[0] > 0
+    cdef Py_ssize_t index, emptied = 0, known = len(counts), local = table_ids.shape[0]
     cdef unsigned int number
+    cdef bint some = alive.shape[0] > 0
+    _check(stop, subject_ids.shape[0])
+    if some:
+        _check(stop, alive.shape[0])
     for index in range(start, stop):
-        if holes and not alive[index]:
+        if some and not alive[index]:
             continue
         number = subject_ids[index]
-        if mapped:
+        if local:
+            if <Py_ssize_t>number >= local:
+                raise IndexError("subject id beyond the table")
             number = table_ids[number]
+        if <Py_ssize_t>number >= known:
+            raise IndexError("subject id beyond the counters")
         counts.data.as_ulonglongs[number] -= 1
         emptied += counts.data.as_ulonglongs[number] == 0
     return emptied
 
 
 def measure(
-    buffer, const unsigned int[:] positions, const unsigned char[:] alive, Py_ssize_t start,
-    Py_ssize_t stop, int64_t messages_max, int64_t bytes_max, int64_t expired_at,
+    const uint8_t[::1] buffer,
+    const unsigned int[::1] positions,
+    const uint8_t[::1] alive,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    int64_t messages_max,
+    int64_t bytes_max,
+    int64_t expired_at,
 ):
-    """Weigh live entries from `start` on, until none of the three conditions holds."""
-    cdef const unsigned char[:] view = buffer
+    cdef Py_ssize_t index, room = buffer.shape[0] - PREFIX_BYTES
     cdef int64_t messages = 0, accounted = 0, recorded = 0, timestamp
-    cdef bint holes = alive.shape[0] > 0
-    cdef uint32_t size, headers
-    cdef Py_ssize_t index, position
+    cdef uint32_t size, header_bytes
+    cdef const uint8_t* at
+    cdef bint some = alive.shape[0] > 0
+    _check(stop, positions.shape[0])
+    if some:
+        _check(stop, alive.shape[0])
     for index in range(start, stop):
-        if holes and not alive[index]:
+        if some and not alive[index]:
             continue
-        position = positions[index]
-        if position + PREFIX_BYTES > view.shape[0]:
-            raise ValueError(f"a record at {position} is beyond the block")
-        memcpy(&size, &view[position], 4)
-        memcpy(&timestamp, &view[position + TIMESTAMP_AT], 8)
-        memcpy(&headers, &view[position + HEADER_BYTES_AT], 4)
+        if <int64_t>positions[index] > room:
+            raise ValueError("a record reaches beyond its block")
+        at = &buffer[positions[index]]
+        memcpy(&size, at, 4)
+        memcpy(&timestamp, at + TIMESTAMP_AT, 8)
+        memcpy(&header_bytes, at + HEADER_BYTES_AT, 4)
         if messages >= messages_max and accounted >= bytes_max and timestamp > expired_at:
             return index, messages, accounted, recorded
         messages += 1
-        accounted += <int64_t>size - UNACCOUNTED_BYTES + (HEADER_ACCOUNTED_BYTES if headers else 0)
+        accounted += <int64_t>size - UNACCOUNTED_BYTES
+        if header_bytes:
+            accounted += HEADER_ACCOUNTED_BYTES
         recorded += size
     return stop, messages, accounted, recorded
 
 
 def select(
-    buffer, const unsigned int[:] positions, const unsigned int[:] subject_ids,
-    const unsigned char[:] flags, const unsigned char[:] alive, Py_ssize_t start, Py_ssize_t stop,
-    uint64_t first_seq, const unsigned int[:] offsets, Py_ssize_t count_max, int64_t bytes_max,
-    array.array out_positions, array.array out_sequences, array.array out_sizes,
+    const uint8_t[::1] buffer,
+    const unsigned int[::1] positions,
+    const unsigned int[::1] subject_ids,
+    const uint8_t[::1] flags,
+    const uint8_t[::1] alive,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    uint64_t first_seq,
+    const unsigned int[::1] offsets,
+    int64_t count_max,
+    int64_t bytes_max,
+    array.array out_positions not None,
+    array.array out_sequences not None,
+    array.array out_sizes not None,
 ):
-    """Append wanted live entries; the first one whatever its size."""
-    if count_max <= 0:
-        return start
-    cdef const unsigned char[:] view = buffer
-    cdef bint holes = alive.shape[0] > 0, chosen = flags.shape[0] > 0
-    cdef bint sparse = offsets.shape[0] > 0
-    cdef Py_ssize_t base = len(out_positions), count = 0, index, position, end = stop
-    cdef Py_ssize_t room = min(count_max, max(stop - start, 0))
+    cdef Py_ssize_t index, found = len(out_positions), first = len(out_positions)
+    cdef Py_ssize_t room = buffer.shape[0] - PREFIX_BYTES, space, wanted
     cdef int64_t total = 0, size
     cdef uint32_t length
-    array.resize_smart(out_positions, base + room)
-    array.resize_smart(out_sequences, base + room)
-    array.resize_smart(out_sizes, base + room)
-    try:
-        for index in range(start, stop):
-            if (holes and not alive[index]) or (chosen and not flags[subject_ids[index]]):
+    cdef bint some = alive.shape[0] > 0, chosen = flags.shape[0] > 0
+    cdef bint sparse = offsets.shape[0] > 0
+    if count_max <= 0 or stop <= start:
+        return start if count_max <= 0 else stop
+    _check(stop, positions.shape[0])
+    _check(stop, subject_ids.shape[0])
+    if some:
+        _check(stop, alive.shape[0])
+    if sparse:
+        _check(stop, offsets.shape[0])
+    space = min(count_max, <int64_t>(stop - start))
+    array.resize(out_positions, first + space)
+    array.resize(out_sequences, first + space)
+    array.resize(out_sizes, first + space)
+    wanted = stop
+    for index in range(start, stop):
+        if some and not alive[index]:
+            continue
+        if chosen:
+            if subject_ids[index] >= <size_t>flags.shape[0]:
+                raise IndexError("subject id beyond the flags")
+            if not flags[subject_ids[index]]:
                 continue
-            position = positions[index]
-            if position + PREFIX_BYTES > view.shape[0]:
-                raise ValueError(f"a record at {position} is beyond the block")
-            memcpy(&length, &view[position], 4)
-            size = <int64_t>length - PREFIX_BYTES
-            if count and total + size > bytes_max:
-                end = index
-                break
-            out_positions.data.as_ulonglongs[base + count] = position
-            out_sequences.data.as_ulonglongs[base + count] = first_seq + (
-                offsets[index] if sparse else <uint64_t>index
-            )
-            out_sizes.data.as_ulonglongs[base + count] = <uint64_t>size
-            count += 1
-            total += size
-            if count == count_max:
-                end = index + 1
-                break
-    finally:
-        array.resize_smart(out_positions, base + count)
-        array.resize_smart(out_sequences, base + count)
-        array.resize_smart(out_sizes, base + count)
-    return end
+        if <int64_t>positions[index] > room:
+            raise ValueError("a record reaches beyond its block")
+        memcpy(&length, &buffer[positions[index]], 4)
+        size = <int64_t>length - PREFIX_BYTES
+        if found > first and total + size > bytes_max:
+            wanted = index
+            break
+        out_positions.data.as_ulonglongs[found] = positions[index]
+        out_sequences.data.as_ulonglongs[found] = first_seq + (
+            offsets[index] if sparse else <uint64_t>index
+        )
+        out_sizes.data.as_ulonglongs[found] = <uint64_t>size
+        found += 1
+        total += size
+        if found - first == count_max:
+            wanted = index + 1
+            break
+    array.resize(out_positions, found)
+    array.resize(out_sequences, found)
+    array.resize(out_sizes, found)
+    return wanted
 
 
 def count(
-    const unsigned int[:] subject_ids, const unsigned char[:] flags, const unsigned char[:] alive,
-    Py_ssize_t start, Py_ssize_t stop,
+    const unsigned int[::1] subject_ids,
+    const uint8_t[::1] flags,
+    const uint8_t[::1] alive,
+    Py_ssize_t start,
+    Py_ssize_t stop,
 ):
-    """Return the number of wanted live entries."""
-    cdef bint holes = alive.shape[0] > 0, chosen = flags.shape[0] > 0
     cdef Py_ssize_t index, total = 0
-    if not chosen and not holes:
+    cdef bint some = alive.shape[0] > 0, chosen = flags.shape[0] > 0
+    _check(stop, subject_ids.shape[0])
+    if some:
+        _check(stop, alive.shape[0])
+    if not chosen and not some:
         return max(stop - start, 0)
     for index in range(start, stop):
-        if (not holes or alive[index]) and (not chosen or flags[subject_ids[index]]):
+        if some and not alive[index]:
+            continue
+        if chosen:
+            if subject_ids[index] >= <size_t>flags.shape[0]:
+                raise IndexError("subject id beyond the flags")
+            total += flags[subject_ids[index]] != 0
+        else:
             total += 1
     return total
 
 
 def find(
-    const unsigned int[:] subject_ids, const unsigned char[:] alive, Py_ssize_t start,
-    Py_ssize_t stop, unsigned int wanted,
+    const unsigned int[::1] subject_ids,
+    const uint8_t[::1] alive,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    unsigned int wanted,
 ):
-    """Return the first live entry of a subject in [start, stop), `stop` when there is none."""
-    cdef bint holes = alive.shape[0] > 0
     cdef Py_ssize_t index
+    cdef bint some = alive.shape[0] > 0
+    _check(stop, subject_ids.shape[0])
+    if some:
+        _check(stop, alive.shape[0])
     for index in range(start, stop):
-        if subject_ids[index] == wanted and (not holes or alive[index]):
+        if subject_ids[index] == wanted and (not some or alive[index]):
             return index
     return stop
 
 
 def find_last(
-    const unsigned int[:] subject_ids, const unsigned char[:] alive, Py_ssize_t start,
-    Py_ssize_t stop, unsigned int wanted,
+    const unsigned int[::1] subject_ids,
+    const uint8_t[::1] alive,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    unsigned int wanted,
 ):
-    """Return the last live entry of a subject in [start, stop), -1 when there is none."""
-    cdef bint holes = alive.shape[0] > 0
-    cdef Py_ssize_t index = stop - 1
-    while index >= start:
-        if subject_ids[index] == wanted and (not holes or alive[index]):
+    cdef Py_ssize_t index
+    cdef bint some = alive.shape[0] > 0
+    _check(stop, subject_ids.shape[0])
+    if some:
+        _check(stop, alive.shape[0])
+    for index in range(stop - 1, start - 1, -1):
+        if subject_ids[index] == wanted and (not some or alive[index]):
             return index
-        index -= 1
     return -1
 
 
-def localize(const unsigned int[:] subject_ids, Py_ssize_t stop, array.array local_ids):
-    """Number the subjects of a block by first appearance, appending them to `local_ids`."""
-    cdef dict known = {}
-    cdef Py_ssize_t base = len(local_ids), index
-    cdef unsigned int number, last = 0, last_local = 0
-    cdef bint has_last = False
-    array.resize_smart(local_ids, base + stop)
+def localize(const unsigned int[::1] subject_ids, Py_ssize_t stop, array.array local_ids not None):
+    cdef Py_ssize_t index, largest = 0, known = 0, first = len(local_ids)
+    cdef uint32_t* numbers
+    cdef array.array found = array.array("I")
+    _check(stop, subject_ids.shape[0])
+    if stop <= 0:
+        return found
     for index in range(stop):
-        number = subject_ids[index]
-        if not has_last or number != last:
-            last_local = known.setdefault(number, len(known))
-            last, has_last = number, True
-        local_ids.data.as_uints[base + index] = last_local
-    return make_array("I", known)
+        if <Py_ssize_t>subject_ids[index] > largest:
+            largest = subject_ids[index]
+    numbers = <uint32_t*>malloc((largest + 1) * sizeof(uint32_t))
+    if numbers == NULL:
+        raise MemoryError
+    try:
+        memset(numbers, 0xFF, (largest + 1) * sizeof(uint32_t))
+        array.resize(local_ids, first + stop)
+        for index in range(stop):
+            if numbers[subject_ids[index]] == <uint32_t>0xFFFFFFFF:
+                numbers[subject_ids[index]] = <uint32_t>known
+                known += 1
+                array.resize_smart(found, known)
+                found.data.as_uints[known - 1] = subject_ids[index]
+            local_ids.data.as_uints[first + index] = numbers[subject_ids[index]]
+    finally:
+        free(numbers)
+    return found
+
+
+def checksum(const uint8_t[::1] data):
+    """Return the CRC-32C by both ways, so that a test can hold them against the library's."""
+    if not data.shape[0]:
+        return crc32c_by_cpu(NULL, 0), crc32c_by_table(NULL, 0)
+    return (
+        crc32c_by_cpu(&data[0], data.shape[0]) if crc32c_has_cpu() else crc32c_by_table(
+            &data[0], data.shape[0]
+        ),
+        crc32c_by_table(&data[0], data.shape[0]),
+    )

@@ -1,0 +1,63 @@
+"""Questions to a store of several blocks whose answers the model test does not pin down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from jetstream_server.base.errors import StoreError
+from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.file import FileStore
+
+
+@pytest.fixture
+def store(sim_disk_module):
+    commit = GroupCommit(sim_disk_module.SimDisk(Random(1)))
+    store = FileStore(Path("/s"), commit, block_bytes=1000)
+    run = PubRun.of([(b"s.%d" % (i % 3), b"", b"", b"x" * 60) for i in range(30)])
+    store.append_run(run, 0, 30, 5)
+    commit.drain()
+    return store
+
+
+def test_a_window_ends_with_its_block(store):
+    window = store.window(None, 1, 100, 1 << 20)
+    assert list(window.sequences) == list(range(1, window.next_seq))
+    assert window.next_seq < 30
+    assert list(window.sizes) == [63] * len(window)
+
+
+def test_a_window_gives_at_least_one_then_keeps_to_its_bounds(store):
+    assert len(store.window(None, 1, 100, 1)) == 1
+    assert len(store.window(None, 1, 100, 126)) == 2
+    assert len(store.window(None, 1, 3, 1 << 20)) == 3
+    assert len(store.window(None, 31, 100, 100)) == 0
+    assert store.window(None, 31, 100, 100).next_seq == 31
+
+
+def test_a_filter_sees_subjects_that_come_later(store):
+    later = store.filter([b"later"])
+    assert store.count(later, 0) == 0
+    store.append(b"later", b"", b"x", 9)
+    assert store.count(later, 0) == 1
+    assert list(store.window(later, 31, 10, 100).sequences) == [31]
+
+
+def test_a_window_stays_valid_while_the_store_goes_on(store):
+    window = store.window(None, 28, 10, 1 << 20)
+    before = bytes(window.buffer[window.positions[0] : window.positions[0] + 95])
+    run = PubRun.of([(b"t", b"", b"", b"y" * 60)] * 100)
+    store.append_run(run, 0, 100, 6)
+    store.purge(None, 0, 0)
+    assert bytes(window.buffer[window.positions[0] : window.positions[0] + 95]) == before
+
+
+def test_an_offline_store_answers_nothing_but_its_state(store):
+    store.failed(StoreError("the disk failed"))
+    assert store.offline == "the disk failed"
+    assert store.state().messages == 30
+    for question in (lambda: store.load(1), lambda: store.window(None, 1, 1, 1)):
+        with pytest.raises(StoreError, match="the disk failed"):
+            question()

@@ -1,0 +1,82 @@
+"""MemoryStore on its own; the model test holds it against FileStore."""
+
+from __future__ import annotations
+
+from jetstream_server.kernels.deliveries import encode_deliveries
+from jetstream_server.store.memory import MemoryStore
+from jetstream_server.store.ports import Limits
+
+
+def filled(count, subjects=2):
+    store = MemoryStore()
+    for index in range(count):
+        store.append(b"s.%d" % (index % subjects), b"", b"x", index)
+    return store
+
+
+def test_accounts_bytes_as_the_genuine_server():
+    store = MemoryStore()
+    store.append(b"s.0", b"", b"x", 1)
+    assert store.state().bytes == 20  # measured at nats-server 2.15
+    store.append(b"s.0", b"HEAD", b"x", 1)
+    assert store.state().bytes == 44
+
+
+def test_deleting_at_either_end():
+    store = filled(4)
+    store.delete([4])
+    state = store.state()
+    assert (state.first_seq, state.last_seq, state.num_deleted) == (1, 4, 1)
+    store.delete([1])
+    assert (store.first_seq, store.deleted()) == (2, [4])
+    store.delete([2, 3])
+    state = store.state()
+    assert (state.first_seq, state.last_seq, state.num_deleted, state.first_ts) == (5, 4, 0, 0)
+
+
+def test_never_used_and_purged():
+    store = MemoryStore()
+    assert (store.state().first_seq, store.deleted()) == (0, [])
+    store.purge(None, 0, 0)
+    assert (store.state().first_seq, store.state().last_seq) == (1, 0)
+    store.truncate_front(10)
+    assert (store.state().first_seq, store.state().last_seq) == (10, 9)
+
+
+def test_limits():
+    store = filled(10)
+    assert store.enforce(Limits(max_msgs=8), 0) == [(1, 3)]
+    assert sorted(store.enforce(Limits(max_msgs_per_subject=2), 0)) == [
+        (s, s + 1) for s in range(3, 7)
+    ]
+    assert store.enforce(Limits(max_bytes=60), 0) == [(7, 8)]
+    assert store.enforce(Limits(max_age_ns=5), 12) == [(8, 9)]
+    assert store.enforce(Limits(max_bytes=0), 12) == [(9, 11)]
+
+
+def test_windows_feed_the_deliveries_kernel():
+    store = filled(4)
+    window = store.window(store.filter([b"s.1"]), 1, 10, 1000)
+    frames = encode_deliveries(
+        window.buffer,
+        window.positions,
+        window.sequences,
+        0,
+        2,
+        b"7",
+        b"$JS.ACK.S.C.",
+        1,
+        1,
+        2,
+        True,
+    )
+    assert frames.count(b"MSG s.1 7 $JS.ACK.S.C.1.") == 2
+    assert window.next_seq == 5
+
+
+def test_many_front_removals_stay_cheap():
+    store = filled(5000, subjects=1)
+    for sequence in range(1, 5001):
+        assert store.delete([sequence]) == 1
+        assert store.first_seq == sequence + 1
+    assert len(store._order) < 2000

@@ -1,0 +1,67 @@
+"""Reading a folder of blocks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from jetstream_server.base.errors import StoreError
+from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.file import FileStore
+from jetstream_server.store.recovery import read_folder
+from jetstream_server.store.subjects import SubjectTable
+
+FOLDER = Path("/store/msgs")
+
+
+@pytest.fixture
+def disk(sim_disk_module):
+    disk = sim_disk_module.SimDisk(Random(1))
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=1000)
+    run = PubRun.of([(b"s.%d" % (i % 3), b"", b"", b"x" * 60) for i in range(30)])
+    store.append_run(run, 0, 30, 5)
+    commit.drain()
+    return disk
+
+
+def test_nothing_is_no_blocks(sim_disk_module):
+    findings = read_folder(FOLDER, sim_disk_module.SimDisk(Random(1)), SubjectTable())
+    assert (findings.blocks, findings.notes) == ([], [])
+
+
+def test_only_the_last_block_is_read(disk):
+    findings = read_folder(FOLDER, disk, SubjectTable())
+    assert [found.scan is not None for found in findings.blocks] == [False, False, True]
+    assert sum(found.block.count for found in findings.blocks) == 30
+    first = findings.blocks[0]
+    assert first.summary.subjects == [b"s.0", b"s.1", b"s.2"]
+    assert sum(first.summary.counts) == first.block.count
+
+
+def test_every_flipped_byte_of_a_sealed_block_is_noticed_when_it_is_read(disk):
+    whole = disk.read(FOLDER / "2.blk")
+    disk.remove(FOLDER / "2.idx")
+    for at in range(0, len(whole), 7):
+        disk.damage(FOLDER / "2.blk", at)
+        with pytest.raises(StoreError, match=r"damaged \(/store/msgs/2.blk at byte"):
+            read_folder(FOLDER, disk, SubjectTable())
+        disk.put(FOLDER / "2.blk", whole)
+
+
+def test_a_last_block_without_its_first_record_never_was(disk):
+    disk.put(FOLDER / "9.blk", b"\0" * 100)
+    findings = read_folder(FOLDER, disk, SubjectTable())
+    assert [found.block.number for found in findings.blocks] == [1, 2, 3]
+    assert "9.blk" not in disk.names(FOLDER)
+
+
+def test_a_disk_that_does_not_answer(disk, monkeypatch):
+    def refuse(path):
+        raise OSError(5, "Input/output error", str(path))
+
+    monkeypatch.setattr(disk, "read", refuse)
+    with pytest.raises(StoreError, match="recovery failed: Input/output error"):
+        read_folder(FOLDER, disk, SubjectTable())
