@@ -8,7 +8,7 @@ import time
 import pytest
 from pyspark.sql import functions
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 def reader(spark, jetstream, stream, **options):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 class Query:
@@ -104,6 +104,10 @@ def test_a_batch_that_failed_is_read_again_the_same(jetstream, stream, query):
     assert again.rows() == list(range(1, 1001))
 
 
+def source_progress(active) -> dict:
+    return json.loads(active.lastProgress.json)["sources"][0]
+
+
 def test_new_messages_arrive_and_lag_is_shown(jetstream, stream, query):
     running = query()
     active = running.start(processingTime="200 milliseconds")
@@ -115,9 +119,13 @@ def test_new_messages_arrive_and_lag_is_shown(jetstream, stream, query):
                 assert active.isActive, active.exception()
                 time.sleep(0.1)
         assert running.rows() == list(range(1, 151))
-        progress = json.loads(active.lastProgress.json)["sources"][0]
-        assert progress["endOffset"]["streams"][stream]["next"] == 151
-        assert progress["latestOffset"]["lag"] == 0
+        # A batch is over a little before Spark tells about it.
+        deadline = time.monotonic() + 30
+        while (end := source_progress(active)["endOffset"]["streams"][stream]["next"]) < 151:
+            assert time.monotonic() < deadline, end
+            time.sleep(0.05)
+        latest = source_progress(active)["latestOffset"]
+        assert latest["lag"] == 0 and latest["streams"][stream]["next"] == 151
     finally:
         active.stop()
 
@@ -189,7 +197,6 @@ _SCRIPT = """
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(300)
 def test_a_killed_driver_loses_and_repeats_nothing(spark, jetstream, stream, tmp_path):
     jetstream.create_stream(stream)
     jetstream.publish_numbers(stream, 0, 2000)
