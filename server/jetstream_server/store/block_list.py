@@ -236,6 +236,8 @@ class BlockList:
     def _last_of(self, subject_id: int, up_to: int | None = None) -> int:
         """Return the last sequence of a subject at or below `up_to`, 0 when there is none."""
         bound = self._table.lasts[subject_id]
+        if (up_to is None or bound <= up_to) and self._holds(bound, subject_id):
+            return bound
         limit = bound if up_to is None else min(bound, up_to)
         for index in range(self._block_index(limit), -1, -1):
             if index == len(self._blocks):
@@ -253,6 +255,18 @@ class BlockList:
                     self._table.lasts[subject_id] = sequence
                 return sequence
         return 0
+
+    def _holds(self, sequence: int, subject_id: int) -> bool:
+        """Tell whether a sequence is a live message of a subject."""
+        block = self._block_at(sequence)
+        if block is None:
+            return False
+        content = self._content(block)
+        entry = block.find(content, sequence)
+        if entry < 0:
+            return False
+        number = content.entries.subject_ids[entry]
+        return subject_id == (content.table_ids[number] if len(content.table_ids) else number)
 
     def _sequences_of(self, subject_id: int) -> Iterator[int]:
         """Walk the live messages of a subject, oldest first; it must have some."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
 from jetstream_server.base.errors import StoreError
@@ -268,19 +269,23 @@ class FileStore(BlockLog):
         if limit != self._per_subject_max:
             self._per_subject_max = limit
             numbers = range(len(counts))
+        table = self._table
         gone: list[int] = []
-        for number in numbers:
+        trimmed = [number for number in numbers if counts[number] > limit]
+        for number in trimmed:
             excess = counts[number] - limit
-            if excess > 0:
-                for sequence in self._sequences_of(number):
-                    gone.append(sequence)
-                    excess -= 1
-                    if not excess:
-                        break
+            if excess == 1 and self._holds(table.firsts[number], number):
+                gone.append(table.firsts[number])
+            else:
+                gone.extend(islice(self._sequences_of(number), excess))
         self._grown.clear()
-        if gone:
-            self.delete(gone)
-            removed.extend((sequence, sequence + 1) for sequence in gone)
+        if not gone:
+            return
+        if limit == 1:  # the one that stays is known: spare the next call the search for it
+            for number in trimmed:
+                table.firsts[number] = self._last_of(number)
+        self.delete(gone)
+        removed.extend((sequence, sequence + 1) for sequence in gone)
 
     # -- blocks that are done with ---------------------------------------------------------
 
