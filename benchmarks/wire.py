@@ -1,0 +1,131 @@
+"""One connection to a NATS server: the handshake and the JSON API, blocking and unhurried.
+
+What is measured does not go through here: loads take over the socket (`sock`) once all is set up.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+from types import TracebackType
+from typing import Any, Self
+
+TIMEOUT_S = 30.0
+STREAM = "BENCH"
+INBOX_SID = 1
+_SOCKET_BUFFER = 4 << 20
+_CONNECT = (
+    b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,'
+    b'"lang":"benchmarks","version":"1","protocol":1}\r\nPING\r\n'
+)
+
+
+class LoadError(Exception):
+    """The server did not do what a load asks of it; the text says what it did instead."""
+
+
+class Wire:
+    """A connected socket with an inbox (`sid` 1)."""
+
+    def __init__(self, port: int, timeout_s: float = TIMEOUT_S) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout_s)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER)
+        self.inbox = b"_INBOX." + secrets.token_hex(8).encode()
+        self._received = bytearray()
+        self._requests = 0
+        self._take_until(b"\r\n")
+        self.sock.sendall(_CONNECT)
+        self._take_until(b"PONG\r\n")
+
+    def subscribe_inbox(self) -> None:
+        """Receive what is sent to one token under the inbox."""
+        self.sock.sendall(b"SUB %s.* %d\r\n" % (self.inbox, INBOX_SID))
+
+    def subscribe(self, subject: bytes, sid: int) -> None:
+        self.sock.sendall(b"SUB %s %d\r\n" % (subject, sid))
+
+    def ping(self) -> None:
+        """Wait until the server has seen everything sent so far."""
+        self.sock.sendall(b"PING\r\n")
+        self._take_until(b"PONG\r\n")
+
+    def api(self, verb: str, body: object = None) -> dict[str, Any]:
+        """Ask the JetStream API, e.g. `STREAM.INFO.BENCH`; the inbox must be subscribed.
+
+        Raises:
+            LoadError: it answers with an error, or has no JetStream.
+        """
+        payload = b"" if body is None else json.dumps(body).encode()
+        self._requests += 1
+        reply = b"%s.api%d" % (self.inbox, self._requests)
+        self.sock.sendall(
+            b"PUB $JS.API.%s %s %d\r\n%s\r\n" % (verb.encode(), reply, len(payload), payload)
+        )
+        line = self._take_until(b"\r\n")
+        while not line.startswith((b"MSG", b"HMSG")):
+            if line.startswith(b"-ERR"):
+                raise LoadError(f"{verb}: {line!r}")
+            if line == b"PING\r\n":
+                self.sock.sendall(b"PONG\r\n")
+            line = self._take_until(b"\r\n")
+        text = self._take(int(line.split()[-1]) + 2)
+        if line.startswith(b"HMSG"):
+            raise LoadError(f"{verb}: {text!r}")
+        answer: dict[str, Any] = json.loads(text)
+        if "error" in answer:
+            raise LoadError(f"{verb}: {answer['error']}")
+        return answer
+
+    def create_stream(self, **settings: object) -> None:
+        """Create the stream of all loads, on file, collecting `BENCH.>` unless told otherwise."""
+        body = {"name": STREAM, "subjects": [f"{STREAM}.>"], "storage": "file", **settings}
+        self.api(f"STREAM.CREATE.{STREAM}", body)
+
+    def delete_stream(self) -> None:
+        self.api(f"STREAM.DELETE.{STREAM}")
+
+    def message_count(self) -> int:
+        count: int = self.api(f"STREAM.INFO.{STREAM}")["state"]["messages"]
+        return count
+
+    def create_consumer(self, name: str, **settings: object) -> None:
+        body = {"stream_name": STREAM, "config": {"durable_name": name, **settings}}
+        self.api(f"CONSUMER.CREATE.{STREAM}.{name}", body)
+
+    def delete_consumer(self, name: str) -> None:
+        self.api(f"CONSUMER.DELETE.{STREAM}.{name}")
+
+    def _take_until(self, end: bytes) -> bytes:
+        while (found := self._received.find(end)) < 0:
+            self._receive()
+        return self._take(found + len(end))
+
+    def _take(self, count: int) -> bytes:
+        while len(self._received) < count:
+            self._receive()
+        taken = bytes(self._received[:count])
+        del self._received[:count]
+        return taken
+
+    def _receive(self) -> None:
+        data = self.sock.recv(65536)
+        if not data:
+            raise LoadError("the server closed the connection")
+        self._received += data
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
