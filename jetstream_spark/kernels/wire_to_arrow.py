@@ -1,6 +1,13 @@
-"""Delivered messages, from the frames they arrive in to Arrow columns."""
+"""Delivered messages, from the frames they arrive in to Arrow columns.
+
+The compiled twin when it was built, else the pure one; `JETSTREAM_PURE=1` forces the pure one. The
+layout of `fields` and `numbers` is the pure one's.
+"""
 
 from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
 
 from jetstream_spark.kernels.wire_to_arrow_pure import (
     DELIVERED,
@@ -14,10 +21,31 @@ from jetstream_spark.kernels.wire_to_arrow_pure import (
     SUBJECT_START,
     SUBJECT_STOP,
     TIMESTAMP,
-    binary_column,
-    header_column,
-    scan_deliveries,
 )
+
+TWIN = "pure"
+
+if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
+    from jetstream_spark.kernels.wire_to_arrow_pure import (
+        binary_column,
+        header_column,
+        scan_deliveries,
+    )
+else:
+    try:
+        from jetstream_spark.kernels.wire_to_arrow_fast import (
+            binary_column,
+            header_column,
+            scan_deliveries,
+        )
+
+        TWIN = "compiled"
+    except ImportError:
+        from jetstream_spark.kernels.wire_to_arrow_pure import (
+            binary_column,
+            header_column,
+            scan_deliveries,
+        )
 
 __all__ = [
     "DELIVERED",
@@ -31,6 +59,7 @@ __all__ = [
     "SUBJECT_START",
     "SUBJECT_STOP",
     "TIMESTAMP",
+    "TWIN",
     "binary_column",
     "header_column",
     "scan_deliveries",

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 
+import nkeys
 import pytest
 
 from jetstream_spark.client.flow import Flow, publish_frame
@@ -271,3 +272,18 @@ def test_tls_on_the_genuine_server(start_genuine, certificate):
         Flow.connect(connection(server.url), "test")
     flow.close()
     sender.close()
+
+
+@pytest.mark.genuine
+def test_nkeys_on_the_genuine_server(start_genuine, tmp_path):
+    seed = nkeys.encode_seed(b"0123456789abcdef0123456789abcdef", nkeys.PREFIX_BYTE_USER)
+    user = nkeys.from_seed(seed).public_key.decode()
+    config = tmp_path / "nkeys.conf"
+    config.write_text("authorization { users = [ { nkey: %s } ] }" % user)  # noqa: UP031
+    server = start_genuine("-c", str(config))
+    flow = Flow.connect(connection(server.url, nkeySeedSecret=seed.decode()), "test")
+    assert flow.check(2)
+    flow.close()
+    other = nkeys.encode_seed(b"x" * 32, nkeys.PREFIX_BYTE_USER).decode()
+    with pytest.raises(AuthenticationFailedError):
+        Flow.connect(connection(server.url, nkeySeedSecret=other), "test")

@@ -10,9 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetstream_spark.kernels import wire_to_arrow_pure
+from jetstream_spark.kernels import wire_to_arrow, wire_to_arrow_pure
 
-kernels = pytest.mark.parametrize("kernel", [pytest.param(wire_to_arrow_pure, id="pure")])
+
+class Twin:
+    """The functions of one twin beside the layout they share."""
+
+    def __init__(self, functions) -> None:
+        self._functions = functions
+
+    def __getattr__(self, name: str):
+        return getattr(self._functions, name, None) or getattr(wire_to_arrow_pure, name)
+
+
+TWINS = [pytest.param(Twin(wire_to_arrow_pure), id="pure")]
+if wire_to_arrow.TWIN == "compiled":
+    TWINS.append(pytest.param(Twin(wire_to_arrow), id="compiled"))
+kernels = pytest.mark.parametrize("kernel", TWINS)
 
 SID = b"7"
 
