@@ -192,6 +192,7 @@ class ConsumerBench:
             if isinstance(send, Frames):
                 messages = list(_frames(send.data))
                 assert len(messages) == send.count
+                send.subscription.delivered += send.count
                 send.subscription.receiver.received += messages
             else:
                 self._route(send.run)

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 # The genuine server writes a consumer's state at most this often.
 _SAVE_NS = 100 * MILLISECOND
+# How soon a consumer looks again whether a client that was behind has caught up.
+_RETRY_NS = 5 * MILLISECOND
 # Spread of the removal of idle pull consumers, so that many do not go at once.
 _JITTER_NS_MIN = 100 * MILLISECOND
 _JITTER_NS_MAX = 1000 * MILLISECOND
@@ -195,6 +197,9 @@ class Consumer:
             self.push.advance(now)
         else:
             self.pull.advance(now)
+        if self.blocked:
+            # The client's connection wakes it when it drains; what waits for a flush does not.
+            self.timers.schedule("retry", now + _RETRY_NS)
         if self._delivered:
             # Delivered is as good as acknowledged here; only now nobody reads from the store's
             # buffers any more.
@@ -509,6 +514,7 @@ _DUE = {
     "pace": Consumer._wake,
     "pause": Consumer._resume,
     "pin": Consumer._unpin,
+    "retry": Consumer._wake,
     "save": Consumer._save_late,
 }
 

@@ -24,6 +24,8 @@ from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import Window
 
 _VERSION_LINE = b"NATS/1.0"
+# Clients often make a new inbox for each request; beyond so many, old ones are looked through.
+_IN_FLIGHT_MAX = 64
 
 
 @dataclass(slots=True)
@@ -46,6 +48,29 @@ class Batch:
     sent_at: int
 
 
+@dataclass(slots=True)
+class InFlight:
+    """Frames for one subscription that may still wait for a flush.
+
+    Until they are handed to the session they are not in its backlog, and many turns can pass
+    during one flush.
+
+    Attributes:
+        until: they are all handed over when the subscription has been delivered so much.
+        bytes: their size.
+    """
+
+    until: int = 0
+    bytes: int = 0
+
+    def add(self, subscription: Subscription, size: int, count: int) -> None:
+        """Count frames; those handed over meanwhile are forgotten."""
+        if subscription.delivered >= self.until:
+            self.until, self.bytes = subscription.delivered, 0
+        self.until += count
+        self.bytes += size
+
+
 class Delivery:
     """Sends the messages and statuses of one consumer.
 
@@ -59,6 +84,7 @@ class Delivery:
         self.ack_head = f"$JS.ACK.{stream}.{consumer}.".encode()
         self.headers_only = headers_only
         self._turn = 0
+        self._in_flight: dict[Subscription, InFlight] = {}
 
     def match(self, subject: bytes) -> Match:
         """Return what a subject reaches."""
@@ -66,11 +92,40 @@ class Delivery:
 
     def is_congested(self, match: Match) -> bool:
         """Tell whether everybody behind a match has too much unsent output."""
-        return all(
-            sub.outlet is not None and sub.outlet.backlog_bytes > limits.OUTBOX_HIGH_BYTES
-            for group in (match.plain, *match.queues)
-            for sub in group
-        )
+        only = match.only
+        if only is not None:
+            return self._is_behind(only)
+        return all(self._is_behind(sub) for group in (match.plain, *match.queues) for sub in group)
+
+    def _is_behind(self, subscription: Subscription) -> bool:
+        outlet = subscription.outlet
+        if outlet is None:
+            return False
+        backlog = outlet.backlog_bytes
+        in_flight = self._in_flight.get(subscription)
+        if in_flight is not None:
+            if subscription.delivered < in_flight.until:
+                backlog += in_flight.bytes
+            else:
+                del self._in_flight[subscription]
+        return backlog > limits.OUTBOX_HIGH_BYTES
+
+    def _queue(self, subscription: Subscription, frames: bytes, count: int) -> None:
+        self._output.frames(subscription, frames, count)
+        in_flight = self._in_flight.get(subscription)
+        if in_flight is None:
+            if len(self._in_flight) >= _IN_FLIGHT_MAX:
+                self._forget_delivered()
+            in_flight = self._in_flight[subscription] = InFlight()
+        in_flight.add(subscription, len(frames), count)
+
+    def _forget_delivered(self) -> None:
+        """Let go of inboxes that have all their frames, or are gone."""
+        self._in_flight = {
+            sub: in_flight
+            for sub, in_flight in self._in_flight.items()
+            if sub.delivered < in_flight.until and not sub.closed
+        }
 
     def send(self, match: Match, batch: Batch, extra: bytes = b"") -> int:
         """Deliver a batch to all that a match reaches; return the bytes queued.
@@ -89,7 +144,7 @@ class Delivery:
         data = b"".join(
             [encode(only.sid, outlet.headers, batch, start, stop) for start, stop in stretches]
         )
-        self._output.frames(only, data, sum(stop - start for start, stop in stretches))
+        self._queue(only, data, sum(stop - start for start, stop in stretches))
         return len(data)
 
     def _send_stretch(self, match: Match, batch: Batch, start: int, stop: int, extra: bytes) -> int:
@@ -107,11 +162,7 @@ class Delivery:
         self, members: list[Subscription], batch: Batch, start: int, stop: int, extra: bytes
     ) -> int:
         """Deal messages out to the members of a queue group, a stretch to each."""
-        able = [
-            member
-            for member in members
-            if member.outlet is None or member.outlet.backlog_bytes <= limits.OUTBOX_HIGH_BYTES
-        ] or members
+        able = [member for member in members if not self._is_behind(member)] or members
         length = -(-(stop - start) // len(able))
         sent = 0
         for at in range(start, stop, length):
@@ -138,7 +189,7 @@ class Delivery:
             data = b"".join(frames)
         else:
             data = self._encode(subscription.sid, outlet.headers, batch, start, stop)
-        self._output.frames(subscription, data, stop - start)
+        self._queue(subscription, data, stop - start)
         return len(data)
 
     def _encode(self, sid: bytes, with_headers: bool, batch: Batch, start: int, stop: int) -> bytes:

@@ -47,3 +47,36 @@ def test_a_member_that_does_not_read_is_passed_over(account, make_client):
     account.create(stream, deliver_subject="d", deliver_group="q")
     account.publish_run([(b"s.a", b"", b"", b"")] * 6)
     assert (len(stuck.take()), len(able.take())) == (0, 6)
+
+
+def test_what_waits_for_a_flush_counts_as_backlog(account):
+    """A disk that takes its time does not pile up frames without end."""
+    stream = account.stream()
+    account.publish_run([(b"s.a", b"", b"", bytes(100_000))] * 100)
+    inbox = account.subscribe(b"_INBOX.p")
+    consumer = account.create(stream, durable_name="C")
+    consumer.pull.request(b"_INBOX.p", b"100", account.now)
+    held = []
+    while account.context.ready:
+        account.context.ready.clear()
+        consumer.advance(account.now)
+        held += account.output.sends_after_flush
+        account.output.sends_after_flush.clear()
+    assert consumer.blocked
+    assert 4_000_000 < sum(len(frames.data) for frames in held) < 6_000_000
+    inbox.delivered += sum(frames.count for frames in held)
+    account.advance(5_000_000)
+    assert len(account.client.take()) == 100 - sum(frames.count for frames in held)
+    assert not consumer.blocked
+
+
+def test_inboxes_of_old_requests_are_let_go(account):
+    stream = account.stream()
+    consumer = account.create(stream, durable_name="C")
+    for number in range(300):
+        account.publish(b"s.a")
+        inbox = account.subscribe(b"in.%d" % number)
+        account.pull(consumer, b"1", reply=b"in.%d" % number)
+        account.unsubscribe(inbox)
+    assert len(account.client.take()) == 300
+    assert len(consumer.delivery._in_flight) <= 64
