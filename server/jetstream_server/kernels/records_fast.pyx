@@ -19,69 +19,9 @@ import array
 if sys.byteorder != "little":
     raise ImportError("the compiled kernel writes little-endian records; the pure one writes any")
 
-cdef extern from *:
-    """
-    #include <stdint.h>
-    #include <stddef.h>
-    #include <string.h>
-
-    static uint32_t crc32c_table[8][256];
-
-    static void crc32c_prepare(void) {
-        for (uint32_t i = 0; i < 256; i++) {
-            uint32_t crc = i;
-            for (int bit = 0; bit < 8; bit++)
-                crc = (crc >> 1) ^ ((crc & 1) ? 0x82F63B78u : 0);
-            crc32c_table[0][i] = crc;
-        }
-        for (uint32_t i = 0; i < 256; i++)
-            for (int slice = 1; slice < 8; slice++)
-                crc32c_table[slice][i] = (crc32c_table[slice - 1][i] >> 8)
-                    ^ crc32c_table[0][crc32c_table[slice - 1][i] & 0xFF];
-    }
-
-    static uint32_t crc32c_by_table(const uint8_t *at, size_t size) {
-        uint32_t crc = 0xFFFFFFFFu;
-        for (; size >= 8; size -= 8, at += 8) {
-            uint64_t word;
-            memcpy(&word, at, 8);
-            word ^= crc;
-            crc = crc32c_table[7][word & 0xFF] ^ crc32c_table[6][(word >> 8) & 0xFF]
-                ^ crc32c_table[5][(word >> 16) & 0xFF] ^ crc32c_table[4][(word >> 24) & 0xFF]
-                ^ crc32c_table[3][(word >> 32) & 0xFF] ^ crc32c_table[2][(word >> 40) & 0xFF]
-                ^ crc32c_table[1][(word >> 48) & 0xFF] ^ crc32c_table[0][word >> 56];
-        }
-        for (; size; size--)
-            crc = (crc >> 8) ^ crc32c_table[0][(crc ^ *at++) & 0xFF];
-        return ~crc;
-    }
-
-    #if defined(__x86_64__) && defined(__GNUC__)
-    #include <nmmintrin.h>
-    __attribute__((target("sse4.2")))
-    static uint32_t crc32c_by_cpu(const uint8_t *at, size_t size) {
-        uint64_t crc = 0xFFFFFFFFu;
-        for (; size >= 8; size -= 8, at += 8) {
-            uint64_t word;
-            memcpy(&word, at, 8);
-            crc = _mm_crc32_u64(crc, word);
-        }
-        for (; size; size--)
-            crc = _mm_crc32_u8((uint32_t)crc, *at++);
-        return ~(uint32_t)crc;
-    }
-    static int crc32c_has_cpu(void) { return __builtin_cpu_supports("sse4.2"); }
-    #else
-    static uint32_t crc32c_by_cpu(const uint8_t *at, size_t size) {
-        return crc32c_by_table(at, size);
-    }
-    static int crc32c_has_cpu(void) { return 0; }
-    #endif
-    """
-    void crc32c_prepare() nogil
-    uint32_t crc32c_by_table(const uint8_t* at, size_t size) nogil
-    uint32_t crc32c_by_cpu(const uint8_t* at, size_t size) nogil
-    bint crc32c_has_cpu() nogil
+from jetstream_server.kernels.checksum cimport (
+    crc32c_by_cpu, crc32c_by_table, crc32c_has_cpu, crc32c_prepare
+)
 
 ctypedef uint32_t (*Checksum)(const uint8_t* at, size_t size) noexcept nogil
 
