@@ -114,6 +114,7 @@ class Flush:
         syncs: whether written files are synced at the end; False under the lazy policy.
         unsynced: files written but not synced; what is left in it is handed to the next flush.
         carried: those of them whose bytes earlier flushes wrote.
+        files: all that are open.
         failures: per owner, what went wrong; filled by `run`.
         stalled: operations to try again, in order.
         touched: owners with operations in this flush.
@@ -124,6 +125,7 @@ class Flush:
     syncs: bool
     unsynced: dict[BlockFile, Owner]
     carried: frozenset[BlockFile]
+    files: dict[BlockFile, Owner]
     failures: list[tuple[Owner, StoreError]] = field(default_factory=list)
     stalled: list[_Operation] = field(default_factory=list)
     touched: dict[Owner, None] = field(default_factory=dict)
@@ -160,6 +162,7 @@ class Flush:
                 if self._sync(file, operation.owner):
                     disk.close(file.handle)
                     file.handle = None
+                    self.files.pop(file, None)
                 elif operation.owner in self._full:
                     self.stalled.append(operation)
             case _Replace():
@@ -201,6 +204,7 @@ class Flush:
         if file.handle is None:
             self.disk.make_folder(file.path.parent)
             file.handle, made = self.disk.open(file.path)
+            self.files[file] = operation.owner
             if made:
                 # The name first: a later file must not survive without this one.
                 self.disk.sync_folder(file.path.parent)
@@ -266,6 +270,7 @@ class GroupCommit:
         self._queue: list[_Operation] = []
         self._lazy: dict[Path, _Replace] = {}
         self._unsynced: dict[BlockFile, Owner] = {}
+        self._files: dict[BlockFile, Owner] = {}  # open ones; the worker's while a flush runs
         self._in_flight: Flush | None = None
         self._stalled = 0  # how many of the first operations in the queue were refused
         self._retry_at: int | None = None
@@ -337,15 +342,17 @@ class GroupCommit:
                     for path, replacement in self._lazy.items()
                     if not path.is_relative_to(operation.path)
                 }
-                self._forget_unsynced(operation.path)
+                if self._in_flight is None:  # else `settle` comes here again
+                    self._close([f for f in self._files if f.path.is_relative_to(operation.path)])
             stalled += index < self._stalled
             kept.append(operation)
         self._queue = kept[::-1]
         self._stalled = stalled
 
-    def _forget_unsynced(self, root: Path) -> None:
-        for file in [f for f in self._unsynced if f.path.is_relative_to(root)]:
-            del self._unsynced[file]
+    def _close(self, files: list[BlockFile]) -> None:
+        for file in files:
+            self._unsynced.pop(file, None)
+            self._files.pop(file, None)
             if file.handle is not None:
                 self.disk.close(file.handle)
                 file.handle = None
@@ -418,7 +425,9 @@ class GroupCommit:
             self._sync_at = None
         self._stalled = 0
         self.taken += 1
-        self._in_flight = Flush(self.disk, operations, syncs, unsynced, frozenset(unsynced))
+        self._in_flight = Flush(
+            self.disk, operations, syncs, unsynced, frozenset(unsynced), self._files
+        )
         return self._in_flight
 
     def _arm(self, now: int | None) -> None:
@@ -460,10 +469,7 @@ class GroupCommit:
             for operation in self._queue[self._stalled :]
             if operation.owner is not owner or isinstance(operation, _RemoveTree)
         ]
-        for file in [f for f, o in self._unsynced.items() if o is owner]:
-            del self._unsynced[file]
-            self.disk.close(file.handle)
-            file.handle = None
+        self._close([file for file, other in self._files.items() if other is owner])
 
     def drain(self) -> list[tuple[Owner, StoreError]]:
         """Carry everything out here and now, syncs included; for shutdown and tests."""

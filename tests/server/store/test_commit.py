@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.store.commit import BlockFile, GroupCommit
+from jetstream_server.store.disk import OsDisk
 
 A, B = Path("/s/a"), Path("/s/b")
 
@@ -192,3 +193,30 @@ def test_one_flush_at_a_time(disk, owner):
     commit.take(1)
     with pytest.raises(AssertionError):
         commit.take(2)
+
+
+@pytest.mark.parametrize("during_flush", [False, True])
+def test_removing_a_folder_closes_its_files(tmp_path, owner, during_flush):
+    commit = GroupCommit(OsDisk())
+    file = BlockFile(tmp_path / "stream" / "a")
+    commit.write(owner, file, bytearray(b"x"), 0, 1)
+    flush = commit.take(1)
+    flush.run()
+    if not during_flush:
+        commit.settle(flush)
+        assert file.handle is not None
+    commit.remove_tree(owner, tmp_path / "stream")
+    if during_flush:
+        commit.settle(flush)
+    assert file.handle is None
+    assert commit.drain() == []
+    assert not (tmp_path / "stream").exists()
+
+
+def test_a_failed_owners_files_are_closed(disk, owner):
+    commit = GroupCommit(disk)
+    file = BlockFile(A)
+    commit.write(owner, file, bytearray(b"x"), 0, 1)
+    disk.fail_in = 4
+    assert "sync failed" in str(commit.drain()[0][1])
+    assert file.handle is None
