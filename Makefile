@@ -5,13 +5,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check soak clean
+.PHONY: help demo test check bench soak clean
 
 help:
 	@echo "make demo   336,776 flights through JetStream and Spark, on this machine"
 	@echo "make test   install everything, then all checks and tests"
 	@echo "make check  formatting, lint, types, import rules; no tests"
-	@echo "make soak   the demo again and again, SOAK_RUNS times (20)"
+	@echo "make bench  this server beside the genuine one, on this machine"
+	@echo "make soak   the demo again and again, SOAK_RUNS times (20), and 30 crashes"
 	@echo "make clean  remove what these commands made"
 
 $(BIN)/python:
@@ -19,13 +20,20 @@ $(BIN)/python:
 	  || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# One stamp an extra, newer than the settings that it was installed from.
-$(READY)-demo: $(BIN)/python pyproject.toml setup.py
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo]'
+SOURCES := pyproject.toml setup.py $(shell find server jetstream_spark pyspark_jetstream \
+             -name '*.py' -o -name '*.pyx' -o -name '*.pxd')
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# An ordinary install, as users make it, again whenever a source is newer than its stamp: Spark
+# finds formats by listing the folders of installed packages, which an editable install is not in.
+$(READY)-demo: $(BIN)/python $(SOURCES)
+	@rm -rf build
+	$(INSTALL) '.[demo]'
 	@touch $@
 
-$(READY)-test: $(BIN)/python pyproject.toml setup.py
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo,test,dev]'
+$(READY)-test: $(BIN)/python $(SOURCES)
+	@rm -rf build
+	$(INSTALL) '.[demo,test,dev]'
 	@touch $@ $(READY)-demo
 
 demo: $(READY)-demo
@@ -35,14 +43,18 @@ check: $(READY)-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	@if grep -q '^\[tool.importlinter\]' pyproject.toml; then $(BIN)/lint-imports; fi
+	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/pytest
+
+bench: $(READY)-test
+	$(BIN)/python -m benchmarks
 
 SOAK_RUNS ?= 20
 
-soak: $(READY)-demo
+soak: $(READY)-test
+	CRASH_ROUNDS=30 $(BIN)/pytest tests/crash
 	@for run in $$(seq $(SOAK_RUNS)); do \
 	  echo "run $$run of $(SOAK_RUNS)"; $(BIN)/python examples/flights.py || exit 1; \
 	done

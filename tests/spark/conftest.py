@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import jetstream_spark
 from jetstream_spark.client import pool
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import publish_frame
@@ -32,10 +33,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One session for all tests: two cores, where a task is tried twice."""
     from pyspark.sql import SparkSession
 
-    # The workers that Spark starts must run this interpreter and find this working copy.
+    # The workers that Spark starts must run this interpreter.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    paths = [str(ROOT), str(ROOT / "server"), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    if Path(jetstream_spark.__file__).is_relative_to(ROOT):
+        # Spark finds formats by listing folders, which an editable install is not in.
+        paths = [str(ROOT), str(ROOT / "server"), os.environ.get("PYTHONPATH", "")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     session = (
         SparkSession.builder.master("local[2,2]")
         .appName("jetstream-tests")
