@@ -27,6 +27,15 @@ def publish_stream_action(context: Context, stream: str, action: str, now: int) 
         _publish(context, subject, "stream_action", now, {"stream": stream, "action": action})
 
 
+def publish_stream_advisory(
+    context: Context, kind: str, stream: str, now: int, fields: dict[str, Any]
+) -> None:
+    """Tell of something that takes a while: `snapshot_create`, `restore_complete`."""
+    subject = b"%b%b.%b" % (_STREAM_SUBJECT, kind.upper().encode(), stream.encode())
+    if context.sublist.has_interest(subject):
+        _publish(context, subject, kind, now, {"stream": stream, **fields})
+
+
 def publish_api_audit(
     context: Context,
     origin: Origin | None,

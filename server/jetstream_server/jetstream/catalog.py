@@ -24,10 +24,12 @@ from jetstream_server.jetstream.advisory import publish_stream_action
 from jetstream_server.jetstream.api.go_json import decode, encode
 from jetstream_server.jetstream.api.go_time import format_time, parse_time
 from jetstream_server.jetstream.consumer import Consumer
+from jetstream_server.jetstream.consumer_config import ConsumerBounds
 from jetstream_server.jetstream.consumer_creation import restore_consumer
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origin_checks import check_filters
-from jetstream_server.jetstream.stream import Stream
+from jetstream_server.jetstream.spool import Spool
+from jetstream_server.jetstream.stream import Allowance, Stream
 from jetstream_server.jetstream.stream_checks import check_config, check_replicas, check_update
 from jetstream_server.jetstream.stream_config import (
     REQUIRED_LEVEL,
@@ -36,6 +38,9 @@ from jetstream_server.jetstream.stream_config import (
     with_defaults,
 )
 from jetstream_server.store.ports import StreamFolder, Vault
+
+# Restores under way at a time, of one account: each may fill the disk.
+RESTORES_MAX = 16
 
 _SUPPORTED_LEVELS = {str(level) for level in range(API_LEVEL + 1)}
 
@@ -81,6 +86,7 @@ class Catalog:
         server_limits: of the server.
         streams: those that serve, by name.
         offline: those that do not, by name.
+        restoring: configs of those that a restore is making, by name.
         api_total: API requests answered.
         api_errors: of these, refusals.
     """
@@ -104,10 +110,12 @@ class Catalog:
         self.server_limits = server_limits or ServerLimits()
         self.streams: dict[str, Stream] = {}
         self.offline: dict[str, OfflineStream] = {}
+        self.restoring: dict[str, StreamConfig] = {}
         self.api_total = 0
         self.api_errors = 0
         self._vault = vault
         self._peers = peers
+        self._spools: set[int] = set()
 
     # -- finding ---------------------------------------------------------------------------
 
@@ -162,6 +170,8 @@ class Catalog:
         check_config(config, self.limits, self.server_limits, pedantic=pedantic)
         check_replicas(config)
         config = with_defaults(config, self.server_limits.duplicate_window_ns)
+        if config.name in self.restoring:
+            raise errors.STREAM_NAME_EXIST()
         if config.name in self.streams:
             stream = self.stream(config.name)
             if stream.config != config:
@@ -220,10 +230,86 @@ class Catalog:
             raise errors.STREAM_NOT_FOUND()
         publish_stream_action(self.context, name, "delete", now)
 
+    # -- restoring -------------------------------------------------------------------------
+
+    def open_spool(self) -> Spool:
+        """Return a place for the chunks of a restore, to be given back with `close_spool`.
+
+        Raises:
+            ApiError: 10023: too many restores are under way.
+        """
+        number = next((n for n in range(RESTORES_MAX) if n not in self._spools), None)
+        if number is None:
+            raise errors.INSUFFICIENT_RESOURCES()
+        self._spools.add(number)
+        return Spool(number, self._spool_folder(number))
+
+    def close_spool(self, spool: Spool) -> None:
+        """Remove what a restore has taken in."""
+        self._spools.discard(spool.number)
+        spool.remove()
+
+    def _spool_folder(self, number: int) -> StreamFolder:
+        # No stream can have a name with a dot; what a crash left in the folder goes.
+        return self._vault.folder(f".restore-{number}", memory=False)
+
+    def begin_restore(self, config: StreamConfig) -> tuple[StreamConfig, StreamFolder]:
+        """Take the name of a stream that is to be filled before it serves.
+
+        Returns:
+            Its config with defaults, and an empty folder.
+
+        Raises:
+            ApiError: such a stream can not be made.
+        """
+        if config.name in (self.streams | self.offline | self.restoring):
+            raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
+        self._check_room(config)
+        check_config(config, self.limits, self.server_limits, pedantic=False)
+        check_replicas(config)
+        config = with_defaults(config, self.server_limits.duplicate_window_ns)
+        if config.sealed:
+            config = sealed(config)
+        self._check_overlap(config)
+        check_filters(config)
+        folder = self._vault.folder(config.name, memory=config.is_memory)
+        self.restoring[config.name] = config
+        return config, folder
+
+    def finish_restore(self, config: StreamConfig, folder: StreamFolder, now: int) -> Stream:
+        """Let a stream serve whose folder is filled."""
+        del self.restoring[config.name]
+        stream = self._open(config, now, folder, now)
+        _save(folder, config, now)
+        publish_stream_action(self.context, config.name, "create", now)
+        return stream
+
+    def abandon_restore(self, config: StreamConfig, folder: StreamFolder) -> None:
+        """Give the name up and remove what is in the folder."""
+        self.restoring.pop(config.name, None)
+        folder.remove()
+
+    def allowance(self, config: StreamConfig) -> Allowance | None:
+        """Return what tells whether such a stream may hold more, None without limits."""
+        memory = config.is_memory
+        if not self._is_metered(memory=memory):
+            return None
+        return lambda size: self._refusal_of(size, memory=memory)
+
+    def consumer_bounds(self) -> ConsumerBounds:
+        """Return what server and account allow consumers."""
+        pending = [
+            n for n in (self.limits.max_ack_pending, self.server_limits.max_ack_pending) if n > 0
+        ]
+        return ConsumerBounds(
+            max_ack_pending=min(pending, default=-1),
+            max_request_batch=max(self.server_limits.max_request_batch, 0),
+            max_consumers=self.limits.max_consumers,
+        )
+
     def _open(self, config: StreamConfig, created: int, folder: StreamFolder, now: int) -> Stream:
         stream = Stream(self.context, config, created, folder, folder.messages(), now)
-        if self._is_metered(memory=config.is_memory):
-            stream.allowance = lambda size: self._refusal_of(size, memory=config.is_memory)
+        stream.allowance = self.allowance(config)
         self.streams[config.name] = stream
         stream.subscribe()
         return stream
@@ -232,6 +318,8 @@ class Catalog:
 
     def recover(self, now: int) -> None:
         """Open every stream that the vault holds, with its consumers."""
+        for number in range(RESTORES_MAX):
+            self._spool_folder(number)
         for name in self._vault.folders():
             folder = self._vault.folder(name, memory=False)
             try:
@@ -357,7 +445,7 @@ class Catalog:
     # -- checks that concern several streams -----------------------------------------------
 
     def _check_room(self, config: StreamConfig) -> None:
-        count = len(self.streams) + len(self.offline)
+        count = len(self.streams) + len(self.offline) + len(self.restoring)
         if 0 <= self.limits.max_streams <= count:
             raise errors.MAXIMUM_STREAMS_LIMIT()
         self._check_reservation(config)
@@ -389,10 +477,11 @@ class Catalog:
 
     def _check_overlap(self, config: StreamConfig) -> None:
         wanted = config.subject_patterns
-        for name, stream in self.streams.items():
-            if name == config.name:
+        others = [stream.config for stream in self.streams.values()] + [*self.restoring.values()]
+        for other in others:
+            if other.name == config.name:
                 continue
-            for own in stream.config.subject_patterns:
+            for own in other.subject_patterns:
                 if any(overlaps(own, subject) for subject in wanted):
                     raise errors.STREAM_SUBJECT_OVERLAP()
 

@@ -236,6 +236,24 @@ def restore_consumer(
     return consumer
 
 
+def restore_snapshot(
+    stream: Stream,
+    name: str,
+    config: ConsumerConfig,
+    created: int,
+    progress: Progress,
+    now: int,
+) -> Consumer:
+    """Add a consumer that comes out of a snapshot; what was pending goes out again."""
+    _forget_missing(progress, stream.store)
+    consumer = Consumer(stream, name, config, created, progress, _files(stream, name, config))
+    consumer.save_config()
+    consumer.changed(now, must_precede_answer=True)
+    stream.add_consumer(consumer)
+    consumer.start(now)
+    return consumer
+
+
 def _load_config(file: StateFile) -> tuple[ConsumerConfig, int]:
     data = file.load()
     if data is None:

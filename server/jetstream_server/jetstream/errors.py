@@ -98,6 +98,12 @@ STREAM_TRANSFORM_INVALID_SOURCE = _row(10155, 400, "stream transform source: {}"
 STREAM_TRANSFORM_INVALID_DESTINATION = _row(10156, 400, "stream transform: {}")
 STREAM_OFFLINE_REASON = _row(10194, 500, "stream is offline: {}")
 
+# -- snapshots --------------------------------------------------------------------------------
+SNAPSHOT_DELIVER_SUBJECT_INVALID = _row(10015, 400, "deliver subject not valid")
+STREAM_RESTORE_FAILED = _row(10062, 500, "restore failed: {}")
+STREAM_SNAPSHOT_FAILED = _row(10064, 500, "snapshot failed: {}")
+STREAM_NAME_EXIST_RESTORE_FAILED = _row(10130, 400, "stream name already in use, cannot restore")
+
 # -- mirrors and sources ----------------------------------------------------------------------
 STREAM_EXTERNAL_API_OVERLAP = _row(
     10021, 400, "stream external api prefix {} must not overlap with {}"
@@ -144,15 +150,41 @@ STREAM_WRONG_LAST_SEQUENCE = _row(10071, 400, "wrong last sequence: {}")
 STREAM_STORE_FAILED = _row(10077, 503, "{}")
 STREAM_HEADER_EXCEEDS_MAXIMUM = _row(10097, 400, "header size exceeds maximum allowed of 64k")
 STREAM_ROLLUP_FAILED = _row(10111, 500, "{}")
+STREAM_WRONG_LAST_SEQUENCE_CONSTANT = _row(10164, 400, "wrong last sequence")
 MESSAGE_TTL_INVALID = _row(10165, 400, "invalid per-message TTL")
 MESSAGE_TTL_DISABLED = _row(10166, 400, "per-message TTL is disabled")
 MESSAGE_INCR_DISABLED = _row(10168, 400, "message counters is disabled")
+MESSAGE_INCR_MISSING = _row(10169, 400, "message counter increment is missing")
+MESSAGE_INCR_PAYLOAD = _row(10170, 400, "message counter has payload")
+MESSAGE_INCR_INVALID = _row(10171, 400, "message counter increment is invalid")
+MESSAGE_COUNTER_BROKEN = _row(10172, 400, "message counter is broken")
 ATOMIC_PUBLISH_DISABLED = _row(10174, 400, "atomic publish is disabled")
+ATOMIC_PUBLISH_MISSING_SEQ = _row(10175, 400, "atomic publish sequence is missing")
+ATOMIC_PUBLISH_INCOMPLETE_BATCH = _row(10176, 400, "atomic publish batch is incomplete")
+ATOMIC_PUBLISH_UNSUPPORTED_HEADER = _row(10177, 400, "atomic publish unsupported header used: {}")
+ATOMIC_PUBLISH_INVALID_BATCH_ID = _row(10179, 400, "atomic publish batch ID is invalid")
+ATOMIC_PUBLISH_TOO_LARGE_BATCH = _row(10199, 400, "atomic publish batch is too large: {}")
+ATOMIC_PUBLISH_INVALID_BATCH_COMMIT = _row(10200, 400, "atomic publish batch commit is invalid")
+ATOMIC_PUBLISH_DUPLICATE_MESSAGE = _row(
+    10201, 400, "atomic publish batch contains duplicate message id"
+)
+ATOMIC_PUBLISH_TOO_MANY_INFLIGHT = _row(10210, 429, "atomic publish too many inflight")
 MESSAGE_SCHEDULES_DISABLED = _row(10188, 400, "message schedules is disabled")
+MESSAGE_SCHEDULES_PATTERN_INVALID = _row(10189, 400, "message schedules pattern is invalid")
+MESSAGE_SCHEDULES_TARGET_INVALID = _row(10190, 400, "message schedules target is invalid")
+MESSAGE_SCHEDULES_TTL_INVALID = _row(10191, 400, "message schedules invalid per-message TTL")
+MESSAGE_SCHEDULES_ROLLUP_INVALID = _row(10192, 400, "message schedules invalid rollup")
+MESSAGE_SCHEDULES_SOURCE_INVALID = _row(10203, 400, "message schedules source is invalid")
+MESSAGE_SCHEDULES_SCHEDULER_INVALID = _row(10212, 400, "message schedules invalid scheduler")
+MESSAGE_SCHEDULES_TIME_ZONE_INVALID = _row(10223, 400, "message schedules time zone is invalid")
 STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID = _row(
     10193, 400, "missing sequence for expected last sequence per subject"
 )
 BATCH_PUBLISH_DISABLED = _row(10205, 400, "batch publish is disabled")
+BATCH_PUBLISH_INVALID_PATTERN = _row(10206, 400, "batch publish pattern is invalid")
+BATCH_PUBLISH_INVALID_BATCH_ID = _row(10207, 400, "batch publish ID is invalid")
+BATCH_PUBLISH_UNKNOWN_BATCH_ID = _row(10208, 400, "batch publish ID unknown")
+BATCH_PUBLISH_TOO_MANY_INFLIGHT = _row(10211, 429, "batch publish too many inflight")
 MESSAGE_SOURCE_HDR_NOT_ALLOWED = _row(10227, 400, "message stream source header is not allowed")
 
 # -- consumers --------------------------------------------------------------------------------

@@ -25,7 +25,6 @@ from jetstream_server.jetstream.api.required_level import check_required_level
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.consumer import Consumer
 from jetstream_server.jetstream.consumer_config import (
-    ConsumerBounds,
     ConsumerConfig,
     check_group,
     check_replicas,
@@ -138,7 +137,7 @@ def _decode_create(request: Request, stream: str) -> CreateConsumerRequest:
 def _create(
     catalog: Catalog, request: Request, body: CreateConsumerRequest, config: ConsumerConfig
 ) -> dict[str, Any]:
-    bounds = _bounds(catalog)
+    bounds = catalog.consumer_bounds()
     check_replicas(config, bounds)
     consumer = create_consumer(
         catalog.stream(body.stream_name),
@@ -149,16 +148,6 @@ def _create(
         bounds=bounds,
     )
     return consumer.info(request.now)
-
-
-def _bounds(catalog: Catalog) -> ConsumerBounds:
-    account, server = catalog.limits, catalog.server_limits
-    pending = [n for n in (account.max_ack_pending, server.max_ack_pending) if n > 0]
-    return ConsumerBounds(
-        max_ack_pending=min(pending, default=-1),
-        max_request_batch=max(server.max_request_batch, 0),
-        max_consumers=account.max_consumers,
-    )
 
 
 # -- looking -------------------------------------------------------------------------------------

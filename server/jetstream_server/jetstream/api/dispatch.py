@@ -15,7 +15,14 @@ from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.advisory import publish_api_audit
-from jetstream_server.jetstream.api import account, cluster, consumers, messages, streams
+from jetstream_server.jetstream.api import (
+    account,
+    cluster,
+    consumers,
+    messages,
+    snapshots,
+    streams,
+)
 from jetstream_server.jetstream.api.go_json import encode
 from jetstream_server.jetstream.api.request import ROUTES, Request, Route
 from jetstream_server.jetstream.api.required_level import check_required_level
@@ -24,7 +31,7 @@ from jetstream_server.jetstream.context import Context
 from jetstream_server.protocol.ops import PubRun
 
 # Importing these fills the table of routes.
-HANDLERS = (account, cluster, consumers, messages, streams)
+HANDLERS = (account, cluster, consumers, messages, snapshots, streams)
 
 PREFIX = b"$JS.API."
 TYPE = "io.nats.jetstream.api.v1."

@@ -1,6 +1,6 @@
 """STREAM.CREATE, UPDATE, INFO, LIST, NAMES, DELETE and PURGE (reference 3.2 and 3.3).
 
-SNAPSHOT and RESTORE have no route: requests for them are met with silence.
+SNAPSHOT and RESTORE are in `snapshots.py`.
 """
 
 from __future__ import annotations

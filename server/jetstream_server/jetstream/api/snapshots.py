@@ -1,0 +1,92 @@
+"""STREAM.SNAPSHOT and STREAM.RESTORE: the requests that begin one (reference 8.1).
+
+What follows, chunk by chunk, is `snapshot.py` and `restore.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from jetstream_server.base.errors import StoreError
+from jetstream_server.core.subject import is_valid_literal
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.api.go_json import GoModel, Int, decode, is_empty_request
+from jetstream_server.jetstream.api.request import Request, route
+from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.rebuild import StreamState
+from jetstream_server.jetstream.restore import Restore
+from jetstream_server.jetstream.snapshot import Snapshot
+from jetstream_server.jetstream.stream_checks import check_config
+from jetstream_server.jetstream.stream_config import StreamConfig
+
+
+class StreamSnapshotRequest(GoModel):
+    """The body of STREAM.SNAPSHOT."""
+
+    go_name: ClassVar[str] = "JSApiStreamSnapshotRequest"
+    deliver_subject: str = ""
+    no_consumers: bool = False
+    chunk_size: Int = 0
+    window_size: Int = 0
+    jsck: bool = False  # check the store first; ours is checked whenever it is read
+
+
+class StreamRestoreRequest(GoModel):
+    """The body of STREAM.RESTORE; the state is only looked at for its form."""
+
+    go_name: ClassVar[str] = "JSApiStreamRestoreRequest"
+    config: StreamConfig = StreamConfig()
+    state: StreamState = StreamState()
+
+
+@route("STREAM.SNAPSHOT.*", "stream_snapshot_response")
+def snapshot(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """Begin to send a stream to a subject."""
+    if is_empty_request(request.body):
+        raise errors.BAD_REQUEST()
+    name = request.tokens[-1]
+    stream = catalog.streams.get(name)
+    if stream is None and name not in catalog.offline:
+        raise errors.STREAM_NOT_FOUND()
+    body = decode(request.body, StreamSnapshotRequest)
+    deliver = body.deliver_subject.encode()
+    if not is_valid_literal(deliver):
+        raise errors.SNAPSHOT_DELIVER_SUBJECT_INVALID()
+    if stream is None or stream.store.offline:
+        raise errors.STREAM_SNAPSHOT_FAILED("stream closed")
+    try:
+        sent = Snapshot(
+            catalog,
+            stream,
+            deliver,
+            request.origin,
+            request.now,
+            chunk_bytes=body.chunk_size,
+            window_bytes=body.window_size,
+            with_consumers=not body.no_consumers,
+        )
+    except StoreError as error:
+        raise errors.STREAM_SNAPSHOT_FAILED(error.reason) from None
+    sent.start(request.now)
+    return {"config": stream.config.to_wire(), "state": sent.state}
+
+
+@route("STREAM.RESTORE.*", "stream_restore_response", {"deliver_subject": ""})
+def restore(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """Begin to take the chunks of a snapshot."""
+    if is_empty_request(request.body):
+        raise errors.BAD_REQUEST()
+    config = decode(request.body, StreamRestoreRequest).config
+    name = request.tokens[-1]
+    if not config.name:
+        config = config.changed(name=name)
+    if config.name != name:
+        raise errors.STREAM_MISMATCH()
+    if "/" in name or "\\" in name:
+        raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
+    check_config(config, catalog.limits, catalog.server_limits, pedantic=False)
+    if name in catalog.streams or name in catalog.offline:
+        raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
+    begun = Restore(catalog, config, request.origin, request.now)
+    begun.start(request.now)
+    return {"deliver_subject": begun.subject.decode()}

@@ -1,0 +1,184 @@
+"""The archive in a snapshot: the stream's state, its consumers, its messages, one entry each.
+
+After the magic come entries: the length of the name, the time in nanoseconds (zigzag), the
+sequence, the lengths of headers and payload, all as varints, then name, headers, payload.
+
+    state.json          the stream's state; `consumer_count` says how many consumers follow
+    consumers/<name>    {"config":..,"state":..}, sequence 0
+    <subject>           a message, with its sequence, time and headers
+    (nothing)           five zeros: the end
+
+This is the layout of nats-server 2.15, probed there, so that snapshots go both ways. It does not
+name the stream it came from: name, subjects and limits are in the request that restores it. What
+the entries mean is the business of `snapshot.py` and `rebuild.py`; the compressed stream around
+the archive is `s2.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jetstream_server.base.limits import HEADER_BYTES_MAX
+
+MAGIC = b"NATSARC1"
+STATE_NAME = b"state.json"
+CONSUMER_PREFIX = b"consumers/"
+END = bytes(5)
+
+# Of one message, headers included; far above what any server accepts (64 MiB), so that a length
+# that is nonsense is refused before its bytes are waited for.
+MESSAGE_BYTES_MAX = 64 * 1024 * 1024
+# Of the entry of one consumer: a million pending messages take about 60 MB.
+CONSUMER_BYTES_MAX = 256 * 1024 * 1024
+_NAME_BYTES_MAX = 65_535
+_VARINT_BYTES_MAX = 10
+_INVALID = "archive: invalid archive stream"
+
+
+class ArchiveError(ValueError):
+    """These bytes are not an archive, or not a whole one; the text goes to the client."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One entry: a message when `sequence` is not 0.
+
+    Attributes:
+        name: subject, or what else it is; empty at the end of the archive.
+        timestamp: nanoseconds since the epoch.
+    """
+
+    name: bytes
+    timestamp: int
+    sequence: int
+    headers: bytes
+    payload: bytes
+
+    @property
+    def is_end(self) -> bool:
+        """Return whether the archive ends here."""
+        return not self.name and not self.sequence
+
+
+def encode_entry(
+    name: bytes, timestamp: int, payload: bytes, *, sequence: int = 0, headers: bytes = b""
+) -> bytes:
+    """Return the bytes of one entry."""
+    return b"".join(
+        (
+            _varint(len(name)),
+            _varint(timestamp << 1 if timestamp >= 0 else (-timestamp << 1) - 1),
+            _varint(sequence),
+            _varint(len(headers)),
+            _varint(len(payload)),
+            name,
+            headers,
+            payload,
+        )
+    )
+
+
+def _varint(value: int) -> bytes:
+    if value < 0x80:
+        return value.to_bytes()
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+class ArchiveReader:
+    """Takes an archive in pieces of any size, gives back its entries one by one.
+
+    At most one unfinished entry is kept between two calls, besides what was fed and not read.
+    """
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+        self._at = 0
+        self._is_begun = False
+        self._awaited = b""
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next bytes of the archive."""
+        del self._pending[: self._at]
+        self._at = 0
+        self._pending += piece
+
+    def next_entry(self) -> Entry | None:
+        """Return the next entry, None when more bytes are needed.
+
+        Raises:
+            ArchiveError: this is no archive, or a damaged one.
+        """
+        if not self._is_begun and not self._begin():
+            return None
+        numbers: list[int] = []
+        at = self._at
+        for _ in range(5):
+            found = self._read_varint(at)
+            if found is None:
+                return None
+            number, at = found
+            numbers.append(number)
+        name_bytes, zigzag, sequence, header_bytes, payload_bytes = numbers
+        if name_bytes > _NAME_BYTES_MAX:
+            raise ArchiveError(_INVALID)
+        if sequence and header_bytes + payload_bytes > MESSAGE_BYTES_MAX:
+            raise ArchiveError(f"message sequence {sequence} exceeds maximum payload size")
+        if header_bytes > HEADER_BYTES_MAX or payload_bytes > CONSUMER_BYTES_MAX:
+            raise ArchiveError(_INVALID)
+        self._awaited = (
+            f"failed to read message sequence {sequence}: ".encode() if sequence else b""
+        )
+        a, b = at + name_bytes, at + name_bytes + header_bytes
+        stop = b + payload_bytes
+        pending = self._pending
+        if stop > len(pending):
+            return None
+        self._at = stop
+        self._awaited = b""
+        timestamp = (zigzag >> 1) ^ -(zigzag & 1)
+        return Entry(
+            bytes(pending[at:a]), timestamp, sequence, bytes(pending[a:b]), bytes(pending[b:stop])
+        )
+
+    def end(self) -> ArchiveError:
+        """Return what is wrong with an archive of which there is no more."""
+        if self._at == len(self._pending):
+            return ArchiveError("EOF")
+        if not self._is_begun:
+            return ArchiveError("unexpected EOF")
+        return ArchiveError(self._awaited.decode() + _INVALID)
+
+    def _begin(self) -> bool:
+        if len(self._pending) < len(MAGIC):
+            return False
+        if not self._pending.startswith(MAGIC):
+            if self._pending[257:262] == b"ustar":
+                raise ArchiveError(
+                    "the snapshot is a tar archive, as nats-server before 2.15 wrote them;"
+                    " only those of 2.15 and later can be restored"
+                )
+            raise ArchiveError("archive/tar: invalid tar header")
+        self._at = len(MAGIC)
+        self._is_begun = True
+        return True
+
+    def _read_varint(self, at: int) -> tuple[int, int] | None:
+        value = shift = 0
+        pending = self._pending
+        for place in range(at, min(at + _VARINT_BYTES_MAX, len(pending))):
+            byte = pending[place]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                if value >= 1 << 64:
+                    break
+                return value, place + 1
+            shift += 7
+        else:
+            if len(pending) - at < _VARINT_BYTES_MAX:
+                return None
+        raise ArchiveError(_INVALID)

@@ -1,0 +1,209 @@
+"""S2, the compressed stream that a snapshot travels in: frames around blocks.
+
+A stream of frames: one byte of type, three of length (little-endian), the content. Data frames
+carry the masked CRC-32C of what they stand for, and then either that itself (`UNCOMPRESSED`) or an
+S2 block: Snappy's literals and copies, and a copy with offset 0 that repeats the last offset.
+
+Frames are written uncompressed, which every reader must take; both kinds are read. What is kept
+between two calls is at most one unfinished frame. Reference: github.com/klauspost/compress/s2 and
+google/snappy, `framing_format.txt` and `format_description.txt`.
+"""
+
+from __future__ import annotations
+
+from google_crc32c import value as crc32c
+
+STREAM_IDENTIFIER = b"\xff\x06\x00\x00S2sTwO"
+_IDENTIFIERS = (b"S2sTwO", b"sNaPpY")
+
+_COMPRESSED = 0x00
+_UNCOMPRESSED = 0x01
+_UNSKIPPABLE_STOP = 0x80  # frames of a lower type that is not known end the reading
+_IDENTIFIER = 0xFF
+_HEAD_BYTES = 4
+_CHECKSUM_BYTES = 4
+_MASK = 0xA282EAD8
+
+# What a writer may put into one block, and with it a reader must be ready to hold.
+BLOCK_BYTES_MAX = 4 << 20
+_WRITTEN_BYTES_MAX = 1 << 20
+
+CORRUPT = "s2: corrupt input"
+UNSUPPORTED = "s2: unsupported input"
+MISMATCH = "s2: crc mismatch"
+TOO_LARGE = "s2: decoded block is too large"
+
+
+class S2Error(ValueError):
+    """These bytes are not an S2 stream; the text is that of the reference implementation."""
+
+
+def frames(data: bytes) -> bytes:
+    """Return frames that hold any number of bytes as they are."""
+    if len(data) <= _WRITTEN_BYTES_MAX:
+        return _frame(data)
+    starts = range(0, len(data), _WRITTEN_BYTES_MAX)
+    return b"".join(_frame(data[start : start + _WRITTEN_BYTES_MAX]) for start in starts)
+
+
+def _frame(data: bytes) -> bytes:
+    size = (_CHECKSUM_BYTES + len(data)).to_bytes(3, "little")
+    return b"".join((b"\x01", size, masked_checksum(data).to_bytes(4, "little"), data))
+
+
+def masked_checksum(data: bytes) -> int:
+    """Return CRC-32C, rotated and offset so that checksums of checksums stay sound."""
+    checksum: int = crc32c(data)
+    return (((checksum >> 15) | (checksum << 17)) + _MASK) & 0xFFFFFFFF
+
+
+class S2Reader:
+    """Takes a stream in pieces of any size, gives back block by block what it held.
+
+    A few bytes can stand for a block of megabytes, so blocks are handed out one at a time.
+    """
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+        self._is_begun = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether no frame is unfinished."""
+        return not self._pending
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next bytes of the stream."""
+        self._pending += piece
+
+    def next_block(self) -> bytes | None:
+        """Return what the next frame with data holds, None when more bytes are needed.
+
+        Raises:
+            S2Error: the stream is damaged, or none.
+        """
+        pending = self._pending
+        while len(pending) >= _HEAD_BYTES:
+            kind = pending[0]
+            size = int.from_bytes(pending[1:_HEAD_BYTES], "little")
+            self._check_head(kind, size)
+            end = _HEAD_BYTES + size
+            if end > len(pending):
+                return None
+            body = bytes(pending[_HEAD_BYTES:end])
+            del pending[:end]
+            if kind == _IDENTIFIER:
+                if body not in _IDENTIFIERS:
+                    raise S2Error(CORRUPT)
+                self._is_begun = True
+            elif kind <= _UNCOMPRESSED:
+                return _content(kind, body)
+        return None
+
+    def _check_head(self, kind: int, size: int) -> None:
+        """Refuse a frame before it is waited for."""
+        if not self._is_begun and kind != _IDENTIFIER:
+            raise S2Error(CORRUPT)
+        if kind <= _UNCOMPRESSED:
+            if size < _CHECKSUM_BYTES:
+                raise S2Error(CORRUPT)
+            if size > _CHECKSUM_BYTES + _encoded_max(BLOCK_BYTES_MAX):
+                raise S2Error(TOO_LARGE)
+        elif kind < _UNSKIPPABLE_STOP:
+            raise S2Error(UNSUPPORTED)
+        elif kind == _IDENTIFIER and size != len(STREAM_IDENTIFIER) - _HEAD_BYTES:
+            raise S2Error(CORRUPT)
+
+
+def _encoded_max(size: int) -> int:
+    return size + size // 6 + 32
+
+
+def _content(kind: int, body: bytes) -> bytes:
+    data = body[_CHECKSUM_BYTES:]
+    if kind == _COMPRESSED:
+        data = decode_block(data)
+    elif len(data) > BLOCK_BYTES_MAX:
+        raise S2Error(TOO_LARGE)
+    if masked_checksum(data) != int.from_bytes(body[:_CHECKSUM_BYTES], "little"):
+        raise S2Error(MISMATCH)
+    return data
+
+
+def decode_block(block: bytes) -> bytes:
+    """Return what a block stands for.
+
+    Raises:
+        S2Error: it is damaged, or larger than a block may be.
+    """
+    size, at = _uvarint(block)
+    if size > BLOCK_BYTES_MAX:
+        raise S2Error(TOO_LARGE)
+    out = bytearray()
+    offset = 0
+    try:
+        while at < len(block):
+            tag = block[at]
+            kind = tag & 3
+            if kind == 0:
+                length, at = _literal_length(block, at, tag >> 2)
+                if at + length > len(block) or len(out) + length > size:
+                    raise S2Error(CORRUPT)
+                out += block[at : at + length]
+                at += length
+                continue
+            if kind == 1:
+                wanted = (tag & 0xE0) << 3 | block[at + 1]
+                length = tag >> 2 & 7
+                at += 2
+                if wanted:
+                    offset, length = wanted, length + 4
+                else:
+                    length, at = _repeat_length(block, at, length)
+            else:
+                width = 2 if kind == 2 else 4
+                length = (tag >> 2) + 1
+                if at + 1 + width > len(block):
+                    raise S2Error(CORRUPT)
+                offset = int.from_bytes(block[at + 1 : at + 1 + width], "little")
+                at += 1 + width
+            have = len(out)
+            if not 0 < offset <= have or have + length > size:
+                raise S2Error(CORRUPT)
+            if length <= offset:
+                out += out[have - offset : have - offset + length]
+            else:  # the copy reads what it writes: the last bytes over and over
+                out += (bytes(out[-offset:]) * (length // offset + 1))[:length]
+    except IndexError:
+        raise S2Error(CORRUPT) from None
+    if len(out) != size:
+        raise S2Error(CORRUPT)
+    return bytes(out)
+
+
+def _literal_length(block: bytes, at: int, code: int) -> tuple[int, int]:
+    if code < 60:
+        return code + 1, at + 1
+    stop = at + 1 + code - 59
+    if stop > len(block):
+        raise S2Error(CORRUPT)
+    return int.from_bytes(block[at + 1 : stop], "little") + 1, stop
+
+
+def _repeat_length(block: bytes, at: int, code: int) -> tuple[int, int]:
+    """Return how many bytes a repeat copies: small ones in the tag, others in 1 to 3 bytes."""
+    if code < 5:
+        return code + 4, at
+    stop = at + code - 4
+    if stop > len(block):
+        raise S2Error(CORRUPT)
+    return int.from_bytes(block[at:stop], "little") + (8, 260, 65540)[code - 5], stop
+
+
+def _uvarint(block: bytes) -> tuple[int, int]:
+    value = 0
+    for at, byte in enumerate(block[:5]):
+        value |= (byte & 0x7F) << 7 * at
+        if byte < 0x80:
+            return value, at + 1
+    raise S2Error(CORRUPT)

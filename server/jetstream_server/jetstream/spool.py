@@ -1,0 +1,51 @@
+"""Where the chunks of a restore wait until the last of them has come.
+
+A message store in a folder that is no stream's: it never gets a config, so that a crash leaves
+nothing that would be taken for a stream, and whoever uses the folder next finds it empty.
+"""
+
+from __future__ import annotations
+
+from jetstream_server.store.ports import StreamFolder
+
+
+class Spool:
+    """Chunks in the order in which they came.
+
+    Attributes:
+        number: of the folder.
+        held_bytes: bytes of all chunks taken in.
+    """
+
+    def __init__(self, number: int, folder: StreamFolder) -> None:
+        self.number = number
+        self.held_bytes = 0
+        self._folder = folder
+        self._store = folder.messages()
+        self._next_seq = 1
+
+    def append(self, chunk: bytes, now: int) -> None:
+        """Keep a chunk.
+
+        Raises:
+            StoreError: the disk is full or failed.
+        """
+        self._store.append(b"chunk", b"", chunk, now)
+        self.held_bytes += len(chunk)
+
+    def take(self) -> bytes | None:
+        """Return the next chunk and let go of it, None when there is no more.
+
+        Raises:
+            StoreError: it can not be read.
+        """
+        message = self._store.load_next(None, self._next_seq)
+        if message is None:
+            return None
+        self._next_seq = message.sequence + 1
+        self._store.truncate_front(self._next_seq)
+        return message.payload
+
+    def remove(self) -> None:
+        """Remove everything."""
+        self._folder.remove()
