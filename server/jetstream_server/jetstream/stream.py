@@ -30,7 +30,7 @@ from jetstream_server.jetstream import publish_headers as names
 from jetstream_server.jetstream.admission import Candidate, check, check_ttl, needs_decisions
 from jetstream_server.jetstream.api.go_time import ZERO_TEXT, format_time
 from jetstream_server.jetstream.context import Context
-from jetstream_server.jetstream.dedupe import Dedupe, lone_ids, plain_ids
+from jetstream_server.jetstream.dedupe import Dedupe
 from jetstream_server.jetstream.direct_get import PREFIX as DIRECT_GET
 from jetstream_server.jetstream.direct_get import DirectGet
 from jetstream_server.jetstream.expiry import Expiry
@@ -46,7 +46,7 @@ from jetstream_server.jetstream.publish_headers import special_headers
 from jetstream_server.jetstream.republish import Republisher
 from jetstream_server.jetstream.scan import stored
 from jetstream_server.jetstream.stream_config import StreamConfig
-from jetstream_server.kernels.frames import first_special
+from jetstream_server.kernels.frames import first_special, message_ids
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import MessageStore, StreamFolder
 
@@ -88,6 +88,7 @@ class Stream:
         now: int,
     ) -> None:
         self.name = config.name
+        self._wire_name = config.name.encode()
         self.config = config
         self.created = created
         self.folder = folder
@@ -128,22 +129,19 @@ class Stream:
             for index in range(start, stop):
                 self._receive_one(run, index, now)
             return
-        index = first_special(run.chunk, run.fields, start, stop)
-        self._store_run(run, start, index, now)
-        if index < stop and (ids := lone_ids(run.chunk, run.fields, index, stop)):
-            self._store_identified(run, index, ids, now)
-            return
+        chunk, fields, name = run.chunk, run.fields, self._wire_name
+        index = start
         while index < stop:
-            if ids := plain_ids(run.chunk, run.fields, index, stop):
+            cut = first_special(chunk, fields, index, stop, name)
+            if cut > index:
+                self._store_run(run, index, cut, now)
+            elif ids := message_ids(chunk, fields, index, stop, name):
                 self._store_identified(run, index, ids, now)
-                index += len(ids)
+                cut = index + len(ids)
             else:
                 self._receive_one(run, index, now)
-                index += 1
-            if index < stop:
-                cut = first_special(run.chunk, run.fields, index, stop)
-                self._store_run(run, index, cut, now)
-                index = cut
+                cut = index + 1
+            index = cut
 
     def _store_run(self, run: PubRun, start: int, stop: int, now: int) -> int | None:
         """Store and acknowledge a stretch; return its first sequence, None when it failed."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
     from jetstream_server.kernels.frames_pure import (
         encode_messages,
         first_special,
+        message_ids,
         scan_publishes,
         segment,
     )
@@ -22,6 +23,7 @@ else:
         from jetstream_server.kernels.frames_fast import (
             encode_messages,
             first_special,
+            message_ids,
             scan_publishes,
             segment,
         )
@@ -31,8 +33,16 @@ else:
         from jetstream_server.kernels.frames_pure import (
             encode_messages,
             first_special,
+            message_ids,
             scan_publishes,
             segment,
         )
 
-__all__ = ["TWIN", "encode_messages", "first_special", "scan_publishes", "segment"]
+__all__ = [
+    "TWIN",
+    "encode_messages",
+    "first_special",
+    "message_ids",
+    "scan_publishes",
+    "segment",
+]

@@ -6,61 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from jetstream_server.base.clock import MILLISECOND, SECOND
-from jetstream_server.jetstream.dedupe import Dedupe, lone_ids, plain_ids
-from jetstream_server.jetstream.publish_headers import special_headers
-from jetstream_server.protocol.ops import PubRun
-
-_LINES = st.sampled_from(
-    [
-        b"Nats-Msg-Id: a\r\n",
-        b"Nats-Msg-Id:b\r\n",
-        b"Nats-Msg-Id:  c \r\n",
-        b"Nats-Msg-Id: \r\n",
-        b"Nats-Msg-Id: a\nb\r\n",
-        b"Nats-Msg-Id: a\rb\r\n",
-        b"Nats-TTL: 1\r\n",
-        b"X: y\r\n",
-    ]
-)
-_BLOCKS = st.one_of(
-    st.lists(_LINES, max_size=3).map(lambda lines: b"NATS/1.0\r\n" + b"".join(lines) + b"\r\n"),
-    st.sampled_from([b"", b"junk", b"NATS/1.0\r\nNats-Msg-Id: x", b"NATS/1.0 2 x\r\n\r\n"]),
-)
-
-
-def block(message_id: bytes) -> bytes:
-    return b"NATS/1.0\r\nNats-Msg-Id: " + message_id + b"\r\n\r\n"
-
-
-def run_of(blocks: list[bytes]) -> PubRun:
-    # A payload that looks like an id header must not be taken for one.
-    return PubRun.of([(b"s", b"", headers, block(b"payload")) for headers in blocks])
-
-
-@given(st.lists(_BLOCKS, min_size=1, max_size=5))
-def test_ids_agree_with_the_headers(blocks: list[bytes]) -> None:
-    run = run_of(blocks)
-    special = [
-        special_headers(headers) if headers.startswith(b"NATS/1.0\r\n") else {}
-        for headers in blocks
-    ]
-    ids = plain_ids(run.chunk, run.fields, 0, run.count)
-    assert ids == [found[b"Nats-Msg-Id"] for found in special[: len(ids)]]
-    assert all(list(found) == [b"Nats-Msg-Id"] for found in special[: len(ids)])
-    lone = lone_ids(run.chunk, run.fields, 0, run.count)
-    if lone is not None:
-        assert [block(value) for value in lone] == blocks
-        assert lone == ids
-
-
-def test_lone_ids_of_part_of_a_run() -> None:
-    run = run_of([b"", block(b"1"), block(b"2"), block(b"") + b""])
-    assert lone_ids(run.chunk, run.fields, 1, 3) == [b"1", b"2"]
-    assert lone_ids(run.chunk, run.fields, 0, 3) is None
-    assert lone_ids(run.chunk, run.fields, 1, 4) is None
+from jetstream_server.jetstream.dedupe import Dedupe
 
 
 def test_ids_end_with_their_window() -> None:
@@ -89,7 +36,7 @@ def with_ids(*ids: object) -> list[tuple[bytes, bytes, tuple[str, ...]]]:
     return [(b"s.a", b"x", (f"Nats-Msg-Id: {value}",)) for value in ids]
 
 
-@pytest.mark.parametrize("extra", [(), ("X: y",)])
+@pytest.mark.parametrize("extra", [(), ("X: y",), ("Nats-Expected-Stream: S",)])
 def test_runs_with_ids(bench: Any, extra: tuple[str, ...]) -> None:
     stream = bench.stream()
     messages = [(s, p, (*h, *extra)) for s, p, h in with_ids(1, 2, 3, 2, 4, 1, 1, 5)]
@@ -121,6 +68,17 @@ def test_ids_among_other_messages(bench: Any) -> None:
     answers = [json.loads(answer) for answer in bench.publish_all(stream, messages)]
     assert [answer["seq"] for answer in answers] == [1, 2, 2, 2, 3, 4, 2]
     assert ["duplicate" in answer for answer in answers] == [0, 0, 1, 1, 0, 0, 1]
+
+
+def test_messages_that_only_name_their_stream_are_stored_without_an_id(bench: Any) -> None:
+    stream = bench.stream()
+    named = (b"s.a", b"x", ("Nats-Expected-Stream: S",))
+    astray = (b"s.a", b"x", ("Nats-Expected-Stream: T", "Nats-Msg-Id: 2"))
+    answers = bench.publish_all(stream, [*with_ids(1), named, named, astray, named, *with_ids(2)])
+    assert [json.loads(answer).get("seq", 0) for answer in answers] == [1, 2, 3, 0, 4, 5]
+    assert json.loads(answers[3])["error"]["err_code"] == 10060
+    bench.publish_all(stream, [named])
+    assert stream.last_message_id == b""
 
 
 def test_trailing_blanks_make_another_id(bench: Any) -> None:
