@@ -64,7 +64,9 @@ class Output:
             cut, reply, exact = acks.reply_run(run.chunk, run.fields, index, stop)
             if reply:
                 sequence = first_seq + index - start
-                target = self.sublist.match_one(reply) if exact else self.sublist.match_prefix(reply)
+                target = (
+                    self.sublist.match_one(reply) if exact else self.sublist.match_prefix(reply)
+                )
                 if target is not None and target.outlet is not None and not target.max_messages:
                     data = acks.encode_pub_acks(
                         run.chunk, run.fields, index, cut, target.sid, head, sequence
