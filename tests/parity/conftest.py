@@ -206,7 +206,7 @@ _MASKS = [
     (re.compile(r'"id":"[0-9A-Za-z]{22}"'), '"id":"<nuid>"'),
     (re.compile(r'(\\?"_nats.ver\\?":\\?")[^"\\]+'), r"\1<version>"),
     (re.compile(r'(\\?"_nats.level\\?":\\?")\d'), r"\1<level>"),
-    (re.compile(r'"api":\{"level":\d,'), '"api":{"level":<level>,'),
+    (re.compile(r'(\\?"api\\?":\{\\?"level\\?":)\d'), r"\1<level>"),
     (re.compile(r'"(ack_time|rtt|pause_remaining|active)":\d+'), r'"\1":<ns>'),
     (re.compile(r'"client":\{[^}]*\}'), '"client":{<client>}'),
     (re.compile(r"_INBOX\.[0-9A-Za-z.]+"), "<inbox>"),
@@ -440,6 +440,7 @@ class Play:
         return []
 
     def _as(self, name: str) -> list[str]:
+        self._request("nobody", b"", seconds=SILENCE_SECONDS)  # subscriptions made so far count
         self.wire = self.wires[name]
         return []
 
@@ -465,7 +466,9 @@ class Play:
         lines = []
         try:
             while True:
-                lines.append(masked(self.wire.line(0.2).decode("latin-1")))
+                line = self.wire.line(0.2).decode("latin-1")
+                if line != "PING":  # the server's own, two seconds after connecting
+                    lines.append(masked(line))
         except TimeoutError:
             return lines
         except ConnectionError as error:
