@@ -237,6 +237,24 @@ class Sublist:
         self._prefixes[prefix] = only
         return only
 
+    def match_below(self, prefix: bytes, tokens: int) -> Match | None:
+        """Return what every subject of `tokens` more tokens than `prefix` reaches.
+
+        None when that is not the same for all of them. Not cached: the router keeps the answer.
+        """
+        given = prefix.split(b".")
+        if b"" in given:
+            return None
+        reached: list[_Node] = []
+        level = [self._root]
+        for token in given:
+            level = _descend(level, token, reached)
+        for _ in range(tokens):
+            if any(node.literals for node in level):
+                return None
+            level = _descend(level, b"", reached)
+        return _match_of(reached + [node for node in level if node.has_subscriptions])
+
     def has_interest(self, subject: bytes) -> bool:
         """Tell whether a message published to `subject` reaches anybody."""
         return not self.match(subject).empty

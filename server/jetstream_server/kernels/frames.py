@@ -13,6 +13,7 @@ TWIN = "pure"
 if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
     from jetstream_server.kernels.frames_pure import (
         encode_messages,
+        family,
         first_special,
         message_ids,
         scan_publishes,
@@ -22,6 +23,7 @@ else:
     try:
         from jetstream_server.kernels.frames_fast import (
             encode_messages,
+            family,
             first_special,
             message_ids,
             scan_publishes,
@@ -32,6 +34,7 @@ else:
     except ImportError:
         from jetstream_server.kernels.frames_pure import (
             encode_messages,
+            family,
             first_special,
             message_ids,
             scan_publishes,
@@ -41,6 +44,7 @@ else:
 __all__ = [
     "TWIN",
     "encode_messages",
+    "family",
     "first_special",
     "message_ids",
     "scan_publishes",

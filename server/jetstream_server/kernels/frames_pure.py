@@ -27,6 +27,9 @@ _HPUB = re.compile(rb"HPUB %b (?:%b )?%b %b\r\n" % (_TOKEN, _TOKEN, _SIZE, _SIZE
 
 _HEADER_LINE = b"NATS/1.0\r\n"
 _SPECIAL_LINE = b"\r\nNats-"
+_ACK_HEAD = b"$JS.ACK."
+_ACK_TOKENS = 9
+_ACK_TAIL_TOKENS = 5
 _MESSAGE_ID = b"Nats-Msg-Id"
 _EXPECTED_STREAM = b"Nats-Expected-Stream"
 
@@ -92,20 +95,48 @@ def scan_publishes(
     return at
 
 
+def family(subject: bytes) -> tuple[bytes, int]:
+    """Return the prefix that a subject shares with its kind, and how many tokens are behind it.
+
+    Acks differ in the five tokens that describe a delivery, other subjects in their last token: an
+    identifier, often a new one for each message. A subject without such a prefix gives (b"", 0).
+    """
+    if subject.startswith(_ACK_HEAD):
+        tokens = subject.split(b".")
+        if len(tokens) != _ACK_TOKENS or not all(tokens[-_ACK_TAIL_TOKENS:]):
+            return b"", 0
+        return b".".join(tokens[:-_ACK_TAIL_TOKENS]), _ACK_TAIL_TOKENS
+    prefix, _, last = subject.rpartition(b".")
+    return (prefix, 1) if prefix and last else (b"", 0)
+
+
 def segment(
-    chunk: bytes, fields: array[int], start: int, stop: int, routes: dict[bytes, T]
+    chunk: bytes,
+    fields: array[int],
+    start: int,
+    stop: int,
+    routes: dict[bytes, T],
+    families: dict[bytes, T],
 ) -> tuple[int, T | None]:
     """Return (cut, target): the subjects of messages `start` up to `cut` all map to `target`.
 
-    The stretch is the longest there is, at least one message long unless the first subject is not
-    in `routes`: then the answer is (start, None). Targets are compared by identity.
+    A subject is looked for by the prefix of its `family` in `families`, then in `routes`. The
+    stretch is the longest there is, at least one message long unless the first subject is in
+    neither: then the answer is (start, None). Targets are compared by identity.
     """
-    look_up = routes.get
     first, end = start * STRIDE, stop * STRIDE
     target: T | None = None
     index = start
+    known: dict[bytes, T | None] = {}
     for a, b in zip(fields[first:end:STRIDE], fields[first + 1 : end : STRIDE], strict=True):
-        found = look_up(chunk[a:b])
+        subject = chunk[a:b]
+        if subject in known:
+            found = known[subject]
+        else:
+            found = families.get(family(subject)[0])
+            if found is None:
+                found = routes.get(subject)
+            known[subject] = found
         if found is not target:
             if index > start:
                 return index, target

@@ -2,7 +2,8 @@
 
 Subject to targets is a dictionary that is dropped whenever the account's interest changes. Two
 subjects with the same subscribers share one `Targets` object, so a run over many subjects of one
-stream stays one run.
+stream stays one run. Where whatever follows a prefix reaches the same subscribers, the prefix is
+kept instead of the subjects: acks, and identifiers in a last token, are new with every message.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Router:
         self._sublist = sublist
         self._random = random
         self._routes: dict[bytes, Targets | None] = {}
+        self._families: dict[bytes, Targets | None] = {}
         self._shared: dict[tuple[object, ...], Targets] = {}
         self._generation = -1
 
@@ -72,17 +74,15 @@ class Router:
         index = start
         while index < stop:
             # A delivery may change interest (an API request creates a stream), so look each time.
-            if self._generation != self._sublist.generation or len(self._routes) > ROUTES_MAX:
+            if self._generation != self._sublist.generation or self._is_full:
                 self._forget()
-            cut, targets = frames.segment(run.chunk, run.fields, index, stop, self._routes)
+            routes, families = self._routes, self._families
+            cut, targets = frames.segment(run.chunk, run.fields, index, stop, routes, families)
             if targets is None:
-                targets = self._learn(run.subject(index))
-                cut, _ = frames.segment(run.chunk, run.fields, index, stop, self._routes)
+                cut, targets = index, self._targets(run.subject(index))
             # A subject not met before ends the stretch only if others listen to it.
-            while cut < stop and (new := run.subject(cut)) not in self._routes:
-                if self._learn(new) is not targets:
-                    break
-                cut, _ = frames.segment(run.chunk, run.fields, cut, stop, self._routes)
+            while cut < stop and self._targets(run.subject(cut)) is targets:
+                cut, _ = frames.segment(run.chunk, run.fields, cut, stop, routes, families)
             reached = False
             for subscription in targets.plain:
                 if origin is not None and not origin.echo and _is_own(subscription, origin):
@@ -116,15 +116,32 @@ class Router:
                 break
         return reached
 
+    @property
+    def _is_full(self) -> bool:
+        return len(self._routes) + len(self._families) > ROUTES_MAX
+
     def _forget(self) -> None:
         self._routes.clear()
+        self._families.clear()
         self._shared.clear()
         self._generation = self._sublist.generation
 
-    def _learn(self, subject: bytes) -> Targets:
-        targets = Targets(self._sublist.match(subject))
-        targets = self._routes[subject] = self._shared.setdefault(targets.key, targets)
+    def _targets(self, subject: bytes) -> Targets:
+        """Return whom a subject reaches, and remember it."""
+        prefix, tokens = frames.family(subject)
+        known = self._families.get(prefix) or self._routes.get(subject)
+        if known is not None:
+            return known
+        match = self._sublist.match_below(prefix, tokens) if tokens else None
+        if match is not None:
+            targets = self._families[prefix] = self._share(match)
+        else:
+            targets = self._routes[subject] = self._share(self._sublist.match(subject))
         return targets
+
+    def _share(self, match: Match) -> Targets:
+        targets = Targets(match)
+        return self._shared.setdefault(targets.key, targets)
 
 
 def _is_own(subscription: Subscription, origin: Publisher) -> bool:

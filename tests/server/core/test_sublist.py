@@ -139,6 +139,26 @@ def test_match_prefix_follows_changes(sublist: Sublist) -> None:
     assert sublist.match_prefix(b"_INBOX.abc") is tail
 
 
+def test_match_below_answers_when_all_extensions_are_alike(sublist: Sublist) -> None:
+    ack = subscribe(sublist, b"$JS.ACK.S.C.*.*.*.*.*")
+    for prefix, tokens in ((b"$JS.ACK.S.C", 5), (b"$JS.ACK.S.C.1.2", 3)):
+        match = sublist.match_below(prefix, tokens)
+        assert match is not None
+        assert match.only is ack
+    for prefix, tokens in ((b"$JS.ACK.S.C", 4), (b"$JS.ACK.S.C", 6), (b"$JS.ACK.S.D", 5)):
+        match = sublist.match_below(prefix, tokens)
+        assert match is not None
+        assert match.empty
+    assert sublist.match_below(b"$JS.ACK.S", 6) is None
+    assert sublist.match_below(b"$JS..S", 1) is None
+    spy = subscribe(sublist, b"$JS.>", b"q")
+    match = sublist.match_below(b"$JS.ACK.S.C", 5)
+    assert match is not None
+    assert (match.plain, match.queues) == ([ack], [[spy]])
+    subscribe(sublist, b"$JS.ACK.S.C.*.7.*.*.*")
+    assert sublist.match_below(b"$JS.ACK.S.C", 5) is None
+
+
 def test_interest_overlapping_a_pattern(sublist: Sublist) -> None:
     subscribe(sublist, b"a.b.c")
     subscribe(sublist, b"x.*", b"q")

@@ -199,13 +199,13 @@ def test_segment_cuts_where_the_target_changes(frames: Any) -> None:
     one, two = ["target"], ["target"]
     routes = {b"a": one, b"b": one, b"c": two}
     run = subjects_run(b"a", b"b", b"a", b"c", b"c", b"nobody", b"a")
-    cuts = [frames.segment(run.chunk, run.fields, start, 7, routes) for start in (0, 3, 5, 6)]
+    cuts = [frames.segment(run.chunk, run.fields, start, 7, routes, {}) for start in (0, 3, 5, 6)]
     assert [cut for cut, _ in cuts] == [3, 5, 5, 7]
     assert cuts[0][1] is one
     assert cuts[1][1] is two
     assert cuts[2][1] is None
     assert cuts[3][1] is one
-    assert frames.segment(run.chunk, run.fields, 1, 2, routes) == (2, one)
+    assert frames.segment(run.chunk, run.fields, 1, 2, routes, {}) == (2, one)
 
 
 @settings(max_examples=40)
@@ -215,7 +215,7 @@ def test_segments_cover_the_run(frames: Any, subjects: list[bytes]) -> None:
     routes = {b"a": "one", b"b": "one", b"c": "two"}
     start = 0
     while start < len(subjects):
-        cut, target = frames.segment(run.chunk, run.fields, start, len(subjects), routes)
+        cut, target = frames.segment(run.chunk, run.fields, start, len(subjects), routes, {})
         assert target is routes.get(subjects[start])
         if target is None:
             assert cut == start
@@ -224,6 +224,68 @@ def test_segments_cover_the_run(frames: Any, subjects: list[bytes]) -> None:
         if target is not None and cut < len(subjects):
             assert routes.get(subjects[cut]) is not target
         start = cut
+
+
+@pytest.mark.parametrize(
+    ("subject", "family"),
+    [
+        (b"a", (b"", 0)),
+        (b".a", (b"", 0)),
+        (b"a.", (b"", 0)),
+        (b"a.b", (b"a", 1)),
+        (b"a..b", (b"a.", 1)),
+        (b"a.b.c", (b"a.b", 1)),
+        (b"$JS.ACK.S.C.1.2.3.4.5", (b"$JS.ACK.S.C", 5)),
+        (b"$JS.ACK.S.C.1.2.3.4", (b"", 0)),
+        (b"$JS.ACK.S.C.1.2.3.4.5.6", (b"", 0)),
+        (b"$JS.ACK.S.C.1..3.4.5", (b"", 0)),
+        (b"$JS.ACK.S.C.1.2.3.4.", (b"", 0)),
+        (b"$JS.ACK.S", (b"", 0)),
+        (b"$JS.ACK.", (b"", 0)),
+        (b"", (b"", 0)),
+    ],
+)
+def test_family(frames: Any, subject: bytes, family: tuple[bytes, int]) -> None:
+    assert frames.family(subject) == family
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                b"a",
+                b"f.1",
+                b"f.2",
+                b"f.",
+                b"f.1.2",
+                b"g.1",
+                b"$JS.ACK.S.C.1.2.3.4.5",
+                b"$JS.ACK.S.C.1.3.4.5.6",
+                b"$JS.ACK.S.C.1",
+                b"$JS.ACK.S.C.1.2.3.4.5.6",
+                b"$JS.ACK.S.D.1.2.3.4.5",
+            ]
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_segments_go_by_family(frames: Any, subjects: list[bytes]) -> None:
+    run = subjects_run(*subjects)
+    one, two = "one", "two"
+    routes = {b"a": one, b"f.1": two, b"f.1.2": two, b"$JS.ACK.S.D.1.2.3.4.5": one}
+    families = {b"f": one, b"$JS.ACK.S.C": two}
+    targets = []
+    for subject in subjects:
+        by_family = families.get(frames_pure.family(subject)[0])
+        targets.append(by_family or routes.get(subject))
+    cut, target = frames.segment(run.chunk, run.fields, 0, run.count, routes, families)
+    assert target is targets[0]
+    expected = 0
+    while target is not None and expected < len(targets) and targets[expected] is target:
+        expected += 1
+    assert cut == expected
 
 
 @pytest.mark.parametrize(

@@ -126,3 +126,22 @@ def test_the_cache_does_not_grow_without_bound(sublist, router, monkeypatch):
         router.route(run_of(*(b"s.%d.%d" % (turn, n) for n in range(5))), None, 0)
     assert stream.messages == list(range(5)) * 20
     assert len(router._routes) <= 15
+
+
+def test_acks_are_routed_by_what_they_share(sublist, router):
+    stream = b"$JS.ACK.S.C"
+    acks = listen(sublist, stream + b".*.*.*.*.*")
+    others = listen(sublist, b"$JS.ACK.S.D.*.*.*.*.*")
+    subjects = [b"%b.1.%d.%d.9.0" % (stream, n, n) for n in range(1, 100)]
+    router.route(run_of(*subjects, b"$JS.ACK.S.D.1.1.1.9.0", subjects[0]), None, 0)
+    assert acks.stretches == [(0, 99), (100, 101)]
+    assert others.stretches == [(99, 100)]
+    assert not router._routes
+    assert len(router._families) == 2
+
+
+def test_one_subject_of_many_may_have_a_listener_of_its_own(sublist, router):
+    stream, spy = listen(sublist, b"s.*"), listen(sublist, b"s.3")
+    router.route(run_of(*(b"s.%d" % n for n in range(6)), b"s.7.deeper"), None, 0)
+    assert stream.messages == [0, 1, 2, 3, 4, 5]
+    assert spy.stretches == [(3, 4)]
