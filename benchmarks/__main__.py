@@ -21,7 +21,7 @@ from benchmarks.bench import QUICK, Bench, Case, Settings
 from benchmarks.loads import connector, core, direct, memory, publish, pull, push
 from benchmarks.report import Results, describe_machine, show, write_json
 from benchmarks.runner import Runner
-from benchmarks.servers import KINDS
+from benchmarks.servers import KINDS, ServerKind
 
 ROUNDS = 5
 TABLE_WIDTH = 200
@@ -43,12 +43,24 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help=f"rounds of each row (default {ROUNDS})")
     parser.add_argument("--seconds", type=float, help="how long one measurement lasts")
     parser.add_argument("--no-spark", action="store_true", help="leave the connector out")
-    parser.add_argument("--kinds", nargs="+", choices=sorted(KINDS), help="only these servers")
+    parser.add_argument(
+        "--kinds",
+        type=_kinds,
+        metavar="NAME,NAME",
+        help=f"only these servers, of: {', '.join(KINDS)}",
+    )
     parser.add_argument("--pin", type=int, metavar="CPU", help="pin the load to a processor")
     parser.add_argument("--json", type=Path, default=RESULTS / "latest.json", help="where to")
     parser.add_argument("--svg", type=Path, help="also draw the tables into this file")
     parser.add_argument("--list", action="store_true", help="list the rows and end")
     return parser.parse_args(arguments)
+
+
+def _kinds(text: str) -> list[ServerKind]:
+    try:
+        return [KINDS[name.strip()] for name in text.split(",")]
+    except KeyError as error:
+        raise argparse.ArgumentTypeError(f"there is no server {error}") from None
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -75,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
         settings,
         options.rounds or (1 if options.quick else ROUNDS),
         is_wanted,
-        kinds=[KINDS[name] for name in options.kinds] if options.kinds else None,
+        kinds=options.kinds,
         pinned_cpu=options.pin,
         say=lambda line: print(line, file=sys.stderr, flush=True),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections import defaultdict
@@ -100,7 +101,7 @@ def describe_machine() -> dict[str, str]:
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["python", "-m", "benchmarks", *sys.argv[1:]]),
+        "command": shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]]),
         "cpu": f"{os.cpu_count()} x {model}",
         "memory": f"{pages / 2**30:.0f} GiB",
         "system": platform.platform(),

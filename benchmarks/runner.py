@@ -45,7 +45,8 @@ class Runner:
     """Collects samples.
 
     Attributes:
-        case_pattern: tells which cases to run.
+        is_wanted: tells which cases to run.
+        kinds: run on these servers and not on those that a bench names.
         say: told what is being done.
     """
 
@@ -61,7 +62,7 @@ class Runner:
         """Run all benches; failures are samples too."""
         for bench in benches:
             cases = [case for case in bench.cases if self.is_wanted(case)]
-            kinds = [kind for kind in bench.kinds if self.kinds is None or kind in self.kinds]
+            kinds = bench.kinds if self.kinds is None else self.kinds
             if not cases or not kinds:
                 continue
             with _load_process(bench, self.pinned_cpu) as loads:

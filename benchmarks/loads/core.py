@@ -12,6 +12,7 @@ from functools import partial
 from benchmarks.bench import Bench, Case, LoadResult, Settings
 from benchmarks.event_loop import EventLoop, Flow
 from benchmarks.loads.percentiles import latency_figures
+from benchmarks.loads.rate import measure_rate
 from benchmarks.servers import Target
 from benchmarks.wire import LoadError, Wire
 
@@ -19,7 +20,6 @@ SUBJECT = b"bench.core"
 _AHEAD_BYTES = 4 << 20
 _RING_BYTES = 1 << 18
 _SID = 5
-_WARM_UP = 0.2
 
 
 def fan_out(target: Target, settings: Settings, *, size: int, subscribers: int) -> LoadResult:
@@ -53,20 +53,17 @@ def fan_out(target: Target, settings: Settings, *, size: int, subscribers: int) 
     crowd[-1].on_data = on_data
     publisher.on_drained = publish
     loop = EventLoop([*crowd, publisher])
-    started = time.perf_counter()
     publish()
 
     def count() -> int:
         return sum(flow.messages for flow in crowd)
 
-    def is_past(share: float) -> bool:
+    def count_and_publish() -> int:
+        # The subscriber that publishes may be ahead of the others; then nobody else would go on.
         publish()
-        return time.perf_counter() >= started + settings.seconds * share
+        return count()
 
-    loop.run(partial(is_past, _WARM_UP))
-    warm, warm_count = time.perf_counter(), count()
-    loop.run(partial(is_past, 1.0))
-    rate = (count() - warm_count) / (time.perf_counter() - warm)
+    rate = measure_rate(loop, count_and_publish, settings.seconds)
     is_open = False
     loop.run(lambda: count() >= sent * subscribers)
     for flow in [*crowd, publisher]:

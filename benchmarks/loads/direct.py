@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 
 from benchmarks.bench import Bench, Case, LoadResult, Settings
 from benchmarks.event_loop import EventLoop, Flow
 from benchmarks.loads.publish import SUBJECTS, exchange
 from benchmarks.loads.pull import prepare
+from benchmarks.loads.rate import measure_rate
 from benchmarks.servers import Target
 from benchmarks.wire import STREAM, LoadError, Wire
 
@@ -62,12 +62,8 @@ def get_in_window(target: Target, settings: Settings, *, by_subject: bool) -> Lo
 
     flow.on_data = check_and_ask
     loop = EventLoop([flow])
-    started = time.perf_counter()
     ask()
-    loop.run(lambda: time.perf_counter() >= started + settings.seconds * 0.2)
-    warm, warm_count = time.perf_counter(), flow.messages
-    loop.run(lambda: time.perf_counter() >= started + settings.seconds)
-    rate = (flow.messages - warm_count) / (time.perf_counter() - warm)
+    rate = measure_rate(loop, lambda: flow.messages, settings.seconds)
     wire.close()
     loop.close()
     return LoadResult({"rate": rate}, flow.messages)

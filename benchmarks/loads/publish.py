@@ -13,6 +13,7 @@ from functools import partial
 from benchmarks.bench import Bench, Case, LoadResult, Settings
 from benchmarks.event_loop import EventLoop, Flow
 from benchmarks.loads.percentiles import latency_figures
+from benchmarks.loads.rate import measure_rate
 from benchmarks.servers import GENUINE, GENUINE_ALWAYS, OURS, OURS_LAZY, Target
 from benchmarks.wire import STREAM, LoadError, Wire
 
@@ -20,7 +21,6 @@ ALL_KINDS = (OURS, GENUINE, OURS_LAZY, GENUINE_ALWAYS)
 SUBJECTS = 10
 _ACK_MARKER = b'{"stream":"%s",' % STREAM.encode()
 _ACK_END = b"}\r\n"
-_WARM_UP = 0.2
 _FILL_WINDOW = 10_000
 
 
@@ -97,31 +97,26 @@ def _publish_until(crowd: list[Publisher], seconds: float) -> LoadResult:
     """Publish until the time is up or all limits are reached; the first part warms up."""
     loop = EventLoop([publisher.flow for publisher in crowd])
     started = time.perf_counter()
-    limit = sum(publisher.limit or 0 for publisher in crowd)
-    acked = 0
     for publisher in crowd:
         publisher.publish()
 
-    def is_past(moment: float, count: float) -> bool:
-        nonlocal acked
-        acked = sum(publisher.acked for publisher in crowd)
-        return time.perf_counter() >= moment or acked >= count
+    def acked() -> int:
+        return sum(publisher.acked for publisher in crowd)
 
-    loop.run(partial(is_past, started + seconds * _WARM_UP, limit * _WARM_UP))
-    warm, warm_acked = time.perf_counter(), acked
-    loop.run(partial(is_past, started + seconds, limit))
-    elapsed, counted = time.perf_counter() - warm, acked - warm_acked
+    rate = measure_rate(
+        loop, acked, seconds, limit=sum(publisher.limit or 0 for publisher in crowd)
+    )
     for publisher in crowd:
         publisher.limit = publisher.sent
     sent = sum(publisher.sent for publisher in crowd)
-    loop.run(lambda: sum(publisher.acked for publisher in crowd) >= sent)
-    if counted < 2 * sum(publisher.window for publisher in crowd):
+    loop.run(lambda: acked() >= sent)
+    if rate * seconds < 2 * sum(publisher.window for publisher in crowd):
         # So slow that what came in the time is a matter of luck: take all of it, to the last ack.
-        elapsed, counted = time.perf_counter() - started, sent
+        rate = sent / (time.perf_counter() - started)
     for publisher in crowd:
         publisher.flow.wire.close()
     loop.close()
-    return LoadResult({"rate": counted / elapsed}, sent)
+    return LoadResult({"rate": rate}, sent)
 
 
 def fill(target: Target, count: int, size: int, subjects: int = SUBJECTS) -> None:

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from functools import partial
 
 from benchmarks.bench import Bench, Case, LoadResult, Settings
 from benchmarks.event_loop import EventLoop, Flow
 from benchmarks.loads.publish import fill
+from benchmarks.loads.rate import measure_rate
 from benchmarks.servers import Target
 from benchmarks.wire import STREAM, LoadError, Wire
 
 PULLS_OUTSTANDING = 2
 _EXPIRES_NS = 30 * 10**9
-_WARM_UP = 0.1
 # The end of the line is part of it: a reply that the end of a chunk cuts short is left for later.
 _ACK_REPLY = re.compile(rb"(\$JS\.ACK\.\S+) \d+\r\n")
 _MARKER_HEAD = b"$JS.ACK.%s." % STREAM.encode()
@@ -115,29 +114,16 @@ def pull(
         for number in range(consumers)
     ]
     loop = EventLoop([consumer.flow for consumer in crowd])
-    started = time.perf_counter()
-    warm, warm_count = 0.0, 0
-
-    def is_warm() -> bool:
-        return time.perf_counter() >= started + settings.seconds * _WARM_UP or any(
-            consumer.flow.messages > wanted * _WARM_UP for consumer in crowd
-        )
-
-    def is_over() -> bool:
-        return time.perf_counter() >= started + settings.seconds or any(
-            consumer.is_done for consumer in crowd
-        )
-
     for consumer in crowd:
         consumer.start()
-    loop.run(is_warm)
-    warm, warm_count = time.perf_counter(), sum(consumer.flow.messages for consumer in crowd)
-    loop.run(is_over)
+    rate = measure_rate(
+        loop,
+        lambda: sum(consumer.flow.messages for consumer in crowd),
+        settings.seconds,
+        foremost=lambda: max(consumer.flow.messages for consumer in crowd),
+        limit=wanted,
+    )
     count = sum(consumer.flow.messages for consumer in crowd)
-    if count == warm_count:  # too slow for the time given: wait for one to read the stream
-        loop.run(lambda: any(consumer.is_done for consumer in crowd))
-        count = sum(consumer.flow.messages for consumer in crowd)
-    elapsed = time.perf_counter() - warm
     for consumer in crowd:
         consumer.close()
     loop.close()
@@ -146,7 +132,7 @@ def pull(
             control.subscribe_inbox()
             for consumer in crowd:
                 control.delete_consumer(consumer.name)
-    return LoadResult({"rate": (count - warm_count) / elapsed}, count)
+    return LoadResult({"rate": rate}, count)
 
 
 def benches() -> list[Bench]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import time
 from functools import partial
 
 from benchmarks.bench import Bench, Case, LoadResult, Settings
 from benchmarks.event_loop import EventLoop, Flow
 from benchmarks.loads.pull import prepare
+from benchmarks.loads.rate import measure_rate
 from benchmarks.servers import Target
 from benchmarks.wire import STREAM, Wire
 
-_WARM_UP = 0.1
 _SID = 2
 _FLOW_CONTROL = b"$JS.FC."
 _FLOW_REPLY = re.compile(rb"(\$JS\.FC\.\S+) \d+ \d+\r\n")
@@ -51,24 +50,16 @@ def push(target: Target, settings: Settings, *, is_ordered: bool) -> LoadResult:
 
     flow.on_data = answer_flow_control
     loop = EventLoop([flow])
-    wanted = settings.stored_messages
-    started = time.perf_counter()
-
-    def is_past(share: float) -> bool:
-        elapsed = time.perf_counter() - started
-        return elapsed >= settings.seconds * share or flow.messages >= wanted * share
-
-    loop.run(partial(is_past, _WARM_UP))
-    warm, warm_count = time.perf_counter(), flow.messages
-    loop.run(partial(is_past, 1.0))
-    elapsed = time.perf_counter() - warm
+    rate = measure_rate(
+        loop, lambda: flow.messages, settings.seconds, limit=settings.stored_messages
+    )
     wire.close()
     loop.close()
     if not target.is_null:
         with Wire(target.port) as control:
             control.subscribe_inbox()
             control.delete_consumer(name)
-    return LoadResult({"rate": (flow.messages - warm_count) / elapsed}, flow.messages)
+    return LoadResult({"rate": rate}, flow.messages)
 
 
 def benches() -> list[Bench]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.bench import METRICS, QUICK, Bench
+from benchmarks.load_process import LoadFailedError, LoadProcess
 from benchmarks.loads import connector, core, direct, memory, publish, pull, push
 from benchmarks.servers import GENUINE, OURS, OURS_LAZY, ServerKind, Target, running, running_null
 
@@ -72,13 +73,28 @@ def test_the_null_server_stands_in_for_every_load(bench: Bench) -> None:
             assert case.load(target, MOMENT).figures, case.name
 
 
+@pytest.fixture(scope="module")
+def spark_loads() -> Iterator[LoadProcess]:
+    """A process for Spark: its session is not the one that other tests of this run make."""
+    with LoadProcess() as loads:
+        yield loads
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("server", (OURS, GENUINE), ids=lambda kind: kind.name, indirect=True)
-def test_every_query_of_the_connector_runs(server: Target) -> None:
+def test_every_query_of_the_connector_runs(server: Target, spark_loads: LoadProcess) -> None:
     bench = connector.benches()[0]
     assert bench.prepare is not None
-    bench.prepare(server, MOMENT)
+    spark_loads.run(bench.prepare, server, MOMENT)
     for case in bench.cases:
         if "1 partition" in case.name or "without Spark" in case.name:
-            assert case.load(server, MOMENT).figures["rate"] > 0
+            assert spark_loads.run(case.load, server, MOMENT).figures["rate"] > 0
+
+
+def test_a_load_that_fails_says_why_and_the_next_one_runs(spark_loads: LoadProcess) -> None:
+    nobody = Target(port=1, pid=0)
+    with pytest.raises(LoadFailedError, match="ConnectionRefusedError"):
+        spark_loads.run(core.benches()[0].cases[0].load, nobody, MOMENT)
+    with running_null(128) as target:
+        assert spark_loads.run(core.benches()[0].cases[0].load, target, MOMENT).messages > 0
