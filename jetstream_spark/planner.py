@@ -102,7 +102,9 @@ def _pieces(
     if sum(pieces) < pieces_min:
         pieces = [-(-len(one) * pieces_min // total) for one in whole]
     if sum(pieces) > pieces_max:
-        pieces = [max(1, len(one) * pieces_max // total) for one in whole]
+        # One for each stream, and what is left by length: rounding down never passes the limit.
+        spare = max(0, pieces_max - len(whole))
+        pieces = [1 + len(one) * spare // total for one in whole]
     return pieces
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jetstream_spark.offsets import Offsets, StreamOffset
@@ -39,7 +39,15 @@ def situations(draw):
     return Offsets(start), tails
 
 
+# Small parts of two streams beside a larger one: rounding up passed the limit.
+SMALL_PARTS = (
+    Offsets({name: StreamOffset("t1", 1) for name in NAMES}),
+    Offsets({name: StreamOffset("t1", end) for name, end in zip(NAMES, (2, 2, 5), strict=True)}),
+)
+
+
 @settings(max_examples=200, deadline=None)
+@example(batch=SMALL_PARTS, range_max=1, low=1, more=2)
 @given(
     batch=batches(), range_max=st.integers(1, 200), low=st.integers(1, 8), more=st.integers(0, 20)
 )

@@ -1,1 +1,4 @@
-"""Floor `kernels`: the hot loops, each over a whole batch; `_pure` is the reference, `_fast` is compiled."""
+"""Floor `kernels`: the hot loops, each over a whole batch.
+
+`_pure` is the reference, `_fast` is compiled.
+"""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from jetstream_server.node.domain_mapping import DomainMapping
 
 CONNECT = b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true}'
