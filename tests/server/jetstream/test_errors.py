@@ -12,7 +12,7 @@ def test_numbers_are_unique_and_in_the_range_of_jetstream() -> None:
     assert len(rows) == len(errors.TABLE)
     assert {row.err_code for row in rows} == set(errors.TABLE)
     assert all(10000 < row.err_code < 10300 for row in rows)
-    assert all(row.code in (400, 404, 412, 500, 503) for row in rows)
+    assert all(row.code in (400, 404, 409, 412, 429, 500, 503) for row in rows)
 
 
 def test_a_refusal_without_a_text_to_fill_in() -> None:
