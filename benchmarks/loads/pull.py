@@ -19,6 +19,7 @@ from benchmarks.servers import Target
 from benchmarks.wire import STREAM, LoadError, Wire
 
 PULLS_OUTSTANDING = 2
+_ACK_PENDING_MIN = 1_000  # the server's default
 _EXPIRES_NS = 30 * 10**9
 # The end of the line is part of it: a reply that the end of a chunk cuts short is left for later.
 _ACK_REPLY = re.compile(rb"(\$JS\.ACK\.\S+) \d+\r\n")
@@ -45,7 +46,8 @@ class PullConsumer:
         if first_seq > 1:
             settings |= {"deliver_policy": "by_start_sequence", "opt_start_seq": first_seq}
         if sends_acks:
-            settings["max_ack_pending"] = 10 * PULLS_OUTSTANDING * batch
+            # No more than what is asked for: deliveries must not run ahead of the acks' handling.
+            settings["max_ack_pending"] = max(_ACK_PENDING_MIN, PULLS_OUTSTANDING * batch)
         wire.create_consumer(name, **settings)
         self.name = name
         self.wanted = wanted
