@@ -45,7 +45,10 @@ def spark_session() -> Any:
         .config("spark.driver.memory", "2g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.warehouse.dir", tempfile.mkdtemp(prefix="jetstream-bench-warehouse-"))
+        .config(
+            "spark.sql.warehouse.dir",
+            str(Path(tempfile.gettempdir()) / "jetstream-bench-warehouse"),
+        )
         .getOrCreate()
     )
     # What goes wrong is in the error that a load raises; Spark would say it again, many times.
