@@ -85,7 +85,8 @@ def test_an_answered_ack_is_not_delivered_again(tmp_path, connect, crash_rounds)
         raw = connect(server.url)
         raw.request("$JS.API.STREAM.CREATE.S", CREATE)
         raw.request("$JS.API.CONSUMER.CREATE.S.C", CONSUMER)
-        for number in range(200):
+        total = 20 * crash_rounds  # each round needs 20 that were not delivered before
+        for number in range(total):
             raw.request("s.a", str(number))
         raw.close()
     acked: set[int] = set()
@@ -108,7 +109,7 @@ def test_an_answered_ack_is_not_delivered_again(tmp_path, connect, crash_rounds)
             floor = info["ack_floor"]["stream_seq"]
             pending = info["num_ack_pending"]
             raw.close()
-        left = [sequence for sequence in range(1, 201) if sequence not in acked]
+        left = [sequence for sequence in range(1, total + 1) if sequence not in acked]
         # Everything below the floor was acked, and what is pending was not.
         assert all(sequence in acked for sequence in range(1, floor + 1))
         assert pending + info["num_pending"] == len(left)

@@ -42,6 +42,8 @@ from jetstream_server.store.ports import StreamFolder, Vault
 # Restores under way at a time, of one account: each may fill the disk.
 RESTORES_MAX = 16
 
+_REPORTED_MAX = 1000  # different failures remembered, so that each is logged once
+
 _SUPPORTED_LEVELS = {str(level) for level in range(API_LEVEL + 1)}
 
 
@@ -116,6 +118,7 @@ class Catalog:
         self._vault = vault
         self._peers = peers
         self._spools: set[int] = set()
+        self._reported: set[str] = set()
 
     # -- finding ---------------------------------------------------------------------------
 
@@ -327,8 +330,7 @@ class Catalog:
             except JetStreamServerError as error:
                 if opened := self.streams.pop(name, None):
                     self._guarded(opened.stop, now)
-                reason = error.reason if isinstance(error, StoreError) else str(error)
-                self.offline[name] = OfflineStream(name, reason, folder)
+                self.offline[name] = OfflineStream(name, str(error), folder)
                 self.context.log("ERR", f"stream {name} of account {self.context.account}: {error}")
 
     def _recover(self, name: str, folder: StreamFolder, now: int) -> None:
@@ -338,6 +340,9 @@ class Catalog:
             raise StoreError(
                 f"unsupported - required API level: {level}, current API level: {API_LEVEL}"
             )
+        for note in folder.messages().notes:
+            text = f"stream {name} of account {self.context.account}: {note}"
+            self.context.log("WRN", text)
         if reason := folder.messages().offline:
             raise StoreError(reason)
         stream = self._open(config, created, folder, now)
@@ -389,7 +394,16 @@ class Catalog:
         try:
             act(now)
         except StoreError as error:
-            self.context.log("ERR", f"account {self.context.account}: {error}")
+            self.report(error)
+
+    def report(self, error: StoreError) -> None:
+        """Log what is wrong with a store; once, since everybody who asks it is told."""
+        text = f"account {self.context.account}: {error}"
+        if text not in self._reported:
+            if len(self._reported) >= _REPORTED_MAX:
+                self._reported.clear()
+            self._reported.add(text)
+            self.context.log("ERR", text)
 
     # -- accounting ------------------------------------------------------------------------
 

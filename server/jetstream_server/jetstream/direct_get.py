@@ -18,6 +18,7 @@ import orjson
 
 from jetstream_server import API_LEVEL
 from jetstream_server.base.clock import SECOND
+from jetstream_server.base.errors import StoreError
 from jetstream_server.base.limits import PENDING_BYTES_MAX
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.api.go_time import format_time, parse_time
@@ -112,9 +113,12 @@ class DirectGet:
             reply = run.reply(index)
             if not reply:
                 continue
-            refusal = self._answer(
-                reply, run.subject(index)[prefix_bytes:], run.headers(index), run.payload(index)
-            )
+            try:
+                refusal = self._answer(
+                    reply, run.subject(index)[prefix_bytes:], run.headers(index), run.payload(index)
+                )
+            except StoreError as error:  # the store is offline now, and its stream says why
+                refusal = b"500 " + error.reason.encode()
             if refusal:
                 self._output.publish(reply, b"", headers=b"NATS/1.0 %b\r\n\r\n" % refusal)
 

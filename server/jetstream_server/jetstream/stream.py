@@ -56,6 +56,7 @@ _EXPIRY_GRANULARITY_NS = 250 * MILLISECOND
 _DEDUPE_GRANULARITY_NS = 50 * MILLISECOND
 _FAILED_EXPIRY_RETRY_NS = 10 * SECOND
 _NEVER = 2**63 - 1
+_STORE_FAILED = errors.STREAM_STORE_FAILED("").err_code
 
 # Answers the refusal of so many more bytes, None when they fit.
 Allowance = Callable[[int], ApiError | None]
@@ -269,7 +270,11 @@ class Stream:
             self.context.output.publish(reply, payload)
 
     def _refuse(self, reply: bytes, error: ApiError) -> None:
-        self._answer(reply, self._ack.refused(error))
+        payload = self._ack.refused(error)
+        if error.err_code != _STORE_FAILED:
+            self._answer(reply, payload)
+        elif reply and not self.config.no_ack:  # on a full disk there may be no flush for long
+            self.context.output.publish_now(reply, payload)
 
     def _failed(self, failure: StoreError) -> ApiError:
         if not self._has_failed:  # once, not for every message of a full disk

@@ -67,6 +67,7 @@ class Pump:
         self._timer_at = 0
         self._flushing = False
         self._waiting: Held = []
+        self._noted: set[str] = set()
         self._quiet: asyncio.Event = asyncio.Event()
         self._quiet.set()
 
@@ -127,8 +128,7 @@ class Pump:
             self._failed(error)
             return
         self._commit.settle(flush)
-        for _, failure in done.result():
-            self.node.note("ERR", f"JetStream storage: {failure}")
+        self._note_failures([failure for _, failure in done.result()])
         try:
             now = self.clock.now()
             if self._commit.is_stalled:
@@ -141,6 +141,15 @@ class Pump:
         except Exception as unexpected:
             self._failed(unexpected)
             raise
+
+    def _note_failures(self, failures: list[StoreError]) -> None:
+        """Log each failure when it begins; a full disk fails again with every retry."""
+        texts = {f"JetStream storage: {failure}" for failure in failures}
+        for text in sorted(texts - self._noted):
+            self.node.note("ERR", text)
+        if self._noted and not texts:
+            self.node.note("INF", "JetStream storage: what was held up has been written")
+        self._noted = texts
 
     # -- sockets and timers ------------------------------------------------------------------
 

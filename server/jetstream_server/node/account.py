@@ -8,6 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from jetstream_server.base.errors import StoreError
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.output import Output
@@ -32,8 +33,12 @@ class Account:
         self.name = name
         self.sublist = Sublist()
         self.output = Output(self.sublist)
-        self.router = Router(self.sublist, random)
+        self.router = Router(self.sublist, random, self._store_failed)
         self.catalog: Catalog | None = None
+
+    def _store_failed(self, error: StoreError) -> None:
+        if self.catalog is not None:
+            self.catalog.report(error)
 
     def subscribe(self, subscription: Subscription) -> None:
         """Add a client's subscription."""

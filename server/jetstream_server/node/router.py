@@ -8,9 +8,11 @@ kept instead of the subjects: acks, and identifiers in a last token, are new wit
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
+from jetstream_server.base.errors import StoreError
 from jetstream_server.core.queue_group import in_turn
 from jetstream_server.core.sublist import Match, Sublist
 from jetstream_server.core.subscription import Origin, Subscription
@@ -50,11 +52,16 @@ class Router:
     Args:
         sublist: the account's interest.
         random: picks members of queue groups.
+        store_failed: told when a receiver met a damaged or failed store. What it should have taken
+            is lost on it, as it would be if the stream were not there; the others get theirs.
     """
 
-    def __init__(self, sublist: Sublist, random: Random) -> None:
+    def __init__(
+        self, sublist: Sublist, random: Random, store_failed: Callable[[StoreError], None]
+    ) -> None:
         self._sublist = sublist
         self._random = random
+        self._store_failed = store_failed
         self._routes: dict[bytes, Targets | None] = {}
         self._families: dict[bytes, Targets | None] = {}
         self._shared: dict[tuple[object, ...], Targets] = {}
@@ -88,7 +95,10 @@ class Router:
                 if origin is not None and not origin.echo and _is_own(subscription, origin):
                     continue
                 reached = True
-                subscription.receiver.receive(run, index, cut, subscription, origin, now)
+                try:
+                    subscription.receiver.receive(run, index, cut, subscription, origin, now)
+                except StoreError as error:
+                    self._store_failed(error)
             for group in targets.queues:
                 reached |= self._deliver_to_group(group, run, index, cut, origin, now)
             if not reached and origin is not None:
@@ -111,8 +121,11 @@ class Router:
             for member in in_turn(group, self._random):
                 if origin is not None and not origin.echo and _is_own(member, origin):
                     continue
-                member.receiver.receive(run, index, index + step, member, origin, now)
                 reached = True
+                try:
+                    member.receiver.receive(run, index, index + step, member, origin, now)
+                except StoreError as error:
+                    self._store_failed(error)
                 break
         return reached
 

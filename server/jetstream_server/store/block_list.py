@@ -35,6 +35,7 @@ class BlockList:
     """
 
     def __init__(self, cache: ContentCache, first_seq: int) -> None:
+        self.notes: list[str] = []
         self._cache = cache
         self._blocks: list[Block] = []
         self._table = SubjectTable()

@@ -74,7 +74,6 @@ class FileStore(BlockLog):
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
         super().__init__(folder, commit, cache or ContentCache(commit.disk), first_seq, block_bytes)
-        self.notes: list[str] = []
         self._compact_min_bytes = min(COMPACT_MIN_BYTES, block_bytes // 2)
         if not is_fresh:
             try:
@@ -382,6 +381,14 @@ class FileStore(BlockLog):
         self._commit.remove(self, block.index_path, waits=True)
         self._commit.replace(self, block.path, [smaller])
         self._commit.replace(self, block.index_path, [index])
+
+    # -- damage ----------------------------------------------------------------------------
+
+    def _take_offline(self, error: StoreError) -> None:
+        if error.offset >= 0 and not self._offline:
+            marker = self._folder / recovery.DAMAGED_NAME
+            self._commit.replace(self, marker, [f"{error}\n".encode()])
+        super()._take_offline(error)
 
     # -- recovery --------------------------------------------------------------------------
 

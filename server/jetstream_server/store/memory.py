@@ -42,6 +42,7 @@ class MemoryStore:
     """A sequence of messages that a restart forgets."""
 
     def __init__(self, first_seq: int = 0) -> None:
+        self.notes: list[str] = []
         self._messages: dict[int, StoredMessage] = {}
         self._subjects: dict[bytes, dict[int, None]] = {}
         self._order: list[int] = []

@@ -101,7 +101,13 @@ class MessageStore(Protocol):
     server's differ (byte accounting).
 
     Every method but `state`, `first_seq`, `last_seq`, `offline`, `close` and `destroy` may raise
-    StoreError on a store that is offline, or goes offline because what it looks at is damaged."""
+    StoreError on a store that is offline, or goes offline because what it looks at is damaged.
+
+    Attributes:
+        notes: what opening it had to put right, for the operator's log.
+    """
+
+    notes: list[str]
 
     # -- writing ---------------------------------------------------------------------------
 

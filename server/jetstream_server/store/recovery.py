@@ -9,6 +9,9 @@ its end is either
 - damage: a sealed block, or bytes that a DURABLE mark behind them says were safe. That is for a
   human to decide about: StoreError with file and offset, and the store stays offline.
 
+Damage in a sealed block is met when somebody reads it; it is then noted in a file (`DAMAGED_NAME`),
+so that a restart does not serve the stream again until the block is repaired.
+
 A gap between blocks is no damage: blocks are removed when their last message is.
 """
 
@@ -29,6 +32,7 @@ from jetstream_server.store.block import (
     INDEX_SUFFIX,
     Block,
     Scan,
+    damage,
     scan_block,
     without_columns,
 )
@@ -39,6 +43,9 @@ from jetstream_server.store.subjects import SubjectTable
 # A last block up to this size is read and written on; a larger one is sealed, so that a server
 # with many idle streams does not hold a buffer for each.
 REOPEN_BYTES = 1024 * 1024
+
+# Left behind by a store that met damage: the next one looks at every block before it serves.
+DAMAGED_NAME = "damaged"
 
 
 @dataclass(slots=True)
@@ -95,11 +102,27 @@ def _read_folder(folder: Path, disk: Disk, table: SubjectTable) -> Findings:
         path = folder / f"{number}{BLOCK_SUFFIX}"
         is_last = number == numbers[-1]
         found = _from_index(path, number, disk, is_last=is_last)
+        if DAMAGED_NAME in names and found is not None:
+            _check(path, disk)
         if found is None:
             found = _from_block(path, number, disk, table, findings.notes, is_last=is_last)
         if found is not None:
             findings.blocks.append(found)
+    if DAMAGED_NAME in names:
+        findings.notes.append(f"{folder} was damaged and is sound again")
+        disk.remove(folder / DAMAGED_NAME)
     return findings
+
+
+def _check(path: Path, disk: Disk) -> None:
+    """Read a sealed block to its end.
+
+    Raises:
+        StoreError: it is damaged.
+    """
+    whole = disk.read(path) or b""
+    if (stop := damage(whole)) < len(whole):
+        raise StoreError("a stored record is damaged", str(path), stop)
 
 
 def _from_index(path: Path, number: int, disk: Disk, *, is_last: bool) -> FoundBlock | None:

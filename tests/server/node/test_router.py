@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from jetstream_server.base.errors import StoreError
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.node.router import Router
@@ -51,8 +52,13 @@ def sublist():
 
 
 @pytest.fixture
-def router(sublist):
-    return Router(sublist, Random(1))
+def failures():
+    return []
+
+
+@pytest.fixture
+def router(sublist, failures):
+    return Router(sublist, Random(1), failures.append)
 
 
 def listen(sublist, subject: bytes, queue: bytes = b"", receiver=None):
@@ -145,3 +151,19 @@ def test_one_subject_of_many_may_have_a_listener_of_its_own(sublist, router):
     router.route(run_of(*(b"s.%d" % n for n in range(6)), b"s.7.deeper"), None, 0)
     assert stream.messages == [0, 1, 2, 3, 4, 5]
     assert spy.stretches == [(3, 4)]
+
+
+class Damaged:
+    """Stands for a consumer whose stream's disk disagrees."""
+
+    def receive(self, run, start, stop, subscription, origin, now):
+        raise StoreError("a stored record is damaged", "1.blk", 7)
+
+
+def test_a_store_that_fails_takes_nobody_else_down(sublist, router, failures):
+    listen(sublist, b"s.a", receiver=Damaged())
+    listen(sublist, b"s.a", queue=b"q", receiver=Damaged())
+    other = listen(sublist, b"s.*")
+    router.route(run_of(b"s.a", b"s.b"), None, 0)
+    assert len(failures) == 2
+    assert [index for start, stop in other.stretches for index in range(start, stop)] == [0, 1]

@@ -1,0 +1,170 @@
+"""A damaged file under a real server: one stream goes offline and says why, the others serve."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import nats
+import nats.errors
+import nats.js.errors
+import pytest
+
+BLOCK_BYTES = 8 * 1024 * 1024
+PAYLOAD = b"x" * 60_000
+
+
+class Served:
+    """A server process with monitoring, and what it said."""
+
+    def __init__(self, folder: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "jetstream_server", "-a", "127.0.0.1", "-p", "-1", "-m", "-1",
+             "-js", "-sd", str(folder)],
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.said = ""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said += line
+            if "Server is ready" in line:
+                break
+        ports = re.findall(r" on 127\.0\.0\.1:(\d+)", self.said)
+        clients = re.search(r"client connections on 127\.0\.0\.1:(\d+)", self.said)
+        assert clients is not None
+        self.url = f"nats://127.0.0.1:{clients[1]}"
+        self.monitor = next(port for port in ports if port != clients[1])
+
+    def health(self) -> tuple[int, dict]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.monitor}/healthz") as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+            assert self.process.stderr is not None
+            self.said += self.process.stderr.read()
+            self.process.stderr.close()
+            self.process.wait(20)
+
+
+@pytest.fixture
+def serve(tmp_path):
+    started: list[Served] = []
+
+    def start() -> Served:
+        started.append(Served(tmp_path))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop(signal.SIGKILL)
+
+
+async def info(connection, stream: str) -> dict:
+    return json.loads((await connection.request(f"$JS.API.STREAM.INFO.{stream}")).data)
+
+
+async def fill(url: str) -> None:
+    connection = await nats.connect(url)
+    context = connection.jetstream()
+    await context.add_stream(name="GOOD", subjects=["good"])
+    # A short window: else the ids in it are read at the start, and the damage with them.
+    await context.add_stream(name="BAD", subjects=["bad"], duplicate_window=0.1)
+    await context.publish("good", b"fine")
+    for _ in range(2 * BLOCK_BYTES // len(PAYLOAD)):
+        await context.publish("bad", PAYLOAD)
+    await connection.close()
+
+
+async def meet_the_damage(url: str) -> dict:
+    """Read the damaged stream by every path, then look whether the rest still serves."""
+    connection = await nats.connect(url)
+    context = connection.jetstream()
+    consumer = await context.pull_subscribe("bad", "C", stream="BAD")
+    with pytest.raises((nats.errors.TimeoutError, nats.js.errors.APIError)):
+        await consumer.fetch(10, timeout=0.5)
+    refused = await info(connection, "BAD")
+    ack = await connection.request("bad", b"more")
+    assert json.loads(ack.data)["error"]["err_code"] == 10077
+    assert (await context.publish("good", b"more")).seq == 2
+    assert (await context.get_msg("GOOD", 1)).data == b"fine"
+    await connection.close()
+    return refused
+
+
+async def check_offline(url: str) -> dict:
+    connection = await nats.connect(url)
+    refused = await info(connection, "BAD")
+    context = connection.jetstream()
+    assert (await context.get_msg("GOOD", 2)).data == b"more"
+    await connection.close()
+    return refused
+
+
+async def check_online(url: str) -> int:
+    connection = await nats.connect(url)
+    found = await info(connection, "BAD")
+    await connection.close()
+    return found["state"]["messages"]
+
+
+def flip(path: Path, offset: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 0xFF
+    path.write_bytes(content)
+
+
+def test_damage_in_the_middle(serve, tmp_path):
+    server = serve()
+    asyncio.run(fill(server.url))
+    server.stop()
+    [path] = tmp_path.glob("**/streams/BAD/msgs/1.blk")
+    flip(path, 100_000)
+
+    server = serve()
+    refused = asyncio.run(meet_the_damage(server.url))
+    assert refused["error"]["err_code"] == 10194
+    assert re.search(rf"{path} at byte \d+", refused["error"]["description"])
+    code, body = server.health()
+    assert code == 503 and "BAD" in body["error"] and "a stored record is damaged" in body["error"]
+    server.stop()
+    where = re.search(r"\[ERR\].*a stored record is damaged \((\S+) at byte (\d+)\)", server.said)
+    assert where is not None, server.said
+    assert where[1] == str(path) and 0 < 100_000 - int(where[2]) < len(PAYLOAD) + 100
+    assert server.said.count("a stored record is damaged") < 5, "once, not for every reader"
+
+    server = serve()
+    assert str(path) in server.said and "at byte" in server.said
+    refused = asyncio.run(check_offline(server.url))
+    assert refused["error"]["err_code"] == 10194
+    assert server.health()[0] == 503
+    server.stop()
+
+    flip(path, 100_000)  # repaired
+    server = serve()
+    assert "is sound again" in server.said
+    assert asyncio.run(check_online(server.url)) == 2 * BLOCK_BYTES // len(PAYLOAD)
+    assert server.health() == (200, {"status": "ok"})
+
+
+def test_a_torn_tail_is_cut_and_logged(serve, tmp_path):
+    server = serve()
+    asyncio.run(fill(server.url))
+    server.stop(signal.SIGKILL)
+    last = max(tmp_path.glob("**/streams/BAD/msgs/*.blk"), key=lambda path: int(path.stem))
+    with last.open("ab") as file:
+        file.write(b"torn" * 10)
+    server = serve()
+    assert re.search(r"\[WRN\] stream BAD of account \$G: cut 40 unfinished bytes", server.said)
+    assert asyncio.run(check_online(server.url)) == 2 * BLOCK_BYTES // len(PAYLOAD)
