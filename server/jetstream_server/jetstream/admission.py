@@ -18,17 +18,26 @@ from jetstream_server.base.limits import HEADER_BYTES_MAX, RECORD_BYTES_MAX
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream import publish_headers as names
 from jetstream_server.jetstream.api.go_quote import quoted
-from jetstream_server.jetstream.limits import has_large_header, has_room, largest_message
+from jetstream_server.jetstream.counter import check_increment, count
+from jetstream_server.jetstream.limits import (
+    check_discard_new,
+    has_large_header,
+    has_room,
+    largest_message,
+    stored_bytes,
+)
 from jetstream_server.jetstream.message_ttl import parse_ttl
 from jetstream_server.jetstream.publish_headers import extended, special_headers, storable, without
 from jetstream_server.jetstream.retention import is_wanted
+from jetstream_server.jetstream.schedule import check_schedule
+from jetstream_server.jetstream.staging import Staging
 from jetstream_server.protocol.ops import STRIDE, SUBJECT_STOP, PubRun
 from jetstream_server.store.ports import MessageStore
 
 if TYPE_CHECKING:
     from jetstream_server.jetstream.stream import Stream
 
-_FAST_BATCH_REPLY = b".$FI"
+FAST_BATCH_REPLY = b".$FI"
 _UNSIGNED_DIGITS_MAX = 18  # more digits than the genuine server reads never match a sequence
 
 
@@ -42,9 +51,10 @@ class Candidate:
         reply: where the publisher wants the answer.
         special: the `Nats-` headers with a value.
         ttl: seconds, `NEVER` (-1), or 0 for none.
+        total: of a counter after this message, else empty.
     """
 
-    __slots__ = ("headers", "payload", "reply", "special", "subject", "ttl")
+    __slots__ = ("headers", "payload", "reply", "special", "subject", "total", "ttl")
 
     def __init__(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         self.subject = subject
@@ -53,6 +63,7 @@ class Candidate:
         self.payload = payload
         self.special = special_headers(headers) if headers else {}
         self.ttl = 0
+        self.total = b""
 
     @property
     def message_id(self) -> bytes:
@@ -71,13 +82,19 @@ def needs_decisions(stream: Stream, run: PubRun, start: int, stop: int) -> bool:
     config = stream.config
     if stream.decides_always or has_large_header(run, start, stop, HEADER_BYTES_MAX):
         return True
-    if len(run.chunk) > RECORD_BYTES_MAX or run.reply(start).endswith(_FAST_BATCH_REPLY):
+    if len(run.chunk) > RECORD_BYTES_MAX or run.reply(start).endswith(FAST_BATCH_REPLY):
+        return True
+    if stream.fast_batches is not None and FAST_BATCH_REPLY in run.chunk:
         return True
     if config.max_msg_size > 0 and largest_message(run, start, stop) > config.max_msg_size:
         return True
     if not has_room(config, stream.store, run, start, stop):
         return True
     if stream.allowance is not None and stream.allowance(len(run.chunk)) is not None:
+        return True
+    if stream.schedules is not None and not stream.schedules.subjects.isdisjoint(
+        _subjects(run, start, stop)
+    ):
         return True
     return config.retention == "interest" and not all(
         is_wanted(stream.consumers, subject) for subject in _subjects(run, start, stop)
@@ -91,13 +108,13 @@ def _subjects(run: PubRun, start: int, stop: int) -> set[bytes]:
     return {chunk[a:b] for a, b in zip(begins, ends, strict=True)}
 
 
-def check(stream: Stream, message: Candidate) -> int | None:
-    """Return the sequence of the original if this is a duplicate, None if it may be stored.
+def check_size(stream: Stream, message: Candidate) -> None:
+    """Refuse what no condition could make acceptable: before batches are looked at.
 
     Raises:
-        ApiError: it may not.
+        ApiError: 10109, 10077, 10054, 10097.
     """
-    config, special = stream.config, message.special
+    config = stream.config
     if config.sealed:
         raise errors.STREAM_SEALED()
     header_bytes, payload_bytes = len(message.headers), len(message.payload)
@@ -107,10 +124,22 @@ def check(stream: Stream, message: Candidate) -> int | None:
         raise errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM()
     if header_bytes > HEADER_BYTES_MAX:
         raise errors.STREAM_HEADER_EXCEEDS_MAXIMUM()
-    if message.reply.endswith(_FAST_BATCH_REPLY):
-        raise errors.BATCH_PUBLISH_DISABLED()
+
+
+def check(
+    stream: Stream, message: Candidate, now: int, staging: Staging | None = None
+) -> int | None:
+    """Return the sequence of the original if this is a duplicate, None if it may be stored.
+
+    Args:
+        staging: of the batch to which the message belongs.
+
+    Raises:
+        ApiError: it may not.
+    """
+    config, special = stream.config, message.special
     if special:
-        _check_preconditions(stream, message)
+        _check_preconditions(stream, message, now, staging)
     if message_id := message.message_id:
         original = stream.dedupe.find(message_id)
         if original is not None:
@@ -118,7 +147,29 @@ def check(stream: Stream, message: Candidate) -> int | None:
     if special:
         _check_last_message_id(stream, special)
         _check_rollup(stream, special)
+    if config.allow_msg_counter:
+        count(stream.store, message, staging)
+        check_size(stream, message)  # it has grown
     return None
+
+
+def check_room(stream: Stream, message: Candidate, staging: Staging | None = None) -> None:
+    """Refuse a message for which the stream or the account has no room.
+
+    Raises:
+        ApiError: 10077, 10002, 10023.
+    """
+    config, allowance = stream.config, stream.allowance
+    if config.discard != "new" and allowance is None:
+        return
+    size = stored_bytes(config.storage, message.subject, message.headers, message.payload)
+    if allowance is not None:
+        refused = allowance(size + staging.bytes if staging is not None else size)
+        if refused is not None:
+            raise refused
+    check_discard_new(
+        config, stream.store, message.subject, size, is_rollup=bool(message.rollup), staging=staging
+    )
 
 
 def check_ttl(stream: Stream, message: Candidate) -> None:
@@ -142,11 +193,13 @@ def check_ttl(stream: Stream, message: Candidate) -> None:
     message.ttl = ttl
 
 
-def _check_preconditions(stream: Stream, message: Candidate) -> None:
+def _check_preconditions(
+    stream: Stream, message: Candidate, now: int, staging: Staging | None
+) -> None:
     config, special, store = stream.config, message.special, stream.store
-    if names.BATCH_ID in special:
-        raise errors.ATOMIC_PUBLISH_DISABLED()
-    if names.INCREMENT in special:
+    if config.allow_msg_counter:
+        check_increment(message)
+    elif names.INCREMENT in special:
         raise errors.MESSAGE_INCR_DISABLED()
     expected = special.get(names.EXPECTED_STREAM)
     if expected and expected != config.name.encode():
@@ -154,17 +207,32 @@ def _check_preconditions(stream: Stream, message: Candidate) -> None:
     ttl = special.get(names.TTL)
     if ttl and not config.allow_msg_ttl and parse_ttl(ttl) is not None:
         raise errors.MESSAGE_TTL_DISABLED()
-    _check_subject_sequence(store, message)
-    expected = special.get(names.EXPECTED_LAST_SEQUENCE)
-    if expected and _sequence(expected) != store.last_seq:
-        raise errors.STREAM_WRONG_LAST_SEQUENCE(store.last_seq)
-    if any(name in special for name in names.SCHEDULES):
+    _check_subject_sequence(store, message, staging)
+    _check_last_sequence(store, special, staging)
+    if stream.schedules is not None:
+        check_schedule(stream, message, now)
+    elif any(name in special for name in names.SCHEDULES):
         raise errors.MESSAGE_SCHEDULES_DISABLED()
     if names.STREAM_SOURCE in special:
         raise errors.MESSAGE_SOURCE_HDR_NOT_ALLOWED()
 
 
-def _check_subject_sequence(store: MessageStore, message: Candidate) -> None:
+def _check_last_sequence(
+    store: MessageStore, special: dict[bytes, bytes], staging: Staging | None
+) -> None:
+    expected = special.get(names.EXPECTED_LAST_SEQUENCE)
+    if not expected:
+        return
+    staged = staging.count if staging is not None else 0
+    if _sequence(expected) != store.last_seq + staged:
+        raise errors.STREAM_WRONG_LAST_SEQUENCE(store.last_seq + staged)
+    if staged:  # only the first message of a batch may expect anything
+        raise errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT()
+
+
+def _check_subject_sequence(
+    store: MessageStore, message: Candidate, staging: Staging | None
+) -> None:
     special = message.special
     expected = special.get(names.EXPECTED_LAST_SUBJECT_SEQUENCE)
     other = special.get(names.EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT)
@@ -172,6 +240,8 @@ def _check_subject_sequence(store: MessageStore, message: Candidate) -> None:
         if other:
             raise errors.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID()
         return
+    if staging is not None and (other or message.subject) in staging.subjects:
+        raise errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT()
     if other:
         newest = store.load_last(store.filter([other]))
         last = newest.sequence if newest else 0

@@ -36,6 +36,16 @@ def publish_stream_advisory(
         _publish(context, subject, kind, now, {"stream": stream, **fields})
 
 
+def publish_batch_abandoned(
+    context: Context, stream: str, batch: str, reason: str, now: int
+) -> None:
+    """Tell that an atomic batch was given up: `timeout`, `large`, `incomplete`, `unsupported`."""
+    subject = b"%bBATCH_ABANDONED.%b" % (_STREAM_SUBJECT, stream.encode())
+    if context.sublist.has_interest(subject):
+        fields = {"stream": stream, "batch": batch, "reason": reason}
+        _publish(context, subject, "stream_batch_abandoned", now, fields)
+
+
 def publish_api_audit(
     context: Context,
     origin: Origin | None,

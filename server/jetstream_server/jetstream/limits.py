@@ -8,6 +8,7 @@ decision. Specification: jetstream.md 5.4, checked-api-streams.md 1.2 (5.4).
 from __future__ import annotations
 
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.staging import Staging
 from jetstream_server.jetstream.stream_config import StreamConfig
 from jetstream_server.protocol.ops import HEADER_START, PAYLOAD_START, PAYLOAD_STOP, STRIDE, PubRun
 from jetstream_server.store.ports import Limits, MessageStore
@@ -57,12 +58,18 @@ def has_room(config: StreamConfig, store: MessageStore, run: PubRun, start: int,
 
 
 def check_discard_new(
-    config: StreamConfig, store: MessageStore, subject: bytes, size: int, *, is_rollup: bool
+    config: StreamConfig,
+    store: MessageStore,
+    subject: bytes,
+    size: int,
+    *,
+    is_rollup: bool,
+    staging: Staging | None = None,
 ) -> None:
     """Refuse a message for which there is no room.
 
     A message that pushes out an older one of its subject (`max_msgs_per_subject`) may come in, as
-    long as the bytes do not grow.
+    long as the bytes do not grow. Messages of the same batch count as if they were stored.
 
     Raises:
         ApiError: 10077.
@@ -70,14 +77,16 @@ def check_discard_new(
     if config.discard != "new":
         return
     limit = config.max_msgs_per_subject
-    replaces = limit > 0 and store.subject_count(subject) >= limit
+    staged = staging or Staging()
+    on_subject = store.subject_count(subject) if limit > 0 else 0
+    replaces = limit > 0 and on_subject + staged.subjects.get(subject, 0) >= limit
     if replaces and config.discard_new_per_subject and not is_rollup:
         raise errors.STREAM_STORE_FAILED("maximum messages per subject exceeded")
     state = store.state()
-    if 0 < config.max_msgs <= state.messages and not replaces:
+    if 0 < config.max_msgs <= state.messages + staged.count and not replaces:
         raise errors.STREAM_STORE_FAILED("maximum messages exceeded")
-    if 0 < config.max_bytes < state.bytes + size and not (
-        replaces and _oldest_bytes(config, store, subject) >= size
+    if 0 < config.max_bytes < state.bytes + staged.bytes + size and not (
+        replaces and on_subject and _oldest_bytes(config, store, subject) >= size
     ):
         raise errors.STREAM_STORE_FAILED("maximum bytes exceeded")
 

@@ -40,6 +40,15 @@ class PubAck:
         """Return the answer to a message whose id was already seen, at `sequence`."""
         return b"%b%d%b" % (self.head, sequence, _DUPLICATE_TAIL)
 
+    def counted(self, sequence: int, total: bytes) -> bytes:
+        """Return the answer to an increment: what the counter stands at now."""
+        return b'%b%d,"val":"%b"}' % (self.head, sequence, total)
+
+    def batch(self, sequence: int, batch_id: bytes, count: int) -> bytes:
+        """Return the answer to the commit of a batch whose last message is at `sequence`."""
+        name = encode(batch_id.decode("utf-8", "replace"))
+        return b'%b%d,"batch":%b,"count":%d}' % (self.head, sequence, name, count)
+
     def refused(self, error: ApiError) -> bytes:
         """Return the answer to a message that was not stored."""
         fields = {

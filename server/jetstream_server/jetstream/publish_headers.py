@@ -16,11 +16,24 @@ EXPECTED_LAST_MESSAGE_ID = b"Nats-Expected-Last-Msg-Id"
 ROLLUP = b"Nats-Rollup"
 TTL = b"Nats-TTL"
 INCREMENT = b"Nats-Incr"
+COUNTER_SOURCES = b"Nats-Counter-Sources"
 BATCH_ID = b"Nats-Batch-Id"
+BATCH_SEQUENCE = b"Nats-Batch-Sequence"
+BATCH_COMMIT = b"Nats-Batch-Commit"
+REQUIRED_API_LEVEL = b"Nats-Required-Api-Level"
 STREAM_SOURCE = b"Nats-Stream-Source"
 MARKER_REASON = b"Nats-Marker-Reason"
 REQUEST_INFO = b"Nats-Request-Info"
-SCHEDULES = (b"Nats-Schedule", b"Nats-Scheduler", b"Nats-Schedule-Next", b"Nats-Schedule-Time-Zone")
+SCHEDULE = b"Nats-Schedule"
+SCHEDULER = b"Nats-Scheduler"
+SCHEDULE_NEXT = b"Nats-Schedule-Next"
+SCHEDULE_TIME_ZONE = b"Nats-Schedule-Time-Zone"
+SCHEDULE_TARGET = b"Nats-Schedule-Target"
+SCHEDULE_SOURCE = b"Nats-Schedule-Source"
+SCHEDULE_TTL = b"Nats-Schedule-TTL"
+SCHEDULE_ROLLUP = b"Nats-Schedule-Rollup"
+# Any of these asks for the schedules of a stream; the others only qualify `Nats-Schedule`.
+SCHEDULES = (SCHEDULE, SCHEDULER, SCHEDULE_NEXT, SCHEDULE_TIME_ZONE)
 
 _VERSION = b"NATS/1.0"
 _LINE = b"\r\n"
@@ -47,6 +60,11 @@ def header(block: bytes, key: bytes) -> bytes:
     at = block.find(line)
     stop = block.find(_LINE, at + 2) if at >= 0 else -1
     return block[at + len(line) : stop].lstrip(b" ") if stop >= 0 else b""
+
+
+def has_header(block: bytes, key: bytes) -> bool:
+    """Tell whether a key is there, be its value empty."""
+    return b"\r\n%b:" % key in block
 
 
 def storable(block: bytes) -> bytes:

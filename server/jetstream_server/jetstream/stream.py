@@ -27,25 +27,32 @@ from jetstream_server.core.subscription import Origin, Receiver, Subscription
 from jetstream_server.core.transform import Transform
 from jetstream_server.jetstream import errors, retention
 from jetstream_server.jetstream import publish_headers as names
-from jetstream_server.jetstream.admission import Candidate, check, check_ttl, needs_decisions
-from jetstream_server.jetstream.api.go_time import ZERO_TEXT, format_time
+from jetstream_server.jetstream.admission import (
+    FAST_BATCH_REPLY,
+    Candidate,
+    check,
+    check_room,
+    check_size,
+    check_ttl,
+    needs_decisions,
+)
+from jetstream_server.jetstream.atomic_batch import AtomicBatches, drop_unfinished
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.dedupe import Dedupe
 from jetstream_server.jetstream.direct_get import PREFIX as DIRECT_GET
 from jetstream_server.jetstream.direct_get import DirectGet
 from jetstream_server.jetstream.expiry import Expiry
-from jetstream_server.jetstream.limits import (
-    check_discard_new,
-    has_limits,
-    store_limits,
-    stored_bytes,
-)
+from jetstream_server.jetstream.fast_batch import FastBatches
+from jetstream_server.jetstream.limits import has_limits, store_limits
 from jetstream_server.jetstream.ports import StreamConsumer
 from jetstream_server.jetstream.pub_ack import PubAck
 from jetstream_server.jetstream.publish_headers import special_headers
+from jetstream_server.jetstream.removal_checks import check_delete, check_purge
 from jetstream_server.jetstream.republish import Republisher
 from jetstream_server.jetstream.scan import stored
+from jetstream_server.jetstream.schedule import Schedules
 from jetstream_server.jetstream.stream_config import StreamConfig
+from jetstream_server.jetstream.stream_state import describe_state
 from jetstream_server.kernels.frames import first_special, message_ids
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import MessageStore, StreamFolder
@@ -76,6 +83,10 @@ class Stream:
         dedupe: message ids seen within the duplicate window.
         last_message_id: id of the newest message, empty when that had none.
         allowance: tells whether the account may store more; None is no limit. Set by the catalog.
+        pub_ack: writes its answers to publishers.
+        atomic_batches: those that are open, None when the config allows none.
+        fast_batches: likewise.
+        schedules: what it is to store later, None when the config allows none.
         decides_always: whether the config asks for a decision on every message.
     """
 
@@ -100,10 +111,13 @@ class Stream:
         self.last_message_id = b""
         self.allowance: Allowance | None = None
         self._expiry = Expiry(config, store)
-        self._ack = PubAck(config.name, context.domain)
+        self.pub_ack = PubAck(config.name, context.domain)
         self._random = Random(context.nuid.short())
         self._direct_get = DirectGet(config.name, store, context.output)
         self._subscriptions: dict[tuple[bytes, bool], Subscription] = {}
+        self.atomic_batches: AtomicBatches | None = None
+        self.fast_batches: FastBatches | None = None
+        self.schedules: Schedules | None = None
         self._is_subscribed = False
         self._has_failed = False
         self._next_tick = _NEVER
@@ -157,7 +171,7 @@ class Stream:
             return None
         self.last_message_id = b""
         if not self.config.no_ack:
-            self.context.output.pub_acks(run, start, stop, self._ack.head, first)
+            self.context.output.pub_acks(run, start, stop, self.pub_ack.head, first)
         self._after_storing(first, first + stop - start - 1, now)
         return first
 
@@ -178,7 +192,7 @@ class Stream:
                 sequences = self.dedupe.seen(ids, at)
                 cut = at + len(sequences)
                 if not self.config.no_ack:
-                    self._ack.send_duplicates(self.context.output, run, start + at, sequences)
+                    self.pub_ack.send_duplicates(self.context.output, run, start + at, sequences)
             at = cut
 
     def _receive_one(self, run: PubRun, index: int, now: int) -> None:
@@ -186,69 +200,128 @@ class Stream:
         subject = run.subject(index)
         if self._transform is not None:
             subject = self._transform.apply(subject, self._random) or subject
-        reply = run.reply(index)
-        message = Candidate(subject, reply, run.headers(index), run.payload(index))
+        message = Candidate(subject, run.reply(index), run.headers(index), run.payload(index))
+        reply = message.reply
         try:
-            self.dedupe.expire(now)
-            original = check(self, message)
-            if original is not None:
-                self._answer(reply, self._ack.duplicate(original))
-                return
-            sequence, previous = self._store_one(message, now)
+            check_size(self, message)
+            if reply.endswith(FAST_BATCH_REPLY):
+                if self.fast_batches is None:
+                    raise errors.BATCH_PUBLISH_DISABLED()
+                self.fast_batches.receive(message, now)
+                self._arm(self.fast_batches.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
+            elif names.BATCH_ID in message.special:
+                if self.atomic_batches is None:
+                    raise errors.ATOMIC_PUBLISH_DISABLED()
+                self._answer(reply, self.atomic_batches.receive(message, now))
+                self._arm(self.atomic_batches.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
+            else:
+                sequence, is_new = self.take(message, now)
+                if not is_new:
+                    self._answer(reply, self.pub_ack.duplicate(sequence))
+                elif message.total:
+                    self._answer(reply, self.pub_ack.counted(sequence, message.total))
+                else:
+                    self._answer(reply, self.pub_ack.stored(sequence))
         except ApiError as error:
             self._refuse(reply, error)
-            return
         except StoreError as failure:
             self._refuse(reply, self._failed(failure))
-            return
-        if previous is not None and self._republisher is not None:
+
+    def take(self, message: Candidate, now: int) -> tuple[int, bool]:
+        """Store one message, or recognise it as a duplicate; nothing is answered.
+
+        Returns:
+            Its sequence and True, or that of the original and False.
+
+        Raises:
+            ApiError: it may not be stored.
+        """
+        try:
+            self.dedupe.expire(now)
+            original = check(self, message, now)
+            if original is not None:
+                return original, False
+            return self._store_one(message, now), True
+        except StoreError as failure:
+            raise self._failed(failure) from failure
+
+    def _store_one(self, message: Candidate, now: int) -> int:
+        """Store one message that passed; return its sequence."""
+        store = self.store
+        if self.config.retention == "interest" and not retention.is_wanted(
+            self.consumers, message.subject
+        ):
+            sequence = store.skip(1, now)
+            self._remember_id(message, sequence, now)
+        else:
+            check_ttl(self, message)
+            check_room(self, message)
+            previous = store.subject_last(message.subject) if self._republisher else 0
+            sequence = store.append(message.subject, message.headers, message.payload, now)
+            self._note_stored(message, sequence, previous, now)
+        self._after_storing(sequence, sequence, now)
+        if message.rollup:  # even if nobody wanted the message itself
+            self._roll_up(message, sequence, now)
+        return sequence
+
+    def store_batch(self, batch: list[Candidate], now: int) -> int:
+        """Store a batch that passed, as one run; return the sequence of its last message."""
+        store = self.store
+        run = PubRun.of((each.subject, b"", each.headers, each.payload) for each in batch)
+        latest: dict[bytes, int] = {}
+        if self._republisher is not None:
+            latest = {each.subject: store.subject_last(each.subject) for each in batch}
+        first = store.append_run(run, 0, len(batch), now)
+        last = first + len(batch) - 1
+        unwanted: list[int] = []
+        for sequence, message in enumerate(batch, first):
+            if self.config.retention == "interest" and not retention.is_wanted(
+                self.consumers, message.subject
+            ):
+                unwanted.append(sequence)
+                self._remember_id(message, sequence, now)
+                continue
+            self._note_stored(message, sequence, latest.get(message.subject, 0), now)
+            latest[message.subject] = sequence
+        # Stored all the same, so that recovery sees whole batches (`atomic_batch.py`).
+        self._delete(unwanted)
+        self._after_storing(first, last, now)
+        for sequence, message in enumerate(batch, first):
+            if message.rollup:
+                self._roll_up(message, sequence, now)
+        return last
+
+    def _note_stored(self, message: Candidate, sequence: int, previous: int, now: int) -> None:
+        """See to what the headers of a stored message ask for, and to its copy elsewhere.
+
+        Args:
+            previous: sequence before it on its subject; only needed for the copy.
+        """
+        if message.ttl:
+            self._expiry.ttls.record(sequence, message.ttl, now)
+            self._arm(self._expiry.next_deadline(), now + _EXPIRY_GRANULARITY_NS)
+        self._remember_id(message, sequence, now)
+        if self._republisher is not None:
             self._republisher.publish(
                 self.context.output,
-                subject,
+                message.subject,
                 message.headers,
                 message.payload,
                 sequence,
                 previous,
                 now,
             )
-        self._answer(reply, self._ack.stored(sequence))
-        self._after_storing(sequence, sequence, now)
-        if message.rollup:  # even if nobody wanted the message itself
-            self._roll_up(message, sequence, now)
+        if self.schedules is not None:
+            ended = self.schedules.noted(message.subject, message.special, now)
+            if ended and self.store.purge(self.store.filter([ended]), 0, 0):
+                self._tell_purged(now)
+            self._arm(self.schedules.next_deadline(), now + _EXPIRY_GRANULARITY_NS)
 
-    def _store_one(self, message: Candidate, now: int) -> tuple[int, int | None]:
-        """Store one message that passed; return its sequence and the previous one of its subject,
-        None for that when nobody is interested and only a sequence was used."""
-        store, message_id = self.store, message.message_id
-        previous: int | None = None
-        if self.config.retention == "interest" and not retention.is_wanted(
-            self.consumers, message.subject
-        ):
-            sequence = store.skip(1, now)
-        else:
-            check_ttl(self, message)
-            self._check_room(message)
-            previous = store.subject_last(message.subject) if self._republisher else 0
-            sequence = store.append(message.subject, message.headers, message.payload, now)
-            if message.ttl:
-                self._expiry.ttls.record(sequence, message.ttl, now)
-                self._arm(self._expiry.next_deadline(), now + _EXPIRY_GRANULARITY_NS)
-        self.last_message_id = message_id
+    def _remember_id(self, message: Candidate, sequence: int, now: int) -> None:
+        self.last_message_id = message_id = message.message_id
         if message_id:
             self.dedupe.record([message_id], sequence, now)
             self._arm_dedupe(now)
-        return sequence, previous
-
-    def _check_room(self, message: Candidate) -> None:
-        config = self.config
-        if config.discard == "new" or self.allowance is not None:
-            size = stored_bytes(config.storage, message.subject, message.headers, message.payload)
-            refused = self.allowance(size) if self.allowance is not None else None
-            if refused is not None:
-                raise refused
-            check_discard_new(
-                config, self.store, message.subject, size, is_rollup=bool(message.rollup)
-            )
 
     def _roll_up(self, message: Candidate, sequence: int, now: int) -> None:
         wanted = self.store.filter([message.subject]) if message.rollup == b"sub" else None
@@ -270,7 +343,7 @@ class Stream:
             self.context.output.publish(reply, payload)
 
     def _refuse(self, reply: bytes, error: ApiError) -> None:
-        payload = self._ack.refused(error)
+        payload = self.pub_ack.refused(error)
         if error.err_code != _STORE_FAILED:
             self._answer(reply, payload)
         elif reply and not self.config.no_ack:  # on a full disk there may be no flush for long
@@ -318,14 +391,9 @@ class Stream:
             How many went.
 
         Raises:
-            ApiError: 10109, 10110.
+            ApiError: 10109, 10110, 10051.
         """
-        if self.config.sealed:
-            raise errors.STREAM_SEALED()
-        if self.config.deny_purge:
-            raise errors.STREAM_PURGE_FAILED("stream purge not permitted")
-        if self.store.offline:
-            raise errors.STREAM_GENERAL_ERROR("stream closed")
+        check_purge(self.config, self.store)
         if seq == 1:  # nothing is below; an unused stream stays unused
             return 0
         wanted = self.store.filter([pattern]) if pattern else None
@@ -337,22 +405,10 @@ class Stream:
         """Remove one message; `erase` also overwrites its bytes.
 
         Raises:
-            ApiError: 10109, 10057; 10043 when the message does not exist. The file store words
-                some of these cases differently, as the genuine server does.
+            ApiError: 10109, 10057; 10043 when the message does not exist.
         """
-        if self.config.sealed:
-            raise errors.STREAM_SEALED()
-        if self.config.deny_delete:
-            raise errors.STREAM_MSG_DELETE_FAILED("message delete not permitted")
-        store = self.store
-        if store.offline:
-            raise errors.STREAM_MSG_DELETE_FAILED("stream closed")
-        if not self.config.is_memory:
-            if sequence > store.last_seq:
-                raise errors.STREAM_MSG_DELETE_FAILED("stream store EOF")
-            if not sequence or sequence < store.first_seq:
-                raise errors.STREAM_MSG_DELETE_FAILED("no message found")
-        if not store.delete((sequence,), erase=erase):
+        check_delete(self.config, self.store, sequence)
+        if not self.store.delete((sequence,), erase=erase):
             raise errors.SEQUENCE_NOT_FOUND(sequence)
         self._tell_removed([(sequence, sequence + 1)], now)
 
@@ -375,12 +431,19 @@ class Stream:
         if not self.store.offline:
             try:
                 self._expire(now)
+                self._fire_schedules(now)
             except StoreError as failure:
                 self.context.log("ERR", f"stream '{self.name}': expiry failed: {failure}")
                 self._arm(now, now + _FAILED_EXPIRY_RETRY_NS)
             else:
                 self._arm(self._expiry.next_deadline(), now + _EXPIRY_GRANULARITY_NS)
+                if self.schedules is not None:
+                    self._arm(self.schedules.next_deadline(), now + _EXPIRY_GRANULARITY_NS)
         self._arm(self.dedupe.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
+        for batches in (self.atomic_batches, self.fast_batches):
+            if batches is not None:
+                batches.expire(now)
+                self._arm(batches.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
 
     def _expire(self, now: int) -> None:
         removed, subjects = self._expiry.remove_due(now)
@@ -393,6 +456,24 @@ class Stream:
             self._expiry.ttls.record(sequence, ttl, now)
             self._after_storing(sequence, sequence, now)
         self.last_message_id = b""
+
+    def _fire_schedules(self, now: int) -> None:
+        if self.schedules is None:
+            return
+        copies = self.schedules.pop_due(self.store, now)
+        try:
+            while copies:
+                copy = copies[0]
+                message = Candidate(copy.target, b"", copy.headers, copy.payload)
+                try:
+                    self._store_one(message, now)
+                except ApiError as error:
+                    text = f"schedule {copy.scheduler.decode(errors='replace')} did not fire"
+                    self.context.log("WRN", f"stream '{self.name}': {text}: {error}")
+                del copies[0]
+        except StoreError:
+            self.schedules.postpone(copies, now)
+            raise
 
     def _arm(self, deadline: int | None, earliest: int) -> None:
         """Set the timer to a deadline, unless it is set to an earlier time."""
@@ -456,14 +537,27 @@ class Stream:
         self._republisher: Republisher | None = None
         if config.republish is not None and config.republish.dest:
             self._republisher = Republisher(config.name, config.republish, self._random)
+        self.atomic_batches = (
+            self.atomic_batches or AtomicBatches(self) if config.allow_atomic else None
+        )
+        self.fast_batches = self.fast_batches or FastBatches(self) if config.allow_batched else None
+        self.schedules = self.schedules or Schedules() if config.allow_msg_schedules else None
         self.decides_always = (
-            config.sealed or self._transform is not None or self._republisher is not None
+            config.sealed
+            or config.allow_msg_counter
+            or self._transform is not None
+            or self._republisher is not None
         )
 
     def _recover(self, now: int) -> None:
         """Find again what is only in the stored messages: ids, TTLs, what ended meanwhile."""
         store = self.store
+        if self.atomic_batches is not None and (count := drop_unfinished(store)):
+            text = f"stream '{self.name}': removed {count} messages of a batch cut short by a crash"
+            self.context.log("WRN", text)
         self._expiry.recover()
+        if self.schedules is not None:
+            self.schedules.recover(store, now)
         newest = store.load(store.last_seq)
         if newest is not None and newest.headers:
             self.last_message_id = special_headers(newest.headers).get(names.MESSAGE_ID, b"")
@@ -522,21 +616,4 @@ class Stream:
             subjects: message counts by subject, one page of them.
             deleted: missing sequences (`store.deleted()`).
         """
-        state = self.store.state()
-        fields: dict[str, Any] = {
-            "messages": state.messages,
-            "bytes": state.bytes,
-            "first_seq": state.first_seq,
-            "first_ts": format_time(state.first_ts) if state.first_ts else ZERO_TEXT,
-            "last_seq": state.last_seq,
-            "last_ts": format_time(state.last_ts) if state.last_ts else ZERO_TEXT,
-        }
-        optional = {
-            "num_subjects": state.num_subjects,
-            "subjects": subjects,
-            "num_deleted": state.num_deleted,
-            "deleted": deleted,
-        }
-        fields.update({name: value for name, value in optional.items() if value})
-        fields["consumer_count"] = self.consumer_count
-        return fields
+        return describe_state(self.store, self.consumer_count, subjects, deleted)

@@ -31,11 +31,6 @@ from jetstream_server.jetstream.stream_config import (
 UNSUPPORTED: dict[str, Callable[[StreamConfig], bool]] = {
     "mirror": lambda config: config.mirror is not None,
     "sources": lambda config: bool(config.sources),
-    "allow_msg_counter": lambda config: config.allow_msg_counter,
-    "allow_atomic": lambda config: config.allow_atomic,
-    "allow_batched": lambda config: config.allow_batched,
-    "allow_msg_schedules": lambda config: config.allow_msg_schedules,
-    "persist_mode": lambda config: config.persist_mode == "async",
 }
 
 NAME_BYTES_MAX = 255
