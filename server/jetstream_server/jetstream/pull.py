@@ -234,6 +234,12 @@ class Pull:
         count = len(offer.window)
         batch = consumer.take(offer, count, now)
         served = [request for request, _ in turns][:count]
+        if len({request.reply for request, _ in turns}) == 1:
+            # One client that asks ahead: all goes to it, there is only counting to do.
+            self._charge([request for request, _ in turns], count)
+            for request in served:
+                self._restart_heartbeat(request, now)
+            return consumer.delivery.send(turns[0][1], batch)
         shares: dict[bytes, tuple[Match, list[tuple[int, int]]]] = {}
         for at in range(count):
             request, match = turns.popleft()
@@ -257,6 +263,29 @@ class Pull:
             consumer.delivery.send_stretches(match, batch, stretches)
             for match, stretches in shares.values()
         )
+
+    def _charge(self, requests: list[PullRequest], count: int) -> None:
+        """Count messages as dealt out to requests in turn; used up requests leave, and who is
+        next stays next."""
+        while count and requests:
+            rounds = min(count // len(requests), min(request.batch for request in requests))
+            if not rounds:
+                break
+            for request in requests:
+                request.delivered += rounds
+                request.batch -= rounds
+                if not request.batch:
+                    self._drop(request)
+            count -= rounds * len(requests)
+            requests = [request for request in requests if request.batch]
+        for request in requests[:count]:  # behind those that are still to get theirs
+            request.delivered += 1
+            request.batch -= 1
+            if request.batch:
+                del self._waiting[request]
+                self._waiting[request] = None
+            else:
+                self._drop(request)
 
     def _restart_heartbeat(self, request: PullRequest, now: int) -> None:
         """Note that a request got something."""

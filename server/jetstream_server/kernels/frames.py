@@ -14,6 +14,7 @@ if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
     from jetstream_server.kernels.frames_pure import (
         encode_messages,
         family,
+        first_reserved,
         first_special,
         message_ids,
         scan_publishes,
@@ -24,6 +25,7 @@ else:
         from jetstream_server.kernels.frames_fast import (
             encode_messages,
             family,
+            first_reserved,
             first_special,
             message_ids,
             scan_publishes,
@@ -35,6 +37,7 @@ else:
         from jetstream_server.kernels.frames_pure import (
             encode_messages,
             family,
+            first_reserved,
             first_special,
             message_ids,
             scan_publishes,
@@ -45,6 +48,7 @@ __all__ = [
     "TWIN",
     "encode_messages",
     "family",
+    "first_reserved",
     "first_special",
     "message_ids",
     "scan_publishes",

@@ -15,6 +15,7 @@ cdef enum:
     WIDTH = 7  # the STRIDE of `protocol/ops.py`
     TOKENS_MAX = 4
     SIZE_DIGITS_MAX = 9
+    PREFIXES_MAX = 16
     ACK_TOKENS = 9
     ACK_TAIL_TOKENS = 5
 
@@ -256,6 +257,61 @@ def segment(
 cdef struct Text:
     const char* start
     Py_ssize_t length
+
+
+cdef inline bint _begins(
+    const char* text, Py_ssize_t length, const Text* prefixes, Py_ssize_t count
+) noexcept nogil:
+    """Tell whether a text is longer than one of the prefixes and begins with it."""
+    cdef Py_ssize_t at
+    for at in range(count):
+        if (
+            length > prefixes[at].length
+            and text[0] == prefixes[at].start[0]
+            and memcmp(text, prefixes[at].start, prefixes[at].length) == 0
+        ):
+            return True
+    return False
+
+
+def first_reserved(
+    bytes chunk,
+    array.array fields,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    tuple subjects,
+    tuple replies,
+):
+    """Return the first message in [start, stop) with a subject or reply of a reserved kind.
+
+    See `frames_pure.first_reserved`.
+    """
+    cdef const char* raw = PyBytes_AS_STRING(chunk)
+    cdef const int* message = fields.data.as_ints + start * WIDTH
+    cdef Py_ssize_t index = start, at, subject_count = len(subjects), reply_count = len(replies)
+    cdef Text prefixes[PREFIXES_MAX]
+    if subject_count + reply_count > PREFIXES_MAX:
+        raise ValueError(f"more than {PREFIXES_MAX} reserved prefixes")
+    for at in range(subject_count + reply_count):
+        prefix = subjects[at] if at < subject_count else replies[at - subject_count]
+        if type(prefix) is not bytes or not prefix:
+            raise ValueError("a reserved prefix is bytes and not empty")
+        prefixes[at].start = PyBytes_AS_STRING(prefix)
+        prefixes[at].length = PyBytes_GET_SIZE(prefix)
+    with nogil:
+        while index < stop:
+            if _begins(raw + message[0], message[1] - message[0], prefixes, subject_count):
+                break
+            if message[2] != message[3] and _begins(
+                raw + message[2],
+                message[3] - message[2],
+                prefixes + subject_count,
+                reply_count,
+            ):
+                break
+            index += 1
+            message += WIDTH
+    return index
 
 
 cdef inline const char* _find_line(

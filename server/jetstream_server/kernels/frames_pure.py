@@ -147,6 +147,31 @@ def segment(
     return index, target
 
 
+def first_reserved(
+    chunk: bytes,
+    fields: array[int],
+    start: int,
+    stop: int,
+    subjects: tuple[bytes, ...],
+    replies: tuple[bytes, ...],
+) -> int:
+    """Return the first message in [start, stop) with a subject or reply of a reserved kind.
+
+    That is a subject that begins with one of `subjects`, or a reply that begins with one of
+    `replies`, and goes on behind it. `stop` when there is none.
+    """
+    first, end = start * STRIDE, stop * STRIDE
+    columns = (fields[first + column : end : STRIDE] for column in range(4))
+    for index, (a, b, c, d) in enumerate(zip(*columns, strict=True), start):
+        for prefix in subjects:
+            if b - a > len(prefix) and chunk.startswith(prefix, a, b):
+                return index
+        for prefix in replies:
+            if d - c > len(prefix) and chunk.startswith(prefix, c, d):
+                return index
+    return max(start, stop)
+
+
 def first_special(
     chunk: bytes, fields: array[int], start: int, stop: int, stream: bytes = b""
 ) -> int:

@@ -99,8 +99,13 @@ class Pump:
         for _ in range(8):
             flush = self._commit.take(now) if self._commit is not None else None
             if flush is not None:
-                self._start(flush)
-                return
+                self._waiting += self.node.take_held()
+                held, self._waiting = self._waiting, []
+                if not flush.is_quick:
+                    self._start(flush, held)
+                    return
+                self._settle(flush, held, flush.run(), now)
+                continue
             if self._commit is not None and self._commit.is_stalled:
                 return  # the disk is full; what waits for it goes on waiting
             if not self._waiting and not self.node.has_held:
@@ -109,32 +114,24 @@ class Pump:
             self.node.release(held, now)
         self.wake()
 
-    def _start(self, flush: Flush) -> None:
+    def _start(self, flush: Flush, held: Held) -> None:
         self._flushing = True
         self._quiet.clear()
-        self._waiting += self.node.take_held()
-        held, self._waiting = self._waiting, []
         future = self._loop.run_in_executor(self._worker, flush.run)
         future.add_done_callback(lambda done: self._flushed(flush, held, done))
 
     def _flushed(
         self, flush: Flush, held: Held, done: asyncio.Future[list[tuple[Owner, StoreError]]]
     ) -> None:
-        assert self._commit is not None
         self._flushing = False
         self._quiet.set()
         error = done.exception()
         if error is not None:
             self._failed(error)
             return
-        self._commit.settle(flush)
-        self._note_failures([failure for _, failure in done.result()])
         try:
             now = self.clock.now()
-            if self._commit.is_stalled:
-                self._waiting = held + self._waiting
-            elif not done.result():
-                self.node.release(held, now)
+            self._settle(flush, held, done.result(), now)
             self._flush_or_release(now)
             self._write()
             self._arm(now)
@@ -150,6 +147,18 @@ class Pump:
         if self._noted and not texts:
             self.node.note("INF", "JetStream storage: what was held up has been written")
         self._noted = texts
+
+    def _settle(
+        self, flush: Flush, held: Held, failures: list[tuple[Owner, StoreError]], now: int
+    ) -> None:
+        """Take a flush back that has been run, and send what waited for it."""
+        assert self._commit is not None
+        self._commit.settle(flush)
+        self._note_failures([failure for _, failure in failures])
+        if self._commit.is_stalled:
+            self._waiting = held + self._waiting
+        elif not failures:
+            self.node.release(held, now)
 
     # -- sockets and timers ------------------------------------------------------------------
 

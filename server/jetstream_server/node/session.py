@@ -283,16 +283,23 @@ class Session:
     def _publish(self, run: PubRun) -> None:
         self.traffic.in_msgs += run.count
         self.traffic.in_bytes += len(run.chunk)
-        if self._is_plain and not _may_use_reserved(run.chunk):
-            self.account.router.route(run, self, self._now)
+        route, count, start = self.account.router.route, run.count, 0
+        if self._is_plain:
+            while start < count:
+                index = frames.first_reserved(
+                    run.chunk, run.fields, start, count, _RESERVED_SUBJECTS, _RESERVED_REPLIES
+                )
+                route(run, self, self._now, start, index)
+                if index < count:
+                    self._admits(run, index)  # refuses it
+                start = index + 1
             return
         # The slow path: look at each message, and route the longest permitted stretches.
-        start = 0
-        for index in range(run.count):
+        for index in range(count):
             if not self._admits(run, index):
-                self.account.router.route(run, self, self._now, start, index)
+                route(run, self, self._now, start, index)
                 start = index + 1
-        self.account.router.route(run, self, self._now, start)
+        route(run, self, self._now, start)
 
     def _admits(self, run: PubRun, index: int) -> bool:
         subject, reply = run.subject(index), run.reply(index)
@@ -412,19 +419,3 @@ def _is_reserved(subject: bytes, prefixes: tuple[bytes, ...]) -> bool:
     return subject.startswith(prefixes) and any(
         len(subject) > len(prefix) for prefix in prefixes if subject.startswith(prefix)
     )
-
-
-def _may_use_reserved(chunk: bytes) -> bool:
-    """Tell whether single messages of a chunk need a look.
-
-    Consumer acks are published *to* `$JS.ACK.`, which is fine: only other places of the prefix
-    (replies, or an unlucky payload) count. Searching a chunk costs microseconds, a look at each
-    message would cost that for every message.
-    """
-    for prefix in (b"$JS.ACK.", b"_R_.", b"_GR_.", b"$GR.", b"$NRG."):
-        if prefix in chunk:
-            if prefix != b"$JS.ACK.":
-                return True
-            if chunk.count(prefix) != chunk.count(b"PUB " + prefix):
-                return True
-    return False

@@ -37,6 +37,9 @@ from jetstream_server.store.disk import FULL_ERRNOS, Buffer, Disk
 
 LAZY_REPLACE_NS = 100 * MILLISECOND
 RETRY_NS = 250 * MILLISECOND
+# A flush of no more than this, without a sync, is not worth a thread.
+_QUICK_WRITES_MAX = 8
+_QUICK_BYTES_MAX = 16 * 1024
 
 
 class Owner(Hashable, Protocol):
@@ -132,6 +135,18 @@ class Flush:
     _full: dict[Owner, None] = field(default_factory=dict)
     _broken: dict[Owner, None] = field(default_factory=dict)
     _folders: dict[Path, Owner] = field(default_factory=dict)
+
+    @property
+    def is_quick(self) -> bool:
+        """Return whether it only hands a little to the page cache, which takes microseconds."""
+        if self.syncs or len(self.operations) > _QUICK_WRITES_MAX:
+            return False
+        return all(
+            isinstance(operation, _Write)
+            and operation.file.handle is not None
+            and operation.stop - operation.start <= _QUICK_BYTES_MAX
+            for operation in self.operations
+        )
 
     def run(self) -> list[tuple[Owner, StoreError]]:
         """Carry everything out; return what failed, empty when all is durable."""

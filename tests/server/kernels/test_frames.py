@@ -371,6 +371,29 @@ def test_message_ids_of_what_writers_send(frames: Any) -> None:
     assert find(run.chunk, run.fields, 2, 2, b"S") == []
 
 
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([b"$GR.", b"$GR.a", b"a", b"a.$GR.b", b"$JS.ACK.x", b"$NRG.x"]),
+            st.sampled_from([b"", b"r", b"$JS.ACK.", b"$JS.ACK.x", b"$GR.a"]),
+        ),
+        max_size=6,
+    ),
+    st.integers(0, 2),
+)
+def test_first_reserved(frames: Any, names: list[tuple[bytes, bytes]], start: int) -> None:
+    run = PubRun.of([(subject, reply, b"", b"$GR.x $JS.ACK.y") for subject, reply in names])
+    reserved = [
+        index
+        for index, (subject, reply) in enumerate(names)
+        if index >= start and (subject in (b"$GR.a", b"$NRG.x") or reply == b"$JS.ACK.x")
+    ]
+    find = frames.first_reserved
+    found = find(run.chunk, run.fields, start, run.count, (b"$GR.", b"$NRG."), (b"$JS.ACK.",))
+    assert found == (reserved[0] if reserved else max(start, run.count))
+
+
 @pytest.mark.parametrize("name", [b"S", b"", b"T", b"SS"])
 def test_a_message_that_names_its_stream_is_not_special(frames: Any, name: bytes) -> None:
     block = b"NATS/1.0\r\nNats-Expected-Stream: S\r\nA: b\r\n\r\n"

@@ -11,6 +11,8 @@ from jetstream_server.base.errors import StoreError
 class HeldFlush:
     """A flush that ends when the test says so."""
 
+    is_quick = False
+
     def __init__(self, commit: HeldCommit) -> None:
         self.commit = commit
 
