@@ -249,7 +249,7 @@ def unpin(catalog: Catalog, request: Request) -> dict[str, Any]:
     return {}
 
 
-@route("CONSUMER.RESET.*.*", "consumer_reset_response", {"reset_seq": 0}, quiet=True)
+@route("CONSUMER.RESET.*.*", "consumer_reset_response", {"reset_seq": 0}, quiet=True, silent=True)
 def reset(catalog: Catalog, request: Request) -> dict[str, Any] | None:
     """Start a consumer over; for one that does not exist there is no answer."""
     stream = catalog.streams.get(request.tokens[2])

@@ -104,7 +104,7 @@ class Api:
         body = encode({"type": TYPE + route.response, **fields})
         if request.reply:
             self._context.output.publish(request.reply, body)
-        if route.quiet and not refused:
+        if route.silent if refused else route.quiet:
             return
         if self._catalog is not None:
             self._catalog.count_request(refused=refused)
@@ -155,5 +155,7 @@ def _refusal(route: Route, error: ApiError) -> dict[str, Any]:
 
 def _subscriptions(api: Api) -> list[Subscription]:
     verbs = sorted({route.pattern[1] for route in ROUTES if route.pattern[0] == "CONSUMER"})
-    subjects = [b"*", b"STREAM.>", *(b"CONSUMER.%b.>" % verb.encode() for verb in verbs)]
+    # What only clusters and the system account do is met with silence, like other unknown verbs.
+    families = [b"STREAM.>", b"META.>", b"SERVER.>", b"ACCOUNT.>"]
+    subjects = [b"*", *families, *(b"CONSUMER.%b.>" % verb.encode() for verb in verbs)]
     return [Subscription(PREFIX + subject, api) for subject in subjects]

@@ -52,6 +52,7 @@ class Route:
         level_first: whether a required API level is checked before the handler runs; a few verbs
             look at their body first, or at nothing at all.
         quiet: whether success is neither counted nor audited.
+        silent: whether refusals are not either.
     """
 
     pattern: tuple[str, ...]
@@ -60,6 +61,7 @@ class Route:
     zero: dict[str, Any]
     level_first: bool = True
     quiet: bool = False
+    silent: bool = False
 
 
 ROUTES: list[Route] = []
@@ -72,12 +74,13 @@ def route(
     *,
     level_first: bool = True,
     quiet: bool = False,
+    silent: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Register a handler for `$JS.API.<pattern>`."""
 
     def register(handler: Handler) -> Handler:
         tokens = tuple(pattern.split("."))
-        ROUTES.append(Route(tokens, response, handler, zero or {}, level_first, quiet))
+        ROUTES.append(Route(tokens, response, handler, zero or {}, level_first, quiet, silent))
         return handler
 
     return register
