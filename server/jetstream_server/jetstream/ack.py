@@ -47,6 +47,18 @@ def ack_sequence(subject: bytes) -> int:
     parts = subject.split(b".")
     token = _SEQUENCE_TOKEN_V1 if len(parts) == _TOKENS_V1 else _SEQUENCE_TOKEN_V2
     text = parts[token] if len(parts) > token else b""
+    return _number(text)
+
+
+def ack_counts(subject: bytes) -> tuple[int, int]:
+    """Return how often and as which of the consumer's deliveries a message was out, by its ack
+    subject; -1 for what is not a number."""
+    parts = subject.split(b".")
+    token = _SEQUENCE_TOKEN_V1 if len(parts) == _TOKENS_V1 else _SEQUENCE_TOKEN_V2
+    return _number(parts[token - 1]), _number(parts[token + 1])
+
+
+def _number(text: bytes) -> int:
     if not text.isdigit() or len(text) > _SEQUENCE_DIGITS_MAX:
         return -1
     return int(text)
@@ -121,9 +133,10 @@ class Acks:
         if verb in (Verb.ACK, Verb.NEXT):
             self._ack(array("Q", [sequence]), now, is_answered=bool(reply))
         elif verb is Verb.NAK:
-            self._nak(sequence, nak_delay(text), now)
+            self._nak(sequence, nak_delay(text), ack_counts(subject), now)
         elif verb is Verb.TERM:
-            self._terminate(sequence, text.decode("utf-8", "replace"), now)
+            reason = text.decode("utf-8", "replace")
+            self._terminate(sequence, reason, ack_counts(subject), now)
         elif verb is Verb.WORK:
             consumer.progress.work(sequence, now)
         if verb is Verb.NEXT:
@@ -156,29 +169,27 @@ class Acks:
             deliveries = progress.redelivery.deliveries(sequence)
             consumer.advisories.acked(consumer_seq, sequence, waited, deliveries, now)
 
-    def _nak(self, sequence: int, delay_ns: int, now: int) -> None:
+    def _nak(self, sequence: int, delay_ns: int, counts: tuple[int, int], now: int) -> None:
         consumer = self._consumer
         progress = consumer.progress
+        deliveries, consumer_seq = counts
+        if not progress.floor_consumer_seq < consumer_seq <= progress.consumer_seq:
+            return
         if delay_ns:
             is_pending = progress.postpone(sequence, now + delay_ns)
         else:
             is_pending = progress.refuse(sequence)
         if is_pending:
-            consumer.advisories.naked(
-                progress.pending.consumer_seq(sequence),
-                sequence,
-                progress.redelivery.deliveries(sequence),
-                now,
-            )
+            consumer.advisories.naked(consumer_seq, sequence, max(deliveries, 0), now)
 
-    def _terminate(self, sequence: int, reason: str, now: int) -> None:
+    def _terminate(self, sequence: int, reason: str, counts: tuple[int, int], now: int) -> None:
         consumer = self._consumer
         progress = consumer.progress
-        consumer_seq = progress.pending.consumer_seq(sequence)
-        if not consumer_seq:
+        if sequence not in progress.pending:
             return
-        deliveries = progress.redelivery.deliveries(sequence)
+        deliveries, consumer_seq = (max(count, 0) for count in counts)
         settled = progress.terminate(sequence)
+        consumer.acked_at = now
         consumer.changed(now, must_precede_answer=True)
         consumer.settle(settled, now)
         consumer.advisories.terminated(consumer_seq, sequence, deliveries, reason, now)

@@ -368,11 +368,12 @@ class Consumer:
 
     def pause(self, until: int, now: int) -> None:
         """Pause delivery until a time; one that has passed resumes."""
-        was_paused = self.is_paused
+        was_paused, was_until = self.is_paused, self.paused_until
         self.paused_until = until
         if until > now:
             self.timers.schedule("pause", until)
-            self.advisories.paused(until, True, now)
+            if until != was_until:
+                self.advisories.paused(until, True, now)
         else:
             self.timers.cancel("pause")
             if was_paused:
@@ -449,6 +450,7 @@ class Consumer:
                 deliveries = progress.redelivery.deliveries(start)
                 pairs.append((consumer_seq, start, deliveries))
             if progress.removed(start, stop):
+                self.acked_at = now
                 self.changed(now)
                 self.context.wake(self)
             for consumer_seq, sequence, deliveries in pairs:
@@ -456,7 +458,8 @@ class Consumer:
 
     def purged(self, first_seq: int, last_seq: int, now: int) -> None:
         """The stream was purged; its new bounds are given."""
-        self.progress.purged(first_seq)
+        if self.progress.purged(first_seq):
+            self.acked_at = now
         self.changed(now)
         self.context.wake(self)
 

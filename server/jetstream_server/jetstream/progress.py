@@ -133,12 +133,7 @@ class Progress:
         if self.rules.cumulative:
             passed = [seq for seq in sequences if self.cursor.has_passed(seq)]
             return self._ack_through(max(passed)) if passed else array("Q")
-        counts = self.redelivery.counts
-        given_up = (
-            [seq for seq in sequences if seq in counts and seq not in self.pending]
-            if counts
-            else []
-        )
+        given_up = [seq for seq in sequences if self._is_given_up(seq)] if self._gives_up else []
         before = self.pending.first()
         taken = self.pending.ack_run(sequences)
         self.redelivery.forget(sequences)
@@ -146,6 +141,19 @@ class Progress:
             self._raise_floor(before)
         taken.extend(given_up)
         return taken
+
+    @property
+    def _gives_up(self) -> bool:
+        return bool(self.redelivery.counts) or self.rules.max_deliver == 1
+
+    def _is_given_up(self, sequence: int) -> bool:
+        """Tell whether a message was out as often as allowed, or is settled already."""
+        if sequence in self.pending:
+            return False
+        # After a single allowed delivery nothing is remembered of a message.
+        return sequence in self.redelivery.counts or (
+            self.rules.max_deliver == 1 and self.cursor.has_passed(sequence)
+        )
 
     def _ack_through(self, sequence: int) -> array[int]:
         if sequence <= self.floor_stream_seq:
@@ -245,12 +253,13 @@ class Progress:
             self._raise_floor(before, strictly=strictly)
         return taken
 
-    def purged(self, first_seq: int) -> None:
-        """Everything below `first_seq` is gone (B8)."""
+    def purged(self, first_seq: int) -> array[int]:
+        """Everything below `first_seq` is gone (B8); return what of it was pending."""
         self.cursor.purged(first_seq)
-        self._drop(0, first_seq, strictly=False)
+        taken = self._drop(0, first_seq, strictly=False)
         self.floor_stream_seq = max(self.floor_stream_seq, first_seq - 1)
         self.stream_seq = max(self.stream_seq, first_seq - 1)
+        return taken
 
     def reset(self, next_seq: int) -> None:
         """Start over from a sequence, with consumer sequence 1."""
@@ -259,6 +268,10 @@ class Progress:
         self.cursor.rewind(next_seq)
         self.consumer_seq = self.floor_consumer_seq = 0
         self.stream_seq = self.floor_stream_seq = next_seq - 1
+
+    def start_over(self) -> None:
+        """Queue everything that is pending for delivery again: others receive it from now on."""
+        self.redelivery.queue([sequence for sequence, _ in self.pending])
 
     def refilter(self, patterns: Sequence[bytes]) -> None:
         """Change the filter subjects."""
