@@ -25,6 +25,7 @@ from jetstream_server.jetstream.api.go_json import (
     Time,
     Uint64,
 )
+from jetstream_server.jetstream.api.go_time import ZERO, Instant
 from jetstream_server.jetstream.go_duration import format_duration
 
 NAME_BYTES_MAX = 255
@@ -181,17 +182,15 @@ def with_defaults(
         changed["flow_control"] = True
         if config.idle_heartbeat <= 0:
             changed["idle_heartbeat"] = _FLOW_CONTROL_ACK_HEARTBEAT_NS
-    if config.max_ack_pending == 0 and config.ack_policy != "none":
-        changed["max_ack_pending"] = _default_ack_pending(stream, bounds)
+    if config.max_ack_pending == 0:
+        changed["max_ack_pending"] = _default_ack_pending(config, stream, bounds)
     if not config.is_push:
         if config.max_waiting <= 0:
             changed["max_waiting"] = _MAX_WAITING
         if config.max_batch <= 0 and bounds.max_request_batch > 0:
             changed["max_batch"] = bounds.max_request_batch
     if config.inactive_threshold <= 0:
-        threshold = stream.consumer_limits.inactive_threshold
-        if not threshold and not config.is_durable:
-            threshold = _EPHEMERAL_THRESHOLD_NS
+        threshold = default_threshold(stream, is_durable=config.is_durable)
         changed["inactive_threshold"] = threshold
     if config.priority_policy == "pinned_client" and config.priority_timeout <= 0:
         changed["priority_timeout"] = _PIN_NS
@@ -209,9 +208,12 @@ _NEVER_NEGATIVE = (
 )
 
 
-def _default_ack_pending(stream: Any, bounds: ConsumerBounds) -> int:
+def _default_ack_pending(config: ConsumerConfig, stream: Any, bounds: ConsumerBounds) -> int:
     if stream.consumer_limits.max_ack_pending > 0:
+        # The stream's limit is filled in even where nothing is ever acknowledged.
         return int(stream.consumer_limits.max_ack_pending)
+    if config.ack_policy == "none":
+        return 0
     if 0 < bounds.max_ack_pending < _MAX_ACK_PENDING:
         return bounds.max_ack_pending
     return _MAX_ACK_PENDING
@@ -234,6 +236,20 @@ def _check_pedantic(config: ConsumerConfig, stream: Any, bounds: ConsumerBounds)
         raise errors.PEDANTIC("inactive_threshold must be set if it's configured in stream limits")
     if not config.max_batch and bounds.max_request_batch > 0 and not config.is_push:
         raise errors.PEDANTIC("max_request_batch must be set if it's JetStream limits are set")
+
+
+def default_threshold(stream: Any, *, is_durable: bool) -> int:
+    """Return after which idle time a consumer goes that does not say so itself, 0 for never."""
+    return int(stream.consumer_limits.inactive_threshold) or (
+        0 if is_durable else _EPHEMERAL_THRESHOLD_NS
+    )
+
+
+def with_pause(config: ConsumerConfig, until: Instant | None) -> ConsumerConfig:
+    """Return the config with another end of its pause; the zero time is none."""
+    paused = config.model_copy(update={"pause_until": None if until == ZERO else until})
+    level = {REQUIRED_LEVEL: str(required_level(paused))}
+    return paused.model_copy(update={"metadata": config.metadata | level})
 
 
 def required_level(config: ConsumerConfig) -> int:

@@ -21,7 +21,9 @@ from jetstream_server.jetstream.consumer_config import (
     check,
     check_update,
     check_workqueue_filters,
+    default_threshold,
     with_defaults,
+    with_pause,
 )
 from jetstream_server.jetstream.consumer_state import restore_state
 from jetstream_server.jetstream.cursor import Cursor
@@ -74,6 +76,10 @@ def create_consumer(
             # A threshold left out differs from the one filled in: the genuine server compares so.
             raise errors.CONSUMER_ALREADY_EXISTS()
         _check_retention(config, stream, others)
+        if asked_threshold <= 0:
+            # What is filled in depends on what the consumer was, not on what it becomes.
+            threshold = default_threshold(stream.config, is_durable=existing.config.is_durable)
+            config = config.model_copy(update={"inactive_threshold": threshold})
         update_consumer(existing, config, now)
         return existing
     if action == "update":
@@ -89,6 +95,8 @@ def create_consumer(
     consumer.start(now)
     if not consumer.internal:
         consumer.advisories.created(now)
+    if consumer.is_paused:
+        consumer.advisories.paused(consumer.paused_until, True, now)
     return consumer
 
 
@@ -143,7 +151,9 @@ def _start(stream: Stream, config: ConsumerConfig) -> tuple[int, list[int]]:
         return max(store.sequence_at(int(config.opt_start_time)), 1), []
     if policy == "last":
         newest = store.load_last(store.filter(config.filters))
-        return (1 if newest is None else newest.sequence), []
+        if newest is not None:
+            return newest.sequence, []
+        return (1 if first <= last else last + 1), []
     if policy == "last_per_subject" and stream.config.max_msgs_per_subject != 1:
         snapshot = store.last_sequences(store.filter(config.filters))
         return (snapshot[0] if snapshot else max(last, 1)), snapshot
@@ -161,7 +171,7 @@ def update_consumer(consumer: Consumer, config: ConsumerConfig, now: int) -> Non
     """
     old = consumer.config
     # A pause is the business of CONSUMER.PAUSE; an update neither starts nor ends one.
-    config = config.model_copy(update={"pause_until": old.pause_until})
+    config = with_pause(config, old.pause_until)
     if config == old:
         return
     check_update(old, config)
@@ -175,6 +185,8 @@ def update_consumer(consumer: Consumer, config: ConsumerConfig, now: int) -> Non
         consumer.progress.refilter(config.filters)
     if push is not None:
         push.retarget()
+        if config.deliver_subject != old.deliver_subject:
+            consumer.progress.start_over()
     if config.inactive_threshold != old.inactive_threshold:
         consumer.timers.cancel("inactive")
         consumer.touch(now)
@@ -186,7 +198,7 @@ def update_consumer(consumer: Consumer, config: ConsumerConfig, now: int) -> Non
 
 def pause_consumer(consumer: Consumer, until: Instant | None, now: int) -> None:
     """Pause a consumer until a time, or resume it; the config remembers what was asked."""
-    consumer.config = consumer.config.model_copy(update={"pause_until": until})
+    consumer.config = with_pause(consumer.config, until)
     consumer.pause(ZERO if until is None else int(until), now)
     consumer.save_config()
 
