@@ -43,7 +43,7 @@ class Pin:
 def refusal(config: ConsumerConfig, request: PullRequest) -> bytes:
     """Return the status line for a request that the policy does not allow, empty when it does."""
     policy = config.priority_policy
-    if (request.min_pending or request.min_ack_pending) and policy != "overflow":
+    if request.has_minimums and policy != "overflow":
         return b"400 Bad Request - Not a Overflow Priority consumer"
     if request.pin and policy != "pinned_client":
         return b"400 Bad Request - Not a Pinned Client Priority consumer"
@@ -59,7 +59,7 @@ def refusal(config: ConsumerConfig, request: PullRequest) -> bytes:
 
 def is_overflowing(request: PullRequest, num_pending: int, num_ack_pending: int) -> bool:
     """Tell whether a request's minimums, if it has any, are reached."""
-    if not request.min_pending and not request.min_ack_pending:
+    if not request.has_minimums:
         return True
     return (0 < request.min_pending <= num_pending) or (
         0 < request.min_ack_pending <= num_ack_pending

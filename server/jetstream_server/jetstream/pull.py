@@ -81,6 +81,8 @@ class Pull:
             line = b"400 Bad Request - " + request.encode()
             consumer.delivery.status(reply, line)
             return
+        if request.is_text:
+            request.group = next(iter(consumer.config.priority_groups), "")
         line = self._refusal(request, now)
         if line:
             consumer.delivery.status(reply, line)
@@ -178,7 +180,9 @@ class Pull:
         if chosen is None:
             return None
         request, match = chosen
-        room = 1 if len(self._waiting) > 1 else request.batch
+        # The minimums of an overflow request are looked at for every message.
+        is_alone = len(self._waiting) == 1 and not request.has_minimums
+        room = request.batch if is_alone else 1
         offer = self._consumer.peek(room, budget, now)
         return None if offer is None else self._serve(request, match, offer, now)
 

@@ -61,6 +61,7 @@ class PullRequest:
         heartbeat_at: when the next one is due.
         delivered: messages sent so far.
         group, min_pending, min_ack_pending, pin, priority: for priority groups.
+        is_text: asked for without JSON, which can not name a group: it is for the first one.
     """
 
     reply: bytes
@@ -78,6 +79,12 @@ class PullRequest:
     min_ack_pending: int = 0
     pin: str = ""
     priority: int = 0
+    is_text: bool = False
+
+    @property
+    def has_minimums(self) -> bool:
+        """Return whether it is only served while much is pending."""
+        return bool(self.min_pending or self.min_ack_pending)
 
     @property
     def deadline(self) -> int:
@@ -98,7 +105,7 @@ class PullRequest:
 def parse_request(reply: bytes, body: bytes, now: int) -> PullRequest | str:
     """Return the request of a body, or the reason for `400 Bad Request`."""
     if body[:1] != b"{":
-        return PullRequest(reply, _parse_batch(body))
+        return PullRequest(reply, _parse_batch(body), is_text=True)
     fields = _quick_fields(body)
     if fields is None:
         try:
