@@ -22,7 +22,9 @@ def parse_ttl(value: bytes) -> int | None:
     if value.lower() == b"never":
         return NEVER
     if value.isdigit():
-        return int(value[:20]) or None  # 20 digits of seconds are far beyond the end of time
+        # Numbers wrap at 64 bits, as they do in the genuine server; 10**64 is a multiple of 2**64.
+        seconds = int(value[-64:]) % 2**64
+        return seconds if 0 < seconds <= _TIME_MAX else None
     duration = parse_duration(value.decode("utf-8", "replace"))
     return None if duration is None or duration < SECOND else duration // SECOND
 
