@@ -254,13 +254,9 @@ def _check_persist_mode(config: StreamConfig) -> None:
 
 def _check_subjects(config: StreamConfig) -> None:
     subjects = _subjects(config)
-    for index, subject in enumerate(subjects):
+    for place, subject in enumerate(subjects, 1):
         if not is_valid_subject(subject):
             raise _invalid("invalid subject")
-        for other in subjects[:index]:
-            if overlaps(other, subject):
-                raise _invalid(f'subject "{other.decode()}" overlaps with "{subject.decode()}"')
-    for subject in subjects:
         if subject == b">":
             if not config.no_ack:
                 raise _invalid("capturing all subjects requires no-ack to be true")
@@ -268,6 +264,9 @@ def _check_subjects(config: StreamConfig) -> None:
                 raise _invalid("capturing all subjects requires replicas of 1")
         elif not config.no_ack:
             _check_reserved(subject)
+        for other in subjects[place:]:
+            if overlaps(subject, other):
+                raise _invalid(f'subject "{subject.decode()}" overlaps with "{other.decode()}"')
 
 
 def _subjects(config: StreamConfig) -> list[bytes]:
