@@ -35,3 +35,10 @@ class SystemClock:
     def now(self) -> int:
         """Return the time of day as it runs on from the start of the process."""
         return self._offset + time.monotonic_ns()
+
+
+def earlier(one: int | None, other: int | None) -> int | None:
+    """Return the earlier of two deadlines, None when there is none."""
+    if one is None:
+        return other
+    return one if other is None or one < other else other

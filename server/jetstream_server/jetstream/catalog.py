@@ -363,10 +363,11 @@ class Catalog:
         context.notice_interest()
         for scheduled in context.deadlines.pop_due(now):
             self._guarded(scheduled.tick, now)
-        ready = list(context.ready)
-        context.ready.clear()
-        for runnable in ready:
-            self._guarded(runnable.advance, now)
+        if context.ready:
+            ready = list(context.ready)
+            context.ready.clear()
+            for runnable in ready:
+                self._guarded(runnable.advance, now)
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do, 0 for at once, None for never."""

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from jetstream_server.base.clock import SECOND, Clock
+from jetstream_server.base.clock import SECOND, Clock, earlier
 from jetstream_server.base.errors import StoreError
 from jetstream_server.node.node import Held, Node
 from jetstream_server.node.session import Session
@@ -141,6 +141,8 @@ class Pump:
 
     def _note_failures(self, failures: list[StoreError]) -> None:
         """Log each failure when it begins; a full disk fails again with every retry."""
+        if not failures and not self._noted:
+            return
         texts = {f"JetStream storage: {failure}" for failure in failures}
         for text in sorted(texts - self._noted):
             self.node.note("ERR", text)
@@ -169,10 +171,9 @@ class Pump:
                 connection.write_output()
 
     def _arm(self, now: int) -> None:
-        deadlines = [self.node.next_deadline()]
+        deadline = self.node.next_deadline()
         if self._commit is not None and not self._flushing:
-            deadlines.append(self._commit.next_deadline())
-        deadline = min((at for at in deadlines if at is not None), default=None)
+            deadline = earlier(deadline, self._commit.next_deadline())
         if self._timer is not None:
             if deadline == self._timer_at:
                 return

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from jetstream_server.base.clock import earlier
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.jetstream.output import Frames, Send
 from jetstream_server.node.account import Account
@@ -182,22 +183,22 @@ class Node:
         for account in self.accounts.values():
             if account.catalog is not None:
                 account.catalog.run(now)
-            for _ in range(_ROUNDS_MAX):
-                if not account.output.sends:
-                    break
-                sends, account.output.sends = account.output.sends, []
+            output, rounds = account.output, 0
+            while output.sends and rounds < _ROUNDS_MAX:
+                rounds += 1
+                sends, output.sends = output.sends, []
                 self._send(account, sends, now)
-            if account.output.sends_after_flush:
-                self._held.append((account, account.output.sends_after_flush))
-                account.output.sends_after_flush = []
+            if output.sends_after_flush:
+                self._held.append((account, output.sends_after_flush))
+                output.sends_after_flush = []
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do although nothing arrives."""
-        deadlines = [self._timers.next_deadline()]
+        deadline = self._timers.next_deadline()
         for account in self.accounts.values():
             if account.catalog is not None:
-                deadlines.append(account.catalog.next_deadline())
-        return min((at for at in deadlines if at is not None), default=None)
+                deadline = earlier(deadline, account.catalog.next_deadline())
+        return deadline
 
     # -- output ------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from jetstream_server.base.clock import MILLISECOND
+from jetstream_server.base.clock import MILLISECOND, earlier
 from jetstream_server.base.errors import StoreError
 from jetstream_server.store.disk import FULL_ERRNOS, Buffer, Disk
 
@@ -141,12 +141,14 @@ class Flush:
         """Return whether it only hands a little to the page cache, which takes microseconds."""
         if self.syncs or len(self.operations) > _QUICK_WRITES_MAX:
             return False
-        return all(
-            isinstance(operation, _Write)
-            and operation.file.handle is not None
-            and operation.stop - operation.start <= _QUICK_BYTES_MAX
-            for operation in self.operations
-        )
+        for operation in self.operations:
+            if (
+                type(operation) is not _Write
+                or operation.file.handle is None
+                or operation.stop - operation.start > _QUICK_BYTES_MAX
+            ):
+                return False
+        return True
 
     def run(self) -> list[tuple[Owner, StoreError]]:
         """Carry everything out; return what failed, empty when all is durable."""
@@ -386,8 +388,7 @@ class GroupCommit:
 
     def next_deadline(self) -> int | None:
         """Return when `take` will have something although nobody queued anything."""
-        times = [self._retry_at, self._lazy_at, self._sync_at]
-        return min((at for at in times if at is not None), default=None)
+        return earlier(earlier(self._retry_at, self._lazy_at), self._sync_at)
 
     def queued(self, path: Path) -> Buffer | None:
         """Return the content queued for a small file, as one that reads it must see it."""
@@ -423,6 +424,10 @@ class GroupCommit:
             now: without it, lazy work is due as well: everything goes, and is synced.
         """
         assert self._in_flight is None, "one flush at a time: settle the last one first"
+        if not self._queue and not self._lazy and now is not None:
+            # The end of every turn comes here.
+            if not self._unsynced or (self._sync_at is not None and now < self._sync_at):
+                return None
         self._arm(now)
         fresh = len(self._queue) > self._stalled
         retries = _is_due(self._retry_at, now)
@@ -463,6 +468,10 @@ class GroupCommit:
         self._unsynced = flush.unsynced
         self._queue[:0] = flush.stalled
         self._stalled = len(flush.stalled)
+        if not flush.stalled and not flush.failures:
+            for owner in flush.touched:
+                owner.flushed()
+            return
         self._forget_removed()
         refused = {operation.owner for operation in flush.stalled}
         told: dict[Owner, None] = {}
