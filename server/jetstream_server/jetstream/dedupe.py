@@ -17,6 +17,10 @@ from collections import deque
 from dataclasses import dataclass
 
 from jetstream_server.base.clock import MILLISECOND
+from jetstream_server.jetstream import publish_headers as names
+from jetstream_server.jetstream.publish_headers import special_headers
+from jetstream_server.jetstream.scan import stored
+from jetstream_server.store.ports import MessageStore
 
 # Ids recorded within this time leave together: fewer batches, and nobody notices 10 ms in 2 min.
 _BATCH_NS = 10 * MILLISECOND
@@ -85,6 +89,17 @@ class Dedupe:
             newest.ids += ids
         else:
             self._batches.append(_Batch(now, now, list(ids)))
+
+    def recover(self, store: MessageStore, now: int) -> None:
+        """Read the ids of the stored messages that are within the window."""
+        if self.window_ns <= 0:
+            return
+        since = store.sequence_at(now - self.window_ns)
+        for sequence, timestamp, _, headers in stored(store, since, names.MESSAGE_ID):
+            if names.MESSAGE_ID in headers:
+                message_id = special_headers(headers).get(names.MESSAGE_ID)
+                if message_id and self.find(message_id) is None:
+                    self.record([message_id], sequence, timestamp)
 
     def expire(self, now: int) -> None:
         """Forget the ids whose window is over."""

@@ -40,9 +40,13 @@ class PubAck:
         """Return the answer to a message whose id was already seen, at `sequence`."""
         return b"%b%d%b" % (self.head, sequence, _DUPLICATE_TAIL)
 
-    def counted(self, sequence: int, total: bytes) -> bytes:
-        """Return the answer to an increment: what the counter stands at now."""
-        return b'%b%d,"val":"%b"}' % (self.head, sequence, total)
+    def taken(self, sequence: int, total: bytes, *, is_new: bool) -> bytes:
+        """Return the answer to one message; `total` is what a counter stands at now, or empty."""
+        if not is_new:
+            return self.duplicate(sequence)
+        return (
+            b'%b%d,"val":"%b"}' % (self.head, sequence, total) if total else self.stored(sequence)
+        )
 
     def batch(self, sequence: int, batch_id: bytes, count: int) -> bytes:
         """Return the answer to the commit of a batch whose last message is at `sequence`."""

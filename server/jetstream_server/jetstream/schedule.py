@@ -194,18 +194,17 @@ class Schedules:
                     due = timing.next_after(now)
             self._plan(subject, due)
 
-    def noted(self, subject: bytes, special: dict[bytes, bytes], now: int) -> bytes:
-        """A message was stored: begin its schedule, or end the one that it takes the place of.
-
-        Returns:
-            The subject of a schedule that the message ends, to be purged; else nothing.
-        """
+    def noted(self, subject: bytes, special: dict[bytes, bytes], now: int) -> None:
+        """A message was stored: begin its schedule, or end the one that it takes the place of."""
         if names.SCHEDULE in special:
             timing = _timing(special)
             assert timing is not None, special
             self._plan(subject, timing.at if timing.at is not None else timing.next_after(now))
         elif subject in self.subjects:
             self._plan(subject, None)
+
+    def end(self, special: dict[bytes, bytes]) -> bytes:
+        """Return the subject of the schedule that a message ends, to be purged; empty for none."""
         if special.get(names.SCHEDULE_NEXT) != PURGE:
             return b""
         ended = special.get(names.SCHEDULER, b"")

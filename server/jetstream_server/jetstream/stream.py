@@ -43,13 +43,13 @@ from jetstream_server.jetstream.direct_get import PREFIX as DIRECT_GET
 from jetstream_server.jetstream.direct_get import DirectGet
 from jetstream_server.jetstream.expiry import Expiry
 from jetstream_server.jetstream.fast_batch import FastBatches
+from jetstream_server.jetstream.interest import Interest
 from jetstream_server.jetstream.limits import has_limits, store_limits
 from jetstream_server.jetstream.ports import StreamConsumer
 from jetstream_server.jetstream.pub_ack import PubAck
 from jetstream_server.jetstream.publish_headers import special_headers
 from jetstream_server.jetstream.removal_checks import check_delete, check_purge
 from jetstream_server.jetstream.republish import Republisher
-from jetstream_server.jetstream.scan import stored
 from jetstream_server.jetstream.schedule import Schedules
 from jetstream_server.jetstream.stream_config import StreamConfig
 from jetstream_server.jetstream.stream_state import describe_state
@@ -114,7 +114,7 @@ class Stream:
         self.pub_ack = PubAck(config.name, context.domain)
         self._random = Random(context.nuid.short())
         self._direct_get = DirectGet(config.name, store, context.output)
-        self._subscriptions: dict[tuple[bytes, bool], Subscription] = {}
+        self._interest = Interest(context.sublist)
         self.atomic_batches: AtomicBatches | None = None
         self.fast_batches: FastBatches | None = None
         self.schedules: Schedules | None = None
@@ -216,12 +216,7 @@ class Stream:
                 self._arm(self.atomic_batches.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
             else:
                 sequence, is_new = self.take(message, now)
-                if not is_new:
-                    self._answer(reply, self.pub_ack.duplicate(sequence))
-                elif message.total:
-                    self._answer(reply, self.pub_ack.counted(sequence, message.total))
-                else:
-                    self._answer(reply, self.pub_ack.stored(sequence))
+                self._answer(reply, self.pub_ack.taken(sequence, message.total, is_new=is_new))
         except ApiError as error:
             self._refuse(reply, error)
         except StoreError as failure:
@@ -260,8 +255,7 @@ class Stream:
             sequence = store.append(message.subject, message.headers, message.payload, now)
             self._note_stored(message, sequence, previous, now)
         self._after_storing(sequence, sequence, now)
-        if message.rollup:  # even if nobody wanted the message itself
-            self._roll_up(message, sequence, now)
+        self._purge_outdated(message, sequence, now)  # even if nobody wanted the message itself
         return sequence
 
     def store_batch(self, batch: list[Candidate], now: int) -> int:
@@ -287,8 +281,7 @@ class Stream:
         self._delete(unwanted)
         self._after_storing(first, last, now)
         for sequence, message in enumerate(batch, first):
-            if message.rollup:
-                self._roll_up(message, sequence, now)
+            self._purge_outdated(message, sequence, now)
         return last
 
     def _note_stored(self, message: Candidate, sequence: int, previous: int, now: int) -> None:
@@ -302,19 +295,12 @@ class Stream:
             self._arm(self._expiry.next_deadline(), now + _EXPIRY_GRANULARITY_NS)
         self._remember_id(message, sequence, now)
         if self._republisher is not None:
+            output, subject, headers = self.context.output, message.subject, message.headers
             self._republisher.publish(
-                self.context.output,
-                message.subject,
-                message.headers,
-                message.payload,
-                sequence,
-                previous,
-                now,
+                output, subject, headers, message.payload, sequence, previous, now
             )
         if self.schedules is not None:
-            ended = self.schedules.noted(message.subject, message.special, now)
-            if ended and self.store.purge(self.store.filter([ended]), 0, 0):
-                self._tell_purged(now)
+            self.schedules.noted(message.subject, message.special, now)
             self._arm(self.schedules.next_deadline(), now + _EXPIRY_GRANULARITY_NS)
 
     def _remember_id(self, message: Candidate, sequence: int, now: int) -> None:
@@ -323,9 +309,15 @@ class Stream:
             self.dedupe.record([message_id], sequence, now)
             self._arm_dedupe(now)
 
-    def _roll_up(self, message: Candidate, sequence: int, now: int) -> None:
-        wanted = self.store.filter([message.subject]) if message.rollup == b"sub" else None
-        if self.store.purge(wanted, sequence, 0):
+    def _purge_outdated(self, message: Candidate, sequence: int, now: int) -> None:
+        """Remove what a message rolls up, and the schedule that it ends."""
+        store, purged = self.store, 0
+        if message.rollup:
+            wanted = store.filter([message.subject]) if message.rollup == b"sub" else None
+            purged = store.purge(wanted, sequence, 0)
+        if self.schedules is not None and (ended := self.schedules.end(message.special)):
+            purged += store.purge(store.filter([ended]), 0, 0)
+        if purged:
             self._tell_purged(now)
 
     def _after_storing(self, first: int, last: int, now: int) -> None:
@@ -374,11 +366,10 @@ class Stream:
         is gone, when the retention became interest."""
         if self.config.retention != "interest":
             return
-        if not self.consumers:
-            if self.store.first_seq <= self.store.last_seq != 0:  # a new stream stays new
-                self.store.truncate_front(self.store.last_seq + 1)
-            return
-        self._delete(retention.unneeded(self.store, list(self.consumers.values())))
+        if self.consumers:
+            self._delete(retention.unneeded(self.store, list(self.consumers.values())))
+        elif self.store.first_seq <= self.store.last_seq != 0:  # a new stream stays new
+            self.store.truncate_front(self.store.last_seq + 1)
 
     def _delete(self, sequences: list[int]) -> None:
         if sequences:
@@ -493,25 +484,18 @@ class Stream:
     def subscribe(self) -> None:
         """Start taking what is published to the stream's subjects, and direct gets."""
         self._is_subscribed = True
-        wanted: dict[tuple[bytes, bool], Receiver] = {
-            (subject, False): self for subject in self.config.subject_patterns
+        wanted: dict[tuple[bytes, str], Receiver] = {
+            (subject, "publish"): self for subject in self.config.subject_patterns
         }
         if self.config.allow_direct:
             subject = DIRECT_GET + self.name.encode()
-            wanted[subject, True] = wanted[subject + b".>", True] = self._direct_get
-        for key in [key for key in self._subscriptions if key not in wanted]:
-            self.context.sublist.remove(self._subscriptions.pop(key))
-        for key, receiver in wanted.items():
-            if key not in self._subscriptions:
-                subscription = self._subscriptions[key] = Subscription(key[0], receiver)
-                self.context.sublist.insert(subscription)
+            wanted[subject, "get"] = wanted[subject + b".>", "get"] = self._direct_get
+        self._interest.change(wanted)
 
     def unsubscribe(self) -> None:
         """Take no more."""
         self._is_subscribed = False
-        for subscription in self._subscriptions.values():
-            self.context.sublist.remove(subscription)
-        self._subscriptions.clear()
+        self._interest.change({})
 
     def reconfigure(self, config: StreamConfig, now: int) -> None:
         """Run with another config, one that `stream_checks.py` allowed; its limits hold at once."""
@@ -561,13 +545,7 @@ class Stream:
         newest = store.load(store.last_seq)
         if newest is not None and newest.headers:
             self.last_message_id = special_headers(newest.headers).get(names.MESSAGE_ID, b"")
-        if self.config.duplicate_window > 0:
-            since = store.sequence_at(now - self.config.duplicate_window)
-            for sequence, timestamp, _, headers in stored(store, since, names.MESSAGE_ID):
-                if names.MESSAGE_ID in headers:
-                    message_id = special_headers(headers).get(names.MESSAGE_ID)
-                    if message_id and self.dedupe.find(message_id) is None:
-                        self.dedupe.record([message_id], sequence, timestamp)
+        self.dedupe.recover(store, now)
         if self._is_limited:
             store.enforce(self._limits, now)
         self.tick(now)
