@@ -29,7 +29,7 @@ from jetstream_server.jetstream.limits import (
 from jetstream_server.jetstream.message_ttl import parse_ttl
 from jetstream_server.jetstream.publish_headers import extended, special_headers, storable, without
 from jetstream_server.jetstream.retention import is_wanted
-from jetstream_server.jetstream.schedule import check_schedule
+from jetstream_server.jetstream.schedule import check_schedule, refuse_schedule
 from jetstream_server.jetstream.staging import Staging
 from jetstream_server.protocol.ops import STRIDE, SUBJECT_STOP, PubRun
 from jetstream_server.store.ports import MessageStore
@@ -212,7 +212,7 @@ def _check_preconditions(
     if stream.schedules is not None:
         check_schedule(stream, message, now)
     elif any(name in special for name in names.SCHEDULES):
-        raise errors.MESSAGE_SCHEDULES_DISABLED()
+        refuse_schedule(message)
     if names.STREAM_SOURCE in special:
         raise errors.MESSAGE_SOURCE_HDR_NOT_ALLOWED()
 

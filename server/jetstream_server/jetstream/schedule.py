@@ -144,8 +144,21 @@ def _check_own(stream: Stream, message: Candidate, now: int) -> None:
         message.headers = extended(message.headers, b"%b: sub\r\n" % names.ROLLUP)
 
 
-def _check_end(store: MessageStore, message: Candidate) -> None:
-    """Only a schedule may be ended, by a message on another subject."""
+def refuse_schedule(message: Candidate) -> None:
+    """Refuse the schedule headers of a message on a stream without schedules.
+
+    Raises:
+        ApiError: 10212, 10188.
+    """
+    special = message.special
+    ends = names.SCHEDULER in special or names.SCHEDULE_NEXT in special
+    if ends and names.SCHEDULE not in special:
+        _check_scheduler(message)
+    raise errors.MESSAGE_SCHEDULES_DISABLED()
+
+
+def _check_scheduler(message: Candidate) -> bytes:
+    """Return which schedule a message ends."""
     scheduler = message.special.get(names.SCHEDULER, b"")
     if (
         message.special.get(names.SCHEDULE_NEXT) != PURGE
@@ -153,6 +166,12 @@ def _check_end(store: MessageStore, message: Candidate) -> None:
         or scheduler == message.subject
     ):
         raise errors.MESSAGE_SCHEDULES_SCHEDULER_INVALID()
+    return scheduler
+
+
+def _check_end(store: MessageStore, message: Candidate) -> None:
+    """Only a schedule may be ended, by a message on another subject."""
+    scheduler = _check_scheduler(message)
     newest = store.load(store.subject_last(scheduler))
     if newest is not None and names.SCHEDULE not in special_headers(newest.headers):
         raise errors.MESSAGE_SCHEDULES_SCHEDULER_INVALID()
