@@ -48,7 +48,9 @@ check: $(READY)-test
 test: check
 	$(BIN)/pytest
 
+# From the working copy, so its kernels are built where they stand.
 bench: $(READY)-test
+	$(BIN)/python setup.py --quiet build_ext --inplace
 	$(BIN)/python -m benchmarks
 
 SOAK_RUNS ?= 20
