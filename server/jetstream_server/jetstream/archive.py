@@ -31,7 +31,7 @@ MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 # Of the entry of one consumer: a million pending messages take about 60 MB.
 CONSUMER_BYTES_MAX = 256 * 1024 * 1024
 _NAME_BYTES_MAX = 65_535
-_VARINT_BYTES_MAX = 10
+_VARINT_BITS_MAX = 70
 _INVALID = "archive: invalid archive stream"
 
 
@@ -115,15 +115,10 @@ class ArchiveReader:
         """
         if not self._is_begun and not self._begin():
             return None
-        numbers: list[int] = []
-        at = self._at
-        for _ in range(5):
-            found = self._read_varint(at)
-            if found is None:
-                return None
-            number, at = found
-            numbers.append(number)
-        name_bytes, zigzag, sequence, header_bytes, payload_bytes = numbers
+        head = self._read_head()
+        if head is None:
+            return None
+        (name_bytes, zigzag, sequence, header_bytes, payload_bytes), at = head
         if name_bytes > _NAME_BYTES_MAX:
             raise ArchiveError(_INVALID)
         if sequence and header_bytes + payload_bytes > MESSAGE_BYTES_MAX:
@@ -167,18 +162,26 @@ class ArchiveReader:
         self._is_begun = True
         return True
 
-    def _read_varint(self, at: int) -> tuple[int, int] | None:
-        value = shift = 0
-        pending = self._pending
-        for place in range(at, min(at + _VARINT_BYTES_MAX, len(pending))):
-            byte = pending[place]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                if value >= 1 << 64:
-                    break
-                return value, place + 1
-            shift += 7
-        else:
-            if len(pending) - at < _VARINT_BYTES_MAX:
-                return None
-        raise ArchiveError(_INVALID)
+    def _read_head(self) -> tuple[list[int], int] | None:
+        """Return the five numbers of an entry and where its name begins, None if they are not
+        all there."""
+        pending, at = self._pending, self._at
+        numbers: list[int] = []
+        try:
+            for _ in range(5):
+                byte = pending[at]
+                at += 1
+                value, shift = byte & 0x7F, 7
+                while byte >= 0x80:
+                    byte = pending[at]
+                    at += 1
+                    value |= (byte & 0x7F) << shift
+                    shift += 7
+                    if shift > _VARINT_BITS_MAX:
+                        raise ArchiveError(_INVALID)
+                numbers.append(value)
+        except IndexError:
+            return None
+        if max(numbers) >> 64:
+            raise ArchiveError(_INVALID)
+        return numbers, at

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from jetstream_server.jetstream.catalog import Catalog
     from jetstream_server.jetstream.stream import Stream
 
+_ADVANCE_BYTES = 64 * 1024
+_ENTRY_BYTES = 100  # what an entry without payload counts: it costs time as well
 _MISMATCH = "expected sequence does not match store"
 
 
@@ -97,22 +99,34 @@ class Rebuild:
         self._compressed.feed(piece)
 
     def advance(self) -> int:
-        """Store what the next block of the snapshot holds.
+        """Store some of what was fed.
 
         Returns:
-            Its size, 0 when more of the snapshot is needed.
+            How many bytes of the archive, 0 when more of the snapshot is needed.
         """
         try:
-            block = self._compressed.next_block()
-            if block is None:
-                return 0
-            if not self.is_complete:
+            size = self._store_entries()
+            while not size:
+                block = self._compressed.next_block()
+                if block is None:
+                    break
+                if self.is_complete:
+                    return len(block)  # nothing behind the end matters
                 self._archive.feed(block)
-                while not self.is_complete and (entry := self._archive.next_entry()) is not None:
-                    self._take(entry)
+                size = self._store_entries()
         except (S2Error, ArchiveError) as error:
             raise RebuildError(str(error)) from None
-        return len(block)
+        return size
+
+    def _store_entries(self) -> int:
+        size = 0
+        while size < _ADVANCE_BYTES and not self.is_complete:
+            entry = self._archive.next_entry()
+            if entry is None:
+                break
+            self._take(entry)
+            size += len(entry.payload) + _ENTRY_BYTES
+        return size
 
     def finish(self, now: int) -> Stream:
         """Let the stream begin to serve, when there is no more of the snapshot."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SUBJECT_PREFIX = b"$JS.SNAPSHOT.RESTORE."
 _TYPE = "io.nats.jetstream.api.v1.stream_create_response"
 _IDLE_NS = 5 * SECOND
-_STEP_BYTES = 1024 * 1024  # of the archive, stored in one turn
+_STEP_BYTES = 256 * 1024  # of the archive, stored in one turn
 
 
 class Restore:
@@ -87,7 +87,8 @@ class Restore:
     ) -> None:
         """Take chunks, or go on after a flush."""
         if subscription is self._flushed:
-            self._step(now)
+            if origin is None and not subscription.closed:  # from ourselves
+                self._step(now)
             return
         for index in range(start, stop):
             if subscription.closed:

@@ -4,13 +4,17 @@ A stream of frames: one byte of type, three of length (little-endian), the conte
 carry the masked CRC-32C of what they stand for, and then either that itself (`UNCOMPRESSED`) or an
 S2 block: Snappy's literals and copies, and a copy with offset 0 that repeats the last offset.
 
-Frames are written uncompressed, which every reader must take; both kinds are read. What is kept
-between two calls is at most one unfinished frame. Reference: github.com/klauspost/compress/s2 and
-google/snappy, `framing_format.txt` and `format_description.txt`.
+Blocks are compressed with Snappy, whose blocks are S2 blocks, and left as they are when that gains
+nothing. Blocks that use S2's own repeats, as the genuine server's do, are decoded here, much
+slower. What is kept between two calls is at most one unfinished frame.
+
+References: github.com/klauspost/compress/s2; google/snappy, `framing_format.txt` and
+`format_description.txt`.
 """
 
 from __future__ import annotations
 
+import cramjam
 from google_crc32c import value as crc32c
 
 STREAM_IDENTIFIER = b"\xff\x06\x00\x00S2sTwO"
@@ -30,7 +34,7 @@ _WRITTEN_BYTES_MAX = 1 << 20
 
 CORRUPT = "s2: corrupt input"
 UNSUPPORTED = "s2: unsupported input"
-MISMATCH = "s2: crc mismatch"
+MISMATCH = "s2: corrupt input, crc mismatch"
 TOO_LARGE = "s2: decoded block is too large"
 
 
@@ -39,7 +43,7 @@ class S2Error(ValueError):
 
 
 def frames(data: bytes) -> bytes:
-    """Return frames that hold any number of bytes as they are."""
+    """Return frames that hold any number of bytes."""
     if len(data) <= _WRITTEN_BYTES_MAX:
         return _frame(data)
     starts = range(0, len(data), _WRITTEN_BYTES_MAX)
@@ -47,8 +51,11 @@ def frames(data: bytes) -> bytes:
 
 
 def _frame(data: bytes) -> bytes:
-    size = (_CHECKSUM_BYTES + len(data)).to_bytes(3, "little")
-    return b"".join((b"\x01", size, masked_checksum(data).to_bytes(4, "little"), data))
+    kind, content = b"\x00", bytes(cramjam.snappy.compress_raw(data))
+    if len(content) > len(data) - len(data) // 8:
+        kind, content = b"\x01", data
+    size = (_CHECKSUM_BYTES + len(content)).to_bytes(3, "little")
+    return b"".join((kind, size, masked_checksum(data).to_bytes(4, "little"), content))
 
 
 def masked_checksum(data: bytes) -> int:
@@ -139,6 +146,13 @@ def decode_block(block: bytes) -> bytes:
     size, at = _uvarint(block)
     if size > BLOCK_BYTES_MAX:
         raise S2Error(TOO_LARGE)
+    try:
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError:
+        return _decode_s2(block, at, size)  # it has repeats, or is damaged
+
+
+def _decode_s2(block: bytes, at: int, size: int) -> bytes:
     out = bytearray()
     offset = 0
     try:

@@ -50,10 +50,10 @@ ACK_PREFIX = b"$JS.SNAPSHOT.ACK."
 _INTEREST_NS = 2 * SECOND
 _ACK_NS = 5 * SECOND
 
-# What is read, encoded and put into one S2 block at a time, and what is sent in one turn.
+# What is read, encoded and compressed at a time, and how many times in one turn.
 _BLOCK_BYTES = 256 * 1024
-_BLOCK_MESSAGES = 4096
-_TURN_BYTES = 512 * 1024
+_BLOCK_MESSAGES = 1024
+_TURN_BLOCKS = 2
 
 _DONE = b"NATS/1.0 204\r\n\r\n"
 
@@ -77,7 +77,7 @@ class SnapshotContent:
         self._head = b"".join(entries)
 
     def read(self) -> bytes:
-        """Return the next frames, empty at the end.
+        """Return the next frames, empty at the end and after it.
 
         Raises:
             StoreError: the store can not be read.
@@ -177,8 +177,10 @@ class Snapshot:
         now: int,
     ) -> None:
         """Take acks; whatever they say, each makes room for one chunk."""
-        self._unacked = max(self._unacked - (stop - start), 0)
-        self._context.wake(self)
+        if self._is_sending:
+            self._unacked = max(self._unacked - (stop - start), 0)
+            self._context.deadlines.cancel(self)
+            self._context.wake(self)
 
     def advance(self, now: int) -> None:
         """Send what there is room for, up to a turn's share."""
@@ -190,6 +192,7 @@ class Snapshot:
             if not has_interest:
                 return
             self._is_sending = True
+            self._context.deadlines.cancel(self)
         elif not has_interest:
             self._end(now, "no interest", b"NATS/1.0 408 No Interest\r\n\r\n")
             return
@@ -209,25 +212,27 @@ class Snapshot:
     # -- sending ---------------------------------------------------------------------------
 
     def _send(self, now: int) -> None:
-        pending, size = self._pending, self._chunk_bytes
-        left = _TURN_BYTES
-        while self._unacked < self._window:
-            if left <= 0:
-                self._context.deadlines.cancel(self)
-                self._context.wake(self)
-                return
-            while len(pending) < size and (frames := self._content.read()):
-                pending += frames
-            if len(pending) < size:
+        pending, size, deadlines = self._pending, self._chunk_bytes, self._context.deadlines
+        for _ in range(_TURN_BLOCKS):
+            while len(pending) >= size:
+                if self._unacked >= self._window:
+                    if self not in deadlines:  # looking again is no ack
+                        deadlines.schedule(self, now + _ACK_NS)
+                    return
+                self._send_chunk(bytes(pending[:size]))
+                del pending[:size]
+            frames = self._content.read()
+            if not frames:
                 self._send_last(now)
                 return
-            self._index += 1
-            self._unacked += 1
-            reply = b"%b.%d.%d" % (self._ack_prefix, size, self._index)
-            self._context.output.publish(self._deliver, bytes(pending[:size]), reply=reply)
-            del pending[:size]
-            left -= size
-        self._context.deadlines.schedule(self, now + _ACK_NS)
+            pending += frames
+        self._context.wake(self)
+
+    def _send_chunk(self, chunk: bytes) -> None:
+        self._index += 1
+        self._unacked += 1
+        reply = b"%b.%d.%d" % (self._ack_prefix, len(chunk), self._index)
+        self._context.output.publish(self._deliver, chunk, reply=reply)
 
     def _send_last(self, now: int) -> None:
         if self._pending:

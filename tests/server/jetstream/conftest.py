@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -12,12 +13,16 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Subscription
+from jetstream_server.jetstream.api.dispatch import Api
+from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Frames, Output
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.jetstream.stream_config import StreamConfig, with_defaults
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store.vault import MemoryFolder
+from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.disk import OsDisk
+from jetstream_server.store.vault import FileVault, MemoryFolder
 
 Reply = tuple[bytes, bytes, bytes]
 Message = tuple[bytes, bytes, bytes, bytes]
@@ -183,3 +188,144 @@ def domain_bench() -> Bench:
 @pytest.fixture
 def make_consumer() -> Callable[..., FakeConsumer]:
     return FakeConsumer
+
+
+class Subscriber:
+    """Stands for a client that listens; remembers what came."""
+
+    echo = True
+
+    def __init__(self) -> None:
+        self.received: list[Message] = []
+
+    def receive(self, run: PubRun, start: int, stop: int, *_: object) -> None:
+        for at in range(start, stop):
+            self.received.append((run.subject(at), run.reply(at), run.headers(at), run.payload(at)))
+
+    def client_info(self, now: int) -> dict[str, Any]:
+        return {"id": 7, "acc": "$G"}
+
+
+class Transfers:
+    """An account on a disk, with its API, for snapshots and restores on simulated time."""
+
+    def __init__(self, path: Path) -> None:
+        self.now = START
+        self.path = path
+        self._requests = 0
+        self.commit = GroupCommit(OsDisk())
+        self.sublist = Sublist()
+        self.output = Output(self.sublist)
+        self.context = Context("$G", "S", "", self.sublist, self.output, Nuid(Random(1)))
+        self.catalog = Catalog(self.context, FileVault(path, "$G", self.commit, OsDisk()))
+        self.catalog.recover(self.now)
+        self.api = Api(self.catalog)
+        self.api.subscribe()
+
+    def listen(self, subject: bytes) -> Subscriber:
+        subscriber = Subscriber()
+        self.sublist.insert(Subscription(subject, subscriber))
+        return subscriber
+
+    def publish(self, subject: bytes, payload: bytes = b"", reply: bytes = b"") -> None:
+        self._route(PubRun.single(subject, reply, b"", payload), Subscriber())
+
+    def request(self, subject: str, payload: bytes | dict[str, Any] = b"") -> bytes:
+        """Return what is answered before the turn is over."""
+        self._requests += 1
+        inbox = b"_INBOX.%d" % self._requests
+        listener = self.listen(inbox)
+        body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+        self.publish(subject.encode(), body, inbox)
+        self.turn()
+        return listener.received[0][3] if listener.received else b"silence"
+
+    def ask(self, verb: str, payload: bytes | dict[str, Any] = b"") -> dict[str, Any]:
+        return dict(json.loads(self.request("$JS.API." + verb, payload)))
+
+    def turn(self) -> None:
+        """Let everything work until all is quiet."""
+        for _ in range(100_000):
+            self.catalog.run(self.now)
+            self.commit.drain()
+            sends = self.output.sends + self.output.sends_after_flush
+            self.output.sends.clear()
+            self.output.sends_after_flush.clear()
+            for send in sends:
+                assert not isinstance(send, Frames)
+                self._route(send.run, None)
+            if not sends and not self.context.ready:
+                return
+        raise AssertionError("it does not come to rest")
+
+    def advance(self, nanoseconds: int) -> None:
+        until = self.now + nanoseconds
+        while (due := self.context.deadlines.next_deadline()) is not None and due <= until:
+            self.now = max(self.now, due)
+            self.turn()
+        self.now = until
+        self.turn()
+
+    def _route(self, run: PubRun, origin: Subscriber | None) -> None:
+        for at in range(run.count):
+            for sub in self.sublist.match(run.subject(at)).plain:
+                sub.receiver.receive(run, at, at + 1, sub, origin, self.now)
+
+    # -- snapshots -------------------------------------------------------------------------
+
+    def stream(self, name: str = "S", count: int = 0, size: int = 10, **fields: Any) -> Stream:
+        config = {"name": name, "subjects": [f"{name.lower()}.>"], **fields}
+        self.ask(f"STREAM.CREATE.{name}", config)
+        stream = self.catalog.streams[name]
+        for number in range(count):
+            self.now += 1
+            subject = f"{name.lower()}.{number % 3}".encode()
+            stream.store.append(subject, b"", Random(number).randbytes(size), self.now)
+        return stream
+
+    def snapshot(self, name: str = "S", **request: Any) -> tuple[dict[str, Any], bytes]:
+        """Return the answer and all of the snapshot, acking as a client does."""
+        listener = self.listen(b"to.me")
+        answer = self.ask(f"STREAM.SNAPSHOT.{name}", {"deliver_subject": "to.me", **request})
+        parts: list[bytes] = []
+        while True:
+            for _, reply, _, payload in listener.received:
+                parts.append(payload)
+                if not payload:
+                    return answer, b"".join(parts)
+                if reply:
+                    self.publish(reply)
+            listener.received.clear()
+            self.turn()
+
+    def restore(self, name: str, data: bytes, chunk: int = 4096, **config: Any) -> dict[str, Any]:
+        """Return the answer to the end of a restore, or to its beginning if that is refused."""
+        config = {"name": name, "subjects": [f"{name.lower()}.>"], **config}
+        begun = self.ask(f"STREAM.RESTORE.{name}", {"config": config, "state": {}})
+        if "error" in begun:
+            return begun
+        for start in range(0, len(data), chunk):
+            assert self.request(begun["deliver_subject"], data[start : start + chunk]) == b""
+        return dict(json.loads(self.request(begun["deliver_subject"])))
+
+    def refusal(self, data: bytes, **config: Any) -> str:
+        """Return why a restore fails, and check that nothing is left of it."""
+        files = self.files()
+        error = self.restore("R", data, **config)["error"]
+        assert error["code"] == 500 and error["err_code"] == 10062
+        assert "R" not in self.catalog.streams and not self.catalog.restoring
+        assert self.files() == files
+        return str(error["description"]).removeprefix("restore failed: ")
+
+    def files(self) -> list[str]:
+        return sorted(str(p) for p in self.path.rglob("*") if p.is_file())
+
+
+@pytest.fixture
+def transfers(tmp_path: Path) -> Transfers:
+    return Transfers(tmp_path)
+
+
+@pytest.fixture
+def make_transfers(tmp_path: Path) -> Callable[[], Transfers]:
+    return lambda: Transfers(tmp_path)

@@ -1,0 +1,229 @@
+"""Snapshots and restores with both servers: the wire protocol, and that each reads the other's."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.genuine
+
+NAMES = ("bundled", "genuine")
+CONFIG = {"name": "S", "subjects": ["s.>"]}
+
+
+@dataclass
+class Message:
+    """One message as it came."""
+
+    reply: str
+    headers: bytes
+    payload: bytes
+
+
+class Client:
+    """Takes snapshots and restores them over a raw connection."""
+
+    def __init__(self, url: str) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])))
+        self._socket.settimeout(30)
+        self._input = self._socket.makefile("rb")
+        self._messages: dict[str, list[Message]] = {}
+        self._sids = 0
+        self._write(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n')
+
+    def _write(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def subscribe(self, subject: str) -> str:
+        self._sids += 1
+        self._messages[str(self._sids)] = []
+        self._write(f"SUB {subject} {self._sids}\r\n".encode())
+        return str(self._sids)
+
+    def publish(
+        self, subject: str, payload: bytes = b"", reply: str = "", headers: bytes = b""
+    ) -> None:
+        sizes = f"{len(headers)} {len(headers) + len(payload)}" if headers else f"{len(payload)}"
+        verb = "HPUB" if headers else "PUB"
+        head = " ".join(filter(None, (verb, subject, reply, sizes)))
+        self._write(head.encode() + b"\r\n" + headers + payload + b"\r\n")
+
+    def next(self, sid: str) -> Message:
+        """Return the next message of a subscription."""
+        while not self._messages[sid]:
+            verb, *words = self._input.readline().decode().split()
+            if verb == "PING":
+                self._write(b"PONG\r\n")
+            elif verb in ("MSG", "HMSG"):
+                total, head = int(words[-1]), int(words[-2]) if verb == "HMSG" else 0
+                data = self._input.read(total + 2)
+                names = words[: -2 if head else -1]
+                reply = names[2] if len(names) == 3 else ""
+                message = Message(reply, data[:head], data[head:total])
+                self._messages[names[1]].append(message)
+        return self._messages[sid].pop(0)
+
+    def ask(self, subject: str, payload: bytes | dict[str, Any] = b"") -> Message:
+        body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+        inbox = f"_INBOX.{time.monotonic_ns():x}"
+        sid = self.subscribe(inbox)
+        self.publish(subject, body, inbox)
+        return self.next(sid)
+
+    def api(self, verb: str, payload: bytes | dict[str, Any] = b"") -> dict[str, Any]:
+        return dict(json.loads(self.ask("$JS.API." + verb, payload).payload))
+
+    def begin(self, **request: Any) -> str:
+        inbox = f"_INBOX.snapshot{time.monotonic_ns():x}"
+        sid = self.subscribe(inbox)
+        assert "error" not in self.api("STREAM.SNAPSHOT.S", {"deliver_subject": inbox, **request})
+        return sid
+
+    def snapshot(self, **request: Any) -> tuple[bytes, list[str]]:
+        """Return the bytes, and replies and headers with their numbers masked."""
+        sid = self.begin(**request)
+        data, seen = b"", []
+        while True:
+            message = self.next(sid)
+            reply = re.sub(r"\.[0-9A-Za-z]{22}\.", ".<uid>.", message.reply)
+            seen.append(f"{reply} {message.headers!r}")
+            data += message.payload
+            if not message.payload:
+                return data, seen
+            if message.reply:
+                self.publish(message.reply)
+
+    def restore(self, data: bytes, **config: Any) -> dict[str, Any]:
+        name = config.setdefault("name", "R")
+        config.setdefault("subjects", ["r.>"])
+        begun = self.api(f"STREAM.RESTORE.{name}", {"config": config, "state": {}})
+        subject = begun["deliver_subject"]
+        assert re.fullmatch(r"\$JS\.SNAPSHOT\.RESTORE\.R\.[0-9A-Za-z]{22}", subject)
+        for start in range(0, len(data), 50_000):
+            assert self.ask(subject, data[start : start + 50_000]).payload == b""
+        answer: dict[str, Any] = json.loads(self.ask(subject).payload)
+        return answer
+
+    def fill(self, count: int, size: int = 100) -> None:
+        """Make a stream with gaps at both ends and within, and a consumer in the middle of it."""
+        self.api("STREAM.CREATE.S", CONFIG)
+        for number in range(count):
+            body = bytes((number * 7919 + at * at) % 251 for at in range(size))
+            headers = b"NATS/1.0\r\nA: b\r\n\r\n" if number % 2 else b""
+            self.publish(f"s.{number % 3}", body, "", headers)
+        self.ask("s.last", b"end")
+        consumer = {"durable_name": "C", "ack_policy": "explicit"}
+        self.api("CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": consumer})
+        pulled = self.subscribe("pulled")
+        self.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"batch":5}', "pulled")
+        replies = [self.next(pulled).reply for _ in range(5)]
+        for index, answer in ((0, b"+ACK"), (2, b"+ACK"), (3, b"-NAK")):
+            self.ask(replies[index], answer)
+        self.api("STREAM.PURGE.S", {"seq": 2})
+        for sequence in (7, count + 1):
+            self.api("STREAM.MSG.DELETE.S", {"seq": sequence})
+
+    def content(self, stream: str) -> list[Any]:
+        """Return everything that a snapshot is to keep."""
+        state = self.api(f"STREAM.INFO.{stream}", {"deleted_details": True})["state"]
+        state.pop("bytes")  # differs between file and memory
+        state.pop("last_ts")  # the genuine server keeps that of the last message still there
+        found: list[Any] = [state]
+        for sequence in range(state["first_seq"], state["last_seq"] + 1):
+            got = self.api(f"STREAM.MSG.GET.{stream}", {"seq": sequence})
+            found.append(got.get("message", got.get("error", {}).get("err_code")))
+        consumer = self.api(f"CONSUMER.INFO.{stream}.C")
+        for key in ("delivered", "ack_floor"):
+            consumer[key].pop("last_active", None)
+            found.append(consumer[key])
+        found += [consumer[key] for key in ("num_ack_pending", "num_redelivered", "num_pending")]
+        return found
+
+    def end(self) -> None:
+        for name in self.api("STREAM.NAMES")["streams"] or []:
+            self.api(f"STREAM.DELETE.{name}")
+        self._input.close()
+        self._socket.close()
+
+
+@pytest.fixture
+def clients(bundled_url, genuine):
+    made = {name: Client(url) for name, url in zip(NAMES, (bundled_url, genuine.url), strict=True)}
+    yield made
+    for client in made.values():
+        client.end()
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+@pytest.mark.parametrize("target", NAMES)
+@pytest.mark.parametrize("source", NAMES)
+def test_each_restores_the_others_snapshots(clients, source, target, storage) -> None:
+    clients[source].fill(20)
+    data, _ = clients[source].snapshot()
+    answer = clients[target].restore(data, storage=storage)
+    assert "error" not in answer
+    assert clients[target].content("R") == clients[source].content("S")
+
+
+def test_chunks_and_ends_look_alike(clients) -> None:
+    seen = {}
+    for name, client in clients.items():
+        client.fill(6)
+        small = client.snapshot()[1]
+        # Their numbers depend on how well the one and the other compress.
+        large = client.snapshot(chunk_size=1024, window_size=4096)[1]
+        client.api("STREAM.DELETE.S")
+        seen[name] = [small, large[0], large[-2:]] if len(large) > 2 else [small, large]
+    assert seen["bundled"] == seen["genuine"]
+    client = clients["bundled"]
+    client.fill(200, 200)
+    _, seen_large = client.snapshot(chunk_size=1024, window_size=4096)
+    assert seen_large[0] == "$JS.SNAPSHOT.ACK.S.<uid>.1024.1 b''"
+    assert seen_large[-1] == " b'NATS/1.0 204\\r\\n\\r\\n'"
+
+
+def test_no_acks(clients) -> None:
+    sids = {}
+    for name, client in clients.items():
+        client.fill(20, 5000)
+        sids[name] = client.begin(chunk_size=1024, window_size=2048)
+    for name, client in clients.items():
+        assert [len(client.next(sids[name]).payload) for _ in range(2)] == [1024, 1024]
+    began = time.monotonic()
+    for name, client in clients.items():
+        assert client.next(sids[name]).headers == b"NATS/1.0 408 No Flow Response\r\n\r\n"
+    assert 3 < time.monotonic() - began < 8
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_damage_is_told_in_the_end(clients, name: str) -> None:
+    client = clients[name]
+    client.fill(10)
+    data, _ = client.snapshot()
+    for damaged, text in (
+        (b"garbage garbage", "s2: corrupt input"),
+        (b"", "EOF"),
+        (data[:-3], "s2: corrupt input"),
+        (data[:30] + bytes([data[30] ^ 1]) + data[31:], "s2: corrupt input, crc mismatch"),
+    ):
+        assert client.restore(damaged) == {
+            "type": "io.nats.jetstream.api.v1.stream_create_response",
+            "error": {"code": 500, "err_code": 10062, "description": f"restore failed: {text}"},
+        }
+        client.api("STREAM.DELETE.R")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_calling_off(clients, name: str) -> None:
+    client = clients[name]
+    config = {"config": {"name": "R"}, "state": {}}
+    subject = client.api("STREAM.RESTORE.R", config)["deliver_subject"]
+    assert client.ask(subject, b"chunk").payload == b""
+    client.publish(subject, b"chunk")
+    assert client.ask(subject, b"chunk").headers.startswith(b"NATS/1.0 503")
