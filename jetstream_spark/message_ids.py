@@ -12,30 +12,28 @@ number used for another row before would make the server drop a row it never saw
 the set of ids for the same set of rows in any order; rows that move to another partition get new
 ids. So an unstable order can cost a duplicate, never a row (`spark.md` 4.4).
 
-Memory: one digest a row of the partition is remembered, about 80 bytes.
+Memory: one digest a row of the partition is remembered, about 40 bytes.
 """
 
 from __future__ import annotations
 
-from binascii import b2a_base64
-from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
 
-from jetstream_spark.kernels.arrow_to_wire import content_digests
-from jetstream_spark.kernels.arrow_to_wire_pure import DIGEST_BYTES, BytesColumn
+from jetstream_spark.kernels.arrow_to_wire import BytesColumn
+from jetstream_spark.kernels.content_ids import (
+    DIGEST_BYTES,
+    Occurrences,
+    base64url,
+    content_digests,
+    id_column,
+)
 
 TAG_BYTES = 6
-_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _WORD = 2**64
-
-
-def base64url(raw: bytes) -> bytes:
-    """Encode bytes, a multiple of three of them, in characters that are safe in a header."""
-    return b2a_base64(raw, newline=False).translate(_URL_SAFE)
 
 
 @dataclass(slots=True)
@@ -51,10 +49,10 @@ class Fingerprint:
     low: int = 0
     high: int = 0
 
-    def add(self, digests: Sequence[bytes]) -> None:
-        """Count rows, given the digest of each."""
-        table = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
-        self.rows += len(digests)
+    def add(self, digests: bytes) -> None:
+        """Count rows, given the digest of each, back to back."""
+        table = np.frombuffer(bytearray(digests), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+        self.rows += len(table)
         self.low = (self.low + _sum_of_words(table[:, :8])) % _WORD
         self.high = (self.high + _sum_of_words(table[:, -8:])) % _WORD
 
@@ -75,8 +73,7 @@ class MessageIds:
         self._salt = blake2b(f"{scope}/{partition}".encode(), digest_size=16).digest()
         self.tag = base64url(blake2b(self._salt, digest_size=TAG_BYTES).digest())
         self.fingerprint = Fingerprint()
-        self._seen: set[bytes] = set()
-        self._repeats: dict[bytes, int] = {}
+        self._occurrences = Occurrences()
 
     def of_rows(
         self, subjects: BytesColumn, lines: BytesColumn, payloads: pa.BinaryArray
@@ -84,33 +81,8 @@ class MessageIds:
         """Return the ids of the next rows; see `content_digests` for the arguments."""
         digests = content_digests(self._salt, subjects, lines, payloads)
         self.fingerprint.add(digests)
-        text = base64url(b"".join(digests))
-        digest_width = DIGEST_BYTES * 4 // 3
-        width = len(self.tag) + digest_width
-        tagged = np.empty((len(digests), width), dtype=np.uint8)
-        tagged[:, : len(self.tag)] = np.frombuffer(self.tag, dtype=np.uint8)
-        tagged[:, len(self.tag) :] = np.frombuffer(text, dtype=np.uint8).reshape(-1, digest_width)
-        ids = pa.FixedSizeBinaryArray.from_buffers(
-            pa.binary(width), len(digests), [None, pa.py_buffer(tagged)]
-        ).cast(pa.binary())
-        fresh = set(digests)
-        if len(fresh) == len(digests) and fresh.isdisjoint(self._seen):
-            self._seen |= fresh
-            return ids
-        return self._with_occurrences(digests, ids)
+        return id_column(self.tag, digests, self._occurrences.count(digests))
 
     def note(self, ids: pa.BinaryArray) -> None:
         """Count rows that bring their own ids into the fingerprint."""
         self.fingerprint.add(content_digests(self._salt, b"", b"", ids))
-
-    def _with_occurrences(self, digests: list[bytes], ids: pa.BinaryArray) -> pa.BinaryArray:
-        """Number the rows that equal an earlier one; the rare path, a step a row."""
-        numbered = ids.to_pylist()
-        for row, digest in enumerate(digests):
-            if digest in self._seen:
-                before = self._repeats.get(digest, 0) + 1
-                self._repeats[digest] = before
-                numbered[row] += b".%d" % before
-            else:
-                self._seen.add(digest)
-        return pa.array(numbered, pa.binary())

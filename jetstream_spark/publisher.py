@@ -41,7 +41,7 @@ from jetstream_spark.errors import (
     PublishRefusedError,
     RowRefusedError,
 )
-from jetstream_spark.kernels.arrow_to_wire_pure import ROW_DIGITS
+from jetstream_spark.kernels.arrow_to_wire import ROW_DIGITS
 from jetstream_spark.kernels.pub_acks import take_pub_acks
 from jetstream_spark.options import SinkOptions
 

@@ -23,8 +23,7 @@ from pyspark.sql.types import (
 )
 
 from jetstream_spark.errors import RowRefusedError, SchemaError
-from jetstream_spark.kernels.arrow_to_wire import header_lines
-from jetstream_spark.kernels.arrow_to_wire_pure import BytesColumn
+from jetstream_spark.kernels.arrow_to_wire import BytesColumn, header_lines
 from jetstream_spark.options import SinkOptions
 
 # The server takes 4,096 bytes of command line; the reply and the sizes take up to 100 of them.

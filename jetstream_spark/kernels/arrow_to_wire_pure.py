@@ -2,7 +2,7 @@
 
 A frame is the row's pieces joined with nothing in between, so the value buffer of the joined
 column *is* the bytes for the socket and its offsets are where each frame starts; about 0.2 us a
-row of 128 bytes. The exception is the digest: hashlib takes one row a call (0.4 us).
+row of 128 bytes.
 
 Not here: validation. Callers hand over columns without nulls, subjects that can be published to,
 and headers whose names and values fit on a line (`sink_columns`).
@@ -11,7 +11,6 @@ and headers whose names and values fit on a line (`sink_columns`).
 from __future__ import annotations
 
 from collections.abc import Collection
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-DIGEST_BYTES = 15  # 120 bits; a multiple of three, so that base64 needs no padding
 ROW_DIGITS = 10  # fixed width, so that the row of an ack stands at a known place in its line
 
 _VERSION_LINE = b"NATS/1.0\r\n"
 _ID_NAME = b"Nats-Msg-Id: "
 _CRLF = b"\r\n"
 
-# The unit of all three functions: a column of bytes, or one value that every row shares.
+# The unit of these functions: a column of bytes, or one value that every row shares.
 BytesColumn = Any
 
 
@@ -53,32 +51,6 @@ def header_lines(headers: pa.MapArray, dropped: Collection[bytes] = ()) -> pa.Bi
     return pc.fill_null(pc.binary_join(rows, pa.scalar(b"", pa.binary())), b"")
 
 
-def content_digests(
-    salt: bytes, subjects: BytesColumn, lines: BytesColumn, payloads: pa.BinaryArray
-) -> list[bytes]:
-    """Return `DIGEST_BYTES` for each row, over its subject, header lines and payload.
-
-    Args:
-        salt: up to 16 bytes; rows written under different salts have unrelated digests.
-        subjects, lines: a column, or one value for all rows; both forms digest alike.
-        payloads: a binary column.
-    """
-    base = blake2b(digest_size=DIGEST_BYTES, salt=salt)
-    if isinstance(subjects, bytes) and isinstance(lines, bytes):
-        base.update(_length(subjects) + _length(lines) + subjects + lines)
-        contents = payloads
-    else:
-        contents = pc.binary_join_element_wise(
-            _lengths(subjects), _lengths(lines), subjects, lines, payloads, b""
-        )
-    digests = []
-    for content in contents.to_pylist():
-        hasher = base.copy()  # a fresh blake2b() with its keywords costs half as much again
-        hasher.update(content)
-        digests.append(hasher.digest())
-    return digests
-
-
 def encode_publishes(
     subjects: BytesColumn,
     reply_prefix: bytes,
@@ -100,7 +72,7 @@ def encode_publishes(
         payloads: a binary column.
 
     Raises:
-        pa.ArrowInvalid: the frames do not fit in 2 GiB.
+        pa.ArrowCapacityError: the frames do not fit in 2 GiB.
     """
     rows = len(payloads)
     replies = _row_numbers(first_row, rows)
@@ -144,18 +116,3 @@ def _decimal(numbers: pa.Array) -> pa.BinaryArray:
 
 def _sizes(column: BytesColumn) -> Any:
     return len(column) if isinstance(column, bytes) else pc.binary_length(column)
-
-
-def _length(value: bytes) -> bytes:
-    return len(value).to_bytes(4, "little")
-
-
-def _lengths(column: BytesColumn) -> BytesColumn:
-    """Return the lengths of a column as four little-endian bytes each."""
-    if isinstance(column, bytes):
-        return _length(column)
-    sizes = pc.binary_length(column).to_numpy(zero_copy_only=False).astype("<i4")
-    fixed = pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(4), len(column), [None, pa.py_buffer(sizes)]
-    )
-    return fixed.cast(pa.binary())

@@ -51,8 +51,11 @@ def take_pub_acks(
     good &= _all_equal(text, ack_starts, ack_head)
     good &= ((digits >= 0) & (digits <= 9)).all(axis=1)
     good &= (text[ack_ends - 1] == _RETURN) & (text[ack_ends - 2] == _BRACE)
-    last_digit = text[ack_ends - 3]
-    good &= (last_digit >= _ZERO) & (last_digit <= _ZERO + 9)
+    good &= ack_ends - 2 > ack_starts + len(ack_head)
+    # Nothing but digits between the head and the brace: no further field, such as a duplicate's.
+    others = np.flatnonzero(text - _ZERO > 9)  # unsigned: everything below '0' wraps far above 9
+    first_other = others[np.searchsorted(others, ack_starts + len(ack_head))]
+    good &= first_other == ack_ends - 2
     taken = _leading(good)
     if not taken:
         return _NO_ROWS, start

@@ -18,6 +18,7 @@ No function keeps a view of `chunk`: its memory may be reused after the call.
 
 from __future__ import annotations
 
+import contextlib
 from array import array
 
 import numpy as np
@@ -41,9 +42,12 @@ _Text = npt.NDArray[np.uint8]
 _LF, _CR, _SPACE, _DOT, _ZERO = 10, 13, 32, 46, 48
 _ACK = np.frombuffer(b"$JS.ACK.", dtype=np.uint8)
 _MSG = np.frombuffer(b"MSG ", dtype=np.uint8)
-_HMSG = np.frombuffer(b"HMSG", dtype=np.uint8)
+_HMSG = np.frombuffer(b"HMSG ", dtype=np.uint8)
 # The server's largest max_payload is 64 MiB: eight digits.
 _SIZE_DIGITS = 9
+_NUMBER_DIGITS = 19
+# What is taken off both ends of a header value.
+_BLANKS = " \t\n\v\f\r"
 
 
 def scan_deliveries(
@@ -83,6 +87,7 @@ def scan_deliveries(
         lines, sid_starts, np.frombuffer(sid, dtype=np.uint8)
     )
     good &= (reply_stops - reply_starts > len(_ACK)) & _equal(lines, reply_starts, _ACK)
+    good &= sid_starts - subject_starts > 1
     parsed, good = _reply_numbers(lines, reply_starts, reply_stops, good)
     header_sizes = np.zeros(taken, dtype=np.int64)
     if has_headers.any():
@@ -186,14 +191,22 @@ def _reply_numbers(
 def _integers(text: _Text, starts: _Positions, stops: _Positions) -> _Positions:
     """The decimal numbers in these ranges; -1 for whatever is none."""
     tokens = _gather(text, starts, stops)
-    try:
-        return np.asarray(tokens.cast(pa.string()).cast(pa.int64()).to_numpy())
-    except pa.ArrowInvalid:
-        values = (
-            int(token) if token.isdigit() and len(token) < 19 else -1
-            for token in tokens.to_pylist()
-        )
-        return np.fromiter(values, dtype=np.int64, count=len(starts))
+    digits = np.frombuffer(tokens.buffers()[2] or b"", dtype=np.uint8)
+    # Arrow reads signs, hexadecimal digits and leading zeros without end as well.
+    if (
+        len(starts)
+        and int((stops - starts).max()) <= _NUMBER_DIGITS
+        and (digits - _ZERO <= 9).all()
+    ):
+        with contextlib.suppress(pa.ArrowInvalid):
+            return np.asarray(tokens.cast(pa.string()).cast(pa.int64()).to_numpy())
+    values = (_integer(token) for token in tokens.to_pylist())
+    return np.fromiter(values, dtype=np.int64, count=len(starts))
+
+
+def _integer(token: bytes) -> int:
+    is_number = token.isdigit() and len(token) <= _NUMBER_DIGITS
+    return int(token) if is_number and int(token) < 2**63 else -1
 
 
 def _equal(text: _Text, starts: _Positions, expected: _Text) -> npt.NDArray[np.bool_]:
@@ -256,7 +269,7 @@ def header_column(chunk: Chunk, fields: array[int], start: int, stop: int) -> pa
             for line in block.split("\r\n")[1:]:
                 key, separator, value = line.partition(":")
                 if separator:
-                    found.setdefault(key, []).append(value.strip())
+                    found.setdefault(key, []).append(value.strip(_BLANKS))
             for key, entries in found.items():
                 keys.append(key)
                 values += entries

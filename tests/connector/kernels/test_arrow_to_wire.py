@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from itertools import pairwise
 
 import pyarrow as pa
@@ -10,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetstream_spark.kernels.arrow_to_wire import (
-    content_digests,
-    encode_publishes,
-    header_lines,
-)
+from jetstream_spark.kernels import arrow_to_wire, arrow_to_wire_pure
+
+TWINS = [pytest.param(arrow_to_wire_pure, id="pure")]
+if arrow_to_wire.TWIN == "compiled":
+    TWINS.append(pytest.param(arrow_to_wire, id="compiled"))
+twins = pytest.mark.parametrize("kernel", TWINS)
 
 HEADERS = pa.map_(pa.string(), pa.list_(pa.field("element", pa.string())))
 NAMES = st.sampled_from(["Trace", "a", "Nats-Msg-Id", "X-Y"])
@@ -51,25 +51,27 @@ def binary(values: list[bytes]) -> pa.BinaryArray:
     return pa.array(values, pa.binary())
 
 
+@twins
 @given(ROWS, st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
-def test_header_lines_are_those_of_a_loop(rows: list, cut: int) -> None:
+def test_header_lines_are_those_of_a_loop(kernel, rows: list, cut: int) -> None:
     maps = pa.array([headers and list(headers.items()) for _, headers, _ in rows], HEADERS)
     dropped = {"Nats-Msg-Id"}
-    got = header_lines(maps[cut:], [b"Nats-Msg-Id"]).to_pylist()
+    got = kernel.header_lines(maps[cut:], [b"Nats-Msg-Id"]).to_pylist()
     assert got == [lines_of(headers, dropped) for _, headers, _ in rows][cut:]
 
 
+@twins
 @given(ROWS, st.booleans(), st.booleans(), st.booleans(), st.integers(0, 10**9))
 @settings(max_examples=100, deadline=None)
 def test_frames_are_those_of_a_loop(
-    rows: list, one_subject: bool, with_ids: bool, with_lines: bool, first: int
+    kernel, rows: list, one_subject: bool, with_ids: bool, with_lines: bool, first: int
 ) -> None:
     subjects = [rows[0][0] if one_subject else row[0] for row in rows]
     lines = [lines_of(row[1], set()) if with_lines else b"" for row in rows]
     ids = [b"id%d" % (n * n) for n in range(len(rows))]
     fixed = b"Nats-Expected-Stream: S\r\n" if with_ids else b""
-    frames, offsets = encode_publishes(
+    frames, offsets = kernel.encode_publishes(
         subjects[0] if one_subject else binary(subjects),
         b"_INBOX.x.",
         first,
@@ -88,46 +90,35 @@ def test_frames_are_those_of_a_loop(
     assert [whole[a:b] for a, b in pairwise(offsets)] == expected
 
 
-def test_sliced_columns_are_encoded_from_their_first_row() -> None:
+@twins
+def test_sliced_columns_are_encoded_from_their_first_row(kernel) -> None:
     data = binary([b"a", b"bb", b"ccc"])[1:]
-    frames, offsets = encode_publishes(b"s", b"r.", 7, b"", None, b"", data)
+    frames, offsets = kernel.encode_publishes(b"s", b"r.", 7, b"", None, b"", data)
     whole = frames.to_pybytes()[offsets[0] : offsets[-1]]
     assert whole == b"PUB s r.0000000007 2\r\nbb\r\nPUB s r.0000000008 3\r\nccc\r\n"
 
 
-@given(ROWS)
-@settings(max_examples=60, deadline=None)
-def test_digests_follow_their_definition(rows: list) -> None:
-    salt = b"0123456789abcdef"
-    lines = [lines_of(row[1], set()) for row in rows]
-    got = content_digests(
-        salt, binary([row[0] for row in rows]), binary(lines), binary([row[2] for row in rows])
-    )
-    for digest, row, line in zip(got, rows, lines, strict=True):
-        sizes = len(row[0]).to_bytes(4, "little") + len(line).to_bytes(4, "little")
-        content = sizes + row[0] + line + row[2]
-        assert digest == blake2b(content, digest_size=15, salt=salt).digest()
-
-
-def test_a_shared_value_digests_like_a_column_of_it() -> None:
-    data = binary([b"x", b"y", b"x"])
-    subjects, lines = binary([b"s"] * 3), binary([b"A: b\r\n"] * 3)
-    columns = content_digests(b"salt", subjects, lines, data)
-    assert content_digests(b"salt", b"s", b"A: b\r\n", data) == columns
-    assert content_digests(b"salt", b"s", lines, data) == columns
-    assert columns[0] == columns[2] != columns[1]
-
-
-def test_fields_cannot_run_into_each_other() -> None:
-    one = content_digests(b"", binary([b"ab"]), binary([b""]), binary([b"c"]))
-    other = content_digests(b"", binary([b"a"]), binary([b""]), binary([b"bc"]))
-    assert one != other
-
-
+@twins
 @pytest.mark.parametrize("rows", [0, 1])
-def test_small_batches(rows: int) -> None:
-    frames, offsets = encode_publishes(
+def test_small_batches(kernel, rows: int) -> None:
+    frames, offsets = kernel.encode_publishes(
         b"s", b"r.", 0, b"", binary([b"i"] * rows), b"", binary([b""] * rows)
     )
     assert len(offsets) == rows + 1
     assert (b"HPUB" in (frames.to_pybytes() if frames else b"")) == bool(rows)
+
+
+@twins
+def test_frames_of_more_than_2_gib_are_refused(kernel) -> None:
+    data = pa.repeat(pa.scalar(b"x" * 9000, pa.binary()), 1)
+    data = pa.concat_arrays([data] * 200)
+    subject = b"s" * 12_000_000
+    with pytest.raises(pa.ArrowCapacityError):
+        kernel.encode_publishes(subject, b"r.", 0, b"", None, b"", data)
+
+
+@pytest.mark.skipif(arrow_to_wire.TWIN == "pure", reason="the compiled kernel was not built")
+def test_the_compiled_twin_refuses_columns_it_would_misread() -> None:
+    for data in (pa.array(["x"]), pa.array([b"x"], pa.large_binary()), pa.array([None, b"x"])):
+        with pytest.raises(TypeError):
+            arrow_to_wire.encode_publishes(b"s", b"r.", 0, b"", None, b"", data)

@@ -6,7 +6,12 @@ import random
 
 import pytest
 
-from jetstream_spark.kernels.pub_acks import take_pub_acks
+from jetstream_spark.kernels import pub_acks, pub_acks_pure
+
+TWINS = [pytest.param(pub_acks_pure.take_pub_acks, id="pure")]
+if pub_acks.TWIN == "compiled":
+    TWINS.append(pytest.param(pub_acks.take_pub_acks, id="compiled"))
+twins = pytest.mark.parametrize("take_pub_acks", TWINS)
 
 PREFIX = b"_INBOX.abcdefghijklmnopqrstuv."
 HEADS = (b'{"stream":"S", "seq":', b'{"stream":"S","seq":')
@@ -20,8 +25,9 @@ def plain(row: int, head: bytes = HEADS[0]) -> bytes:
     return ack(row, b"%b%d}" % (head, row + 1))
 
 
+@twins
 @pytest.mark.parametrize("head", HEADS)
-def test_a_chunk_of_plain_acks_is_taken_whole(head: bytes) -> None:
+def test_a_chunk_of_plain_acks_is_taken_whole(take_pub_acks, head: bytes) -> None:
     rows = [0, 1, 7, 5, 9_999_999_999]
     chunk = b"".join(plain(row, head) for row in rows)
     taken, stop = take_pub_acks(chunk, 0, len(chunk), PREFIX, head)
@@ -29,10 +35,13 @@ def test_a_chunk_of_plain_acks_is_taken_whole(head: bytes) -> None:
     assert stop == len(chunk)
 
 
+@twins
 @pytest.mark.parametrize(
     "stranger",
     [
         ack(3, b'{"stream":"S", "seq":4,"duplicate": true}'),
+        ack(3, b'{"stream":"S", "seq":4,"duplicate":1}'),
+        ack(3, b'{"stream":"S", "seq":}'),
         ack(3, b'{"stream":"T", "seq":4}'),
         ack(3, b'{"error":{"code":503,"err_code":10077,"description":"maximum messages"}}'),
         ack(3, b'{"stream":"S", "seq":4,"domain":"hub"}'),
@@ -46,7 +55,9 @@ def test_a_chunk_of_plain_acks_is_taken_whole(head: bytes) -> None:
     ],
 )
 @pytest.mark.parametrize("before", [0, 1, 3])
-def test_anything_else_ends_the_scan_where_it_begins(stranger: bytes, before: int) -> None:
+def test_anything_else_ends_the_scan_where_it_begins(
+    take_pub_acks, stranger: bytes, before: int
+) -> None:
     head = b"".join(plain(row) for row in range(before))
     chunk = head + stranger + plain(9) + plain(10)
     taken, stop = take_pub_acks(chunk, 0, len(chunk), PREFIX, HEADS[0])
@@ -54,7 +65,8 @@ def test_anything_else_ends_the_scan_where_it_begins(stranger: bytes, before: in
     assert stop == len(head)
 
 
-def test_a_cut_anywhere_leaves_the_rest_for_later() -> None:
+@twins
+def test_a_cut_anywhere_leaves_the_rest_for_later(take_pub_acks) -> None:
     chunk = b"".join(plain(row) for row in range(4))
     for cut in range(len(chunk) + 1):
         first, stop = take_pub_acks(chunk, 0, cut, PREFIX, HEADS[0])
@@ -63,7 +75,8 @@ def test_a_cut_anywhere_leaves_the_rest_for_later() -> None:
         assert end == len(chunk)
 
 
-def test_damaged_chunks_never_invent_a_row() -> None:
+@twins
+def test_damaged_chunks_never_invent_a_row(take_pub_acks) -> None:
     random_source = random.Random(5)
     good = b"".join(plain(row) for row in range(6))
     for _ in range(300):
@@ -73,3 +86,28 @@ def test_damaged_chunks_never_invent_a_row() -> None:
         assert len(taken) <= 6 and 0 <= stop <= len(damaged)
         changed = [row for n, row in enumerate(taken.tolist()) if row != n]
         assert len(changed) <= 1  # a changed digit of one reply is a legal ack of another row
+
+
+@twins
+def test_many_acks_are_taken_at_once(take_pub_acks) -> None:
+    chunk = bytearray(b"+OK\r\n" + b"".join(plain(row) for row in range(3000)))
+    taken, stop = take_pub_acks(chunk, 5, len(chunk), PREFIX, HEADS[0])
+    chunk[:] = bytes(len(chunk))
+    assert taken.tolist() == list(range(3000))
+    assert stop == len(chunk)
+
+
+@pytest.mark.skipif(pub_acks.TWIN == "pure", reason="the compiled kernel was not built")
+def test_both_twins_take_the_same_of_damaged_chunks() -> None:
+    random_source = random.Random(6)
+    good = b"".join(plain(row) for row in range(6))
+    for _ in range(1000):
+        damaged = bytearray(good)
+        for _ in range(random_source.randrange(4)):
+            damaged[random_source.randrange(len(damaged))] = random_source.choice(b"\r\n09 }x")
+        start, stop = sorted(random_source.randrange(len(good) + 1) for _ in range(2))
+        one, other = (
+            twin.take_pub_acks(damaged, start, stop, PREFIX, HEADS[0])
+            for twin in (pub_acks_pure, pub_acks)
+        )
+        assert (one[0].tolist(), one[1]) == (other[0].tolist(), other[1])

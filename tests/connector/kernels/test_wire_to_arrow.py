@@ -213,3 +213,76 @@ def test_headers_become_a_map_of_lists(kernel):
         {},
         {"bad": ["\ufffd:"]},
     ]
+
+
+@pytest.mark.skipif(wire_to_arrow.TWIN == "pure", reason="the compiled kernel was not built")
+@settings(max_examples=300, deadline=None)
+@given(items=messages, seed=st.integers(0, 10_000))
+def test_both_twins_find_the_same_in_damaged_chunks(items, seed):
+    chunk, generator = bytearray(encoded(items)), random.Random(seed)
+    for _ in range(seed % 4):
+        if chunk:
+            chunk[generator.randrange(len(chunk))] = generator.choice(b"0x9 .\r\n:HM+-\xff")
+    found = []
+    for kernel in (wire_to_arrow_pure, wire_to_arrow):
+        fields, numbers = array("i"), array("q")
+        position = kernel.scan_deliveries(chunk, 0, len(chunk), SID, fields, numbers)
+        headers = kernel.header_column(chunk, fields, 0, len(numbers) // 4)
+        headers.validate(full=True)
+        found.append((position, fields, numbers, headers.to_pylist()))
+    assert found[0] == found[1]
+
+
+@kernels
+@pytest.mark.parametrize(
+    ("number", "is_read"),
+    [
+        (b"0", True),
+        (b"1", True),
+        (b"12345678", True),
+        (b"123456789", True),
+        (b"1234567890123456", True),
+        (b"9223372036854775807", True),
+        (b"0000000000000000012", True),
+        (b"9223372036854775808", False),
+        (b"99999999999999999999", False),
+        (b"00000000000000000000012", False),
+        (b"", False),
+        (b"+1", False),
+        (b"0x1f", False),
+        (b"1234567x", False),
+    ],
+)
+def test_numbers_are_digits_that_fit_in_63_bits(kernel, number, is_read):
+    for position in range(4):
+        tokens = [b"1", b"2", b"3", b"4"]
+        tokens[position] = number
+        ack = b"$JS.ACK.ORDERS.c.1." + b".".join(tokens)
+        chunk = GOOD + frame(b"a", ack, b"hello") + GOOD
+        fields, numbers = array("i"), array("q")
+        kernel.scan_deliveries(chunk, 0, len(chunk), SID, fields, numbers)
+        assert len(numbers) // kernel.NUMBERS == (3 if is_read else 1)
+        if is_read:
+            assert numbers[kernel.NUMBERS + [0, 1, 2, 3][position]] == int(number)
+
+
+@kernels
+def test_more_messages_than_one_run_of_the_loop(kernel):
+    chunk = GOOD * 9000 + GOOD[:-1]
+    fields, numbers = array("i"), array("q")
+    position = kernel.scan_deliveries(chunk, 0, len(chunk), SID, fields, numbers)
+    assert position == 9000 * len(GOOD)
+    column = kernel.binary_column(chunk, fields, 0, 9000, kernel.PAYLOAD_START, kernel.PAYLOAD_STOP)
+    column.validate(full=True)
+    assert column.unique().to_pylist() == [b"hello"]
+
+
+@kernels
+def test_a_name_with_many_values_among_others(kernel):
+    lines = b"".join(b"A: %d\r\nN%d: x\r\n" % (n, n) for n in range(50))
+    chunk = encoded([(b"a", b"1", b"NATS/1.0\r\n" + lines + b"\r\n", "short")])
+    fields, numbers = array("i"), array("q")
+    kernel.scan_deliveries(chunk, 0, len(chunk), SID, fields, numbers)
+    (entry,) = kernel.header_column(chunk, fields, 0, 1).to_pylist()
+    assert entry[0] == ("A", [str(n) for n in range(50)])
+    assert [name for name, _ in entry[1:]] == [f"N{n}" for n in range(50)]
