@@ -315,6 +315,9 @@ class Catalog:
         stream.allowance = self.allowance(config)
         self.streams[config.name] = stream
         stream.subscribe()
+        stream.sourcing.follow_config(now)
+        for other in self.streams.values():
+            other.sourcing.origin_appeared(config.name, now)
         return stream
 
     # -- life ------------------------------------------------------------------------------

@@ -29,6 +29,8 @@ from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import MessageStore, StoredMessage
 
 PREFIX = b"$JS.API.DIRECT.GET."
+# A stream and its mirrors share the requests.
+QUEUE = b"_sys_"
 
 _MULTI_LAST_MAX = 1024
 _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
@@ -91,10 +93,14 @@ class DirectGet:
         stream: the stream's name, as the answers show it.
         store: its messages.
         output: where answers go.
+        asked_of: the stream that requests name: the origin when a mirror answers for it.
     """
 
-    def __init__(self, stream: str, store: MessageStore, output: Output) -> None:
+    def __init__(
+        self, stream: str, store: MessageStore, output: Output, *, asked_of: str = ""
+    ) -> None:
         self._stream = stream.encode()
+        self._prefix_bytes = len(PREFIX) + len((asked_of or stream).encode()) + 1
         self._store = store
         self._output = output
 
@@ -108,7 +114,7 @@ class DirectGet:
         now: int,
     ) -> None:
         """Answer requests; one without reply is of no consequence."""
-        prefix_bytes = len(PREFIX) + len(self._stream) + 1
+        prefix_bytes = self._prefix_bytes
         for index in range(start, stop):
             reply = run.reply(index)
             if not reply:

@@ -111,9 +111,15 @@ STREAM_EXTERNAL_API_OVERLAP = _row(
 STREAM_EXTERNAL_DELIVERY_WILDCARDS = _row(
     10024, 400, "stream external delivery prefix {} must not contain wildcards"
 )
+MIRROR_MAX_MESSAGE_SIZE_TOO_BIG = _row(
+    10030, 400, "stream mirror must have max message size >= source"
+)
 MIRROR_WITH_SOURCES = _row(10031, 400, "stream mirrors can not also contain other sources")
 MIRROR_WITH_SUBJECTS = _row(10034, 400, "stream mirrors can not contain subjects")
 STREAM_MIRROR_NOT_UPDATABLE = _row(10055, 400, "stream mirror configuration can not be updated")
+SOURCE_MAX_MESSAGE_SIZE_TOO_BIG = _row(
+    10046, 400, "stream source must have max message size >= target"
+)
 SOURCE_DUPLICATE_DETECTED = _row(10140, 400, "duplicate source configuration detected")
 SOURCE_INVALID_STREAM_NAME = _row(10141, 400, "sourced stream name is invalid")
 MIRROR_INVALID_STREAM_NAME = _row(10142, 400, "mirrored stream name is invalid")
@@ -140,7 +146,13 @@ SOURCE_WITH_MSG_SCHEDULES = _row(10187, 400, "stream source can not also schedul
 MIRROR_WITH_ATOMIC_PUBLISH = _row(10198, 400, "stream mirrors can not also use atomic publishing")
 MIRROR_WITH_BATCH_PUBLISH = _row(10209, 400, "stream mirrors can not also use batch publishing")
 MIRROR_CONSUMER_CONFIG_INVALID = _row(10213, 400, "stream mirror consumer config is invalid")
+MIRROR_CONSUMER_REQUIRES_ACK_FC = _row(
+    10214, 400, "stream mirror consumer requires flow control ack policy"
+)
 SOURCE_CONSUMER_CONFIG_INVALID = _row(10215, 400, "stream source consumer config is invalid")
+SOURCE_CONSUMER_REQUIRES_ACK_FC = _row(
+    10217, 400, "stream source consumer requires flow control ack policy"
+)
 
 # -- publishing -------------------------------------------------------------------------------
 STREAM_MESSAGE_EXCEEDS_MAXIMUM = _row(10054, 400, "message size exceeds maximum allowed")
@@ -312,4 +324,7 @@ CONSUMER_ACK_FC_REQUIRES_NO_ACK_WAIT = _row(
 )
 CONSUMER_ACK_FC_REQUIRES_NO_MAX_DELIVER = _row(
     10222, 400, "flow control ack policy requires unset max deliver"
+)
+CONSUMER_STREAM_IDENTITY_MISMATCH = _row(
+    10225, 400, "consumer's stream identity does not match: {}"
 )

@@ -1,4 +1,4 @@
-"""The subscriptions of a stream, kept equal to what it wants to hear."""
+"""The subscriptions of a stream or mirror, kept equal to what it wants to hear."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Receiver, Subscription
 
-# A subject may be wanted by two receivers: the key tells them apart.
-Wanted = Mapping[tuple[bytes, str], Receiver]
+# By subject and queue group, which is empty for who takes everything.
+Wanted = Mapping[tuple[bytes, bytes], Receiver]
 
 
 class Interest:
-    """Subscriptions by subject and purpose."""
+    """Subscriptions by subject and queue group."""
 
     def __init__(self, sublist: Sublist) -> None:
         self._sublist = sublist
-        self._subscriptions: dict[tuple[bytes, str], Subscription] = {}
+        self._subscriptions: dict[tuple[bytes, bytes], Subscription] = {}
 
     def change(self, wanted: Wanted) -> None:
         """Subscribe to what is new and unsubscribe from what is not wanted; the rest stays."""
@@ -24,5 +24,7 @@ class Interest:
             self._sublist.remove(self._subscriptions.pop(key))
         for key, receiver in wanted.items():
             if key not in self._subscriptions:
-                subscription = self._subscriptions[key] = Subscription(key[0], receiver)
+                subject, queue = key
+                subscription = Subscription(subject, receiver, queue=queue)
+                self._subscriptions[key] = subscription
                 self._sublist.insert(subscription)

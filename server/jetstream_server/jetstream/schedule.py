@@ -12,9 +12,11 @@ made up for, once. Specification: jetstream.md 5.8, checked-api-streams.md 1.2 (
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from jetstream_server.base.clock import SECOND
+from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.subject import is_valid_literal, matches
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream import publish_headers as names
@@ -234,6 +236,26 @@ class Schedules:
         """Have copies that could not be stored come up again."""
         for copy in copies:
             self._plan(copy.scheduler, now)
+
+    def fire(self, stream: Stream, store: Callable[[Copy], object], now: int) -> None:
+        """Have what has come up stored; what is refused is left out, and noted.
+
+        Raises:
+            StoreError: what is left comes up again.
+        """
+        copies = self.pop_due(stream.store, now)
+        try:
+            while copies:
+                copy = copies[0]
+                try:
+                    store(copy)
+                except ApiError as error:
+                    text = f"schedule {copy.scheduler.decode(errors='replace')} did not fire"
+                    stream.context.log("WRN", f"stream '{stream.name}': {text}: {error}")
+                del copies[0]
+        except StoreError:
+            self.postpone(copies, now)
+            raise
 
     def next_deadline(self) -> int | None:
         """Return when the next schedule comes up."""

@@ -40,6 +40,7 @@ from jetstream_server.jetstream.atomic_batch import AtomicBatches, drop_unfinish
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.dedupe import Dedupe
 from jetstream_server.jetstream.direct_get import PREFIX as DIRECT_GET
+from jetstream_server.jetstream.direct_get import QUEUE as DIRECT_GET_QUEUE
 from jetstream_server.jetstream.direct_get import DirectGet
 from jetstream_server.jetstream.expiry import Expiry
 from jetstream_server.jetstream.fast_batch import FastBatches
@@ -50,7 +51,8 @@ from jetstream_server.jetstream.pub_ack import PubAck
 from jetstream_server.jetstream.publish_headers import special_headers
 from jetstream_server.jetstream.removal_checks import check_delete, check_purge
 from jetstream_server.jetstream.republish import Republisher
-from jetstream_server.jetstream.schedule import Schedules
+from jetstream_server.jetstream.schedule import Copy, Schedules
+from jetstream_server.jetstream.sourcing import Sourcing
 from jetstream_server.jetstream.stream_config import StreamConfig
 from jetstream_server.jetstream.stream_state import describe_state
 from jetstream_server.kernels.frames import first_special, message_ids
@@ -82,6 +84,7 @@ class Stream:
         consumers: by name.
         dedupe: message ids seen within the duplicate window.
         last_message_id: id of the newest message, empty when that had none.
+        sourcing: the streams that it copies from.
         allowance: tells whether the account may store more; None is no limit. Set by the catalog.
         pub_ack: writes its answers to publishers.
         atomic_batches: those that are open, None when the config allows none.
@@ -115,6 +118,7 @@ class Stream:
         self._random = Random(context.nuid.short())
         self._direct_get = DirectGet(config.name, store, context.output)
         self._interest = Interest(context.sublist)
+        self.sourcing = Sourcing(self)
         self.atomic_batches: AtomicBatches | None = None
         self.fast_batches: FastBatches | None = None
         self.schedules: Schedules | None = None
@@ -149,7 +153,7 @@ class Stream:
         while index < stop:
             cut = first_special(chunk, fields, index, stop, name)
             if cut > index:
-                self._store_run(run, index, cut, now)
+                self.store_run(run, index, cut, now)
             elif ids := message_ids(chunk, fields, index, stop, name):
                 self._store_identified(run, index, ids, now)
                 cut = index + len(ids)
@@ -158,21 +162,24 @@ class Stream:
                 cut = index + 1
             index = cut
 
-    def _store_run(self, run: PubRun, start: int, stop: int, now: int) -> int | None:
-        """Store and acknowledge a stretch; return its first sequence, None when it failed."""
+    def store_run(self, run: PubRun, start: int, stop: int, now: int) -> int | None:
+        """Store and acknowledge a stretch; return its first sequence, None when it failed.
+
+        Nothing is checked: no header and nothing in the config may ask for a decision.
+        """
         if start == stop:
             return None
         try:
             first = self.store.append_run(run, start, stop, now)
         except StoreError as failure:
-            error = self._failed(failure)
+            error = self.failed(failure)
             for index in range(start, stop):
                 self._refuse(run.reply(index), error)
             return None
         self.last_message_id = b""
         if not self.config.no_ack:
             self.context.output.pub_acks(run, start, stop, self.pub_ack.head, first)
-        self._after_storing(first, first + stop - start - 1, now)
+        self.after_storing(first, first + stop - start - 1, now)
         return first
 
     def _store_identified(self, run: PubRun, start: int, ids: list[bytes], now: int) -> None:
@@ -183,7 +190,7 @@ class Stream:
             cut = self.dedupe.fresh(ids, at)
             if cut > at:
                 fresh = ids if cut - at == len(ids) else ids[at:cut]
-                first = self._store_run(run, start + at, start + cut, now)
+                first = self.store_run(run, start + at, start + cut, now)
                 if first is not None:
                     self.dedupe.record(fresh, first, now)
                     self.last_message_id = fresh[-1]
@@ -197,9 +204,7 @@ class Stream:
 
     def _receive_one(self, run: PubRun, index: int, now: int) -> None:
         """Take one message on its own."""
-        subject = run.subject(index)
-        if self._transform is not None:
-            subject = self._transform.apply(subject, self._random) or subject
+        subject = self.renamed(run.subject(index))
         message = Candidate(subject, run.reply(index), run.headers(index), run.payload(index))
         reply = message.reply
         try:
@@ -220,7 +225,13 @@ class Stream:
         except ApiError as error:
             self._refuse(reply, error)
         except StoreError as failure:
-            self._refuse(reply, self._failed(failure))
+            self._refuse(reply, self.failed(failure))
+
+    def renamed(self, subject: bytes) -> bytes:
+        """Return the subject under which the stream stores what is published to this one."""
+        if self._transform is None:
+            return subject
+        return self._transform.apply(subject, self._random) or subject
 
     def take(self, message: Candidate, now: int) -> tuple[int, bool]:
         """Store one message, or recognise it as a duplicate; nothing is answered.
@@ -238,7 +249,7 @@ class Stream:
                 return original, False
             return self._store_one(message, now), True
         except StoreError as failure:
-            raise self._failed(failure) from failure
+            raise self.failed(failure) from failure
 
     def _store_one(self, message: Candidate, now: int) -> int:
         """Store one message that passed; return its sequence."""
@@ -253,8 +264,8 @@ class Stream:
             check_room(self, message)
             previous = store.subject_last(message.subject) if self._republisher else 0
             sequence = store.append(message.subject, message.headers, message.payload, now)
-            self._note_stored(message, sequence, previous, now)
-        self._after_storing(sequence, sequence, now)
+            self.note_stored(message, sequence, previous, now)
+        self.after_storing(sequence, sequence, now)
         self._purge_outdated(message, sequence, now)  # even if nobody wanted the message itself
         return sequence
 
@@ -275,16 +286,16 @@ class Stream:
                 unwanted.append(sequence)
                 self._remember_id(message, sequence, now)
                 continue
-            self._note_stored(message, sequence, latest.get(message.subject, 0), now)
+            self.note_stored(message, sequence, latest.get(message.subject, 0), now)
             latest[message.subject] = sequence
         # Stored all the same, so that recovery sees whole batches (`atomic_batch.py`).
         self._delete(unwanted)
-        self._after_storing(first, last, now)
+        self.after_storing(first, last, now)
         for sequence, message in enumerate(batch, first):
             self._purge_outdated(message, sequence, now)
         return last
 
-    def _note_stored(self, message: Candidate, sequence: int, previous: int, now: int) -> None:
+    def note_stored(self, message: Candidate, sequence: int, previous: int, now: int) -> None:
         """See to what the headers of a stored message ask for, and to its copy elsewhere.
 
         Args:
@@ -320,7 +331,7 @@ class Stream:
         if purged:
             self._tell_purged(now)
 
-    def _after_storing(self, first: int, last: int, now: int) -> None:
+    def after_storing(self, first: int, last: int, now: int) -> None:
         """Tell the consumers, enforce the limits, and see to the timer."""
         self._has_failed = False
         for consumer in self.consumers.values():
@@ -341,7 +352,8 @@ class Stream:
         elif reply and not self.config.no_ack:  # on a full disk there may be no flush for long
             self.context.output.publish_now(reply, payload)
 
-    def _failed(self, failure: StoreError) -> ApiError:
+    def failed(self, failure: StoreError) -> ApiError:
+        """Return the refusal of a message that the store did not take."""
         if not self._has_failed:  # once, not for every message of a full disk
             self._has_failed = True
             self.context.log("ERR", f"stream '{self.name}': publish not stored: {failure}")
@@ -422,7 +434,8 @@ class Stream:
         if not self.store.offline:
             try:
                 self._expire(now)
-                self._fire_schedules(now)
+                if self.schedules is not None:
+                    self.schedules.fire(self, lambda copy: self._store_copy(copy, now), now)
             except StoreError as failure:
                 self.context.log("ERR", f"stream '{self.name}': expiry failed: {failure}")
                 self._arm(now, now + _FAILED_EXPIRY_RETRY_NS)
@@ -445,26 +458,11 @@ class Stream:
         for subject in subjects:
             sequence = self.store.append(subject, headers, b"", now)
             self._expiry.ttls.record(sequence, ttl, now)
-            self._after_storing(sequence, sequence, now)
+            self.after_storing(sequence, sequence, now)
         self.last_message_id = b""
 
-    def _fire_schedules(self, now: int) -> None:
-        if self.schedules is None:
-            return
-        copies = self.schedules.pop_due(self.store, now)
-        try:
-            while copies:
-                copy = copies[0]
-                message = Candidate(copy.target, b"", copy.headers, copy.payload)
-                try:
-                    self._store_one(message, now)
-                except ApiError as error:
-                    text = f"schedule {copy.scheduler.decode(errors='replace')} did not fire"
-                    self.context.log("WRN", f"stream '{self.name}': {text}: {error}")
-                del copies[0]
-        except StoreError:
-            self.schedules.postpone(copies, now)
-            raise
+    def _store_copy(self, copy: Copy, now: int) -> None:
+        self._store_one(Candidate(copy.target, b"", copy.headers, copy.payload), now)
 
     def _arm(self, deadline: int | None, earliest: int) -> None:
         """Set the timer to a deadline, unless it is set to an earlier time."""
@@ -484,12 +482,13 @@ class Stream:
     def subscribe(self) -> None:
         """Start taking what is published to the stream's subjects, and direct gets."""
         self._is_subscribed = True
-        wanted: dict[tuple[bytes, str], Receiver] = {
-            (subject, "publish"): self for subject in self.config.subject_patterns
+        wanted: dict[tuple[bytes, bytes], Receiver] = {
+            (subject, b""): self for subject in self.config.subject_patterns
         }
         if self.config.allow_direct:
             subject = DIRECT_GET + self.name.encode()
-            wanted[subject, "get"] = wanted[subject + b".>", "get"] = self._direct_get
+            for pattern in (subject, subject + b".>"):
+                wanted[pattern, DIRECT_GET_QUEUE] = self._direct_get
         self._interest.change(wanted)
 
     def unsubscribe(self) -> None:
@@ -507,6 +506,7 @@ class Stream:
             self._tell_removed(self.store.enforce(self._limits, now), now)
         if not had_interest:
             self.sweep(now)
+        self.sourcing.follow_config(now)
         self.tick(now)
 
     def _configure(self, config: StreamConfig) -> None:
@@ -572,6 +572,7 @@ class Stream:
         self.folder.remove()
 
     def _end(self, status: str, now: int) -> None:
+        self.sourcing.stop(for_good=status.endswith("Deleted"))
         self.unsubscribe()
         self.context.deadlines.cancel(self)
         self._next_tick = _NEVER

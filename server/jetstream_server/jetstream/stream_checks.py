@@ -9,7 +9,6 @@ checked by `catalog.py`. Checks look at the config as it was sent, before `with_
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.errors import ApiError
@@ -25,13 +24,6 @@ from jetstream_server.jetstream.stream_config import (
     StreamConfig,
     is_stream_name,
 )
-
-# What the state machine cannot do yet. A stream that asks for it is refused by name, never
-# accepted and silently not honoured; the list only shrinks.
-UNSUPPORTED: dict[str, Callable[[StreamConfig], bool]] = {
-    "mirror": lambda config: config.mirror is not None,
-    "sources": lambda config: bool(config.sources),
-}
 
 NAME_BYTES_MAX = 255
 DESCRIPTION_BYTES_MAX = 4096
@@ -83,9 +75,6 @@ def check_config(
         raise _invalid("preferred server not permitted in placement")
     if config.first_seq > SEQUENCE_MAX:
         raise _invalid(f"first sequence is too large, maximum allowed is {SEQUENCE_MAX}")
-    for field, asks in UNSUPPORTED.items():
-        if asks(config):
-            raise _invalid(f"{field} is not supported by this server")
 
 
 def check_replicas(config: StreamConfig) -> None:

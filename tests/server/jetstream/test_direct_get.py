@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from jetstream_server.base.clock import SECOND
-from jetstream_server.core.subscription import Subscription
 from jetstream_server.protocol.ops import PubRun
 
 _PAST, _FUTURE = "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
@@ -45,7 +44,7 @@ class Asker:
         if isinstance(body, dict):
             body = json.dumps(body).encode()
         address = b"$JS.API.DIRECT.GET.A" + (b"." + subject if subject else b"")
-        target: Subscription = self.bench.sublist.match_one(address)
+        ((target,),) = self.bench.sublist.match(address).queues
         run = PubRun.of([(address, reply, headers, body)])
         target.receiver.receive(run, 0, 1, target, None, self.bench.now)
         return [(headers, payload) for _, headers, payload in self.bench.sent()]
@@ -214,7 +213,7 @@ def test_batch(asker: Asker, reply: bytes) -> None:
 
 
 def test_a_batch_is_one_buffer(asker: Asker) -> None:
-    target = asker.bench.sublist.match_one(b"$JS.API.DIRECT.GET.A")
+    ((target,),) = asker.bench.sublist.match(b"$JS.API.DIRECT.GET.A").queues
     run = PubRun.of([(b"$JS.API.DIRECT.GET.A", b"_INBOX.d", b"", b'{"batch":8,"seq":1}')])
     target.receiver.receive(run, 0, 1, target, None, asker.bench.now)
     assert [send.count for send in asker.bench.output.sends_after_flush] == [9]
@@ -326,7 +325,7 @@ def test_fractions_of_a_second(bench: Any) -> None:
     stream = bench.stream(name="A", subjects=["A.>"], allow_direct=True)
     bench.publish(stream, b"A.a")
     asker_body = b'{"seq":1}'
-    target = bench.sublist.match_one(b"$JS.API.DIRECT.GET.A")
+    ((target,),) = bench.sublist.match(b"$JS.API.DIRECT.GET.A").queues
     run = PubRun.of([(b"$JS.API.DIRECT.GET.A", b"_INBOX.d", b"", asker_body)])
     target.receiver.receive(run, 0, 1, target, None, bench.now)
     ((_, headers, _),) = bench.sent()

@@ -277,24 +277,6 @@ def test_what_only_pedantic_requests_are_refused(
     assert plain is None or "not supported by this server" in plain[1]
 
 
-@pytest.mark.parametrize(
-    ("fields", "field"),
-    [
-        ({"mirror": {"name": "ORIGIN"}}, "mirror"),
-        ({"sources": [{"name": "ORIGIN"}]}, "sources"),
-        ({"allow_msg_counter": True}, "allow_msg_counter"),
-        ({"allow_atomic": True}, "allow_atomic"),
-        ({"allow_batched": True}, "allow_batched"),
-        ({"allow_msg_schedules": True}, "allow_msg_schedules"),
-        ({"persist_mode": "async"}, "persist_mode"),
-    ],
-)
-def test_what_is_not_implemented_is_refused_by_name(fields: dict[str, Any], field: str) -> None:
-    if field not in stream_checks.UNSUPPORTED:
-        pytest.skip(f"{field} is implemented")
-    assert refusal(decoded(**fields)) == (10052, f"{field} is not supported by this server")
-
-
 def test_limits_of_account_and_server() -> None:
     required = AccountLimits(max_bytes_required=True, storage_max_stream_bytes=5000)
     assert refusal(decoded(), required) == (

@@ -56,5 +56,6 @@ def _info(
         "created": format_time(stream.created),
         "state": state,
         **extra,
+        **stream.sourcing.info(now),
         "ts": format_time(now),
     }

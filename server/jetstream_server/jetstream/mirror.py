@@ -1,0 +1,157 @@
+"""A mirror: the messages of one other stream, with its sequences and times.
+
+What the origin no longer has stays away here too, as missing sequences; what it removes later is
+kept. Nobody publishes to a mirror. Where to go on after a restart is the last sequence stored, so
+there is no state besides the messages. Once it has caught up a mirror with `mirror_direct` answers
+the direct gets of its origin, as one member of a queue group.
+
+Specification: jetstream.md 5.12, checked-api-streams.md 1.2 (5.10, 5.12) and trap 13.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.jetstream import publish_headers as names
+from jetstream_server.jetstream.admission import Candidate, check_room, check_ttl
+from jetstream_server.jetstream.direct_get import PREFIX as DIRECT_GET
+from jetstream_server.jetstream.direct_get import QUEUE as DIRECT_GET_QUEUE
+from jetstream_server.jetstream.direct_get import DirectGet
+from jetstream_server.jetstream.feed import MIRROR, Arrival, Feed
+from jetstream_server.jetstream.interest import Interest
+from jetstream_server.jetstream.renaming import Renaming
+from jetstream_server.jetstream.source_header import settled
+from jetstream_server.jetstream.stream_config import StreamSource
+
+if TYPE_CHECKING:
+    from jetstream_server.jetstream.stream import Stream
+
+# A mirror this close behind its origin may answer for it.
+_LAG_MAX = 10
+
+
+class Mirror:
+    """What makes a stream a mirror. A FeedReader."""
+
+    def __init__(self, stream: Stream, origin: StreamSource) -> None:
+        self.origin = origin
+        context = stream.context
+        seed = f"{stream.name} {context.account}"
+        self.feed = Feed(context, stream.name, origin, MIRROR, seed, self)
+        self._stream = stream
+        self._renaming = Renaming(origin.subject_transforms, Random(stream.name))
+        self._interest = Interest(context.sublist)
+        self._is_answering = False
+
+    @property
+    def position(self) -> int:
+        """Return the last origin sequence that is stored."""
+        return self._stream.store.last_seq
+
+    @property
+    def identity(self) -> bytes | None:
+        """Return None: a mirror follows whatever bears the origin's name."""
+        return None
+
+    def stop(self, *, for_good: bool) -> None:
+        """Copy no more, and answer no more for the origin."""
+        self.feed.stop(for_good=for_good)
+        self._stop_answering()
+
+    def start_over(self) -> None:
+        """Do nothing: sequences cannot be given back."""
+
+    def begin(self, skipped: int, identity: bytes, now: int) -> None:
+        """Leave out what the origin no longer has."""
+        self._skip(skipped, now)
+        self.answer_for_origin()
+
+    def _skip(self, last: int, now: int) -> None:
+        """Let the sequences up to `last` be missing here."""
+        store = self._stream.store
+        missing = last - store.last_seq
+        if missing <= 0:
+            return
+        if store.first_seq > store.last_seq or not store.last_seq:
+            store.truncate_front(last + 1)  # nothing is here yet: begin later
+        else:
+            store.skip(missing, now)
+
+    # -- copying ---------------------------------------------------------------------------
+
+    def take(self, arrival: Arrival, now: int) -> bool:
+        """Store what arrived, under the origin's sequences and times."""
+        stream = self._stream
+        first = stream.store.last_seq + 1
+        try:
+            self._append(arrival, now)
+        except StoreError as failure:
+            stream.failed(failure)
+            return False
+        except ApiError:
+            return False
+        finally:
+            if stream.store.last_seq >= first:
+                stream.after_storing(first, stream.store.last_seq, now)
+        if not self._is_answering:
+            self.answer_for_origin()
+        return True
+
+    def _append(self, arrival: Arrival, now: int) -> None:
+        store, config = self._stream.store, self._stream.config
+        run, rename = arrival.run, self._renaming.apply if self._renaming else None
+        # Room is only ever refused by these; TTLs only count where they are allowed.
+        must_check = config.discard == "new" or self._stream.allowance is not None
+        is_plain = not must_check and not config.allow_msg_ttl and config.republish is None
+        append, last = store.append, store.last_seq
+        for at, (sequence, timestamp) in enumerate(
+            zip(arrival.sequences, arrival.timestamps, strict=True), arrival.start
+        ):
+            if sequence <= last:
+                continue
+            if not last or (sequence > last + 1 and store.first_seq > last):
+                self._skip(sequence - 1, now)
+            subject, headers = run.subject(at), run.headers(at)
+            if rename is not None:
+                subject = rename(subject)
+            if headers:
+                headers = settled(headers)
+            if is_plain:
+                append(subject, headers, run.payload(at), timestamp, sequence)
+            else:
+                message = Candidate(subject, b"", headers, run.payload(at))
+                self._append_one(message, timestamp, sequence)
+            last = sequence
+
+    def _append_one(self, message: Candidate, timestamp: int, sequence: int) -> None:
+        """Store a message about which the config has something to say."""
+        stream = self._stream
+        if stream.config.allow_msg_ttl:
+            check_ttl(stream, message)
+        else:
+            message.special.pop(names.TTL, None)
+        check_room(stream, message)
+        previous = stream.store.subject_last(message.subject)
+        stream.store.append(message.subject, message.headers, message.payload, timestamp, sequence)
+        stream.note_stored(message, sequence, previous, timestamp)
+
+    # -- direct gets -----------------------------------------------------------------------
+
+    def answer_for_origin(self) -> None:
+        """Begin or cease to answer the origin's direct gets, as it is due."""
+        stream, feed = self._stream, self.feed
+        if not stream.config.mirror_direct or self.origin.external is not None:
+            self._stop_answering()
+        elif not self._is_answering and feed.active_at and feed.lag < _LAG_MAX:
+            name, output = self.origin.name, stream.context.output
+            receiver = DirectGet(stream.name, stream.store, output, asked_of=name)
+            subject = DIRECT_GET + name.encode()
+            patterns = (subject, subject + b".>")
+            self._interest.change({(pattern, DIRECT_GET_QUEUE): receiver for pattern in patterns})
+            self._is_answering = True
+
+    def _stop_answering(self) -> None:
+        self._interest.change({})
+        self._is_answering = False
