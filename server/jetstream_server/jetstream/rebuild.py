@@ -16,6 +16,7 @@ from pydantic import Field
 
 from jetstream_server.base.errors import ApiError
 from jetstream_server.core.subject import is_valid_literal
+from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.go_json import GoModel, Int, Time, Uint64, decode
 from jetstream_server.jetstream.api.go_time import ZERO, Instant
 from jetstream_server.jetstream.archive import (
@@ -25,6 +26,7 @@ from jetstream_server.jetstream.archive import (
     ArchiveReader,
     Entry,
 )
+from jetstream_server.jetstream.consumer_config import ConsumerBounds, check_workqueue_filters
 from jetstream_server.jetstream.consumer_creation import restore_snapshot
 from jetstream_server.jetstream.consumer_snapshot import ConsumerRecord, decode_consumer
 from jetstream_server.jetstream.limits import check_discard_new, stored_bytes
@@ -180,7 +182,24 @@ class Rebuild:
             raise ArchiveError(f'expected consumer, found "{found}"')
         name = entry.name.removeprefix(CONSUMER_PREFIX).decode(errors="replace")
         bounds = self._catalog.consumer_bounds()
-        self._consumers.append(decode_consumer(name, entry.payload, self._config, bounds))
+        record = decode_consumer(name, entry.payload, self._config, bounds)
+        try:
+            self._check_consumer(record, bounds)
+        except ApiError as error:
+            reason = f"{error.description} ({error.err_code})"
+            raise ArchiveError(f'failed to add consumer "{name}": {reason}') from None
+        self._consumers.append(record)
+
+    def _check_consumer(self, record: ConsumerRecord, bounds: ConsumerBounds) -> None:
+        """Refuse what the stream may not have beside the consumers before it."""
+        others = [consumer.config for consumer in self._consumers]
+        if record.name in (other.name for other in others):
+            raise errors.CONSUMER_ALREADY_EXISTS()
+        for limit in (self._config.max_consumers, bounds.max_consumers):
+            if 0 < limit <= len(others):
+                raise errors.MAXIMUM_CONSUMERS_LIMIT()
+        if self._config.retention == "workqueue":
+            check_workqueue_filters(record.config, others)
 
     def _take_message(self, entry: Entry) -> None:
         assert self._state is not None

@@ -145,6 +145,29 @@ def test_work_queues_drop_what_was_acked(transfers) -> None:
     assert info["num_ack_pending"] == 1 and info["ack_floor"]["stream_seq"] == 1
 
 
+@pytest.mark.parametrize(
+    ("names", "config", "text"),
+    [
+        ("CD", {"max_consumers": 1}, "maximum consumers limit reached (10026)"),
+        ("CC", {}, "consumer already exists (10148)"),
+        (
+            "CD",
+            {"retention": "workqueue"},
+            "multiple non-filtered consumers not allowed on workqueue stream (10099)",
+        ),
+    ],
+)
+def test_consumers_that_do_not_go_together(
+    transfers, names: str, config: dict[str, Any], text: str
+) -> None:
+    consumers = b"".join(
+        encode_entry(b"consumers/x", 1, CONSUMER.replace(b'"C"', b'"%b"' % name.encode()))
+        for name in names
+    )
+    data = whole(state(consumer_count=2), consumers, TWO)
+    assert transfers.refusal(data, **config) == f'failed to add consumer "x": {text}'
+
+
 def test_the_name_is_taken_while_it_is_made(transfers) -> None:
     config = StreamConfig(name="R", subjects=["r.>"])
     rebuild = Rebuild(transfers.catalog, config)
