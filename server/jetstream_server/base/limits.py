@@ -16,6 +16,15 @@ READ_CHUNK_BYTES = 256 * 1024
 OUTBOX_HIGH_BYTES = 4 * 1024 * 1024
 OUTBOX_LOW_BYTES = 1 * 1024 * 1024
 
+# One client's share of a turn; what it has sent beyond waits in its socket for the next turn, so
+# that nobody has to wait for all that a flooding client can send.
+TURN_READ_BYTES = 512 * 1024
+
+# Publishers that are faster than the disk are not read from while more than the high mark waits
+# for it, until it is less than the low one.
+UNFLUSHED_HIGH_BYTES = 32 * 1024 * 1024
+UNFLUSHED_LOW_BYTES = 8 * 1024 * 1024
+
 # Stream limits of the genuine server: header block of a stored message, one stored record.
 HEADER_BYTES_MAX = 65535
 RECORD_BYTES_MAX = 32 * 1024 * 1024

@@ -1,8 +1,9 @@
 """A client's socket: bytes in to the session, the session's output out.
 
-Back-pressure: the transport says when its buffer is full (`pause_writing`); until it has drained,
-the session's backlog counts what lies there, consumers stop delivering to it at the high mark, and
-a client that keeps not reading is cut off at `max_pending`.
+Back-pressure towards publishers is `intake.py`. Towards subscribers: the transport says when its
+buffer is full (`pause_writing`); until it has drained, the session's backlog counts what lies
+there, consumers stop delivering to it at the high mark, and a client that keeps not reading is cut
+off at `max_pending`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,23 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Feed the session; the pump's next turn acts on it."""
         self._session.feed(data)
+        self._pump.intake.took(self, len(data))
         self._pump.wake()
+
+    @property
+    def published(self) -> int:
+        """Return how many messages the client has published so far."""
+        return self._session.traffic.in_msgs
+
+    def pause_reading(self) -> None:
+        """Read no more for now."""
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def write_output(self) -> None:
         """Write the session's outbox; close afterwards if the session says so."""
@@ -72,6 +89,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the session."""
+        self._pump.intake.forget(self)
         self._pump.connections.pop(self._session, None)
         self._pump.node.close_session(self._session, "Read Error" if exc else "Client Closed")
         self._pump.wake()

@@ -8,6 +8,8 @@
 5. Each touched socket is written once.
 6. One timer is armed for the next deadline.
 
+What is read from whom in 1 is decided by `intake.py`.
+
 A flush that fails releases nothing: everything that waited for it is dropped, so no client is told
 of a write that is not there. Clients see a missing ack, as they would after a crash.
 """
@@ -21,6 +23,7 @@ from typing import Protocol
 
 from jetstream_server.base.clock import SECOND, Clock, earlier
 from jetstream_server.base.errors import StoreError
+from jetstream_server.net.intake import Intake
 from jetstream_server.node.node import Held, Node
 from jetstream_server.node.session import Session
 from jetstream_server.store.commit import Flush, GroupCommit, Owner
@@ -58,6 +61,7 @@ class Pump:
         self.node = node
         self.clock = clock
         self.connections: dict[Session, Connection] = {}
+        self.intake = Intake()
         self._commit = commit
         self._failed = failed
         self._loop = asyncio.get_running_loop()
@@ -84,10 +88,17 @@ class Pump:
             self.node.run(now)
             self._flush_or_release(now)
             self._write()
+            self.intake.turned(self._unflushed_bytes)
             self._arm(now)
         except Exception as error:
             self._failed(error)
             raise
+
+    @property
+    def _unflushed_bytes(self) -> int:
+        commit = self._commit
+        # What a full disk holds up cannot grow: publishes are refused.
+        return 0 if commit is None or commit.is_stalled else commit.unflushed_bytes
 
     # -- the disk ----------------------------------------------------------------------------
 
@@ -134,6 +145,7 @@ class Pump:
             self._settle(flush, held, done.result(), now)
             self._flush_or_release(now)
             self._write()
+            self.intake.flushed(self._unflushed_bytes)
             self._arm(now)
         except Exception as unexpected:
             self._failed(unexpected)

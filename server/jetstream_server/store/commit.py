@@ -289,10 +289,13 @@ class GroupCommit:
         self._unsynced: dict[BlockFile, Owner] = {}
         self._files: dict[BlockFile, Owner] = {}  # open ones; the worker's while a flush runs
         self._in_flight: Flush | None = None
+        self._removes_trees = False  # queued while a flush runs
         self._stalled = 0  # how many of the first operations in the queue were refused
         self._retry_at: int | None = None
         self._lazy_at: int | None = None
         self._sync_at: int | None = None
+        self._queued_bytes = 0  # of writes in the queue
+        self._flying_bytes = 0
 
     # -- queueing --------------------------------------------------------------------------
 
@@ -301,6 +304,7 @@ class GroupCommit:
 
         The buffer must neither move nor change in that range until the flush is settled.
         """
+        self._queued_bytes += stop - start
         if len(self._queue) > self._stalled:
             last = self._queue[-1]
             if isinstance(last, _Write) and last.buffer is buffer and last.stop == start:
@@ -341,7 +345,9 @@ class GroupCommit:
     def remove_tree(self, owner: Owner, path: Path) -> None:
         """Queue the removal of a folder; what was queued for files in it is forgotten."""
         self._queue.append(_RemoveTree(owner, path))
+        self._removes_trees = self._in_flight is not None
         self._forget_removed()
+        self._count_bytes()
 
     def _forget_removed(self) -> None:
         """Drop operations under a folder whose removal is queued behind them."""
@@ -386,6 +392,19 @@ class GroupCommit:
         """Return whether operations wait for space on the disk."""
         return self._stalled > 0
 
+    @property
+    def unflushed_bytes(self) -> int:
+        """Return how many bytes of writes are queued or on their way."""
+        return self._queued_bytes + self._flying_bytes
+
+    def _count_bytes(self) -> None:
+        """Count again what is queued, after operations were taken out or put back."""
+        self._queued_bytes = sum(
+            operation.stop - operation.start
+            for operation in self._queue
+            if isinstance(operation, _Write)
+        )
+
     def next_deadline(self) -> int | None:
         """Return when `take` will have something although nobody queued anything."""
         return earlier(earlier(self._retry_at, self._lazy_at), self._sync_at)
@@ -424,9 +443,9 @@ class GroupCommit:
             now: without it, lazy work is due as well: everything goes, and is synced.
         """
         assert self._in_flight is None, "one flush at a time: settle the last one first"
-        if not self._queue and not self._lazy and now is not None:
-            # The end of every turn comes here.
-            if not self._unsynced or (self._sync_at is not None and now < self._sync_at):
+        if now is not None and not self._queue and not self._lazy:  # the end of every turn
+            is_waiting = self._sync_at is not None and now < self._sync_at
+            if is_waiting or not self._unsynced:
                 return None
         self._arm(now)
         fresh = len(self._queue) > self._stalled
@@ -444,6 +463,7 @@ class GroupCommit:
         if syncs:
             self._sync_at = None
         self._stalled = 0
+        self._flying_bytes, self._queued_bytes = self._queued_bytes, 0
         self.taken += 1
         self._in_flight = Flush(
             self.disk, operations, syncs, unsynced, frozenset(unsynced), self._files
@@ -465,14 +485,17 @@ class GroupCommit:
         """Take a flush back: keep what was refused, tell owners how it went."""
         assert flush is self._in_flight, "a flush is settled once, by the commit that gave it"
         self._in_flight = None
+        self._flying_bytes = 0
         self._unsynced = flush.unsynced
         self._queue[:0] = flush.stalled
         self._stalled = len(flush.stalled)
+        if self._removes_trees or flush.stalled:
+            self._removes_trees = False
+            self._forget_removed()
         if not flush.stalled and not flush.failures:
             for owner in flush.touched:
                 owner.flushed()
             return
-        self._forget_removed()
         refused = {operation.owner for operation in flush.stalled}
         told: dict[Owner, None] = {}
         for owner, error in flush.failures:
@@ -482,6 +505,7 @@ class GroupCommit:
             else:
                 self._forget_owner(owner)
                 owner.failed(error)
+        self._count_bytes()
         for owner in flush.touched:
             if owner not in told and owner not in refused:
                 owner.flushed()

@@ -30,6 +30,7 @@ class HeldCommit:
         self.dirty = 0
         self.flushes = 0
         self.is_stalled = False
+        self.unflushed_bytes = 0
 
     def take(self, now=None):
         if not self.dirty:

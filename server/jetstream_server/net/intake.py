@@ -1,0 +1,92 @@
+"""How much is read from whom: a fair share a turn, and no more than the disk can take.
+
+Two reasons not to read from a connection, both of which leave what its client sends in the socket,
+where TCP slows the client down:
+
+- It has used up its share of the turn (`TURN_READ_BYTES`). It goes on with the next turn.
+- It publishes while more than `UNFLUSHED_HIGH_BYTES` wait for the disk. It goes on when that is
+  less than `UNFLUSHED_LOW_BYTES`. Clients that only listen, acknowledge nothing and ask for
+  nothing are never held up by this.
+
+A full disk is not a slow one: publishes are refused then, which needs no room, so everybody is
+read from.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from jetstream_server.base.limits import (
+    TURN_READ_BYTES,
+    UNFLUSHED_HIGH_BYTES,
+    UNFLUSHED_LOW_BYTES,
+)
+
+
+class Source(Protocol):
+    """A connection as it is read from."""
+
+    @property
+    def published(self) -> int:
+        """Return how many messages its client has published so far."""
+        ...
+
+    def pause_reading(self) -> None:
+        """Read no more."""
+        ...
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        ...
+
+
+class Intake:
+    """Decides which connections are read from."""
+
+    def __init__(self) -> None:
+        # This turn's: bytes read, and messages published before.
+        self._read: dict[Source, tuple[int, int]] = {}
+        # A source is in one of these at most.
+        self._resting: dict[Source, None] = {}  # until the end of the turn
+        self._held_up: dict[Source, None] = {}  # until the disk has caught up
+
+    def took(self, source: Source, size: int) -> None:
+        """Count bytes that were read."""
+        before, published = self._read.get(source) or (0, source.published)
+        self._read[source] = (before + size, published)
+        if before + size >= TURN_READ_BYTES and not self._is_paused(source):
+            self._resting[source] = None
+            source.pause_reading()
+
+    def _is_paused(self, source: Source) -> bool:
+        return source in self._resting or source in self._held_up
+
+    def forget(self, source: Source) -> None:
+        """A connection is gone."""
+        self._read.pop(source, None)
+        self._resting.pop(source, None)
+        self._held_up.pop(source, None)
+
+    def turned(self, unflushed_bytes: int) -> None:
+        """A turn is over: let those read on that may."""
+        if unflushed_bytes > UNFLUSHED_HIGH_BYTES:
+            for source, (_, published) in self._read.items():
+                if source.published != published:
+                    if not self._is_paused(source):
+                        source.pause_reading()
+                    self._resting.pop(source, None)
+                    self._held_up[source] = None
+        self._read.clear()
+        if self._resting:
+            resting, self._resting = self._resting, {}
+            for source in resting:
+                source.resume_reading()
+        if self._held_up:
+            self.flushed(unflushed_bytes)
+
+    def flushed(self, unflushed_bytes: int) -> None:
+        """The disk has taken something: let publishers go on when it is enough."""
+        if unflushed_bytes < UNFLUSHED_LOW_BYTES:
+            held_up, self._held_up = self._held_up, {}
+            for source in held_up:
+                source.resume_reading()
