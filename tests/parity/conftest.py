@@ -101,6 +101,13 @@ class ServerProcess:
         self.process.stderr.close()
         return code
 
+    def revive(self) -> None:
+        """Start again if the process has ended by itself, so that one crash fails one scenario."""
+        if self.process is not None and self.process.poll() is not None:
+            assert self.process.stderr is not None
+            self.process.stderr.close()
+            self.start()
+
     def end(self) -> None:
         """Stop for good and remove the folder."""
         if self.process is not None and self.process.poll() is None:
@@ -529,6 +536,8 @@ class Lanes:
             )
             return Outcome(ours.result(), theirs.result())
         finally:
+            for server in pair:
+                server.revive()
             self._pairs.put(pair)
 
     def end(self) -> None:
