@@ -16,6 +16,7 @@ import orjson
 from jetstream_server.base.nuid import DIGITS, Nuid
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.go_duration import parse_duration
+from jetstream_server.jetstream.publish_headers import header
 from jetstream_server.kernels.acks import take_plain_acks
 from jetstream_server.protocol.ops import PubRun
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from jetstream_server.jetstream.consumer import Consumer
 
 _SEQUENCE_DIGITS_MAX = 20
+_LAST_STREAM_SEQ = b"Nats-Last-Stream"
 # Tokens of `$JS.ACK.<stream>.<consumer>.<delivered>.<sequence>...` and of the form with domain and
 # account hash in front.
 _TOKENS_V1 = 9
@@ -121,6 +123,15 @@ class Acks:
                 self._take(run.subject(at), run.reply(at), run.payload(at), now)
                 at += 1
         consumer.context.wake(consumer)
+
+    def take_last(self, headers: bytes, now: int) -> None:
+        """Take the answer to flow control of a consumer that is acknowledged by it: everything up
+        to the last message that it names."""
+        last = header(headers, _LAST_STREAM_SEQ)
+        if last.isdigit() and len(last) <= _SEQUENCE_DIGITS_MAX:
+            sequence = min(int(last), self._consumer.progress.stream_seq)
+            if sequence:
+                self._ack(array("Q", [sequence]), now)
 
     def _take(self, subject: bytes, reply: bytes, body: bytes, now: int) -> None:
         """Take one ack that is not plain."""

@@ -170,9 +170,9 @@ class Catalog:
             raise errors.STREAM_OFFLINE_REASON(self.offline[config.name].reason)
         if config.name not in self.streams:
             self._check_room(config)
-        check_config(config, self.limits, self.server_limits, pedantic=pedantic)
+        self._check_config(config, pedantic=pedantic)
         check_replicas(config)
-        config = with_defaults(config, self.server_limits.duplicate_window_ns)
+        config = self._with_defaults(config)
         if config.name in self.restoring:
             raise errors.STREAM_NAME_EXIST()
         if config.name in self.streams:
@@ -202,12 +202,12 @@ class Catalog:
         Raises:
             ApiError: refused; the first of the genuine server's checks that fails.
         """
-        check_config(config, self.limits, self.server_limits, pedantic=pedantic)
+        self._check_config(config, pedantic=pedantic)
         if config.name != name:
             raise errors.STREAM_MISMATCH()
         stream = self.stream(name)
         check_replicas(config)
-        config = with_defaults(config, self.server_limits.duplicate_window_ns)
+        config = self._with_defaults(config)
         check_update(stream.config, config)
         _check_consumers(stream, config)
         if config.sealed:
@@ -268,9 +268,9 @@ class Catalog:
         if config.name in (self.streams | self.offline | self.restoring):
             raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
         self._check_room(config)
-        check_config(config, self.limits, self.server_limits, pedantic=False)
+        self._check_config(config, pedantic=False)
         check_replicas(config)
-        config = with_defaults(config, self.server_limits.duplicate_window_ns)
+        config = self._with_defaults(config)
         if config.sealed:
             config = sealed(config)
         self._check_overlap(config)
@@ -430,12 +430,8 @@ class Catalog:
         return usage
 
     def consumer_count(self) -> int:
-        """Return the number of consumers that clients can see."""
-        return sum(
-            not consumer.internal
-            for stream in self.streams.values()
-            for consumer in stream.consumers.values()
-        )
+        """Return the number of consumers, those of mirrors and sources included."""
+        return sum(len(stream.consumers) for stream in self.streams.values())
 
     def _is_metered(self, *, memory: bool) -> bool:
         return (
@@ -461,6 +457,18 @@ class Catalog:
         return [self, *(peer for peer in self._peers if peer is not self)]
 
     # -- checks that concern several streams -----------------------------------------------
+
+    def _check_config(self, config: StreamConfig, *, pedantic: bool) -> None:
+        streams = {name: stream.config for name, stream in self.streams.items()}
+        check_config(config, self.limits, self.server_limits, streams, pedantic=pedantic)
+
+    def _with_defaults(self, config: StreamConfig) -> StreamConfig:
+        """Fill in what the client left open; a mirror of a stream here answers as that does."""
+        config = with_defaults(config, self.server_limits.duplicate_window_ns)
+        mirror = config.mirror
+        if mirror is None or mirror.external is not None or mirror.name not in self.streams:
+            return config
+        return config.changed(mirror_direct=self.streams[mirror.name].config.allow_direct)
 
     def _check_room(self, config: StreamConfig) -> None:
         count = len(self.streams) + len(self.offline) + len(self.restoring)

@@ -15,7 +15,6 @@ Specification: jetstream.md 6, B1-B8, corrected by checked-wire-consumers.md 1.3
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,6 +30,7 @@ from jetstream_server.jetstream.consumer_advisory import ConsumerAdvisories
 from jetstream_server.jetstream.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumer_state import encode_state
 from jetstream_server.jetstream.delivery import Batch, Delivery
+from jetstream_server.jetstream.name_hash import name_hash
 from jetstream_server.jetstream.pacing import OriginalPace
 from jetstream_server.jetstream.progress import AckRules, Progress
 from jetstream_server.jetstream.pull import Pull
@@ -134,7 +134,7 @@ class Consumer:
     @property
     def internal(self) -> bool:
         """Return whether it is a mirror's or source's (direct) consumer: not listed or counted."""
-        return self.config.direct or self.config.sourcing
+        return self.config.direct
 
     # -- life ------------------------------------------------------------------------------
 
@@ -178,8 +178,7 @@ class Consumer:
             if self.files is not None:
                 for file in self.files:
                     file.remove()
-            if not self.internal:
-                self.advisories.deleted(now)
+            self.advisories.deleted(now)
         elif self._is_unsaved:
             self._save(lazily=False)
 
@@ -541,5 +540,4 @@ def _shortened(window: Window, count: int) -> Window:
 
 def account_hash(account: str) -> str:
     """Return how ack subjects of the longer form name an account (jetstream.md 6.5)."""
-    digest = hashlib.sha256(account.encode()).digest()
-    return "".join(DIGITS[byte % len(DIGITS)] for byte in digest[:8])
+    return name_hash(account)

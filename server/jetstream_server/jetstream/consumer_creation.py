@@ -93,8 +93,7 @@ def create_consumer(
     consumer.save_config()
     stream.add_consumer(consumer)
     consumer.start(now)
-    if not consumer.internal:
-        consumer.advisories.created(now)
+    consumer.advisories.created(now)
     if consumer.is_paused:
         consumer.advisories.paused(consumer.paused_until, True, now)
     return consumer

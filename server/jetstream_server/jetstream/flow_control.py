@@ -59,9 +59,13 @@ class FlowControl:
         self._in_flight += size
         if self.asked or self._in_flight <= self._window_bytes // 2:
             return False
+        self.ask()
+        return True
+
+    def ask(self) -> None:
+        """Open a question, even if the window does not call for one."""
         self.asked = self._prefix + self._nuid.short(_TOKEN_CHARACTERS).encode()
         self._asked_about = self._in_flight
-        return True
 
     def answered(self, subject: bytes) -> bool:
         """Take an answer; return whether it was to the open question."""

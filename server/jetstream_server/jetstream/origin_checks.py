@@ -1,7 +1,8 @@
-"""Checks of `mirror` and `sources`, as far as they need no other stream (reference 5.2, 14-16)."""
+"""Checks of `mirror` and `sources` (reference 5.2, 14-17)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from jetstream_server.core.subject import is_literal, is_valid_subject, overlaps
@@ -19,8 +20,16 @@ from jetstream_server.jetstream.stream_config import (
 _API = "$JS.API"
 
 
-def check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
+Streams = Mapping[str, StreamConfig]
+
+
+def check_mirror(
+    config: StreamConfig, mirror: StreamSource, streams: Streams, *, pedantic: bool
+) -> None:
     """Refuse a mirror that cannot be.
+
+    Args:
+        streams: those of the account, by name.
 
     Raises:
         ApiError: the first mistake.
@@ -54,12 +63,44 @@ def check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
     if not is_stream_name(mirror.name):
         raise errors.MIRROR_INVALID_STREAM_NAME()
     _check_external(mirror.external)
-    if mirror.external is None and mirror.name == config.name:
-        raise errors.STREAM_INVALID_CONFIG("detected cycle")
+    origin = _origin(mirror, streams)
+    if origin is not None:
+        if 0 < config.max_msg_size < origin.max_msg_size:
+            raise errors.MIRROR_MAX_MESSAGE_SIZE_TOO_BIG()
+        if pedantic and config.mirror_direct != origin.allow_direct:
+            raise errors.PEDANTIC("origin stream has direct get set, mirror has it disabled")
 
 
-def check_sources(config: StreamConfig) -> None:
+def _origin(source: StreamSource, streams: Streams) -> StreamConfig | None:
+    """Return the config of an origin in the same account, None when it is elsewhere or missing."""
+    return streams.get(source.name) if source.external is None else None
+
+
+def check_cycle(config: StreamConfig, streams: Streams) -> None:
+    """Refuse a stream that would copy from itself, if only by way of others.
+
+    Raises:
+        ApiError: 10052.
+    """
+    seen: set[str] = set()
+    ahead = [config]
+    while ahead:
+        copying = ahead.pop()
+        for source in (copying.mirror, *copying.sources):
+            if source is None or source.external is not None or source.name in seen:
+                continue
+            if source.name == config.name:
+                raise errors.STREAM_INVALID_CONFIG("detected cycle")
+            seen.add(source.name)
+            if (origin := streams.get(source.name)) is not None:
+                ahead.append(origin)
+
+
+def check_sources(config: StreamConfig, streams: Streams) -> None:
     """Refuse sources that cannot be.
+
+    Args:
+        streams: those of the account, by name.
 
     Raises:
         ApiError: the first mistake.
@@ -80,7 +121,10 @@ def check_sources(config: StreamConfig) -> None:
         if identity in seen:
             raise errors.SOURCE_DUPLICATE_DETECTED()
         seen.add(identity)
-        _check_source(config, source)
+        _check_source(source)
+        origin = _origin(source, streams)
+        if origin is not None and 0 < config.max_msg_size < origin.max_msg_size:
+            raise errors.SOURCE_MAX_MESSAGE_SIZE_TOO_BIG()
 
 
 def check_filters(config: StreamConfig) -> None:
@@ -105,7 +149,7 @@ def _is_malformed(subject: str) -> bool:
     return bool(subject) and not is_valid_subject(subject.encode())
 
 
-def _check_source(config: StreamConfig, source: StreamSource) -> None:
+def _check_source(source: StreamSource) -> None:
     if source.filter_subject and source.subject_transforms:
         raise errors.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED()
     _check_transforms(
@@ -117,8 +161,6 @@ def _check_source(config: StreamConfig, source: StreamSource) -> None:
     if not _has_valid_consumer(source):
         raise errors.SOURCE_CONSUMER_CONFIG_INVALID()
     _check_external(source.external)
-    if source.external is None and source.name == config.name:
-        raise errors.STREAM_INVALID_CONFIG("detected cycle")
 
 
 def _has_valid_consumer(source: StreamSource) -> bool:

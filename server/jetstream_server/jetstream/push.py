@@ -40,6 +40,7 @@ class Push:
         self._flow: FlowControl | None = None
         if config.flow_control:
             self._flow = FlowControl(consumer.stream.name, consumer.name, consumer.context.nuid)
+        self._acks_by_flow_control = config.ack_policy == "flow_control"
         self._rate: RateLimit | None = None
         if config.rate_limit_bps:
             burst = max(consumer.stream.config.max_msg_size, 0) or limits.PAYLOAD_BYTES_MAX
@@ -71,6 +72,8 @@ class Push:
         """Take answers to flow control questions."""
         for at in range(start, stop):
             if self._flow is not None and self._flow.answered(run.subject(at)):
+                if self._acks_by_flow_control:
+                    self._consumer.acks.take_last(run.headers(at), now)
                 self._consumer.context.wake(self._consumer)
 
     # -- messages go out -------------------------------------------------------------------
@@ -120,9 +123,23 @@ class Push:
         if self._rate is not None:
             self._rate.spend(size)
         if self._flow is not None and self._flow.sent(size):
-            line = b"100 FlowControl Request"
-            consumer.delivery.status(self.subject, line, reply=self._flow.asked)
+            self._send_question()
+        elif self._acks_by_flow_control:
+            pending = len(consumer.progress.pending)
+            if pending >= consumer.config.max_ack_pending // 2:
+                self._ask_for_acks()
         return sent
+
+    def _ask_for_acks(self) -> None:
+        """Ask how far the client came, as nothing else will acknowledge what is pending."""
+        if self._flow is not None and not self._flow.asked and self._consumer.progress.pending:
+            self._flow.ask()
+            self._send_question()
+
+    def _send_question(self) -> None:
+        assert self._flow is not None
+        line = b"100 FlowControl Request"
+        self._consumer.delivery.status(self.subject, line, reply=self._flow.asked)
 
     def _look(self, now: int) -> None:
         """Notice that somebody came or went."""
@@ -163,4 +180,6 @@ class Push:
         if self._flow is not None and self._flow.asked:
             fields = b"Nats-Consumer-Stalled: %b\r\n" % self._flow.asked
         self._consumer.send_heartbeat(self.subject, fields)
+        if self._acks_by_flow_control:
+            self._ask_for_acks()
         self.restart_heartbeat(now)

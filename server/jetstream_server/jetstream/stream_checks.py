@@ -9,6 +9,7 @@ checked by `catalog.py`. Checks look at the config as it was sent, before `with_
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.errors import ApiError
@@ -17,7 +18,7 @@ from jetstream_server.core.transform import Transform, TransformError
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.go_duration import format_duration
-from jetstream_server.jetstream.origin_checks import check_mirror, check_sources
+from jetstream_server.jetstream.origin_checks import check_cycle, check_mirror, check_sources
 from jetstream_server.jetstream.stream_config import (
     DUPLICATE_WINDOW_NS,
     SEQUENCE_MAX,
@@ -44,9 +45,17 @@ _RESERVED = (
 
 
 def check_config(
-    config: StreamConfig, limits: AccountLimits, server: ServerLimits, *, pedantic: bool
+    config: StreamConfig,
+    limits: AccountLimits,
+    server: ServerLimits,
+    streams: Mapping[str, StreamConfig] | None = None,
+    *,
+    pedantic: bool,
 ) -> None:
     """Refuse a config that no stream may have.
+
+    Args:
+        streams: those of the account, by name; a mirror or source of one of them has to fit it.
 
     Raises:
         ApiError: the first mistake.
@@ -64,9 +73,11 @@ def check_config(
     _check_marker(config, pedantic)
     _check_schedules(config, pedantic)
     _check_persist_mode(config)
+    streams = streams or {}
     if config.mirror is not None:
-        check_mirror(config, config.mirror)
-    check_sources(config)
+        check_mirror(config, config.mirror, streams, pedantic=pedantic)
+    check_sources(config, streams)
+    check_cycle(config, streams)
     _check_subjects(config)
     _check_max_bytes(config, limits)
     _check_subject_transform(config)

@@ -34,7 +34,15 @@ from jetstream_server.jetstream.consumer_creation import (
     pause_consumer,
     reset_consumer,
 )
+from jetstream_server.jetstream.feed import IDENTITY
+from jetstream_server.jetstream.origin_consumer import (
+    check_identity,
+    stream_identity,
+    suited,
+    take_over,
+)
 from jetstream_server.jetstream.stream import Stream
+from jetstream_server.protocol import headers as header_block
 
 # How many entries one answer holds.
 NAMES_MAX = 1024
@@ -139,14 +147,21 @@ def _create(
 ) -> dict[str, Any]:
     bounds = catalog.consumer_bounds()
     check_replicas(config, bounds)
+    stream = catalog.stream(body.stream_name)
+    if is_for_copying := config.direct or config.sourcing:
+        check_identity(stream, request.headers)
+        config = suited(stream, config)
     consumer = create_consumer(
-        catalog.stream(body.stream_name),
+        stream,
         config,
         request.now,
         action=body.action,
         pedantic=body.pedantic,
         bounds=bounds,
     )
+    if is_for_copying:
+        take_over(consumer, request.now)
+        request.answer_headers = header_block.build([(IDENTITY, stream_identity(stream))])
     return consumer.info(request.now)
 
 

@@ -103,7 +103,7 @@ class Api:
             return
         body = encode({"type": TYPE + route.response, **fields})
         if request.reply:
-            self._context.output.publish(request.reply, body)
+            self._context.output.publish(request.reply, body, headers=request.answer_headers)
         if route.silent if refused else route.quiet:
             return
         if self._catalog is not None:

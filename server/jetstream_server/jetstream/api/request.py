@@ -24,6 +24,7 @@ class Request:
         reply: where the answer goes, empty when nobody asked for one.
         origin: the client, for advisories.
         now: nanoseconds since the epoch.
+        answer_headers: header block of the answer; a handler may set it.
     """
 
     subject: bytes
@@ -33,6 +34,7 @@ class Request:
     reply: bytes
     origin: Origin | None
     now: int
+    answer_headers: bytes = b""
 
 
 # A handler returns the fields of the response (without `type`), or raises ApiError. It may return
