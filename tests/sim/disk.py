@@ -176,6 +176,12 @@ class SimDisk:
         del file.content[size:]
         file.sync()
 
+    def overwrite(self, path: Path, offset: int, head: bytes, stop: int) -> None:
+        file = self._files[path]
+        for at, data in ((offset, head), (offset + len(head), bytes(stop - offset - len(head)))):
+            self.write(file, memoryview(data), at)
+            self.sync(file)
+
     def read(self, path: Path) -> bytes | None:
         file = self._files.get(path)
         return bytes(file.content) if file else None

@@ -21,3 +21,4 @@ PREFIX_BYTES = PREFIX.size
 CHECKED_FROM = 8  # the checksum covers the record from here on
 
 MESSAGE = 0
+ERASED = 6  # a message without its headers and payload (`store/erasure.py`)

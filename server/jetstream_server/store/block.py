@@ -23,8 +23,8 @@ from google_crc32c import value as crc32c
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import records
 from jetstream_server.kernels.records_pure import Buffer
+from jetstream_server.store import erasure, tombstone
 from jetstream_server.store import index as block_index
-from jetstream_server.store import tombstone
 from jetstream_server.store.commit import BlockFile
 from jetstream_server.store.disk import Disk
 from jetstream_server.store.index import Entries, Summary
@@ -405,6 +405,12 @@ def scan_block(content: Buffer, ids: dict[bytes, int]) -> Scan:
             ids,
         )
         found = tombstone.decode(whole, scan.stop, len(whole))
+        if found is None and (erased := erasure.decode(whole, scan.stop)) is not None:
+            scan.positions.append(scan.stop)
+            scan.subject_ids.append(ids.setdefault(erased.subject, len(ids)))
+            scan.sequences.append(erased.sequence)
+            scan.stop = erased.stop
+            continue
         if found is None:
             break
         scan.tombstones.append((len(scan.positions), found[0]))

@@ -105,7 +105,17 @@ class _RemoveTree:
     path: Path
 
 
-_Operation = _Write | _Seal | _Replace | _Remove | _RemoveTree
+@dataclass(slots=True, eq=False)
+class _Overwrite:
+    owner: Owner
+    path: Path
+    file: BlockFile | None
+    offset: int
+    head: bytes
+    stop: int
+
+
+_Operation = _Write | _Seal | _Replace | _Remove | _RemoveTree | _Overwrite
 
 
 @dataclass(slots=True, eq=False)
@@ -188,6 +198,8 @@ class Flush:
                 self._folders[path.parent] = operation.owner
             case _Remove():
                 self._remove(operation)
+            case _Overwrite():
+                self._overwrite(operation)
             case _RemoveTree():
                 disk.remove_tree(path)
                 self._folders = {
@@ -215,6 +227,20 @@ class Flush:
             self.disk.sync_folder(operation.path.parent)
         else:
             self._folders[operation.path.parent] = owner
+
+    def _overwrite(self, operation: _Overwrite) -> None:
+        """Overwrite once what makes up for it is durable; the file is opened again afterwards."""
+        owner, file = operation.owner, operation.file
+        mine = [other for other, its in self.unsynced.items() if its is owner]
+        if not all(self._sync(other, owner) for other in mine):
+            if owner in self._full:
+                self.stalled.append(operation)
+            return
+        if file is not None and file.handle is not None:
+            self.disk.close(file.handle)
+            file.handle = None
+            self.files.pop(file, None)
+        self.disk.overwrite(operation.path, operation.offset, operation.head, operation.stop)
 
     def _write(self, operation: _Write) -> None:
         file = operation.file
@@ -341,6 +367,15 @@ class GroupCommit:
         """
         self._lazy.pop(path, None)
         self._queue.append(_Remove(owner, path, waits))
+
+    def overwrite(
+        self, owner: Owner, path: Path, file: BlockFile | None, offset: int, head: bytes, stop: int
+    ) -> None:
+        """Queue the erasure of [offset, stop) of a file, for when all the owner wrote is durable.
+
+        `file` is given when it is still being written; see `Disk.overwrite` for `head`.
+        """
+        self._queue.append(_Overwrite(owner, path, file, offset, head, stop))
 
     def remove_tree(self, owner: Owner, path: Path) -> None:
         """Queue the removal of a folder; what was queued for files in it is forgotten."""

@@ -53,6 +53,14 @@ class Disk(Protocol):
         """Cut a file to `size` bytes, durably."""
         ...
 
+    def overwrite(self, path: Path, offset: int, head: bytes, stop: int) -> None:
+        """Put `head` and then zeros in [offset, stop) of a file that nobody has open, durably.
+
+        What stood there cannot be read from the disk afterwards. `head` is durable before any
+        byte behind it changes.
+        """
+        ...
+
     def read(self, path: Path) -> bytes | None:
         """Return the whole content, None when there is no such file."""
         ...
@@ -148,6 +156,17 @@ class OsDisk:
         try:
             os.ftruncate(handle, size)
             os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def overwrite(self, path: Path, offset: int, head: bytes, stop: int) -> None:
+        """Write in place."""
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self.write(handle, memoryview(head), offset)
+            _sync_data(handle)
+            self.write(handle, memoryview(bytes(stop - offset - len(head))), offset + len(head))
+            _sync_data(handle)
         finally:
             os.close(handle)
 

@@ -26,7 +26,7 @@ from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import records
 from jetstream_server.kernels.record_format import PREFIX
 from jetstream_server.kernels.records_pure import HEADER_ACCOUNTED_BYTES, UNACCOUNTED_BYTES
-from jetstream_server.store import recovery, tombstone
+from jetstream_server.store import erasure, recovery, tombstone
 from jetstream_server.store.block import (
     Block,
     BlockWriter,
@@ -84,10 +84,11 @@ class FileStore(BlockLog):
     # -- removing --------------------------------------------------------------------------
 
     def delete(self, sequences: Iterable[int], *, erase: bool = False) -> int:
-        """Remove single messages. The bytes stay in the block until it is compacted."""
+        """Remove single messages. The bytes stay in the block until it is compacted, unless they
+        are to be erased."""
         self._check_online()
         gone: list[int] = []
-        touched: dict[Block, None] = {}
+        touched: dict[Block, list[int]] = {}
         block: Block | None = None
         for sequence in sequences:
             if block is None or not block.first_seq <= sequence <= block.last_seq:
@@ -98,7 +99,7 @@ class FileStore(BlockLog):
             entry = block.find(content, sequence)
             if entry >= 0:
                 self._bury(block, content, entry)
-                touched[block] = None
+                touched.setdefault(block, []).append(entry)
                 gone.append(sequence)
         if gone:
             self._oldest = None
@@ -106,8 +107,32 @@ class FileStore(BlockLog):
             self._note(tombstone.deleted(tombstone.as_ranges(gone)))
             for block in touched:
                 block.noted.add(self._blocks[-1].number)
+            if erase:
+                for block, entries in touched.items():
+                    self._erase(block, entries)
             self._tidy(touched)
         return len(gone)
+
+    def _erase(self, block: Block, entries: list[int]) -> None:
+        """Overwrite messages whose tombstones are queued."""
+        content, commit = self._content(block), self._commit
+        file = None
+        if self._open is not None and block is self._open.block:
+            whole, file = self._open.buffer, self._open.file
+        else:
+            whole = bytearray(self._buffer(block, content))
+            commit.remove(self, block.index_path, waits=True)  # it was made for the other content
+        for entry in entries:
+            at = content.entries.positions[entry]
+            head, stop = erasure.encode(whole, at)
+            whole[at:stop] = head.ljust(stop - at, b"\0")
+            commit.overwrite(self, block.path, file, at, head, stop)
+        if file is None:
+            self._cache.drop(block)
+            table_ids, table = content.table_ids, self._table
+            index = seal_block(block, bytes(whole), content.entries, table_ids, table)
+            block.sealed_at = commit.taken
+            commit.replace(self, block.index_path, [index])
 
     def _bury(self, block: Block, content: Content, entry: int) -> None:
         """Take one live message out of every count."""
