@@ -35,8 +35,9 @@ from jetstream_server.node.domain_mapping import DomainMapping
 from jetstream_server.node.node import Node, NodeSettings
 from jetstream_server.node.users import accounts_of, users_of
 from jetstream_server.store.commit import GroupCommit
-from jetstream_server.store.disk import OsDisk
-from jetstream_server.store.store_folder import open_folder
+from jetstream_server.store.disk import Disk, OsDisk
+from jetstream_server.store.file import BLOCK_BYTES
+from jetstream_server.store.store_folder import ENCRYPTION_NAME, open_folder
 from jetstream_server.store.vault import FileVault
 
 if TYPE_CHECKING:
@@ -138,19 +139,39 @@ class Server:
         """Open the storage folder and recover every account's streams."""
         options = self.options.jetstream
         root = Path(options.store_dir or Path(tempfile.gettempdir()) / "nats")
-        disk = OsDisk()
-        folder = open_folder(root, disk, note=f"process {os.getpid()}")
+        plain = OsDisk()
+        folder = open_folder(root, plain, note=f"process {os.getpid()}")
         stack.callback(folder.release)
         self.log.write("INF", "Starting JetStream")
         self.log.write("INF", f'  Store Directory: "{folder.path}"')
+        disk, block_bytes = self._encrypted(folder.path, plain)
         commit = GroupCommit(disk, lazily_ns=options.sync_interval_ns)
         configured = accounts_of(self.options)
         for account in node.accounts.values():
-            vault = FileVault(folder.path, account.name, commit, disk)
+            vault = FileVault(folder.path, account.name, commit, disk, block_bytes=block_bytes)
             given = configured.get(account.name)
             limits = given.jetstream if given is not None else AccountJetStreamOptions()
             self._open_account(node, account, vault, limits, now)
         return commit
+
+    def _encrypted(self, root: Path, plain: OsDisk) -> tuple[Disk, int]:
+        """Return the disk that the streams use, and how large their blocks get."""
+        options = self.options.jetstream
+        if not options.encryption_key and plain.read(root / ENCRYPTION_NAME) is None:
+            return plain, BLOCK_BYTES
+        # Imported here: most servers do not encrypt, and start sooner without the library.
+        from jetstream_server.store.cipher_disk import ENCRYPTED_BLOCK_BYTES, CipherDisk
+        from jetstream_server.store.keyring import open_keyring
+
+        keyring = open_keyring(
+            root,
+            plain,
+            options.encryption_key,
+            previous_key=options.previous_encryption_key,
+            cipher=options.cipher,
+        )
+        self.log.write("INF", f"  Encryption: {keyring.cipher}")
+        return CipherDisk(plain, keyring), ENCRYPTED_BLOCK_BYTES
 
     def _open_account(
         self,

@@ -18,12 +18,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
 from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.cipher_disk import CipherDisk
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.file import FileStore
+from jetstream_server.store.keyring import Keyring
 from jetstream_server.store.memory import MemoryStore
 from jetstream_server.store.ports import Limits, MessageStore, SubjectFilter
 
-FOLDER = Path("/store/msgs")
+ROOT = Path("/store")
+FOLDER = ROOT / "$G/streams/S/msgs"
 HEADERS = b"NATS/1.0\r\nA: b\r\n\r\n"
 PATTERNS: list[tuple[bytes, ...]] = [
     (),
@@ -69,8 +72,10 @@ class StoreMachine(RuleBasedStateMachine):
         block_bytes=st.sampled_from([300, 700, 4000]),
         lazily=st.booleans(),
         seed=st.integers(0, 1 << 30),
+        cipher=st.sampled_from(["", "", "chacha", "aes"]),
     )
-    def begin(self, first_seq: int, block_bytes: int, lazily: bool, seed: int) -> None:
+    def begin(self, first_seq: int, block_bytes: int, lazily: bool, seed: int, cipher: str) -> None:
+        self.cipher = cipher
         self.random = Random(seed)
         self.disk = self.disk_factory(self.random)
         self.first_seq, self.block_bytes = first_seq, block_bytes
@@ -82,7 +87,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.open()
 
     def open(self) -> None:
-        self.commit = GroupCommit(self.disk, lazily_ns=self.lazily_ns)
+        disk = self.disk
+        if self.cipher:
+            disk = CipherDisk(disk, Keyring(ROOT, disk, b"k" * 32, self.cipher))
+        self.commit = GroupCommit(disk, lazily_ns=self.lazily_ns)
         self.store = FileStore(
             FOLDER, self.commit, first_seq=self.first_seq, block_bytes=self.block_bytes
         )
@@ -121,10 +129,10 @@ class StoreMachine(RuleBasedStateMachine):
             return
         assert first == self.model.skip(count, self.now)
 
-    @rule(distances=st.lists(nearby, min_size=1, max_size=8))
-    def delete(self, distances: list[int]) -> None:
+    @rule(distances=st.lists(nearby, min_size=1, max_size=8), erase=st.booleans())
+    def delete(self, distances: list[int], erase: bool) -> None:
         sequences = [self.model.first_seq + distance for distance in distances]
-        assert self.store.delete(sequences) == self.model.delete(sequences)
+        assert self.store.delete(sequences, erase=erase) == self.model.delete(sequences)
 
     @rule(distance=nearby, from_end=st.booleans())
     def truncate_front(self, distance: int, from_end: bool) -> None:

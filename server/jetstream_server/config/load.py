@@ -322,10 +322,11 @@ def _strict(key: str, token: Token) -> bool:
     return token.value
 
 
-def _encryption(key: str, token: Token) -> None:
-    if values.string(key, token):
-        text = f'"{key}": encryption at rest is not supported by this server; remove the option'
-        raise error_at(token, text)
+def _cipher(key: str, token: Token) -> str:
+    name = values.string(key, token).lower()
+    if name not in _CIPHERS:
+        raise error_at(token, f'Unknown cipher type: "{token.value}"')
+    return _CIPHERS[name]
 
 
 def _window(key: str, token: Token) -> int:
@@ -467,6 +468,14 @@ _TOP: values.Table = {
     "write_timeout": ("", _write_timeout),
 }
 
+_CIPHERS = {
+    "chacha": "chacha",
+    "chachapoly": "chacha",
+    "chacha20-poly1305": "chacha",
+    "aes": "aes",
+    "aes-gcm": "aes",
+    "aesgcm": "aes",
+}
 _STORE_DIRS = ("store", "store_dir", "storedir")
 _JETSTREAM: values.Table = {
     "enabled": ("is_enabled", values.boolean),
@@ -486,13 +495,13 @@ _JETSTREAM: values.Table = {
     "info_queue_limit": ("info_queue_limit", values.size),
     "max_buffered_size": ("max_buffered_size", values.storage_size("max_buffered_size")),
     "max_buffered_msgs": ("max_buffered_messages", values.size),
-    "key": ("", _encryption),
-    "ek": ("", _encryption),
-    "encryption_key": ("", _encryption),
-    "prev_key": ("", _encryption),
-    "prev_ek": ("", _encryption),
-    "prev_encryption_key": ("", _encryption),
-    "cipher": ("", ignored),
+    "key": ("encryption_key", values.string),
+    "ek": ("encryption_key", values.string),
+    "encryption_key": ("encryption_key", values.string),
+    "prev_key": ("previous_encryption_key", values.string),
+    "prev_ek": ("previous_encryption_key", values.string),
+    "prev_encryption_key": ("previous_encryption_key", values.string),
+    "cipher": ("cipher", _cipher),
     "extension_hint": ("", values.string),
     "max_concurrent_io": ("", ignored),
     "max_outstanding_catchup": ("", values.storage_size("max_outstanding_catchup")),

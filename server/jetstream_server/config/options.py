@@ -140,6 +140,9 @@ class JetStreamOptions:
         sync_interval_ns: 0 acknowledges after the disk has the message (group commit, the
             default); above, as the genuine server: at once, and the disk is synced this often.
         request_queue_limit, info_queue_limit: API requests that may wait; 0 is the default.
+        encryption_key: of everything stored, also a passphrase; empty for no encryption.
+        previous_encryption_key: what it was, while it is being changed.
+        cipher: `chacha` (ChaCha20-Poly1305) or `aes` (AES-256-GCM).
     """
 
     is_enabled: bool = False
@@ -157,6 +160,9 @@ class JetStreamOptions:
     info_queue_limit: int = 0
     max_buffered_size: int = 0
     max_buffered_messages: int = 0
+    encryption_key: str = field(default="", repr=False)
+    previous_encryption_key: str = field(default="", repr=False)
+    cipher: str = "chacha"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
     <store_dir>/jetstream/lock          held while a server runs
     <store_dir>/jetstream/format.json   {"format": 1, ...}: what reads the rest
+    <store_dir>/jetstream/encryption.json   when the streams are encrypted (`store/keyring.py`)
 
 The genuine server uses the same `<store_dir>/jetstream`, with other files in it (`meta.inf` beside
 every stream). Neither can read the other's, so a folder of its making is refused rather than
@@ -22,6 +23,7 @@ from jetstream_server.store.folder_name import from_name
 FORMAT = 1
 FORMAT_NAME = "format.json"
 LOCK_NAME = "lock"
+ENCRYPTION_NAME = "encryption.json"  # there when the streams are encrypted (`store/keyring.py`)
 GENUINE_NAME = "meta.inf"
 
 

@@ -21,7 +21,7 @@ from jetstream_server.base.errors import StoreError
 from jetstream_server.store.block import ContentCache
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.disk import Disk
-from jetstream_server.store.file import FileStore
+from jetstream_server.store.file import BLOCK_BYTES, FileStore
 from jetstream_server.store.folder_name import from_name, to_name
 from jetstream_server.store.memory import MemoryStore
 
@@ -161,10 +161,12 @@ class FileFolder:
         *,
         first_seq: int,
         is_fresh: bool,
+        block_bytes: int = BLOCK_BYTES,
     ) -> None:
         self._path = path
         self._commit = commit
         self._cache = cache
+        self._block_bytes = block_bytes
         self._first_seq = first_seq
         self._is_fresh = is_fresh
         self._messages: FileStore | None = None
@@ -179,6 +181,7 @@ class FileFolder:
                 self._cache,
                 first_seq=self._first_seq,
                 is_fresh=self._is_fresh,
+                block_bytes=self._block_bytes,
             )
             if self._failure is not None:
                 self._messages.failed(self._failure)
@@ -229,12 +232,22 @@ class FileVault:
         account: name of the account.
         commit: the queue to the disk.
         disk: where it lives.
+        block_bytes: when a block of messages is full.
     """
 
-    def __init__(self, root: Path, account: str, commit: GroupCommit, disk: Disk) -> None:
+    def __init__(
+        self,
+        root: Path,
+        account: str,
+        commit: GroupCommit,
+        disk: Disk,
+        *,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
         self._path = root / to_name(account) / "streams"
         self._commit = commit
         self._cache = ContentCache(disk)
+        self._block_bytes = block_bytes
         self._memory = MemoryVault()
 
     def folders(self) -> list[str]:
@@ -257,7 +270,14 @@ class FileVault:
         if not is_known and not commit.is_removed(path) and disk.names(path):
             leftover = FileFolder(path, commit, self._cache, first_seq=0, is_fresh=True)
             commit.remove_tree(leftover, path)
-        return FileFolder(path, commit, self._cache, first_seq=first_seq, is_fresh=not is_known)
+        return FileFolder(
+            path,
+            commit,
+            self._cache,
+            first_seq=first_seq,
+            is_fresh=not is_known,
+            block_bytes=self._block_bytes,
+        )
 
 
 def _with_config(path: Path, commit: GroupCommit) -> list[str]:

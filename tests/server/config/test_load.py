@@ -194,6 +194,15 @@ def test_accounts(folder: Path) -> None:
     assert options.no_auth_user == "a"
 
 
+def test_encryption() -> None:
+    options = read("jetstream { ek: 'a secret', prev_ek: older, cipher: aes }").jetstream
+    assert (options.encryption_key, options.previous_encryption_key) == ("a secret", "older")
+    assert options.cipher == "aes" and "secret" not in repr(options)
+    assert read("jetstream { key: x, cipher: ChaChaPoly }").jetstream.cipher == "chacha"
+    with pytest.raises(ConfigError, match='Unknown cipher type: "rot13"'):
+        read("jetstream { key: x, cipher: rot13 }")
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [
@@ -204,7 +213,6 @@ def test_accounts(folder: Path) -> None:
         ("mqtt { port: 1 }", '"mqtt": MQTT'),
         ("operator: x.jwt", '"operator": operator mode'),
         ("https: 5", '"https": HTTPS monitoring'),
-        ("jetstream { key: x }", '"key": encryption at rest'),
         ("authorization { auth_callout { issuer: x } }", '"auth_callout"'),
     ],
 )
