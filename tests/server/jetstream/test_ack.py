@@ -6,7 +6,7 @@ import json
 
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
-from jetstream_server.jetstream.ack import Verb, ack_sequence, ack_verb, nak_delay
+from jetstream_server.jetstream.ack import Verb, ack_counts, ack_sequence, ack_verb, nak_delay
 from jetstream_server.jetstream.consumer import account_hash
 
 
@@ -24,6 +24,18 @@ from jetstream_server.jetstream.consumer import account_hash
 )
 def test_ack_subjects(subject, sequence):
     assert ack_sequence(subject) == sequence
+
+
+@pytest.mark.parametrize(
+    ("subject", "counts"),
+    [
+        (b"$JS.ACK.S.C.1.22.3.4.5", (1, 3)),
+        (b"$JS.ACK._.szMpdrwD.S.C.7.22.8.4.5.random", (7, 8)),
+        (b"$JS.ACK.S.C.x.22.-1.4.5", (-1, -1)),
+    ],
+)
+def test_counts_of_ack_subjects(subject, counts):
+    assert ack_counts(subject) == counts
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ApiError
-from jetstream_server.jetstream.api.go_time import parse_time
+from jetstream_server.jetstream.api.go_time import ZERO, Instant, parse_time
 from jetstream_server.jetstream.consumer_config import (
     ConsumerBounds,
     ConsumerConfig,
@@ -13,6 +13,7 @@ from jetstream_server.jetstream.consumer_config import (
     check_update,
     check_workqueue_filters,
     with_defaults,
+    with_pause,
 )
 from jetstream_server.jetstream.stream_config import StreamConfig, StreamConsumerLimits
 
@@ -253,3 +254,18 @@ def test_each_message_of_a_work_queue_has_one_consumer(new, other, code):
     with pytest.raises(ApiError) as caught:
         check_workqueue_filters(*configs)
     assert caught.value.err_code == code
+
+
+def test_the_streams_limit_is_filled_in_even_without_acks():
+    limits = StreamConsumerLimits(max_ack_pending=50)
+    stream = STREAM.model_copy(update={"consumer_limits": limits})
+    assert resolve(stream, ack_policy="none").max_ack_pending == 50
+
+
+def test_a_pause_needs_its_level_as_long_as_it_is_remembered():
+    config = resolve(ack_policy="explicit")
+    paused = with_pause(config, TIME)
+    assert (paused.pause_until, paused.metadata["_nats.req.level"]) == (TIME, "1")
+    for never in (None, Instant(ZERO)):
+        resumed = with_pause(paused, never)
+        assert (resumed.pause_until, resumed.metadata["_nats.req.level"]) == (None, "0")

@@ -154,3 +154,28 @@ def test_sequences_that_the_stream_lost_are_not_skipped(account):
     account.publish(b"s.a", b"new")
     account.pull(consumer, b"5")
     assert [message.payload for message in account.client.take()] == [b"new"]
+
+
+def test_the_last_of_an_emptied_stream_is_its_end(account, stream):
+    stream.purge(b"", 0, 0, account.now)
+    info = account.create(stream, deliver_policy="last").info(account.now)
+    assert info["delivered"]["stream_seq"] == 6
+
+
+def test_a_new_deliver_subject_gets_what_is_unacknowledged(account, stream):
+    fields = {"durable_name": "P", "ack_policy": "explicit", "filter_subject": "s.b"}
+    listening = account.subscribe(b"d")
+    account.create(stream, deliver_subject="d", **fields)
+    assert [message.payload for message in account.client.take()] == [b"3", b"6"]
+    account.context.sublist.remove(listening)
+    account.subscribe(b"e")
+    account.create(stream, deliver_subject="e", **fields)
+    assert [message.payload for message in account.client.take()] == [b"3", b"6"]
+
+
+def test_the_time_an_idle_consumer_has_depends_on_what_it_was(account, stream):
+    account.create(stream, name="C")
+    consumer = account.create(stream, durable_name="C")
+    assert consumer.config.inactive_threshold == 5 * SECOND
+    account.create(stream, durable_name="C")
+    assert consumer.config.inactive_threshold == 0

@@ -157,3 +157,25 @@ def test_reset_starts_over(make):
     assert (progress.consumer_seq, progress.stream_seq, *floors(progress)) == (0, 2, 0, 2)
     assert progress.redelivery.head() == 0
     assert progress.next_deadline() is None
+
+
+def test_a_late_ack_settles_what_was_out_once_and_given_up(make):
+    progress = make(3, max_deliver=1)
+    progress.exhaust(2)
+    assert ack(progress, 2) == [2]
+    assert ack(progress, 9) == []
+    assert floors(progress) == (0, 0)
+
+
+def test_starting_over_queues_everything_pending(make):
+    progress = make(4)
+    ack(progress, 2)
+    progress.start_over()
+    assert progress.redelivery.queued_sequences() == [1, 3, 4]
+
+
+def test_a_purge_tells_what_was_pending(make):
+    progress = make(3)
+    ack(progress, 1)
+    assert list(progress.purged(3)) == [2]
+    assert list(progress.purged(3)) == []

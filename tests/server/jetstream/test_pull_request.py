@@ -70,3 +70,10 @@ def test_refusals(body, reason):
 def test_a_past_expiry_is_not_never():
     assert 0 < parse_request(b"in", b'{"expires":-1}', NOW).expires_at < NOW
     assert parse_request(b"in", b'{"expires":%d}' % -(2**62), NOW).expires_at == 1
+
+
+@pytest.mark.parametrize(("body", "is_text"), [(b"", True), (b"3", True), (b"{}", False)])
+def test_only_json_can_name_a_group(body, is_text):
+    request = parse_request(b"in", body, NOW)
+    assert isinstance(request, PullRequest)
+    assert request.is_text is is_text

@@ -37,7 +37,16 @@ def test_texts_are_escaped_as_go_does(exchange: Any) -> None:
 
 @pytest.mark.parametrize(
     "subject",
-    ["FOO", "INFO.x", "STREAM.CREATE", "STREAM.CREATE.A.B", "STREAM.INFO", "STREAM.TEMPLATE.X"],
+    [
+        "FOO",
+        "INFO.x",
+        "STREAM.CREATE",
+        "STREAM.CREATE.A.B",
+        "STREAM.INFO",
+        "STREAM.TEMPLATE.X",
+        "META.X",
+        "SERVER.X",
+    ],
 )
 def test_unmatched_subjects_are_met_with_silence(exchange: Any, subject: str) -> None:
     exchange.listen("$JS.EVENT.>")
