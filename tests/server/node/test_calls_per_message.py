@@ -1,0 +1,204 @@
+"""How many Python functions are called for a message: none, when many come together.
+
+The unit of flow is a batch. A call per message that slips into a hot path costs as much as all the
+rest, and no test of behaviour would notice, so the calls of a turn are counted here: a turn over
+ten times as many messages must not take noticeably more of them. Kernels are left out, as their
+pure twins do work on single messages; so are streams in memory, whose store is plain on purpose.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jetstream_server import kernels
+from jetstream_server.base.nuid import Nuid
+from jetstream_server.jetstream.api.dispatch import Api
+from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.context import Context
+from jetstream_server.node.node import Node
+from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.disk import OsDisk
+from jetstream_server.store.vault import FileVault
+
+KERNELS = os.path.dirname(kernels.__file__)  # noqa: PTH120 - compared with code file names
+MESSAGES = 3000
+CALLS_PER_MESSAGE_MAX = 0.02
+INBOX = b"_INBOX.x"
+
+
+class Bench:
+    """A node with a stream B, and one client that counts what its bytes set off."""
+
+    def __init__(self, node: Node, client: Any, folder: Path) -> None:
+        self.commit = GroupCommit(OsDisk())
+        account = node.accounts["$G"]
+        context = Context("$G", "n1", "", account.sublist, account.output, Nuid(node.random))
+        account.catalog = Catalog(context, FileVault(folder, "$G", self.commit, OsDisk()))
+        account.catalog.recover(client.now)
+        Api(account.catalog).subscribe()
+        self.client = client
+        client.connect(b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true}')
+        self.say(b"SUB %b.* 1\r\n" % INBOX)
+        self.ask("STREAM.CREATE.B", b'{"name":"B","subjects":["b.>"]}')
+
+    def say(self, data: bytes) -> bytes:
+        self.client.session.feed(data)
+        return self.turn()
+
+    def turn(self) -> bytes:
+        node, now = self.client.node, self.client.now
+        answer = b""
+        while True:
+            node.run(now)
+            assert not self.commit.drain()
+            node.release(node.take_held(), now)
+            if not (output := self.client.read()):
+                return answer
+            answer += output
+
+    def ask(self, api: str, body: bytes) -> bytes:
+        answer = self.say(
+            b"PUB $JS.API.%b %b.api %d\r\n%b\r\n" % (api.encode(), INBOX, len(body), body)
+        )
+        assert b'"error"' not in answer, answer
+        return answer
+
+    def calls(self, act: Callable[[], bytes], expected: bytes, count: int) -> int:
+        """Return the number of function calls of `act`, which answers `count` times `expected`."""
+        called = 0
+
+        def count_call(frame: Any, event: str, argument: object) -> None:
+            nonlocal called
+            if event == "call" and not frame.f_code.co_filename.startswith(KERNELS):
+                called += 1
+
+        sys.setprofile(count_call)
+        try:
+            answer = act()
+        finally:
+            sys.setprofile(None)
+        assert answer.count(expected) == count, answer[:500]
+        return called
+
+
+@pytest.fixture
+def bench(make_node: Any, make_client: Any, tmp_path: Path) -> Bench:
+    node = make_node()
+    node.settings = dataclasses.replace(node.settings, max_pending=1 << 30)
+    return Bench(node, make_client(node), tmp_path)
+
+
+def assert_flat(calls: Callable[[int], int]) -> None:
+    """Compare the calls for few messages with those for many."""
+    calls(MESSAGES // 10)  # whatever happens only once
+    few, many = calls(MESSAGES // 10), calls(MESSAGES)
+    per_message = (many - few) / (MESSAGES - MESSAGES // 10)
+    assert per_message < CALLS_PER_MESSAGE_MAX, f"{few} calls, then {many}"
+
+
+def published(count: int, subject: bytes = b"b.a", first: int = 0) -> bytes:
+    numbers = range(first, first + count)
+    return b"".join(b"PUB %b %b.%d 100\r\n%0100d\r\n" % (subject, INBOX, i, i) for i in numbers)
+
+
+def test_publishing(bench: Bench) -> None:
+    def calls(count: int) -> int:
+        data = published(count)
+        return bench.calls(lambda: bench.say(data), b'"seq":', count)
+
+    assert_flat(calls)
+
+
+def test_publishing_to_many_subjects(bench: Bench) -> None:
+    first = 0
+
+    def calls(count: int) -> int:
+        nonlocal first
+        numbers = range(first, first + count)
+        first += count
+        data = b"".join(b"PUB b.%d %b.%d 1\r\nx\r\n" % (i, INBOX, i) for i in numbers)
+        return bench.calls(lambda: bench.say(data), b'"seq":', count)
+
+    assert_flat(calls)
+
+
+@pytest.mark.parametrize("lines", [b"", b"Nats-Expected-Stream: B\r\nX: y\r\n"])
+def test_publishing_with_ids(bench: Bench, lines: bytes) -> None:
+    first = 0
+
+    def calls(count: int) -> int:
+        nonlocal first
+        numbers = range(first, first + count)
+        first += count
+        blocks = [b"NATS/1.0\r\nNats-Msg-Id: %d\r\n%b\r\n" % (i, lines) for i in numbers]
+        data = b"".join(
+            b"HPUB b.a %b.1 %d %d\r\n%bx\r\n" % (INBOX, len(block), len(block) + 1, block)
+            for block in blocks
+        )
+        return bench.calls(lambda: bench.say(data), b'"seq":', count)
+
+    assert_flat(calls)
+
+
+def make_consumer(bench: Bench, policy: str) -> None:
+    config = f'"durable_name":"C","ack_policy":"{policy}","max_ack_pending":100000'
+    bench.ask("CONSUMER.CREATE.B.C", f'{{"stream_name":"B","config":{{{config}}}}}'.encode())
+
+
+def pull(count: int) -> bytes:
+    body = b'{"batch":%d,"expires":1000000000}' % count
+    return b"PUB $JS.API.CONSUMER.MSG.NEXT.B.C %b.pull %d\r\n%b\r\n" % (INBOX, len(body), body)
+
+
+@pytest.mark.parametrize("policy", ["none", "explicit"])
+def test_pulling(bench: Bench, policy: str) -> None:
+    bench.say(published(2 * MESSAGES))
+    make_consumer(bench, policy)
+
+    def calls(count: int) -> int:
+        return bench.calls(lambda: bench.say(pull(count)), b"$JS.ACK.B.C.1.", count)
+
+    assert_flat(calls)
+
+
+def test_pulling_ahead(bench: Bench) -> None:
+    bench.say(published(2 * MESSAGES))
+    make_consumer(bench, "none")
+
+    def calls(count: int) -> int:
+        pulls = pull(count // 2) * 2
+        return bench.calls(lambda: bench.say(pulls), b"$JS.ACK.B.C.1.", count)
+
+    assert_flat(calls)
+
+
+def test_acknowledging(bench: Bench) -> None:
+    bench.say(published(2 * MESSAGES))
+    make_consumer(bench, "explicit")
+
+    def calls(count: int) -> int:
+        lines = bench.say(pull(count)).split(b"\r\n")
+        replies = [line.split(b" ")[3] for line in lines if line.startswith(b"MSG b.a ")]
+        acks = b"".join(b"PUB %b 0\r\n\r\n" % reply for reply in replies)
+        assert len(replies) == count
+        return bench.calls(lambda: bench.say(acks), b"MSG", 0)
+
+    assert_flat(calls)
+    assert b'"num_ack_pending":0,' in bench.ask("CONSUMER.INFO.B.C", b"")
+
+
+def test_delivering_to_subscribers(bench: Bench) -> None:
+    for sid in range(2, 5):
+        bench.say(b"SUB news.> %d\r\n" % sid)
+
+    def calls(count: int) -> int:
+        data = b"".join(b"PUB news.%d 1\r\nx\r\n" % i for i in range(count))
+        return bench.calls(lambda: bench.say(data), b"MSG news.", 3 * count)
+
+    assert_flat(calls)
