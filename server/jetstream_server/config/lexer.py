@@ -116,6 +116,11 @@ def _read(path: str) -> str:
         raise ConfigError(f"{path}: not UTF-8 text at byte {error.start}") from error
 
 
+def _is_text(text: str) -> bool:
+    """Tell whether every byte of an environment variable was a character."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def _shown(character: str) -> str:
     return {"": "\0", "\n": "\\n"}.get(character, character)
 
@@ -516,6 +521,8 @@ class _Parser:
             raise ConfigError(f"{where} can not be found")
         made: dict[str, Token] = {}
         text = "value = " + self.environment[name]
+        if not _is_text(text):
+            raise ConfigError(f"{where} could not be parsed: it is not UTF-8 text")
         try:
             _Parser(text, self.path, [made], self.environment, (*self.opened, mark)).top()
         except ConfigError as error:

@@ -204,3 +204,8 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
         digest(parse_text(text, "n.conf", {}))
     except ConfigError as error:
         assert str(error)
+
+
+def test_a_variable_of_the_environment_that_is_no_text():
+    with pytest.raises(ConfigError, match="'B' on line 1 could not be parsed: it is not UTF-8"):
+        parse_text("a: $B\n", "x", {"B": "\udcff"})
