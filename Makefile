@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check bench soak clean
+.PHONY: help demo test check bench soak fuzz clean
 
 help:
 	@echo "make demo   336,776 flights through JetStream and Spark, on this machine"
@@ -13,6 +13,7 @@ help:
 	@echo "make check  formatting, lint, types, import rules; no tests"
 	@echo "make bench  this server beside the genuine one, on this machine"
 	@echo "make soak   the demo again and again, SOAK_RUNS times (20), and 30 crashes"
+	@echo "make fuzz   bad input of every kind, FUZZ_ROUNDS (200) times what the tests try"
 	@echo "make clean  remove what these commands made"
 
 $(BIN)/python:
@@ -60,6 +61,11 @@ soak: $(READY)-test
 	@for run in $$(seq $(SOAK_RUNS)); do \
 	  echo "run $$run of $(SOAK_RUNS)"; $(BIN)/python examples/flights.py || exit 1; \
 	done
+
+FUZZ_ROUNDS ?= 200
+
+fuzz: $(READY)-test
+	FUZZ_ROUNDS=$(FUZZ_ROUNDS) $(BIN)/pytest tests/fuzz --timeout 3600
 
 clean:
 	rm -rf $(VENV) .demo build dist *.egg-info spark-warehouse metastore_db derby.log
