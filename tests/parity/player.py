@@ -19,6 +19,7 @@ A scenario is a few lines of text (`scenarios/*.txt`): a title after `##`, then 
     repeat 3 pub s.%d hello                                a step three times, %d counts from 1
     sleep 300                              milliseconds
     restart / kill                         end by SIGTERM / SIGKILL, start again
+    farewell w                             the same by SIGTERM; what w gets until the end
     raw PING                               a protocol line; what comes back in 200 ms
     open b {"echo":false}                  another connection with this CONNECT, and use it
     dial b                                 another connection without CONNECT, and use it
@@ -253,7 +254,7 @@ class Scenario:
     @property
     def restarts(self) -> bool:
         """Tell whether servers are ended on the way."""
-        return any(step.split()[0] in ("restart", "kill") for step in self.steps)
+        return any(step.split()[0] in ("restart", "kill", "farewell") for step in self.steps)
 
 
 def read_scenarios(path: Path) -> list[Scenario]:
@@ -456,11 +457,23 @@ class Play:
         for wire in self.wires.values():
             wire.close()
         self.server.stop(signum)
+        self._start_again()
+        return []
+
+    def _start_again(self) -> None:
         self.server.start()
         self.wires.clear()
         self._use("a", Wire(self.server.port))
         self.named.clear()
-        return []
+
+    def _farewell(self, name: str) -> list[str]:
+        lines = []
+        self.server.stop()
+        with contextlib.suppress(ConnectionError):
+            while (message := self._message(name, REPLY_SECONDS)) is not None:
+                lines.append(shown(message))
+        self._start_again()
+        return lines
 
     def _kill(self, text: str) -> list[str]:
         return self._restart(text, signal.SIGKILL)
