@@ -218,6 +218,10 @@ _MASKS = [
     (re.compile(r'("server":)"[^"]+"'), r'\1"<server>"'),
     (re.compile(r"(Nats-Pin-Id: |pinned_(?:client_)?id\":\")[0-9A-Za-z]{22}"), r"\1<nuid>"),
     (re.compile(r"\$JS\.FC\.(\S+)\.[0-9A-Za-z]{4}\b"), r"$JS.FC.\1.<fc>"),
+    (re.compile(r"(Nats-Stream-Source: (?:\S+ ){5})[0-9A-Za-z]{8}"), r"\1<identity>"),
+    (re.compile(r"(Nats-Stream-Identity: |identity does not match: )\w{8}"), r"\1<identity>"),
+    (re.compile(r"(JS_(?:MIRROR|SRC)_)\w{8}(-\w{8})?"), r"\1<name>"),
+    (re.compile(r"\$JS\.([MS])\.\w{8}"), r"$JS.\1.<token>"),
     (re.compile(r"(.)\1{79,}"), lambda run: f"<{run[1]}*{len(run[0])}>"),
 ]  # fmt: skip
 _LONG = re.compile(r"<(.)\*(\d+)>")

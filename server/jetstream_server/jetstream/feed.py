@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from jetstream_server import API_LEVEL
 from jetstream_server.base.clock import HOUR, MILLISECOND, MINUTE, SECOND
 from jetstream_server.base.errors import ApiError
 from jetstream_server.base.nuid import DIGITS
@@ -70,19 +71,19 @@ class FeedKind:
         prefix: of the consumer's name.
         letter: in the deliver subject, as in `$JS.M.<token>`.
         tag: in the consumer's metadata.
-        level: API level that the origin must have.
+        level: API level that the origin must have, as far as this server has it itself.
         needs_flow_control: the refusal of a prepared consumer that has no acks by flow control.
     """
 
     prefix: str
     letter: str
     tag: str
-    level: bytes
+    level: int
     needs_flow_control: Callable[[], ApiError]
 
 
-MIRROR = FeedKind("JS_MIRROR_", "M", "mirror", b"4", errors.MIRROR_CONSUMER_REQUIRES_ACK_FC)
-SOURCE = FeedKind("JS_SRC_", "S", "src", b"5", errors.SOURCE_CONSUMER_REQUIRES_ACK_FC)
+MIRROR = FeedKind("JS_MIRROR_", "M", "mirror", 4, errors.MIRROR_CONSUMER_REQUIRES_ACK_FC)
+SOURCE = FeedKind("JS_SRC_", "S", "src", 5, errors.SOURCE_CONSUMER_REQUIRES_ACK_FC)
 
 
 @dataclass(slots=True)
@@ -183,6 +184,7 @@ class Feed:
         self._last_seq = 0
         self._heard_at = 0
         self._failures = 0
+        self._has_asked = False
 
     def __repr__(self) -> str:
         return f"Feed({self._source.name!r} to {self._stream!r}, waiting {self._stage.value})"
@@ -193,6 +195,11 @@ class Feed:
     def is_started(self) -> bool:
         """Return whether it copies, or tries to."""
         return self._stage is not _Stage.STOPPED
+
+    @property
+    def has_asked(self) -> bool:
+        """Return whether the first attempt was made."""
+        return self._has_asked
 
     def start(self, now: int) -> None:
         """Ask the origin before long."""
@@ -242,13 +249,14 @@ class Feed:
 
     def _ask(self, now: int) -> None:
         self._stage = _Stage.ASKED
+        self._has_asked = True
         self._last_consumer_seq = 0
         deliver_subject = self._deliver_subject()
         inbox = f"$JSC.R.{self._context.nuid.short()}".encode()
         self._deliveries = self._subscribe(deliver_subject.encode())
         self._answers = self._subscribe(inbox)
         subject, body = self._request(deliver_subject)
-        lines = [(_REQUIRED_LEVEL, self._kind.level)]
+        lines = [(_REQUIRED_LEVEL, b"%d" % min(self._kind.level, API_LEVEL))]
         identity = self._reader.identity
         if identity is not None:
             lines.append((IDENTITY, identity))
@@ -407,7 +415,7 @@ class Feed:
         numbers = _numbers(run, start, stop)
         if numbers is None:
             return
-        sequences, consumer_seqs, timestamps, self.lag = numbers
+        sequences, consumer_seqs, timestamps, pending = numbers
         if consumer_seqs[0] <= self._last_consumer_seq:
             return
         expected = range(self._last_consumer_seq + 1, self._last_consumer_seq + stop - start + 1)
@@ -415,7 +423,11 @@ class Feed:
             if not is_early:
                 self._wait(0, now)  # something is missing
             return
-        if not self._reader.take(Arrival(run, start, sequences, timestamps), now):
+        is_taken = self._reader.take(Arrival(run, start, sequences, timestamps), now)
+        # Counted as the genuine server does, where the last message left is no lag.
+        refused = sum(sequence > self._reader.position for sequence in sequences)
+        self.lag = max(pending + max(refused - 1, 0) - 1, 0)
+        if not is_taken:
             self._wait(_AGAIN_NS, now)
             return
         self._last_consumer_seq, self._last_seq = consumer_seqs[-1], sequences[-1]

@@ -79,6 +79,9 @@ def _origin(source: StreamSource, streams: Streams) -> StreamConfig | None:
 def check_cycle(config: StreamConfig, streams: Streams) -> None:
     """Refuse a stream that would copy from itself, if only by way of others.
 
+    A filter on the source that closes the circle is taken to break it: two streams may each source
+    what is published to the other one.
+
     Raises:
         ApiError: 10052.
     """
@@ -87,12 +90,14 @@ def check_cycle(config: StreamConfig, streams: Streams) -> None:
     while ahead:
         copying = ahead.pop()
         for source in (copying.mirror, *copying.sources):
-            if source is None or source.external is not None or source.name in seen:
+            if source is None or source.external is not None:
                 continue
             if source.name == config.name:
+                if source.filter_subject and source is not copying.mirror:
+                    continue
                 raise errors.STREAM_INVALID_CONFIG("detected cycle")
-            seen.add(source.name)
-            if (origin := streams.get(source.name)) is not None:
+            if source.name not in seen and (origin := streams.get(source.name)) is not None:
+                seen.add(source.name)
                 ahead.append(origin)
 
 

@@ -94,6 +94,8 @@ class Sourcing:
         shown: dict[str, Any] = {}
         if self._mirror is not None:
             shown["mirror"] = _described(self._mirror.origin, self._mirror.feed, 0, now)
+            if not self._mirror.feed.has_asked:  # as the genuine server sets it up
+                shown["mirror"].pop("filter_subject", None)
         if self._sources:
             shown["sources"] = [
                 _described(source.config, source.feed, source.position, now)

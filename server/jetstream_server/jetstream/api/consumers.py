@@ -41,6 +41,7 @@ from jetstream_server.jetstream.origin_consumer import (
     suited,
     take_over,
 )
+from jetstream_server.jetstream.publish_headers import has_header
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.protocol import headers as header_block
 
@@ -161,8 +162,12 @@ def _create(
     )
     if is_for_copying:
         take_over(consumer, request.now)
-        request.answer_headers = header_block.build([(IDENTITY, stream_identity(stream))])
+        request.answer_headers = _identity_block(stream)
     return consumer.info(request.now)
+
+
+def _identity_block(stream: Stream) -> bytes:
+    return header_block.build([(IDENTITY, stream_identity(stream))])
 
 
 # -- looking -------------------------------------------------------------------------------------
@@ -273,4 +278,6 @@ def reset(catalog: Catalog, request: Request) -> dict[str, Any] | None:
         return None
     body = decode(request.body, ConsumerResetRequest, strict=False)
     sequence = reset_consumer(consumer, body.seq, request.now)
+    if has_header(request.headers, IDENTITY):
+        request.answer_headers = _identity_block(consumer.stream)
     return consumer.info(request.now) | {"reset_seq": sequence}
