@@ -169,7 +169,8 @@ class Catalog:
         if config.name in self.offline:
             raise errors.STREAM_OFFLINE_REASON(self.offline[config.name].reason)
         if config.name not in self.streams:
-            self._check_room(config)
+            self._check_count()
+        self._check_reservation(config)
         self._check_config(config, pedantic=pedantic)
         check_replicas(config)
         config = self._with_defaults(config)
@@ -267,7 +268,8 @@ class Catalog:
         """
         if config.name in (self.streams | self.offline | self.restoring):
             raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
-        self._check_room(config)
+        self._check_count()
+        self._check_reservation(config)
         self._check_config(config, pedantic=False)
         check_replicas(config)
         config = self._with_defaults(config)
@@ -459,6 +461,8 @@ class Catalog:
     # -- checks that concern several streams -----------------------------------------------
 
     def _check_config(self, config: StreamConfig, *, pedantic: bool) -> None:
+        if 0 <= self.limits.max_consumers < config.max_consumers:
+            raise errors.MAXIMUM_CONSUMERS_LIMIT()
         streams = {name: stream.config for name, stream in self.streams.items()}
         check_config(config, self.limits, self.server_limits, streams, pedantic=pedantic)
 
@@ -470,13 +474,10 @@ class Catalog:
             return config
         return config.changed(mirror_direct=self.streams[mirror.name].config.allow_direct)
 
-    def _check_room(self, config: StreamConfig) -> None:
+    def _check_count(self) -> None:
         count = len(self.streams) + len(self.offline) + len(self.restoring)
         if 0 <= self.limits.max_streams <= count:
             raise errors.MAXIMUM_STREAMS_LIMIT()
-        self._check_reservation(config)
-        if 0 <= self.limits.max_consumers < config.max_consumers:
-            raise errors.MAXIMUM_CONSUMERS_LIMIT()
 
     def _check_reservation(self, config: StreamConfig) -> None:
         memory = config.is_memory
