@@ -25,6 +25,12 @@ def _load(path: Path) -> Any:
 player = _load(Path(__file__).with_name("player.py"))
 
 
+@pytest.fixture(scope="session", name="player")
+def player_module() -> Any:
+    """Return the module, for tests that start servers of their own."""
+    return player
+
+
 @pytest.fixture(scope="session")
 def lanes(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Return what plays scenarios, with all that were selected already begun."""
