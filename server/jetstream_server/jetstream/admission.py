@@ -52,9 +52,10 @@ class Candidate:
         special: the `Nats-` headers with a value.
         ttl: seconds, `NEVER` (-1), or 0 for none.
         total: of a counter after this message, else empty.
+        sources: where the total comes from, of a counter that was copied, else empty.
     """
 
-    __slots__ = ("headers", "payload", "reply", "special", "subject", "total", "ttl")
+    __slots__ = ("headers", "payload", "reply", "sources", "special", "subject", "total", "ttl")
 
     def __init__(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         self.subject = subject
@@ -64,6 +65,7 @@ class Candidate:
         self.special = special_headers(headers) if headers else {}
         self.ttl = 0
         self.total = b""
+        self.sources = b""
 
     @property
     def message_id(self) -> bytes:

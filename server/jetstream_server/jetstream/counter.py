@@ -16,7 +16,7 @@ import orjson
 
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream import publish_headers as names
-from jetstream_server.jetstream.publish_headers import extended, header, without
+from jetstream_server.jetstream.publish_headers import header, replaced
 from jetstream_server.jetstream.staging import Staging
 from jetstream_server.store.ports import MessageStore
 
@@ -67,14 +67,52 @@ def count(store: MessageStore, message: Candidate, staging: Staging | None) -> N
         sources = b""
     else:
         before, sources = _stored(store, subject)
-    if sources:
-        rest = without(message.headers, names.COUNTER_SOURCES)
-        message.headers = extended(rest, b"%b: %b\r\n" % (names.COUNTER_SOURCES, sources))
+    if sources := message.sources or sources:
+        message.headers = replaced(message.headers, names.COUNTER_SOURCES, sources)
     after = _EXACT.add(before, Decimal(increment.decode()))
     if staging is not None:
         staging.totals[subject] = after
     message.total = format(after, "f").encode()
     message.payload = b'{"val":"%b"}' % message.total
+
+
+def convert_total(
+    store: MessageStore, message: Candidate, origin: str, origin_subject: str
+) -> None:
+    """Turn the copy of another stream's counter into an increment of this one: by what was
+    counted there since the copy before.
+
+    Args:
+        origin: the stream that the copy comes from.
+        origin_subject: the counter there.
+
+    Raises:
+        ApiError: 10169 there is no increment; 10172 a total cannot be read.
+    """
+    if names.INCREMENT not in message.special:
+        raise errors.MESSAGE_INCR_MISSING()
+    total = _total(message.payload)
+    _, sources = _stored(store, message.subject)
+    accounted: dict[str, dict[str, str]] = orjson.loads(sources) if sources else {}
+    before = accounted.setdefault(origin, {}).get(origin_subject, "0")
+    if not isinstance(before, str) or _INTEGER.fullmatch(before.encode()) is None:
+        raise errors.MESSAGE_COUNTER_BROKEN()
+    accounted[origin][origin_subject] = format(total, "f")
+    message.sources = orjson.dumps(accounted, option=orjson.OPT_SORT_KEYS)
+    increment = format(_EXACT.subtract(total, Decimal(before)), "f").encode()
+    message.headers = replaced(message.headers, names.INCREMENT, increment)
+    message.special[names.INCREMENT] = increment
+    message.payload = b""
+
+
+def _total(payload: bytes) -> Decimal:
+    try:
+        value = orjson.loads(payload)["val"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        raise errors.MESSAGE_COUNTER_BROKEN() from None
+    if not isinstance(value, str) or _INTEGER.fullmatch(value.encode()) is None:
+        raise errors.MESSAGE_COUNTER_BROKEN()
+    return Decimal(value)
 
 
 def _stored(store: MessageStore, subject: bytes) -> tuple[Decimal, bytes]:
@@ -84,15 +122,11 @@ def _stored(store: MessageStore, subject: bytes) -> tuple[Decimal, bytes]:
         return Decimal(0), b""
     sources = header(newest.headers, names.COUNTER_SOURCES) if newest.headers else b""
     try:
-        value = orjson.loads(newest.payload)["val"]
         accounted = orjson.loads(sources) if sources else {}
-    except (orjson.JSONDecodeError, KeyError, TypeError):
+    except orjson.JSONDecodeError:
         raise errors.MESSAGE_COUNTER_BROKEN() from None
-    if (
-        not isinstance(value, str)
-        or _INTEGER.fullmatch(value.encode()) is None
-        or not isinstance(accounted, dict)
-        or not all(isinstance(totals, dict) for totals in accounted.values())
+    if not isinstance(accounted, dict) or not all(
+        isinstance(totals, dict) for totals in accounted.values()
     ):
         raise errors.MESSAGE_COUNTER_BROKEN()
-    return Decimal(value), sources
+    return _total(newest.payload), sources

@@ -14,15 +14,14 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from jetstream_server.base.errors import ApiError, StoreError
-from jetstream_server.jetstream import publish_headers as names
 from jetstream_server.jetstream.admission import Candidate, check_room, check_ttl
+from jetstream_server.jetstream.copied_headers import disregard, is_special, settled
 from jetstream_server.jetstream.direct_get import PREFIX as DIRECT_GET
 from jetstream_server.jetstream.direct_get import QUEUE as DIRECT_GET_QUEUE
 from jetstream_server.jetstream.direct_get import DirectGet
 from jetstream_server.jetstream.feed import MIRROR, Arrival, Feed
 from jetstream_server.jetstream.interest import Interest
 from jetstream_server.jetstream.renaming import Renaming
-from jetstream_server.jetstream.source_header import settled
 from jetstream_server.jetstream.stream_config import StreamSource
 
 if TYPE_CHECKING:
@@ -102,10 +101,13 @@ class Mirror:
     def _append(self, arrival: Arrival, now: int) -> None:
         store, config = self._stream.store, self._stream.config
         run, rename = arrival.run, self._renaming.apply if self._renaming else None
-        # Room is only ever refused by these; TTLs only count where they are allowed.
-        must_check = config.discard == "new" or self._stream.allowance is not None
-        is_plain = not must_check and not config.allow_msg_ttl and config.republish is None
         append, last = store.append, store.last_seq
+        decides_always = (
+            config.discard == "new"
+            or self._stream.allowance is not None
+            or config.republish is not None
+        )
+        acts_on_headers = config.allow_msg_ttl or config.allow_rollup_hdrs
         for at, (sequence, timestamp) in enumerate(
             zip(arrival.sequences, arrival.timestamps, strict=True), arrival.start
         ):
@@ -118,24 +120,24 @@ class Mirror:
                 subject = rename(subject)
             if headers:
                 headers = settled(headers)
-            if is_plain:
-                append(subject, headers, run.payload(at), timestamp, sequence)
-            else:
+            if decides_always or (acts_on_headers and is_special(headers)):
                 message = Candidate(subject, b"", headers, run.payload(at))
                 self._append_one(message, timestamp, sequence)
+            else:
+                append(subject, headers, run.payload(at), timestamp, sequence)
             last = sequence
 
     def _append_one(self, message: Candidate, timestamp: int, sequence: int) -> None:
-        """Store a message about which the config has something to say."""
+        """Store a message about which a header or the config may have something to say."""
         stream = self._stream
-        if stream.config.allow_msg_ttl:
-            check_ttl(stream, message)
-        else:
-            message.special.pop(names.TTL, None)
+        disregard(message, stream.config)
+        check_ttl(stream, message)
         check_room(stream, message)
-        previous = stream.store.subject_last(message.subject)
-        stream.store.append(message.subject, message.headers, message.payload, timestamp, sequence)
+        subject, headers, payload = message.subject, message.headers, message.payload
+        previous = stream.store.subject_last(subject)
+        stream.store.append(subject, headers, payload, timestamp, sequence)
         stream.note_stored(message, sequence, previous, timestamp)
+        stream.purge_outdated(message, sequence, timestamp)
 
     # -- direct gets -----------------------------------------------------------------------
 

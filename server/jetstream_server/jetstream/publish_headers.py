@@ -100,3 +100,13 @@ def extended(block: bytes, lines: bytes) -> bytes:
     with a block that is none.
     """
     return b"%b%b\r\n" % (block[:-2] if block else b"NATS/1.0\r\n", lines)
+
+
+def replaced(block: bytes, key: bytes, value: bytes) -> bytes:
+    """Return a block in which a header has another value, where it stands; or added at the end."""
+    line = b"\r\n%b:" % key
+    at = block.find(line)
+    stop = block.find(_LINE, at + 2) if at >= 0 else -1
+    if stop < 0:
+        return extended(block, b"%b: %b\r\n" % (key, value))
+    return b"%b%b %b%b" % (block[:at], line, value, block[stop:])

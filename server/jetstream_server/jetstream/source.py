@@ -17,15 +17,15 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from jetstream_server.base.errors import ApiError
-from jetstream_server.jetstream import publish_headers as names
 from jetstream_server.jetstream.admission import Candidate, check_size, needs_decisions
+from jetstream_server.jetstream.copied_headers import disregard, is_special, settled
+from jetstream_server.jetstream.counter import convert_total
 from jetstream_server.jetstream.feed import SOURCE, Arrival, Feed
-from jetstream_server.jetstream.publish_headers import extended
+from jetstream_server.jetstream.publish_headers import STREAM_SOURCE, extended, header
 from jetstream_server.jetstream.renaming import Renaming
 from jetstream_server.jetstream.source_header import (
     SourcePosition,
     SourceStamp,
-    settled,
     source_key,
 )
 from jetstream_server.jetstream.stream_config import StreamSource
@@ -105,7 +105,7 @@ class Source:
                 headers = settled(headers, but_source=True)
             line = self._stamp.line(sequence, origin_subject, self._identity)
             copy = (subject, b"", extended(headers, line), run.payload(at))
-            if b"\r\nNats-" not in headers:
+            if not is_special(headers):
                 plain.append(copy)
                 sequences.append(sequence)
                 continue
@@ -135,8 +135,11 @@ class Source:
         subject, _, headers, payload = copy
         stream = self._stream
         message = Candidate(stream.renamed(subject), b"", headers, payload)
-        _disregard(message, stream)
+        disregard(message, stream.config)
         try:
+            if stream.config.allow_msg_counter:
+                origin_subject = header(headers, STREAM_SOURCE).split(b" ")[4]
+                convert_total(stream.store, message, self.config.name, origin_subject.decode())
             check_size(stream, message)
             stream.take(message, now)
         except ApiError as error:
@@ -148,17 +151,3 @@ class Source:
         self._is_refused = False
         self._position = sequence
         return True
-
-
-def _disregard(message: Candidate, stream: Stream) -> None:
-    """Have headers stored that ask for what this stream does not do, but not acted upon."""
-    config, special = stream.config, message.special
-    special.pop(names.STREAM_SOURCE, None)
-    if not config.allow_msg_ttl:
-        special.pop(names.TTL, None)
-    if not config.allow_rollup_hdrs or config.deny_purge:
-        special.pop(names.ROLLUP, None)
-    if not config.allow_msg_counter:
-        special.pop(names.INCREMENT, None)
-    for name in names.SCHEDULES:  # never allowed beside sources
-        special.pop(name, None)

@@ -12,20 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jetstream_server.jetstream.name_hash import name_hash
-from jetstream_server.jetstream.publish_headers import (
-    BATCH_COMMIT,
-    BATCH_ID,
-    BATCH_SEQUENCE,
-    STREAM_SOURCE,
-)
+from jetstream_server.jetstream.publish_headers import STREAM_SOURCE
 from jetstream_server.jetstream.stream_config import StreamSource
 
 _BETWEEN = "\f"
 _EVERYTHING = ">"
 _WORDS = (5, 6)
-_EXPECTED = b"Nats-Expected-"
-# Conditions and batches were settled when the origin took the message.
-_DROPPED = (_EXPECTED, BATCH_ID + b":", BATCH_SEQUENCE + b":", BATCH_COMMIT + b":")
 _LINE = b"\r\n"
 
 
@@ -83,20 +75,3 @@ class SourceStamp:
         """Return the header line for one message, with its CR LF."""
         tail = b" %b\r\n" % identity if identity else _LINE
         return b"%b%d%b%b%b" % (self._head, sequence, self._middle, subject, tail)
-
-
-def settled(headers: bytes, *, but_source: bool = False) -> bytes:
-    """Return a header block as a copy keeps it, without conditions and batches; empty when no
-    header is left.
-
-    Args:
-        but_source: whether the header of a source goes as well, to be replaced.
-    """
-    if b"\r\nNats-" not in headers:
-        return headers
-    dropped = (*_DROPPED, STREAM_SOURCE + b":") if but_source else _DROPPED
-    first, *lines = headers.split(_LINE)
-    kept = [line for line in lines if not line.startswith(dropped)]
-    if len(kept) == len(lines):
-        return headers
-    return _LINE.join((first, *kept)) if any(kept) else b""

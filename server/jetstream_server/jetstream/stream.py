@@ -247,11 +247,11 @@ class Stream:
             original = check(self, message, now)
             if original is not None:
                 return original, False
-            return self._store_one(message, now), True
+            return self.store_one(message, now), True
         except StoreError as failure:
             raise self.failed(failure) from failure
 
-    def _store_one(self, message: Candidate, now: int) -> int:
+    def store_one(self, message: Candidate, now: int) -> int:
         """Store one message that passed; return its sequence."""
         store = self.store
         if self.config.retention == "interest" and not retention.is_wanted(
@@ -266,7 +266,7 @@ class Stream:
             sequence = store.append(message.subject, message.headers, message.payload, now)
             self.note_stored(message, sequence, previous, now)
         self.after_storing(sequence, sequence, now)
-        self._purge_outdated(message, sequence, now)  # even if nobody wanted the message itself
+        self.purge_outdated(message, sequence, now)  # even if nobody wanted the message itself
         return sequence
 
     def store_batch(self, batch: list[Candidate], now: int) -> int:
@@ -292,7 +292,7 @@ class Stream:
         self._delete(unwanted)
         self.after_storing(first, last, now)
         for sequence, message in enumerate(batch, first):
-            self._purge_outdated(message, sequence, now)
+            self.purge_outdated(message, sequence, now)
         return last
 
     def note_stored(self, message: Candidate, sequence: int, previous: int, now: int) -> None:
@@ -320,7 +320,7 @@ class Stream:
             self.dedupe.record([message_id], sequence, now)
             self._arm_dedupe(now)
 
-    def _purge_outdated(self, message: Candidate, sequence: int, now: int) -> None:
+    def purge_outdated(self, message: Candidate, sequence: int, now: int) -> None:
         """Remove what a message rolls up, and the schedule that it ends."""
         store, purged = self.store, 0
         if message.rollup:
@@ -462,7 +462,7 @@ class Stream:
         self.last_message_id = b""
 
     def _store_copy(self, copy: Copy, now: int) -> None:
-        self._store_one(Candidate(copy.target, b"", copy.headers, copy.payload), now)
+        self.store_one(Candidate(copy.target, b"", copy.headers, copy.payload), now)
 
     def _arm(self, deadline: int | None, earliest: int) -> None:
         """Set the timer to a deadline, unless it is set to an earlier time."""
