@@ -121,6 +121,13 @@ class OptionMap:
         """A size in bytes, or None when the key is absent."""
         return self.read(key, byte_size, None)
 
+    def name_given(self, key: str, alias: str) -> str:
+        """The name, of two for one option, that the user gave; both at once are a mistake."""
+        self._known[key.lower()], self._known[alias.lower()] = key, alias
+        if self.has(key) and self.has(alias):
+            self.add_problem(alias, f"is another name of '{key}'; give one of them")
+        return alias if self.has(alias) and not self.has(key) else key
+
     def choice(self, key: str, allowed: tuple[str, ...], default: str) -> str:
         """One of a few words, in any case."""
 

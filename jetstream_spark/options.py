@@ -136,7 +136,9 @@ def _read_source(options: OptionMap) -> SourceOptions:
         max_bytes_per_trigger=options.maybe_size("maxBytesPerTrigger"),
         min_offsets_per_trigger=options.maybe_number("minOffsetsPerTrigger"),
         max_trigger_delay_s=options.seconds("maxTriggerDelay", "15m"),
-        max_offsets_per_partition=options.number("maxOffsetsPerPartition", 250_000),
+        max_offsets_per_partition=options.number(
+            options.name_given("maxOffsetsPerPartition", "maxRecordsPerPartition"), 250_000
+        ),
         min_partitions=options.number("minPartitions", 1),
         max_partitions=options.number("maxPartitions", 64),
         include_headers=options.flag("includeHeaders", False),

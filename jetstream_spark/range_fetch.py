@@ -1,8 +1,10 @@
 """Fetching one range of a stream, completely and in order, through whatever happens on the way.
 
 An ephemeral pull consumer (ack none, memory storage, starting at the first sequence) delivers the
-messages; two pull requests are kept in flight, bounded by count and bytes, so that the server never
-waits for us and never holds more for us than it allows a slow client.
+messages; the next pull request, bounded by count and bytes, is sent when half of the last one has
+arrived, so that the server seldom waits for us and never holds more for us than it allows a slow
+client. Two requests that wait at once are served in turn, a message to each, which costs a server
+more than two that follow each other.
 
 The range is complete when a message at or after its last sequence was delivered, or when a consumer
 made at the position reached says that nothing is pending. The first consumer's own count of pending
@@ -293,9 +295,9 @@ class _Delivery:
     # --- requesting -------------------------------------------------------------------------
 
     def _pull(self) -> None:
-        """Keep two requests in flight, never asking for more messages than the range can have."""
+        """Ask for more in time, but never for more messages than the range can have."""
         options, fetch = self._fetch.options, self._fetch
-        while self._outstanding <= options.fetch_batch:
+        while self._outstanding <= options.fetch_batch // 2:
             rest = fetch.range.stop - fetch.position - self._outstanding
             if rest <= 0:
                 return

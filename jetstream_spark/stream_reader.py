@@ -38,6 +38,7 @@ from jetstream_spark.partition import RangePartition, read_partition
 from jetstream_spark.planner import Limits, Tail, available, plan_end, plan_ranges
 from jetstream_spark.rows import arrow_schema
 from jetstream_spark.stream_watch import StreamWatch
+from jetstream_spark.termination import stop_on_sigterm
 
 _log = logging.getLogger("jetstream_spark")
 
@@ -50,6 +51,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise OptionsError(
                 ["options 'endingOffsets' and 'endingTimestamp' are for batch reads only"]
             )
+        stop_on_sigterm()
         self.options = options
         self.schema = arrow_schema(schema)
         self._watch = StreamWatch(options)
@@ -94,7 +96,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _start(self, start: dict[str, Any] | None) -> Offsets:
         if start is None:
-            # Spark 4.1 and older do not say where the batch starts.
             at = self._last_end or self._initial or self._watch.starting_offsets(LATEST)
         else:
             at = Offsets.from_json(start)
@@ -213,5 +214,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed = end
 
     def stop(self) -> None:
-        """Close the driver's connections."""
+        """Close the driver's connections; `stop_on_sigterm` sees to it that this is called."""
         pool.close_all()

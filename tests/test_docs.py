@@ -9,11 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 import jetstream_spark
+from jetstream_spark.ledger import Scope, ScopeKind
 from jetstream_spark.options import SINK_ONLY, SOURCE_ONLY, SinkOptions, SourceOptions
+from jetstream_spark.writer import JetStreamWriter
 
 ROOT = Path(__file__).parents[1]
+KERNELS = Path(jetstream_spark.__file__).parent / "kernels"
 
 
 def camel(attribute: str) -> str:
@@ -42,6 +46,26 @@ def test_the_readme_names_only_options_that_exist():
     both = {"stream", "servers"}
     unknown = named - {*SOURCE_ONLY, *SINK_ONLY} - connection - both
     assert not unknown
+
+
+def test_the_ledger_needs_the_stream_as_documented():
+    text = (ROOT / "docs/options.md").read_text()
+    (row,) = re.findall(r"^\| `ledger` \|.*$", text, flags=re.M)
+    assert "with the option `stream`" in row
+    schema = StructType([StructField("data", BinaryType())])
+    scope = Scope(ScopeKind.TRANSACTION, "app", 1)
+    for extra, has_ledger in (({"stream": "S"}, True), ({}, False)):
+        options = {"servers": "nats://127.0.0.1:1", "subject": "s"} | extra
+        writer = JetStreamWriter(SinkOptions.parse(options), schema)
+        assert (writer.ledger(scope) is not None) == has_ledger
+
+
+def test_the_version_info_names_every_kernel():
+    kernels = {path.stem.removesuffix("_pure") for path in KERNELS.glob("*_pure.py")}
+    info = jetstream_spark.__version_info__
+    assert info["version"] == jetstream_spark.__version__
+    assert set(info["kernels"]) == kernels
+    assert set(info["kernels"].values()) <= {"pure", "compiled"}
 
 
 @pytest.mark.spark

@@ -88,3 +88,13 @@ def test_a_starting_point_may_be_what_spark_prints():
 def test_the_sides_know_what_is_only_the_others():
     assert "dedupe" in SINK_ONLY and "startingOffsets" in SOURCE_ONLY
     assert not {"servers", "stream", "password"} & {*SINK_ONLY, *SOURCE_ONLY}
+
+
+def test_a_name_that_users_of_kafka_know_is_understood():
+    base = {"servers": "nats://h:1", "stream": "S"}
+    parsed = SourceOptions.parse(base | {"maxrecordsperpartition": "7"})
+    assert parsed.max_offsets_per_partition == 7
+    with pytest.raises(OptionsError, match=r"maxRecordsPerPartition' = 'x'"):
+        SourceOptions.parse(base | {"maxRecordsPerPartition": "x"})
+    with pytest.raises(OptionsError, match="another name of 'maxOffsetsPerPartition'"):
+        SourceOptions.parse(base | {"maxRecordsPerPartition": "7", "maxOffsetsPerPartition": "7"})
