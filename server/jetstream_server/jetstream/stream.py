@@ -347,7 +347,7 @@ class Stream:
 
     def _refuse(self, reply: bytes, error: ApiError) -> None:
         payload = self.pub_ack.refused(error)
-        if error.err_code != _STORE_FAILED:
+        if error.err_code != _STORE_FAILED or not self._has_failed:
             self._answer(reply, payload)
         elif reply and not self.config.no_ack:  # on a full disk there may be no flush for long
             self.context.output.publish_now(reply, payload)
