@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -49,6 +50,8 @@ class GenuineServer:
     def pause(self) -> None:
         """Let it hang, connections open."""
         self.process.send_signal(signal.SIGSTOP)
+        # The signal takes effect a moment later; until then the server would still answer.
+        os.waitpid(self.process.pid, os.WUNTRACED)
 
     def resume(self) -> None:
         self.process.send_signal(signal.SIGCONT)
