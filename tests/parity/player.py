@@ -222,7 +222,6 @@ _MASKS = [
     (re.compile(r"(Nats-Stream-Identity: |identity does not match: )\w{8}"), r"\1<identity>"),
     (re.compile(r"(JS_(?:MIRROR|SRC)_)\w{8}(-\w{8})?"), r"\1<name>"),
     (re.compile(r"\$JS\.([MS])\.\w{8}"), r"$JS.\1.<token>"),
-    (re.compile(r"(Nats-Stream-Source: [^\\]+ )[0-9A-Za-z]{8}(?=\\r)"), r"\1<identity>"),
     (re.compile(r"(.)\1{79,}"), lambda run: f"<{run[1]}*{len(run[0])}>"),
 ]  # fmt: skip
 _LONG = re.compile(r"<(.)\*(\d+)>")
