@@ -21,7 +21,15 @@ from jetstream_spark.kernels.binary_column cimport (
     value_at,
     values_of,
 )
-from jetstream_spark.kernels.blake2b cimport blake2b, blake2b_add, blake2b_finish, blake2b_start
+from jetstream_spark.kernels.blake2b cimport (
+    BLAKE2B_SHORT,
+    blake2b,
+    blake2b_add,
+    blake2b_finish,
+    blake2b_has_lanes,
+    blake2b_short,
+    blake2b_start,
+)
 from jetstream_spark.kernels.decimal cimport digit_count, put_number, u64
 
 cdef enum:
@@ -39,49 +47,96 @@ cdef inline void _put_length(uint8_t* at, Py_ssize_t length) noexcept nogil:
         at[place] = <uint8_t>(length >> 8 * place)
 
 
+# What the digests of a batch are made of.
+cdef struct Contents:
+    Values subjects
+    Values lines
+    Values payloads
+
+
+cdef inline void _add_head(blake2b* hash, const Contents* contents, Py_ssize_t row) noexcept nogil:
+    """Add all that stands before the payload."""
+    cdef uint8_t[8] lengths
+    _put_length(lengths, size_at(&contents.subjects, row))
+    _put_length(lengths + 4, size_at(&contents.lines, row))
+    blake2b_add(hash, lengths, 8)
+    blake2b_add(hash, value_at(&contents.subjects, row), size_at(&contents.subjects, row))
+    blake2b_add(hash, value_at(&contents.lines, row), size_at(&contents.lines, row))
+
+
+cdef inline void _digest_one(
+    const blake2b* start, const Contents* contents, Py_ssize_t row, char* digest
+) noexcept nogil:
+    cdef blake2b hash
+    cdef uint8_t[64] state
+    memcpy(&hash, start, sizeof(blake2b))
+    _add_head(&hash, contents, row)
+    blake2b_add(&hash, value_at(&contents.payloads, row), size_at(&contents.payloads, row))
+    blake2b_finish(&hash, state)
+    memcpy(digest, state, DIGEST)
+
+
+cdef inline bint _digest_four(
+    const blake2b* start, const Contents* contents, Py_ssize_t row, char* digests
+) noexcept nogil:
+    """Make the digests of four rows at once; False when one of them is too long for that."""
+    cdef uint8_t[4][1024] text  # 1024 is BLAKE2B_SHORT
+    cdef size_t[4] sizes
+    cdef uint8_t[4][16] states
+    cdef Py_ssize_t subject_bytes, line_bytes, payload_bytes
+    cdef int lane
+    for lane in range(4):
+        subject_bytes = size_at(&contents.subjects, row + lane)
+        line_bytes = size_at(&contents.lines, row + lane)
+        payload_bytes = size_at(&contents.payloads, row + lane)
+        sizes[lane] = 8 + subject_bytes + line_bytes + payload_bytes
+        if sizes[lane] > BLAKE2B_SHORT:
+            return False
+        _put_length(text[lane], subject_bytes)
+        _put_length(text[lane] + 4, line_bytes)
+        memcpy(text[lane] + 8, value_at(&contents.subjects, row + lane), subject_bytes)
+        memcpy(text[lane] + 8 + subject_bytes, value_at(&contents.lines, row + lane), line_bytes)
+        memcpy(
+            text[lane] + sizes[lane] - payload_bytes,
+            value_at(&contents.payloads, row + lane),
+            payload_bytes,
+        )
+    blake2b_short(start, text, sizes, states)
+    for lane in range(4):
+        memcpy(digests + lane * DIGEST, states[lane], DIGEST)
+    return True
+
+
 def content_digests(bytes salt, subjects, lines, payloads):
     """Return the digest of each row, back to back.
 
     See `content_ids_pure.content_digests`.
     """
-    cdef Values subject_values = values_of(subjects)
-    cdef Values line_values = values_of(lines)
-    cdef Values payload_values = values_of(payloads)
-    cdef Py_ssize_t row, rows = len(payloads)
+    cdef Contents contents
+    cdef Py_ssize_t row = 0, rows = len(payloads), stop
     cdef uint8_t[SALT] salt_bytes
-    cdef uint8_t[64] state
-    cdef blake2b base, hash
-    cdef bint is_shared = isinstance(subjects, bytes) and isinstance(lines, bytes)
+    cdef blake2b start
+    cdef bint has_lanes = blake2b_has_lanes()
+    contents.subjects = values_of(subjects)
+    contents.lines = values_of(lines)
+    contents.payloads = values_of(payloads)
     if len(salt) > SALT:
         raise ValueError(f"a salt has at most {SALT} bytes")
     memcpy(salt_bytes, PyBytes_AS_STRING(salt.ljust(SALT, b"\0")), SALT)
     cdef bytes digests = PyBytes_FromStringAndSize(NULL, rows * DIGEST)
     cdef char* at = PyBytes_AS_STRING(digests)
     with nogil:
-        blake2b_start(&base, DIGEST, salt_bytes)
-        if is_shared and rows:
-            _add_head(&base, &subject_values, &line_values, 0)
-        for row in range(rows):
-            memcpy(&hash, &base, sizeof(blake2b))
-            if not is_shared:
-                _add_head(&hash, &subject_values, &line_values, row)
-            blake2b_add(&hash, value_at(&payload_values, row), size_at(&payload_values, row))
-            blake2b_finish(&hash, state)
-            memcpy(at, state, DIGEST)
-            at += DIGEST
+        blake2b_start(&start, DIGEST, salt_bytes)
+        while row < rows:
+            stop = min(row + 4, rows)
+            if has_lanes and stop - row == 4:
+                if _digest_four(&start, &contents, row, at + row * DIGEST):
+                    row = stop
+                    continue
+            while row < stop:
+                _digest_one(&start, &contents, row, at + row * DIGEST)
+                row += 1
     return digests
-
-
-cdef inline void _add_head(
-    blake2b* hash, const Values* subjects, const Values* lines, Py_ssize_t row
-) noexcept nogil:
-    """Add all that stands before the payload."""
-    cdef uint8_t[8] lengths
-    _put_length(lengths, size_at(subjects, row))
-    _put_length(lengths + 4, size_at(lines, row))
-    blake2b_add(hash, lengths, 8)
-    blake2b_add(hash, value_at(subjects, row), size_at(subjects, row))
-    blake2b_add(hash, value_at(lines, row), size_at(lines, row))
 
 
 cdef inline char* _put_digest(char* at, const uint8_t* digest) noexcept nogil:

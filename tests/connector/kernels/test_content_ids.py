@@ -67,6 +67,17 @@ def test_digests_of_all_lengths_around_the_blocks_of_the_hash(kernel) -> None:
 
 
 @twins
+@given(st.lists(st.integers(0, 1100), min_size=1, max_size=14), st.integers(0, 200))
+@settings(max_examples=100, deadline=None)
+def test_rows_of_different_lengths_side_by_side(kernel, sizes: list[int], line_bytes: int) -> None:
+    payloads = [bytes([n % 251]) * size for n, size in enumerate(sizes)]
+    lines = [b"l" * (line_bytes * n % 300) for n in range(len(sizes))]
+    got = kernel.content_digests(b"salt", b"s.t", binary(lines), binary(payloads))
+    expected = [expected_digest(b"salt", b"s.t", *row) for row in zip(lines, payloads, strict=True)]
+    assert cut(got) == expected
+
+
+@twins
 def test_a_shared_value_digests_like_a_column_of_it(kernel) -> None:
     data = binary([b"x", b"y", b"x"])
     subjects, lines = binary([b"s"] * 3), binary([b"A: b\r\n"] * 3)
