@@ -115,7 +115,16 @@ class _Overwrite:
     stop: int
 
 
-_Operation = _Write | _Seal | _Replace | _Remove | _RemoveTree | _Overwrite
+@dataclass(slots=True, eq=False)
+class _Append:
+    owner: Owner
+    path: Path
+    parts: list[bytes]
+    offset: int
+    syncs: bool
+
+
+_Operation = _Write | _Seal | _Replace | _Remove | _RemoveTree | _Overwrite | _Append
 
 
 @dataclass(slots=True, eq=False)
@@ -152,7 +161,10 @@ class Flush:
         if self.syncs or len(self.operations) > _QUICK_WRITES_MAX:
             return False
         for operation in self.operations:
-            if (
+            if type(operation) is _Append:
+                if operation.syncs or not operation.offset:
+                    return False
+            elif (
                 type(operation) is not _Write
                 or operation.file.handle is None
                 or operation.stop - operation.start > _QUICK_BYTES_MAX
@@ -200,6 +212,8 @@ class Flush:
                 self._remove(operation)
             case _Overwrite():
                 self._overwrite(operation)
+            case _Append():
+                self._append(operation)
             case _RemoveTree():
                 disk.remove_tree(path)
                 self._folders = {
@@ -241,6 +255,23 @@ class Flush:
             file.handle = None
             self.files.pop(file, None)
         self.disk.overwrite(operation.path, operation.offset, operation.head, operation.stop)
+
+    def _append(self, operation: _Append) -> None:
+        disk, path = self.disk, operation.path
+        try:
+            handle, made = disk.open(path)
+        except FileNotFoundError:
+            disk.make_folder(path.parent)
+            handle, made = disk.open(path)
+        try:
+            with memoryview(b"".join(operation.parts)) as view:
+                disk.write(handle, view, operation.offset)
+            if operation.syncs:
+                disk.sync(handle)
+        finally:
+            disk.close(handle)
+        if made:
+            disk.sync_folder(path.parent)
 
     def _write(self, operation: _Write) -> None:
         file = operation.file
@@ -312,6 +343,7 @@ class GroupCommit:
         self.taken = 0  # flushes so far; what is queued now goes with flush number `taken + 1`
         self._queue: list[_Operation] = []
         self._lazy: dict[Path, _Replace] = {}
+        self._appends: dict[Path, _Append] = {}  # those in the queue that can take more
         self._unsynced: dict[BlockFile, Owner] = {}
         self._files: dict[BlockFile, Owner] = {}  # open ones; the worker's while a flush runs
         self._in_flight: Flush | None = None
@@ -360,12 +392,30 @@ class GroupCommit:
                 break
         self._queue.append(operation)
 
+    def append(
+        self, owner: Owner, path: Path, data: bytes, offset: int, *, syncs: bool = True
+    ) -> None:
+        """Queue `data` for the end of a small file, which is open only for that moment.
+
+        Args:
+            offset: where the file ends by then.
+            syncs: whether the flush makes it durable; what is durable anyway comes for free.
+        """
+        queued = self._appends.get(path)
+        if queued is not None:
+            queued.parts.append(data)
+            queued.syncs |= syncs
+            return
+        operation = self._appends[path] = _Append(owner, path, [data], offset, syncs)
+        self._queue.append(operation)
+
     def remove(self, owner: Owner, path: Path, *, waits: bool = False) -> None:
         """Queue the removal of a file, for when all the owner wrote is durable.
 
         Unless it `waits`, it goes ahead of writes that a full disk holds up.
         """
         self._lazy.pop(path, None)
+        self._appends.pop(path, None)
         self._queue.append(_Remove(owner, path, waits))
 
     def overwrite(
@@ -379,6 +429,7 @@ class GroupCommit:
 
     def remove_tree(self, owner: Owner, path: Path) -> None:
         """Queue the removal of a folder; what was queued for files in it is forgotten."""
+        self._appends.clear()
         self._queue.append(_RemoveTree(owner, path))
         self._removes_trees = self._in_flight is not None
         self._forget_removed()
@@ -456,6 +507,19 @@ class GroupCommit:
                     return None
         return b"".join(replacement.parts) if replacement is not None else None
 
+    def last_append(self, path: Path) -> bytes | None:
+        """Return what is queued last for the files `path`.<number>, None when nothing is."""
+        gone: set[Path] = set()
+        for operation in reversed(self._operations()):
+            if isinstance(operation, _Append) and operation.path.with_suffix("") == path:
+                if operation.path not in gone:
+                    return operation.parts[-1]
+            elif isinstance(operation, _Remove):
+                gone.add(operation.path)
+            elif _removes(operation, path):
+                return None
+        return None
+
     def is_removed(self, path: Path) -> bool:
         """Tell whether a queued operation removes this file or folder."""
         for operation in reversed(self._operations()):
@@ -492,6 +556,7 @@ class GroupCommit:
             return None
         operations, self._queue = self._queue + list(self._lazy.values()), []
         self._lazy = {}
+        self._appends.clear()
         self._lazy_at = self._retry_at = None
         syncs = not self.lazily_ns or sync_due
         unsynced, self._unsynced = self._unsynced, {}
@@ -547,6 +612,7 @@ class GroupCommit:
 
     def _forget_owner(self, owner: Owner) -> None:
         """Drop what a failed owner queued meanwhile; removing its folder stays possible."""
+        self._appends.clear()
         self._queue[self._stalled :] = [
             operation
             for operation in self._queue[self._stalled :]

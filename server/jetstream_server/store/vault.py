@@ -24,6 +24,7 @@ from jetstream_server.store.disk import Disk
 from jetstream_server.store.file import BLOCK_BYTES, FileStore
 from jetstream_server.store.folder_name import from_name, to_name
 from jetstream_server.store.memory import MemoryStore
+from jetstream_server.store.state_log import StateLog
 
 CONFIG_NAME = "meta.json"
 STATE_NAME = "state"
@@ -191,12 +192,12 @@ class FileFolder:
         """Return the file of the stream's config."""
         return FileStateFile(self._path / CONFIG_NAME, self._commit, self)
 
-    def consumer(self, name: str) -> tuple[FileStateFile, FileStateFile]:
+    def consumer(self, name: str) -> tuple[FileStateFile, StateLog]:
         """Return the files of one consumer."""
         folder = self._path / "consumers" / to_name(name)
         return (
             FileStateFile(folder / CONFIG_NAME, self._commit, self, takes_folder=True),
-            FileStateFile(folder / STATE_NAME, self._commit, self),
+            StateLog(folder / STATE_NAME, self._commit, self),
         )
 
     def consumers(self) -> list[str]:
