@@ -115,3 +115,72 @@ def test_malformed_filters_are_found_when_the_stream_is_set_up(
         check_filters(request.config())
     assert (caught.value.err_code, caught.value.description) == (10049, text)
     check_filters(go_json.decode(b'{"name":"S","sources":[{"name":"X"}]}', StreamConfigRequest))
+
+
+def check(fields: dict[str, Any], *others: dict[str, Any], pedantic: bool = False) -> str:
+    """Return why a stream may not be beside others, empty when it may."""
+    requests = [
+        go_json.decode(go_json.encode({"name": "S", **each}), StreamConfigRequest).config()
+        for each in (fields, *others)
+    ]
+    streams = {config.name: config for config in requests[1:]}
+    try:
+        check_config(requests[0], AccountLimits(), ServerLimits(), streams, pedantic=pedantic)
+    except ApiError as error:
+        return error.description
+    return ""
+
+
+def stream(name: str, **fields: Any) -> dict[str, Any]:
+    return {"name": name, **fields}
+
+
+def copies(name: str, *origins: str, **source: Any) -> dict[str, Any]:
+    return {"name": name, "sources": [{"name": origin, **source} for origin in origins]}
+
+
+CYCLE = "detected cycle"
+
+
+@pytest.mark.parametrize(
+    ("fields", "others", "text"),
+    [
+        (copies("S", "A"), [copies("A", "S")], CYCLE),
+        (copies("S", "A"), [copies("A", "B"), copies("B", "C", "S")], CYCLE),
+        (copies("S", "A"), [stream("A", mirror={"name": "S"})], CYCLE),
+        (copies("S", "A"), [stream("A", mirror={"name": "S", "filter_subject": "x"})], CYCLE),
+        (stream("S", mirror={"name": "A"}), [stream("A", mirror={"name": "S"})], CYCLE),
+        # What closes the circle takes only some subjects.
+        (copies("S", "A"), [copies("A", "S", filter_subject="x")], ""),
+        (copies("S", "A", filter_subject="x"), [copies("A", "S")], CYCLE),
+        (copies("S", "S", filter_subject="x"), [], ""),
+        # Circles elsewhere, and streams elsewhere.
+        (copies("S", "A"), [copies("A", "B"), copies("B", "A")], ""),
+        (copies("S", "A"), [copies("A", "S", external={"api": "x", "deliver": "y"})], ""),
+        (copies("S", "A", "B"), [copies("A", "C"), copies("B", "C"), stream("C")], ""),
+    ],
+)
+def test_cycles(fields: dict[str, Any], others: list[dict[str, Any]], text: str) -> None:
+    assert check(fields, *others) == text
+
+
+def test_messages_must_fit() -> None:
+    origin = stream("O", max_msg_size=100)
+    too_big = "stream mirror must have max message size >= source"
+    assert check(stream("S", mirror={"name": "O"}, max_msg_size=99), origin) == too_big
+    assert check(stream("S", mirror={"name": "O"}, max_msg_size=100), origin) == ""
+    assert check(stream("S", mirror={"name": "O"}), origin) == ""
+    too_big = "stream source must have max message size >= target"
+    assert check({**copies("S", "O"), "max_msg_size": 99}, origin) == too_big
+    assert check({**copies("S", "O"), "max_msg_size": 99}, stream("O")) == ""
+    elsewhere = copies("S", "O", external={"api": "x", "deliver": "y"})
+    assert check({**elsewhere, "max_msg_size": 99}, origin) == ""
+
+
+def test_pedantic_mirrors_say_how_direct_gets_are_answered() -> None:
+    text = "pedantic mode: origin stream has direct get set, mirror has it disabled"
+    origin = stream("O", allow_direct=True)
+    assert check(stream("S", mirror={"name": "O"}), origin, pedantic=True) == text
+    agreeing = stream("S", mirror={"name": "O"}, mirror_direct=True)
+    assert check(agreeing, origin, pedantic=True) == ""
+    assert check(agreeing, stream("O"), pedantic=True) == text

@@ -1,0 +1,263 @@
+"""Mirrors of streams in the same account, through the API, on simulated time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.core.subscription import Subscription
+from jetstream_server.protocol.ops import PubRun
+
+SET_UP = 300 * MILLISECOND
+Stored = tuple[int, bytes, bytes, bytes, int]
+
+
+def create(account: Any, name: str, **config: Any) -> dict[str, Any]:
+    return dict(account.ask(f"STREAM.CREATE.{name}", {"name": name, **config}))
+
+
+def fill(account: Any, name: str, count: int) -> None:
+    for number in range(count):
+        account.now += 1000
+        account.publish(b"%b.%d" % (name.lower().encode(), number % 3), b"m%d" % number)
+    account.turn()
+
+
+def contents(account: Any, name: str) -> list[Stored]:
+    store = account.catalog.streams[name].store
+    found = [store.load(sequence) for sequence in range(1, store.last_seq + 1)]
+    return [(m.sequence, m.subject, m.headers, m.payload, m.timestamp) for m in found if m]
+
+
+def mirror_info(account: Any, name: str = "M") -> dict[str, Any]:
+    return dict(account.ask(f"STREAM.INFO.{name}")["mirror"])
+
+
+def direct_gets(account: Any, subject: bytes) -> list[bytes]:
+    """Return who answers a direct get, by asking every member of the queue group."""
+    inbox = b"_INBOX.direct"
+    listener = account.listen(inbox)
+    for group in account.sublist.match(subject).queues:
+        for member in group:
+            run = PubRun.single(subject, inbox, b"", b'{"seq":1}')
+            member.receiver.receive(run, 0, 1, member, None, account.now)
+    account.turn()
+    lines = [message[2].split(b"\r\n") for message in listener.received]
+    return sorted(line for block in lines for line in block if line.startswith(b"Nats-Stream:"))
+
+
+def test_sequences_and_times_are_kept(transfers: Any) -> None:
+    transfers.stream("O")
+    fill(transfers, "O", 20)
+    transfers.ask("STREAM.MSG.DELETE.O", {"seq": 7})
+    answer = create(transfers, "M", mirror={"name": "O"})
+    assert answer["mirror"] == {"name": "O", "lag": 0, "active": -1}
+    transfers.advance(SET_UP)
+    assert contents(transfers, "M") == contents(transfers, "O")
+    fill(transfers, "O", 5)
+    assert contents(transfers, "M") == contents(transfers, "O")
+    info = mirror_info(transfers)
+    assert (info["name"], info["lag"]) == ("O", 0)
+    assert info["active"] >= 0
+    assert transfers.ask("CONSUMER.NAMES.O")["consumers"] == []
+
+
+def test_many_messages_come_through_flow_control(transfers: Any) -> None:
+    transfers.stream("O", count=300, size=50_000)  # 15 MB, the first window is 2 MiB
+    create(transfers, "M", mirror={"name": "O"})
+    transfers.advance(SET_UP)
+    assert contents(transfers, "M") == contents(transfers, "O")
+
+
+def test_it_begins_where_the_origin_does(transfers: Any) -> None:
+    transfers.stream("O", count=10)
+    transfers.ask("STREAM.PURGE.O", {"seq": 6})
+    create(transfers, "M", mirror={"name": "O"})
+    transfers.advance(SET_UP)
+    state = transfers.ask("STREAM.INFO.M")["state"]
+    assert (state["first_seq"], state["last_seq"], state.get("num_deleted")) == (6, 10, None)
+
+
+def test_what_a_filter_leaves_out_is_missing(transfers: Any) -> None:
+    transfers.stream("O", count=9)
+    create(transfers, "M", mirror={"name": "O", "filter_subject": "o.1"})
+    transfers.advance(SET_UP)
+    assert [message[0] for message in contents(transfers, "M")] == [2, 5, 8]
+    state = transfers.ask("STREAM.INFO.M", {"deleted_details": True})["state"]
+    assert (state["first_seq"], state["deleted"]) == (2, [3, 4, 6, 7])
+
+
+def test_it_goes_on_after_a_restart(transfers: Any, make_transfers: Callable[[], Any]) -> None:
+    transfers.stream("O")
+    fill(transfers, "O", 5)
+    create(transfers, "M", mirror={"name": "O"})
+    transfers.advance(SET_UP)
+    transfers.catalog.stop(transfers.now)
+    transfers.commit.drain()
+    again = make_transfers()
+    fill(again, "O", 5)
+    again.advance(SET_UP)
+    assert len(contents(again, "M")) == 10
+    assert contents(again, "M") == contents(again, "O")
+
+
+def test_an_origin_that_is_made_later(transfers: Any) -> None:
+    create(transfers, "M", mirror={"name": "O"})
+    transfers.advance(SECOND)
+    assert mirror_info(transfers)["error"]["err_code"] == 10059
+    transfers.stream("O", count=3)
+    transfers.advance(SET_UP)
+    assert contents(transfers, "M") == contents(transfers, "O")
+    assert "error" not in mirror_info(transfers)
+
+
+def test_an_origin_that_is_made_anew(transfers: Any) -> None:
+    transfers.stream("O", count=3)
+    create(transfers, "M", mirror={"name": "O"})
+    transfers.advance(SET_UP)
+    before = contents(transfers, "M")
+    transfers.ask("STREAM.DELETE.O")
+    transfers.stream("O")
+    fill(transfers, "O", 5)
+    transfers.advance(11 * SECOND)
+    assert contents(transfers, "M") == before + contents(transfers, "O")[3:]
+
+
+def test_subjects_are_renamed(transfers: Any) -> None:
+    transfers.stream("O", count=3)
+    rules = [{"src": "o.1", "dest": ""}, {"src": "o.*", "dest": "z.$1"}]
+    assert create(transfers, "M", mirror={"name": "O", "subject_transforms": rules})["error"]
+    rules = [{"src": "o.1", "dest": "x"}, {"src": "o.2", "dest": ""}]
+    create(transfers, "M", mirror={"name": "O", "subject_transforms": rules})
+    transfers.advance(SET_UP)
+    assert [message[:2] for message in contents(transfers, "M")] == [(2, b"x"), (3, b"o.2")]
+
+
+def test_its_own_limits_hold(transfers: Any) -> None:
+    transfers.stream("O", count=10)
+    create(transfers, "M", mirror={"name": "O"}, max_msgs=3)
+    transfers.advance(SET_UP)
+    assert [message[0] for message in contents(transfers, "M")] == [8, 9, 10]
+
+
+def test_a_full_mirror_waits_for_room(transfers: Any) -> None:
+    transfers.stream("O", count=5)
+    create(transfers, "M", mirror={"name": "O"}, max_msgs=2, discard="new")
+    transfers.advance(SET_UP)
+    assert [message[0] for message in contents(transfers, "M")] == [1, 2]
+    transfers.ask("STREAM.PURGE.M", {"keep": 1})
+    transfers.advance(5 * SECOND)
+    assert [message[0] for message in contents(transfers, "M")] == [2, 3]
+
+
+def test_an_update_makes_a_stream_of_it(transfers: Any) -> None:
+    transfers.stream("O", count=3)
+    create(transfers, "M", mirror={"name": "O"})
+    transfers.advance(SET_UP)
+    consumers = transfers.catalog.streams["O"].consumers
+    assert len(consumers) == 1
+    answer = transfers.ask("STREAM.UPDATE.M", {"name": "M", "subjects": ["m.>"]})
+    assert "mirror" not in answer
+    assert not consumers
+    fill(transfers, "M", 1)
+    fill(transfers, "O", 1)
+    assert [message[:2] for message in contents(transfers, "M")][3:] == [(4, b"m.0")]
+
+
+def test_deleting_it_leaves_nothing(transfers: Any) -> None:
+    transfers.stream("O", count=3, allow_direct=True)
+    count = transfers.sublist.count
+    create(transfers, "M", mirror={"name": "O"})
+    transfers.advance(SET_UP)
+    transfers.ask("STREAM.DELETE.M")
+    inboxes = sum(sub.subject.startswith(b"_INBOX.") for sub in transfers.sublist)
+    assert not transfers.catalog.streams["O"].consumers
+    assert transfers.sublist.count - inboxes == count - 1  # the one inbox of before
+
+
+def test_it_answers_for_its_origin(transfers: Any) -> None:
+    transfers.stream("O", count=3, allow_direct=True)
+    answer = create(transfers, "M", mirror={"name": "O"}, mirror_direct=False)
+    assert answer["config"]["mirror_direct"]
+    subject = b"$JS.API.DIRECT.GET.O"
+    assert direct_gets(transfers, subject) == [b"Nats-Stream: O"]  # not caught up yet
+    transfers.advance(SET_UP)
+    assert direct_gets(transfers, subject) == [b"Nats-Stream: M", b"Nats-Stream: O"]
+    assert direct_gets(transfers, subject + b".o.0") == []  # a body beside a subject is no request
+    transfers.ask("STREAM.UPDATE.O", {"name": "O", "subjects": ["o.>"]})
+    transfers.ask("STREAM.UPDATE.M", {"name": "M", "mirror": {"name": "O"}})
+    assert direct_gets(transfers, subject) == []
+
+
+def test_a_work_queue_keeps_what_is_not_mirrored_yet(transfers: Any) -> None:
+    transfers.stream("W", retention="workqueue")
+    fill(transfers, "W", 5)
+    stored = contents(transfers, "W")
+    create(transfers, "M", mirror={"name": "W"})
+    transfers.advance(SET_UP)
+    assert contents(transfers, "W") == stored
+    (consumer,) = transfers.ask("CONSUMER.LIST.W")["consumers"]
+    assert consumer["name"] == "JS_MIRROR_ih8eMwqr"
+    assert consumer["config"]["ack_policy"] == "flow_control"
+    transfers.advance(1500 * MILLISECOND)
+    assert contents(transfers, "W") == []
+    assert contents(transfers, "M") == stored
+
+
+def test_a_work_queue_is_taken_up_again_where_it_was_left(
+    transfers: Any, make_transfers: Callable[[], Any]
+) -> None:
+    transfers.stream("W", retention="workqueue")
+    fill(transfers, "W", 5)
+    create(transfers, "M", mirror={"name": "W"})
+    transfers.advance(SET_UP)
+    transfers.catalog.stop(transfers.now)  # nothing is acknowledged yet
+    transfers.commit.drain()
+    again = make_transfers()
+    fill(again, "W", 2500)  # more than may be pending without an ack
+    again.advance(3 * SECOND)
+    assert [message[0] for message in contents(again, "M")] == list(range(1, 2506))
+    assert contents(again, "W") == []
+
+
+def test_a_mirror_of_a_mirror(transfers: Any) -> None:
+    create(transfers, "N", mirror={"name": "M"})
+    create(transfers, "M", mirror={"name": "O"})
+    transfers.stream("O")
+    transfers.advance(SECOND)
+    fill(transfers, "O", 5)
+    assert contents(transfers, "N") == contents(transfers, "O")
+
+
+def test_nobody_publishes_to_it(transfers: Any) -> None:
+    transfers.stream("O")
+    create(transfers, "M", mirror={"name": "O"})
+    transfers.advance(SET_UP)
+    assert transfers.request("M", b"x") == b"silence"
+
+
+def test_a_client_may_listen_too(transfers: Any) -> None:
+    transfers.stream("O", count=2)
+    create(transfers, "M", mirror={"name": "O"})
+    listener = transfers.listen(b"$JS.M.*")
+    transfers.advance(SET_UP)
+    assert [message[3] for message in listener.received[:2]] == [
+        message[3] for message in contents(transfers, "O")
+    ]
+    assert contents(transfers, "M") == contents(transfers, "O")
+
+
+def test_answers_to_requests_for_copying_name_the_stream(transfers: Any) -> None:
+    transfers.stream("O")
+    listener = transfers.listen(b"answer")
+    config = {"name": "C", "deliver_subject": "x", "direct": True, "sourcing": True}
+    body = json.dumps({"stream_name": "O", "config": config}).encode()
+    transfers.publish(b"$JS.API.CONSUMER.CREATE.O", body, b"answer")
+    transfers.turn()
+    ((_, _, headers, payload),) = listener.received
+    assert headers.startswith(b"NATS/1.0\r\nNats-Stream-Identity: ")
+    assert len(headers) == len(b"NATS/1.0\r\nNats-Stream-Identity: 12345678\r\n\r\n")
+    assert json.loads(payload)["name"].startswith("C-")
+    assert isinstance(next(iter(transfers.sublist)), Subscription)
