@@ -37,10 +37,14 @@ from jetstream_server.jetstream.stream_config import (
     sealed,
     with_defaults,
 )
+from jetstream_server.jetstream.stream_template import StreamTemplates
 from jetstream_server.store.ports import StreamFolder, Vault
 
 # Restores under way at a time, of one account: each may fill the disk.
 RESTORES_MAX = 16
+
+# Where templates are kept; no stream can have a name with a dot.
+_TEMPLATES = ".templates"
 
 _REPORTED_MAX = 1000  # different failures remembered, so that each is logged once
 
@@ -88,6 +92,7 @@ class Catalog:
         server_limits: of the server.
         streams: those that serve, by name.
         offline: those that do not, by name.
+        templates: of its streams.
         restoring: configs of those that a restore is making, by name.
         api_total: API requests answered.
         api_errors: of these, refusals.
@@ -116,6 +121,8 @@ class Catalog:
         self.api_total = 0
         self.api_errors = 0
         self._vault = vault
+        templates = vault.folder(_TEMPLATES, memory=False).config()
+        self.templates = StreamTemplates(self, templates)
         self._peers = peers
         self._spools: set[int] = set()
         self._reported: set[str] = set()
@@ -329,6 +336,8 @@ class Catalog:
         for number in range(RESTORES_MAX):
             self._spool_folder(number)
         for name in self._vault.folders():
+            if name == _TEMPLATES:
+                continue
             folder = self._vault.folder(name, memory=False)
             try:
                 self._recover(name, folder, now)
@@ -337,6 +346,10 @@ class Catalog:
                     self._guarded(opened.stop, now)
                 self.offline[name] = OfflineStream(name, str(error), folder)
                 self.context.log("ERR", f"stream {name} of account {self.context.account}: {error}")
+        try:
+            self.templates.recover()
+        except StoreError as error:
+            self.report(error)
 
     def _recover(self, name: str, folder: StreamFolder, now: int) -> None:
         config, created = _load(name, folder)
@@ -459,6 +472,11 @@ class Catalog:
         return [self, *(peer for peer in self._peers if peer is not self)]
 
     # -- checks that concern several streams -----------------------------------------------
+
+    def check_template(self, config: StreamConfig) -> None:
+        """Refuse a config that no stream of a template could have."""
+        self._check_config(config, pedantic=False)
+        check_replicas(config)
 
     def _check_config(self, config: StreamConfig, *, pedantic: bool) -> None:
         if 0 <= self.limits.max_consumers < config.max_consumers:

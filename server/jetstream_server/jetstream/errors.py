@@ -98,6 +98,14 @@ STREAM_TRANSFORM_INVALID_SOURCE = _row(10155, 400, "stream transform source: {}"
 STREAM_TRANSFORM_INVALID_DESTINATION = _row(10156, 400, "stream transform: {}")
 STREAM_OFFLINE_REASON = _row(10194, 500, "stream is offline: {}")
 
+# -- stream templates -------------------------------------------------------------------------
+STREAM_TEMPLATE_CREATE_FAILED = _row(10066, 500, "{}")
+STREAM_TEMPLATE_DELETE_FAILED = _row(10067, 500, "{}")
+STREAM_TEMPLATE_NOT_FOUND = _row(10068, 404, "template not found")
+TEMPLATE_NAME_NOT_MATCH_SUBJECT = _row(
+    10073, 400, "template name in subject does not match request"
+)
+
 # -- snapshots --------------------------------------------------------------------------------
 SNAPSHOT_DELIVER_SUBJECT_INVALID = _row(10015, 400, "deliver subject not valid")
 STREAM_RESTORE_FAILED = _row(10062, 500, "restore failed: {}")

@@ -113,6 +113,7 @@ class StreamConfig(GoModel):
     storage: Annotated[str, Enum(("file", "memory")), ALWAYS] = "file"
     num_replicas: Annotated[Int, ALWAYS] = 0
     no_ack: bool = False
+    template_owner: str = ""  # the template that made the stream (`stream_template.py`)
     duplicate_window: Duration = 0
     placement: Placement | None = None
     mirror: StreamSource | None = None

@@ -22,6 +22,7 @@ from jetstream_server.jetstream.api import (
     messages,
     snapshots,
     streams,
+    templates,
 )
 from jetstream_server.jetstream.api.go_json import encode
 from jetstream_server.jetstream.api.request import ROUTES, Request, Route
@@ -31,7 +32,7 @@ from jetstream_server.jetstream.context import Context
 from jetstream_server.protocol.ops import PubRun
 
 # Importing these fills the table of routes.
-HANDLERS = (account, cluster, consumers, messages, snapshots, streams)
+HANDLERS = (account, cluster, consumers, messages, snapshots, streams, templates)
 
 PREFIX = b"$JS.API."
 TYPE = "io.nats.jetstream.api.v1."

@@ -77,6 +77,8 @@ def create(catalog: Catalog, request: Request) -> dict[str, Any]:
     if "/" in body.name or "\\" in body.name:
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
     stream = catalog.create(body.config(), request.now, pedantic=body.pedantic)
+    if body.template_owner and not catalog.templates.owns(body.template_owner, body.name):
+        raise errors.STREAM_CREATE_FAILED("stream not owned by template")
     return {**created_info(stream, request.now), "did_create": True}
 
 
@@ -86,6 +88,12 @@ def update(catalog: Catalog, request: Request) -> dict[str, Any]:
     body = decode(request.body, StreamConfigRequest)
     name = request.tokens[-1]
     stream = catalog.update(name, body.config(), request.now, pedantic=body.pedantic)
+    if name in catalog.streams and catalog.streams[name].config.template_owner:
+        raise errors.STREAM_INVALID_CONFIG(
+            "stream configuration update not allowed on template owned stream"
+        )
+    if body.template_owner:
+        raise errors.STREAM_INVALID_CONFIG("stream configuration update can not set an owner")
     return updated_info(stream, request.now)
 
 
