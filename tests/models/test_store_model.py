@@ -146,6 +146,20 @@ class StoreMachine(RuleBasedStateMachine):
         removed = self.store.purge(self.store.filter(patterns), below, keep)
         assert removed == self.model.purge(self.model.filter(patterns), below, keep)
 
+    @rule(patterns=patterns, distance=nearby, count_max=st.integers(1, 9))
+    def purge_some(self, patterns: tuple[bytes, ...], distance: int, count_max: int) -> None:
+        start = max(self.model.first_seq, 1)
+        stop = min(start + max(distance, 0), self.model.last_seq + 1)
+        mine, theirs = self.store.filter(patterns), self.model.filter(patterns)
+        at, total = start, 0
+        while at < stop and total < count_max:
+            following, removed = self.store.purge_some(mine, at, stop, count_max - total)
+            total += removed
+            if following == at and not removed:  # it waits for the disk
+                self.flush()
+            at = following
+        assert self.model.purge_some(theirs, start, stop, count_max)[1] == total
+
     @rule(
         max_msgs=st.sampled_from([-1, 10, 25]),
         max_age_ns=st.sampled_from([0, 0, 20]),

@@ -177,7 +177,9 @@ class SimDisk:
         file.sync()
 
     def overwrite(self, path: Path, offset: int, head: bytes, stop: int) -> None:
-        file = self._files[path]
+        file = self._files.get(path)
+        if file is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
         for at, data in ((offset, head), (offset + len(head), bytes(stop - offset - len(head)))):
             self.write(file, memoryview(data), at)
             self.sync(file)

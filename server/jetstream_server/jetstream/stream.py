@@ -329,7 +329,7 @@ class Stream:
         if self.schedules is not None and (ended := self.schedules.end(message.special)):
             purged += store.purge(store.filter([ended]), 0, 0)
         if purged:
-            self._tell_purged(now)
+            self.tell_purged(now)
 
     def after_storing(self, first: int, last: int, now: int) -> None:
         """Tell the consumers, enforce the limits, and see to the timer."""
@@ -401,7 +401,7 @@ class Stream:
             return 0
         wanted = self.store.filter([pattern]) if pattern else None
         purged = self.store.purge(wanted, seq, keep)
-        self._tell_purged(now)
+        self.tell_purged(now)
         return purged
 
     def delete_message(self, sequence: int, erase: bool, now: int) -> None:
@@ -420,7 +420,8 @@ class Stream:
             for consumer in self.consumers.values():
                 consumer.removed(ranges, now)
 
-    def _tell_purged(self, now: int) -> None:
+    def tell_purged(self, now: int) -> None:
+        """Tell the consumers that a purge is over."""
         first, last = self.store.first_seq, self.store.last_seq
         for consumer in self.consumers.values():
             consumer.purged(first, last, now)

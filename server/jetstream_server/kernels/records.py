@@ -12,10 +12,12 @@ TWIN = "pure"
 
 if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
     from jetstream_server.kernels.records_pure import (
+        bury,
         count,
         encode_run,
         find,
         find_last,
+        gather,
         localize,
         measure,
         scan_records,
@@ -26,10 +28,12 @@ if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
 else:
     try:
         from jetstream_server.kernels.records_fast import (
+            bury,
             count,
             encode_run,
             find,
             find_last,
+            gather,
             localize,
             measure,
             scan_records,
@@ -41,10 +45,12 @@ else:
         TWIN = "compiled"
     except ImportError:
         from jetstream_server.kernels.records_pure import (
+            bury,
             count,
             encode_run,
             find,
             find_last,
+            gather,
             localize,
             measure,
             scan_records,
@@ -55,10 +61,12 @@ else:
 
 __all__ = [
     "TWIN",
+    "bury",
     "count",
     "encode_run",
     "find",
     "find_last",
+    "gather",
     "localize",
     "measure",
     "scan_records",

@@ -453,3 +453,137 @@ def checksum(const uint8_t[::1] data):
         ),
         crc32c_by_table(&data[0], data.shape[0]),
     )
+
+
+def bury(
+    const uint8_t[::1] buffer,
+    const unsigned int[::1] positions,
+    const unsigned int[::1] subject_ids,
+    const uint8_t[::1] flags,
+    bytearray alive not None,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    int64_t messages_max,
+    uint64_t first_seq,
+    const unsigned int[::1] offsets,
+    const unsigned int[::1] table_ids,
+    array.array counts not None,
+    array.array ranges not None,
+):
+    cdef Py_ssize_t index, room = buffer.shape[0] - PREFIX_BYTES, known = len(counts)
+    cdef Py_ssize_t local = table_ids.shape[0], at = len(ranges), end = len(ranges), emptied = 0
+    cdef int64_t messages = 0, accounted = 0, recorded = 0
+    cdef uint32_t size, header_bytes
+    cdef uint64_t sequence
+    cdef size_t number
+    cdef const uint8_t* record
+    cdef char* living = PyByteArray_AS_STRING(alive)
+    cdef bint chosen = flags.shape[0] > 0, sparse = offsets.shape[0] > 0
+    _check(stop, positions.shape[0])
+    _check(stop, subject_ids.shape[0])
+    _check(stop, PyByteArray_GET_SIZE(alive))
+    if sparse:
+        _check(stop, offsets.shape[0])
+    if stop > start:
+        array.resize_smart(ranges, end + 2 * min(<int64_t>(stop - start), messages_max))
+    try:
+        for index in range(start, stop):
+            if not living[index]:
+                continue
+            number = subject_ids[index]
+            if chosen:
+                if number >= <size_t>flags.shape[0]:
+                    raise IndexError("subject id beyond the flags")
+                if not flags[number]:
+                    continue
+            if messages >= messages_max:
+                return index, messages, accounted, recorded, emptied
+            if <int64_t>positions[index] > room:
+                raise ValueError("a record reaches beyond its block")
+            if local:
+                if number >= <size_t>local:
+                    raise IndexError("subject id beyond the table")
+                number = table_ids[number]
+            if number >= <size_t>known:
+                raise IndexError("subject id beyond the counters")
+            record = &buffer[positions[index]]
+            memcpy(&size, record, 4)
+            memcpy(&header_bytes, record + HEADER_BYTES_AT, 4)
+            living[index] = 0
+            counts.data.as_ulonglongs[number] -= 1
+            emptied += counts.data.as_ulonglongs[number] == 0
+            messages += 1
+            accounted += <int64_t>size - UNACCOUNTED_BYTES
+            if header_bytes:
+                accounted += HEADER_ACCOUNTED_BYTES
+            recorded += size
+            sequence = first_seq + (offsets[index] if sparse else <uint64_t>index)
+            if end > at and ranges.data.as_ulonglongs[end - 1] == sequence:
+                ranges.data.as_ulonglongs[end - 1] = sequence + 1
+            else:
+                ranges.data.as_ulonglongs[end] = sequence
+                ranges.data.as_ulonglongs[end + 1] = sequence + 1
+                end += 2
+        return max(start, stop), messages, accounted, recorded, emptied
+    finally:
+        array.resize(ranges, end)
+
+
+def gather(
+    const uint8_t[::1] buffer,
+    const unsigned int[::1] positions,
+    const unsigned int[::1] subject_ids,
+    const uint8_t[::1] alive,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    uint64_t first_seq,
+    const unsigned int[::1] offsets,
+    bytearray target not None,
+    Py_ssize_t used,
+    array.array out_positions not None,
+    array.array out_ids not None,
+    array.array out_sequences not None,
+):
+    cdef Py_ssize_t index, end = buffer.shape[0], space = PyByteArray_GET_SIZE(target)
+    cdef Py_ssize_t entry = len(out_positions)
+    cdef uint32_t size
+    cdef uint64_t position
+    cdef char* base = PyByteArray_AS_STRING(target)
+    cdef bint some = alive.shape[0] > 0, sparse = offsets.shape[0] > 0
+    _check(stop, positions.shape[0])
+    _check(stop, subject_ids.shape[0])
+    if some:
+        _check(stop, alive.shape[0])
+    if sparse:
+        _check(stop, offsets.shape[0])
+    if len(out_ids) != entry or len(out_sequences) != entry:
+        raise IndexError("columns of different lengths")
+    if stop > start:
+        array.resize_smart(out_positions, entry + stop - start)
+        array.resize_smart(out_ids, entry + stop - start)
+        array.resize_smart(out_sequences, entry + stop - start)
+    try:
+        for index in range(start, stop):
+            if some and not alive[index]:
+                continue
+            position = positions[index]
+            if <int64_t>position > end - PREFIX_BYTES:
+                raise ValueError("a record reaches beyond its block")
+            memcpy(&size, &buffer[position], 4)
+            if <int64_t>(position + size) > end:
+                raise ValueError("a record reaches beyond its block")
+            if used + <Py_ssize_t>size > space:
+                raise IndexError("no room for the living")
+            memcpy(base + used, &buffer[position], size)
+            out_positions.data.as_uints[entry] = <unsigned int>used
+            out_ids.data.as_uints[entry] = subject_ids[index]
+            out_sequences.data.as_ulonglongs[entry] = first_seq + (
+                offsets[index] if sparse else <uint64_t>index
+            )
+            entry += 1
+            used += size
+        return used
+    finally:
+        array.resize(out_positions, entry)
+        array.resize(out_ids, entry)
+        array.resize(out_sequences, entry)

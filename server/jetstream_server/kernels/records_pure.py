@@ -274,3 +274,89 @@ def localize(subject_ids: Ids, stop: int, local_ids: array[int]) -> array[int]:
         subject_id = subject_ids[index]
         local_ids.append(known.setdefault(subject_id, len(known)))
     return array("I", known)
+
+
+def bury(
+    buffer: Buffer,
+    positions: Ids,
+    subject_ids: Ids,
+    flags: Alive,
+    alive: bytearray,
+    start: int,
+    stop: int,
+    messages_max: int,
+    first_seq: int,
+    offsets: Ids,
+    table_ids: Ids,
+    counts: array[int],
+    ranges: array[int],
+) -> tuple[int, int, int, int, int]:
+    """Mark wanted live entries as deleted and take them off the counters of their subjects.
+
+    `alive` has a byte for every entry; `ranges` is an `array('Q')` that gets the sequences as
+    half-open ranges; the rest is as for `withdraw` and `measure`.
+
+    Returns:
+        The first entry not looked at, messages, accounted bytes, record bytes, and how many
+        subjects have no message left.
+    """
+    messages = accounted = recorded = emptied = 0
+    at = len(ranges)
+    for index in range(start, stop):
+        if not alive[index] or (flags and not flags[subject_ids[index]]):
+            continue
+        if messages >= messages_max:
+            return index, messages, accounted, recorded, emptied
+        size, _, _, _, headers, _, _ = PREFIX.unpack_from(buffer, positions[index])
+        alive[index] = 0
+        number = subject_ids[index]
+        if table_ids:
+            number = table_ids[number]
+        counts[number] -= 1
+        emptied += not counts[number]
+        messages += 1
+        accounted += size - UNACCOUNTED_BYTES + (HEADER_ACCOUNTED_BYTES if headers else 0)
+        recorded += size
+        sequence = first_seq + (offsets[index] if offsets else index)
+        if len(ranges) > at and ranges[-1] == sequence:
+            ranges[-1] = sequence + 1
+        else:
+            ranges.extend((sequence, sequence + 1))
+    return stop, messages, accounted, recorded, emptied
+
+
+def gather(
+    buffer: Buffer,
+    positions: Ids,
+    subject_ids: Ids,
+    alive: Alive,
+    start: int,
+    stop: int,
+    first_seq: int,
+    offsets: Ids,
+    target: bytearray,
+    used: int,
+    out_positions: array[int],
+    out_ids: array[int],
+    out_sequences: array[int],
+) -> int:
+    """Append the records of live entries to `target`, which has room for them.
+
+    `out_sequences` is an `array('Q')`.
+
+    Returns:
+        The bytes of `target` used now.
+    """
+    for index in range(start, stop):
+        if alive and not alive[index]:
+            continue
+        at = positions[index]
+        size = SIZE.unpack_from(buffer, at)[0]
+        if used + size > len(target):
+            raise IndexError("no room for the living")
+        target[used : used + size] = buffer[at : at + size]
+        out_positions.append(used)
+        out_ids.append(subject_ids[index])
+        out_sequences.append(first_seq + (offsets[index] if offsets else index))
+        used += size
+    return used

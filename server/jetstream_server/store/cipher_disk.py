@@ -90,7 +90,7 @@ class _Handle:
     Attributes:
         handle: of the disk below.
         seal: of the file.
-        end: where the next frame goes.
+        end: where the next frame goes; 0 before the header is written.
         size: bytes of content.
     """
 
@@ -121,8 +121,9 @@ class CipherDisk:
         try:
             raw = b"" if made else self._disk.map(path)
             if len(raw) < HEADER_BYTES:
-                self._disk.write(handle, memoryview(fresh.header), 0)
-                return _Handle(handle, fresh, HEADER_BYTES, 0), made
+                # The header comes with the first frame: if it failed here, the next to open the
+                # file would not be told that its name is new, and not make it durable.
+                return _Handle(handle, fresh, 0, 0), made
             seal = self._seal(path, raw)
             if seal is None:
                 raise OSError(errno.EIO, "the file is not encrypted or damaged", str(path))
@@ -134,6 +135,8 @@ class CipherDisk:
     def write(self, handle: _Handle, data: memoryview, offset: int) -> None:
         """Write a frame; one that failed is written over by the next."""
         frame = handle.seal.frame(data, offset)
+        if not handle.end:
+            frame = handle.seal.header + frame
         self._disk.write(handle.handle, memoryview(frame), handle.end)
         handle.end += len(frame)
         handle.size = max(handle.size, offset + len(data))

@@ -26,6 +26,7 @@ and at the end. Metadata replacements are synced always; they are rare.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,11 +62,12 @@ class Owner(Hashable, Protocol):
 class BlockFile:
     """A file that is written piece by piece; opened by its first write, in the worker."""
 
-    __slots__ = ("handle", "path")
+    __slots__ = ("handle", "is_nameless", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.handle: Any = None
+        self.is_nameless = False  # made, and its folder not synced yet
 
 
 @dataclass(slots=True, eq=False)
@@ -254,7 +256,8 @@ class Flush:
             self.disk.close(file.handle)
             file.handle = None
             self.files.pop(file, None)
-        self.disk.overwrite(operation.path, operation.offset, operation.head, operation.stop)
+        with contextlib.suppress(FileNotFoundError):  # removed ahead of it, on a full disk
+            self.disk.overwrite(operation.path, operation.offset, operation.head, operation.stop)
 
     def _append(self, operation: _Append) -> None:
         disk, path = self.disk, operation.path
@@ -279,9 +282,11 @@ class Flush:
             self.disk.make_folder(file.path.parent)
             file.handle, made = self.disk.open(file.path)
             self.files[file] = operation.owner
-            if made:
-                # The name first: a later file must not survive without this one.
-                self.disk.sync_folder(file.path.parent)
+            file.is_nameless |= made
+        if file.is_nameless:
+            # The name first: a later file must not survive without this one.
+            self.disk.sync_folder(file.path.parent)
+            file.is_nameless = False
         with memoryview(operation.buffer)[operation.start : operation.stop] as view:
             self.unsynced[file] = operation.owner
             self.disk.write(file.handle, view, operation.start)

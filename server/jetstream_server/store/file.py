@@ -45,6 +45,7 @@ from jetstream_server.store.tombstone import Tombstone
 BLOCK_BYTES = 8 * 1024 * 1024  # as the genuine server; a larger single record gets its own block
 ABANDON_BYTES = 64 * 1024  # an open block with this many dead bytes and no message is left behind
 COMPACT_MIN_BYTES = 256 * 1024  # smaller blocks are not worth a rewrite
+LOOKED_AT_MAX = 4  # blocks in which a purge finds nothing, before others get their turn
 _ALL = 1 << 62
 
 
@@ -74,6 +75,7 @@ class FileStore(BlockLog):
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
         super().__init__(folder, commit, cache or ContentCache(commit.disk), first_seq, block_bytes)
+        self._rewritten: list[Block] = []  # and perhaps not on the disk yet
         self._compact_min_bytes = min(COMPACT_MIN_BYTES, block_bytes // 2)
         if not is_fresh:
             try:
@@ -223,21 +225,88 @@ class FileStore(BlockLog):
         self._check_online()
         if wanted is None and not keep:
             return self.truncate_front(below or self._last_seq + 1)
-        sequences = self._matching_sequences(wanted)
-        if keep:
-            del sequences[-keep:]
-        if below:
-            sequences = array("Q", [sequence for sequence in sequences if sequence < below])
-        return self.delete(sequences)
+        left = max(self.count(wanted, 0) - keep, 0)
+        start, stop, removed = self.first_seq, below or self._last_seq + 1, 0
+        while removed < left and start < stop:
+            start, count = self._purge_block(wanted, start, stop, left - removed)
+            removed += count
+        return removed
 
-    def _matching_sequences(self, wanted: SubjectFilter | None) -> array[int]:
+    def purge_some(
+        self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int
+    ) -> tuple[int, int]:
+        """Remove matching messages of the next block that has some, or look at a few; nothing
+        while the last block rewritten has not reached the disk, lest rewrites pile up in a flush.
+        """
+        removed = 0
+        if any(block.pinned is not None and not block.is_gone for block in self._rewritten):
+            return start, 0
+        self._rewritten.clear()
+        for _ in range(LOOKED_AT_MAX):
+            if removed or start >= stop:
+                break
+            start, removed = self._purge_block(wanted, start, stop, count_max)
+        return start, removed
+
+    def _purge_block(
+        self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int
+    ) -> tuple[int, int]:
+        self._check_online()
+        index = self._block_index(start)
+        if index == len(self._blocks) or self._blocks[index].first_seq >= stop:
+            return stop, 0
+        block = self._blocks[index]
+        following = min(max(block.last_seq + 1, start + 1), stop)
+        content = self._content(block)
         chosen = wanted if isinstance(wanted, SubjectSet) else None
-        positions, sequences, sizes = array("Q"), array("Q"), array("Q")
-        for block in self._blocks:
-            out = (positions, sequences, sizes)
-            content = self._content(block)
-            self._select(block, content, chosen, block.head, block.count, _ALL, out)
-        return sequences
+        flags = self._flags(chosen, block, content)
+        first = max(block.at_or_after(content, start), block.head)
+        end = block.at_or_after(content, stop)
+        if first >= end or (flags and 1 not in flags):
+            return following, 0
+        ranges = array("Q")
+        removed = self._bury_many(block, content, flags, first, end, count_max, ranges)
+        is_open = self._open is not None and block is self._open.block
+        if removed and (is_open or (block.live and not self._is_worn(block))):
+            self._note(Tombstone(tombstone.DELETED, payload=ranges.tobytes()))
+            block.noted.add(self._blocks[-1].number)
+        if removed:  # a block that is now replaced or removed as a whole needs no tombstones
+            self._tidy((block,))
+        return (stop if removed >= count_max else following), removed
+
+    def _bury_many(
+        self,
+        block: Block,
+        content: Content,
+        flags: bytes | bytearray,
+        first: int,
+        end: int,
+        count_max: int,
+        ranges: array[int],
+    ) -> int:
+        buffer = self._buffer(block, content)
+        if not block.alive:
+            block.alive = bytearray(b"\1" * block.count)
+        _, messages, accounted, recorded, emptied = records.bury(
+            buffer,
+            content.entries.positions,
+            content.entries.subject_ids,
+            flags,
+            block.alive,
+            first,
+            end,
+            count_max,
+            block.first_seq,
+            content.entries.offsets,
+            content.table_ids,
+            self._table.counts,
+            ranges,
+        )
+        block.skip_dead()
+        self._oldest = None
+        self._table.present -= emptied
+        self._discount(block, messages, accounted, recorded)
+        return messages
 
     # -- limits ----------------------------------------------------------------------------
 
@@ -323,12 +392,17 @@ class FileStore(BlockLog):
                     self._rotate()
             elif not block.live:
                 self._retire(block)
-            elif (
-                block is not self._blocks[0]  # soon gone as a whole: most streams end at the front
-                and block.size > self._compact_min_bytes
-                and block.all_recorded - block.recorded > block.size // 2
-            ):
+            elif self._is_worn(block):
                 self._compact(block)
+
+    def _is_worn(self, block: Block) -> bool:
+        """Tell whether a block is to be rewritten without its dead."""
+        return (
+            block is not self._blocks[0]  # soon gone as a whole: most streams end at the front
+            and (self._open is None or block is not self._open.block)
+            and block.size > self._compact_min_bytes
+            and block.all_recorded - block.recorded > block.size // 2
+        )
 
     def _sealed(self, block: Block) -> None:
         if not block.live:
@@ -370,21 +444,23 @@ class FileStore(BlockLog):
         It gets smaller, so an index can never be taken for that of the other version.
         """
         content = self._content(block)
-        whole = memoryview(self._buffer(block, content))
-        parts: list[bytes | memoryview] = [bytes(block.tombstones)]
         positions, subject_ids, sequences = array("I"), array("I"), array("Q")
-        at = len(block.tombstones)
-        entries = content.entries
-        for entry in range(block.head, block.count):
-            if block.is_alive(entry):
-                start = entries.positions[entry]
-                size = PREFIX.unpack_from(whole, start)[0]
-                parts.append(whole[start : start + size])
-                positions.append(at)
-                subject_ids.append(entries.subject_ids[entry])
-                sequences.append(block.sequence(content, entry))
-                at += size
-        smaller = b"".join(parts)
+        smaller = bytearray(block.tombstones) + bytes(block.recorded)
+        records.gather(
+            self._buffer(block, content),
+            content.entries.positions,
+            content.entries.subject_ids,
+            block.alive,
+            block.head,
+            block.count,
+            block.first_seq,
+            content.entries.offsets,
+            smaller,
+            len(block.tombstones),
+            positions,
+            subject_ids,
+            sequences,
+        )
         block.first_seq, block.last_seq = sequences[0], sequences[-1]
         block.first_ts = PREFIX.unpack_from(smaller, positions[0])[3]
         block.last_ts = PREFIX.unpack_from(smaller, positions[-1])[3]
@@ -397,12 +473,13 @@ class FileStore(BlockLog):
         offsets = Scan(sequences=sequences).offsets()
         index = seal_block(
             block,
-            smaller,
+            bytes(smaller),
             Entries(positions, subject_ids, offsets),
             content.table_ids,
             self._table,
         )
         block.sealed_at = self._commit.taken
+        self._rewritten.append(block)
         self._commit.remove(self, block.index_path, waits=True)
         self._commit.replace(self, block.path, [smaller])
         self._commit.replace(self, block.index_path, [index])

@@ -14,7 +14,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, takewhile
 
 from jetstream_server.core.subject import is_literal, matches
 from jetstream_server.kernels.record_format import MESSAGE, PREFIX, PREFIX_BYTES
@@ -23,6 +23,7 @@ from jetstream_server.store.ports import Limits, StoredMessage, StoreState, Subj
 
 MESSAGE_OVERHEAD_BYTES = 16
 _DECISIONS_MAX = 65536  # remembered filter decisions; a bound, not a tuning knob
+_PURGED_AT_ONCE = 10_000  # a few milliseconds
 _SWEEP_MIN = 1024  # dead entries in `_order` before it is rebuilt
 
 
@@ -118,6 +119,16 @@ class MemoryStore:
         if keep:
             matching = matching[:-keep]
         return self.delete(s for s in matching if not below or s < below)
+
+    def purge_some(
+        self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int
+    ) -> tuple[int, int]:
+        """Remove some matching messages with start <= sequence < stop, at most `count_max`."""
+        most = min(count_max, _PURGED_AT_ONCE)
+        walk = (message.sequence for message in self._walk(wanted, start))
+        found = list(islice(takewhile(lambda sequence: sequence < stop, walk), most))
+        is_done = len(found) < most or len(found) == count_max
+        return (stop if is_done else found[-1] + 1), self.delete(found)
 
     def enforce(self, limits: Limits, now: int) -> list[tuple[int, int]]:
         """Remove the oldest messages until `limits` hold."""

@@ -153,6 +153,18 @@ class MessageStore(Protocol):
         """
         ...
 
+    def purge_some(
+        self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int
+    ) -> tuple[int, int]:
+        """Remove some matching messages with start <= sequence < stop, at most `count_max`.
+
+        Returns:
+            Where to go on, `stop` when there is no more to do, and how many went. What one call
+            does is bounded, so that others get their turn in between; it may be nothing while the
+            disk is behind: ask again a little later.
+        """
+        ...
+
     def enforce(self, limits: Limits, now: int) -> list[tuple[int, int]]:
         """Remove the oldest messages until `limits` hold: age, then per subject, count, bytes.
 

@@ -163,6 +163,20 @@ def test_questions_have_the_same_answers(records, seed):
         yield kernel.measure(buffer, positions, alive, start, stop, 0, 0, 5)
         yield kernel.localize(ids, stop, local)
         yield local
+        living = bytearray(alive) or bytearray(b"\1" * count)
+        counts, ranges = array("Q", [99] * 5), array("Q", [7])
+        table = array("I", [4, 3, 2, 1, 0])
+        for most in (count_max, 1 << 62):
+            out = (living, start, stop, most, 9, offsets, table, counts, ranges)
+            yield kernel.bury(buffer, positions, ids, flags, *out)
+            yield (living[:], counts[:], ranges[:])
+        target, columns = bytearray(len(buffer) + 5), (array("I"), array("I"), array("Q"))
+        yield kernel.gather(
+            buffer, positions, ids, living, start, stop, 9, offsets, target, 5, *columns
+        )
+        yield target, columns
+        yield kernel.gather(buffer, positions, ids, b"", 0, count, 9, offsets, target, 5, *columns)
+        yield target, columns
 
     for mine, theirs in zip(answers(records), answers(records_pure), strict=True):
         assert mine == theirs

@@ -25,7 +25,7 @@ from jetstream_server.jetstream.api import (
     templates,
 )
 from jetstream_server.jetstream.api.go_json import encode
-from jetstream_server.jetstream.api.request import ROUTES, Request, Route
+from jetstream_server.jetstream.api.request import ROUTES, Later, Request, Route
 from jetstream_server.jetstream.api.required_level import check_required_level
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
@@ -99,9 +99,15 @@ class Api:
                 )
 
     def _answer(self, route: Route, request: Request) -> None:
-        fields, refused = self._run(route, request)
-        if fields is None:
-            return
+        outcome = self._run(route, request)
+        if isinstance(outcome, dict | ApiError):
+            self._send(route, request, outcome)
+        elif outcome is not None:
+            outcome.go_on(lambda outcome: self._send(route, request, outcome))
+
+    def _send(self, route: Route, request: Request, outcome: dict[str, Any] | ApiError) -> None:
+        refused = isinstance(outcome, ApiError)
+        fields = _refusal(route, outcome) if isinstance(outcome, ApiError) else outcome
         body = encode({"type": TYPE + route.response, **fields})
         if request.reply:
             self._context.output.publish(request.reply, body, headers=request.answer_headers)
@@ -113,19 +119,19 @@ class Api:
             self._context, request.origin, request.subject, request.body, body, request.now
         )
 
-    def _run(self, route: Route, request: Request) -> tuple[dict[str, Any] | None, bool]:
-        """Return the fields of the answer, and whether it is a refusal."""
+    def _run(self, route: Route, request: Request) -> dict[str, Any] | ApiError | Later | None:
+        """Return the fields of the answer or the refusal, or what will know them later."""
         try:
             if route.level_first:
                 check_required_level(request.headers)
             if self._catalog is None:
                 raise errors.NOT_ENABLED_FOR_ACCOUNT()
-            return route.handler(self._catalog, request), False
+            return route.handler(self._catalog, request)
         except ApiError as error:
-            return _refusal(route, error), True
+            return error
         except StoreError as error:
             self._context.log("ERR", f"{request.subject.decode(errors='replace')}: {error}")
-            return _refusal(route, errors.STREAM_GENERAL_ERROR(error.reason)), True
+            return errors.STREAM_GENERAL_ERROR(error.reason)
 
 
 def find_route(tokens: list[str]) -> Route | None:

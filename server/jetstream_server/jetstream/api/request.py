@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from jetstream_server.base.errors import ApiError
 from jetstream_server.core.subscription import Origin
 
 if TYPE_CHECKING:
@@ -39,7 +40,15 @@ class Request:
 
 # A handler returns the fields of the response (without `type`), or raises ApiError. It may return
 # None when it answers by itself (a status, a stream of messages, silence).
-Handler = Callable[["Catalog", Request], dict[str, Any] | None]
+Handler = Callable[["Catalog", Request], "dict[str, Any] | Later | None"]
+
+
+class Later(Protocol):
+    """An answer that takes more turns."""
+
+    def go_on(self, finished: Callable[[dict[str, Any] | ApiError], None]) -> None:
+        """Work on it, then hand over the fields or the refusal."""
+        ...
 
 
 @dataclass(slots=True)

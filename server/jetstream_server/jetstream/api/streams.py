@@ -18,7 +18,7 @@ from jetstream_server.jetstream.api.go_json import (
     is_empty_request,
     looks_like_json,
 )
-from jetstream_server.jetstream.api.request import Request, route
+from jetstream_server.jetstream.api.request import Later, Request, route
 from jetstream_server.jetstream.api.stream_info import (
     created_info,
     full_info,
@@ -26,6 +26,7 @@ from jetstream_server.jetstream.api.stream_info import (
     updated_info,
 )
 from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.purging import Purging
 from jetstream_server.jetstream.stream_config import SEQUENCE_MAX, StreamConfigRequest
 
 # How many entries one answer holds.
@@ -76,9 +77,9 @@ def create(catalog: Catalog, request: Request) -> dict[str, Any]:
         raise errors.STREAM_MISMATCH()
     if "/" in body.name or "\\" in body.name:
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
-    stream = catalog.create(body.config(), request.now, pedantic=body.pedantic)
     if body.template_owner and not catalog.templates.owns(body.template_owner, body.name):
         raise errors.STREAM_CREATE_FAILED("stream not owned by template")
+    stream = catalog.create(body.config(), request.now, pedantic=body.pedantic)
     return {**created_info(stream, request.now), "did_create": True}
 
 
@@ -87,13 +88,13 @@ def update(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Change a stream's config."""
     body = decode(request.body, StreamConfigRequest)
     name = request.tokens[-1]
-    stream = catalog.update(name, body.config(), request.now, pedantic=body.pedantic)
     if name in catalog.streams and catalog.streams[name].config.template_owner:
         raise errors.STREAM_INVALID_CONFIG(
             "stream configuration update not allowed on template owned stream"
         )
     if body.template_owner:
         raise errors.STREAM_INVALID_CONFIG("stream configuration update can not set an owner")
+    stream = catalog.update(name, body.config(), request.now, pedantic=body.pedantic)
     return updated_info(stream, request.now)
 
 
@@ -156,7 +157,7 @@ def delete(catalog: Catalog, request: Request) -> dict[str, Any]:
 
 
 @route("STREAM.PURGE.*", "stream_purge_response", {"purged": 0})
-def purge(catalog: Catalog, request: Request) -> dict[str, Any]:
+def purge(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Remove messages: all, of a subject, below a sequence, all but the newest."""
     body = _decode_if_json(request.body, StreamPurgeRequest)
     if body.seq and body.keep:
@@ -167,8 +168,11 @@ def purge(catalog: Catalog, request: Request) -> dict[str, Any]:
             f"sequence is too large, maximum allowed is {SEQUENCE_MAX}"
         )
     pattern = body.filter.encode()
-    purged = stream.purge(pattern, body.seq, body.keep, request.now)
-    return {"success": True, "purged": purged}
+    if not pattern and not body.keep:
+        return {"success": True, "purged": stream.purge(pattern, body.seq, 0, request.now)}
+    purging = Purging(stream, pattern, body.seq, body.keep)
+    purged = purging.begin(request.now)
+    return purging if purged is None else {"success": True, "purged": purged}
 
 
 def _decode_if_json(body: bytes, model: type[Model]) -> Model:
