@@ -10,8 +10,9 @@
 
 What is read from whom in 1 is decided by `intake.py`.
 
-A flush that fails releases nothing: everything that waited for it is dropped, so no client is told
-of a write that is not there. Clients see a missing ack, as they would after a crash.
+A flush that fails releases nothing: everything that waited for it is dropped, and with it what has
+been held back since, which may tell of writes that went down with the failed ones. So no client is
+told of a write that is not there. Clients see a missing ack, as they would after a crash.
 """
 
 from __future__ import annotations
@@ -169,7 +170,12 @@ class Pump:
         assert self._commit is not None
         self._commit.settle(flush)
         self._note_failures([failure for _, failure in failures])
-        if self._commit.is_stalled:
+        refused = {operation.owner for operation in flush.stalled}
+        if any(owner not in refused for owner, _ in failures):
+            # Its owner's writes are lost, those queued meanwhile included.
+            self._waiting.clear()
+            self.node.take_held()
+        elif self._commit.is_stalled:
             self._waiting = held + self._waiting
         elif not failures:
             self.node.release(held, now)

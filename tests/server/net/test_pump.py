@@ -15,6 +15,7 @@ class HeldFlush:
 
     def __init__(self, commit: HeldCommit) -> None:
         self.commit = commit
+        self.stalled: list[object] = []
 
     def run(self):
         assert self.commit.gate.wait(10)
@@ -130,6 +131,34 @@ def test_a_failed_flush_releases_nothing(running, on_loop):
             await asyncio.sleep(0.05)
             commit.failures = []
             served.node.accounts["$G"].output.publish(b"news", b"next")
+            served.pump.wake()
+            assert await heard(reader, 2) == b"MSG news 1 4\r\n"
+            assert await heard(reader, 2) == b"next\r\n"
+
+    on_loop(main())
+
+
+def test_what_was_held_back_during_a_failed_flush_is_dropped_too(running, on_loop):
+    async def main():
+        commit = HeldCommit()
+        async with running(commit) as served:
+            reader, writer = await served.connect()
+            writer.write(b"SUB news 1\r\nPING\r\n")
+            await reader.readline()
+            output = served.node.accounts["$G"].output
+            commit.dirty = 1
+            commit.failures = [(object(), StoreError("sync failed"))]
+            output.publish(b"news", b"lost")
+            served.pump.wake()
+            await asyncio.sleep(0.02)
+            # The ack of a message that went down with the stream: nothing is queued for it now.
+            output.publish(b"news", b"lost as well")
+            served.pump.wake()
+            await asyncio.sleep(0.02)
+            commit.gate.set()
+            await asyncio.sleep(0.05)
+            commit.failures = []
+            output.publish(b"news", b"next")
             served.pump.wake()
             assert await heard(reader, 2) == b"MSG news 1 4\r\n"
             assert await heard(reader, 2) == b"next\r\n"
