@@ -115,8 +115,7 @@ class Cursor:
         if self._snapshot_at < len(self._snapshot):
             self._snapshot_at += 1
             self.next_seq = window.sequences[0] + 1
-            if self._snapshot_at == len(self._snapshot):
-                self._leave_snapshot()
+            self._end_snapshot()
             return
         # The position is just behind the last message, as INFO shows it; what the window found
         # unwanted behind that is only remembered.
@@ -128,13 +127,17 @@ class Cursor:
         """Messages with start <= sequence < stop are gone."""
         if stop > self._first_undelivered():
             self._counted_seq = None
+            if self._snapshot:
+                low = bisect_left(self._snapshot, start, self._snapshot_at)
+                del self._snapshot[low : bisect_left(self._snapshot, stop, low)]
+                self._end_snapshot()
 
     def purged(self, first_seq: int) -> None:
         """Everything below `first_seq` is gone, and perhaps more."""
         self._counted_seq = None
         if self._snapshot:
-            self._snapshot_at = bisect_left(self._snapshot, first_seq, self._snapshot_at)
             self._live_seq = max(self._live_seq, first_seq)
+            self._keep_stored()
         self.next_seq = max(self.next_seq, first_seq)
 
     @property
@@ -147,6 +150,7 @@ class Cursor:
         self.rewind(next_seq)
         self._snapshot = snapshot
         self._live_seq = live_seq
+        self._keep_stored()
 
     def rewind(self, next_seq: int) -> None:
         """Go on from another sequence; a snapshot ends."""
@@ -155,6 +159,17 @@ class Cursor:
         self.next_seq = self._live_seq = next_seq
         self._scanned_seq = 0
         self._counted_seq = None
+
+    def _keep_stored(self) -> None:
+        """Drop from the snapshot what the stream no longer has: it would be counted for ever."""
+        store = self._store
+        self._snapshot = array("Q", (s for s in self.snapshot if store.count(None, s, s + 1)))
+        self._snapshot_at = 0
+        self._end_snapshot()
+
+    def _end_snapshot(self) -> None:
+        if self._snapshot_at == len(self._snapshot):
+            self._leave_snapshot()
 
     def _leave_snapshot(self) -> None:
         self.next_seq = max(self.next_seq, self._live_seq)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from jetstream_server.jetstream.cursor import Cursor
 from jetstream_server.store.memory import MemoryStore
@@ -110,6 +112,25 @@ def test_snapshot_entries_that_are_gone_are_passed_over(store):
     cursor.removed(6, 7)
     assert take(cursor, 9) == [3, 10]
     assert cursor.num_pending() == 0
+
+
+def test_snapshot_entries_that_are_gone_are_not_counted(store):
+    cursor = Cursor(store, [], 3, [3, 6, 10])
+    store.delete([6])
+    cursor.removed(6, 7)
+    assert cursor.num_pending() == 2
+    store.delete([3, 10])
+    cursor.purged(1)
+    assert cursor.num_pending() == 0
+    assert cursor.next_seq == 11
+
+
+def test_a_saved_snapshot_is_brought_in_line_with_the_store(store):
+    store.delete([6])
+    restored = Cursor(store, [], 1)
+    restored.restore(3, 11, array("Q", [3, 6, 10]))
+    assert restored.num_pending() == 2
+    assert take(restored, 9) == [3, 10]
 
 
 def test_a_snapshot_survives_saving(store):
