@@ -201,7 +201,11 @@ class OsDisk:
         missing = [folder for folder in missing if not folder.exists()]
         for folder in reversed(missing):
             folder.mkdir(exist_ok=True, mode=0o750)
-            self.sync_folder(folder.parent)
+            try:
+                self.sync_folder(folder.parent)
+            except OSError:
+                folder.rmdir()  # else the next try would find it there, and not sync
+                raise
 
     def sync_folder(self, path: Path) -> None:
         """Sync the folder itself."""

@@ -142,6 +142,17 @@ def test_sync_that_finds_no_room_writes_again(disk, owner):
     assert disk.read(A) == b"hello"
 
 
+def test_a_name_that_found_no_room_is_synced_by_the_next_try(disk, owner):
+    disk.make_folder(A.parent)
+    commit = GroupCommit(disk)
+    commit.write(owner, BlockFile(A), bytearray(b"hello"), 0, 5)
+    disk.fail_in, disk.fail_errno = 1, errno.ENOSPC  # the folder's sync, behind the open
+    assert "full" in str(commit.drain()[0][1])
+    assert commit.drain() == []
+    disk.restart()
+    assert disk.read(A) == b"hello"
+
+
 def test_removing_a_folder_forgets_what_waits_for_it(disk, owner):
     commit = GroupCommit(disk)
     commit.write(owner, BlockFile(A), bytearray(b"hello"), 0, 5)
