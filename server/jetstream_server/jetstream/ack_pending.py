@@ -1,8 +1,8 @@
 """Which delivered messages still wait for their ack.
 
 A delivery of N messages is one `Run`: the stream sequences in an array, one byte a message that
-says whether it is still pending, and the time. An ack of a batch that matches a stretch of a run
-is one comparison and one slice assignment; nothing is kept per message.
+says whether it is still pending, and the time. Acks are taken a run at a time, by a kernel; nothing
+is kept per message.
 
 It does not know why a message left (ack, term, purge) and does not count deliveries or hold
 single deadlines; that is `redelivery.py`.
@@ -17,6 +17,9 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from operator import lt
+
+from jetstream_server.kernels.acks import settle
 
 # A run with this many messages or more, of which fewer than an eighth is pending, is rewritten
 # as a smaller one, so that a few stuck messages do not hold the memory of everything around them.
@@ -65,7 +68,7 @@ class Run:
         return at if self.live[at] else -1
 
     def take(self, start: int, stop: int) -> array[int]:
-        """Mark a stretch as no longer pending; return the sequences that were."""
+        """Clear the flags of a stretch; return the sequences that were pending."""
         live = self.live
         count = live.count(1, start, stop)
         if count == stop - start:
@@ -73,7 +76,6 @@ class Run:
         else:
             taken = array("Q", [self.sequences[at] for at in range(start, stop) if live[at]])
         live[start:stop] = bytes(stop - start)
-        self.count -= count
         return taken
 
     def pending(self) -> Iterator[tuple[int, int]]:
@@ -167,18 +169,22 @@ class AckPending:
         return None
 
     def ack_run(self, sequences: array[int]) -> array[int]:
-        """Drop sequences given in any order; return those that were pending."""
+        """Drop sequences given in any order; return those that were pending, rising."""
+        given = sequences
+        if len(given) > 1 and not all(map(lt, given, given[1:])):
+            given = array("Q", sorted(given))
         taken: array[int] = array("Q")
-        at, stop = 0, len(sequences)
-        while at < stop:
-            found = self._find(sequences[at])
-            if found is None:
-                at += 1
-                continue
-            run, start = found
-            length = _common_length(run.sequences, start, sequences, at)
-            taken += self._take(run, start, start + length)
-            at += length
+        at = 0
+        while at < len(given) and self.runs:
+            place = max(bisect_right(self._firsts, given[at]) - 1, 0)
+            run, before = self.runs[place], len(taken)
+            cut = settle(run.sequences, run.live, given, at, taken)
+            self._took(run, len(taken) - before)
+            if cut == at:  # between two runs, or behind the last
+                if place + 1 >= len(self.runs):
+                    break
+                cut = bisect_left(given, self._firsts[place + 1], at)
+            at = cut
         return taken
 
     def take_through(self, sequence: int) -> array[int]:
@@ -215,12 +221,17 @@ class AckPending:
 
     def _take(self, run: Run, start: int, stop: int) -> array[int]:
         taken = run.take(start, stop)
-        self._count -= len(taken)
+        self._took(run, len(taken))
+        return taken
+
+    def _took(self, run: Run, count: int) -> None:
+        """Count messages that are pending in a run no more."""
+        run.count -= count
+        self._count -= count
         if not run.count:
             self._replace(run, None)
         elif len(run.sequences) >= _SPARSE_COUNT_MIN and run.count * 8 < len(run.sequences):
             self._replace(run, run.compacted())
-        return taken
 
     def _replace(self, run: Run, compacted: Run | None) -> None:
         place = bisect_left(self._firsts, run.sequences[0])
@@ -229,22 +240,3 @@ class AckPending:
         else:
             self.runs[place] = compacted
             self._firsts[place] = compacted.sequences[0]
-
-
-def _common_length(a: array[int], a_start: int, b: array[int], b_start: int) -> int:
-    """Return a length, at least 1, over which both go on alike; half of the longest or more.
-
-    Doubling keeps acks out of order cheap, and finds a long stretch in few memory compares.
-    """
-    limit = min(len(a) - a_start, len(b) - b_start)
-    length, tried = 1, 2
-    while tried <= limit and (
-        a[a_start + length : a_start + tried] == b[b_start + length : b_start + tried]
-    ):
-        length, tried = tried, tried * 2
-    if (
-        tried > limit > length
-        and a[a_start + length : a_start + limit] == (b[b_start + length : b_start + limit])
-    ):
-        return limit
-    return length

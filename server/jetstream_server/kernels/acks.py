@@ -14,6 +14,7 @@ if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
     from jetstream_server.kernels.acks_pure import (
         encode_pub_acks,
         reply_run,
+        settle,
         take_plain_acks,
     )
 else:
@@ -21,6 +22,7 @@ else:
         from jetstream_server.kernels.acks_fast import (
             encode_pub_acks,
             reply_run,
+            settle,
             take_plain_acks,
         )
 
@@ -29,7 +31,8 @@ else:
         from jetstream_server.kernels.acks_pure import (
             encode_pub_acks,
             reply_run,
+            settle,
             take_plain_acks,
         )
 
-__all__ = ["TWIN", "encode_pub_acks", "reply_run", "take_plain_acks"]
+__all__ = ["TWIN", "encode_pub_acks", "reply_run", "settle", "take_plain_acks"]

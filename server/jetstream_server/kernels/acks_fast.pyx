@@ -5,6 +5,7 @@ Loops that only look at bytes run without the GIL.
 """
 
 from cpython cimport array
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memchr, memcmp
 
@@ -170,4 +171,52 @@ def take_plain_acks(
             found[index - start] = sequence
             index += 1
     array.resize_smart(sequences, before + index - start)
+    return index
+
+
+def settle(
+    array.array sequences, bytearray live, array.array given, Py_ssize_t start, array.array taken
+):
+    """Clear the flags of given sequences in a run of pending ones; return where it ends.
+
+    See `acks_pure.settle`. Where the run has no gaps, the place is computed, else searched.
+    """
+    cdef const u64* run = <const u64*>sequences.data.as_ulonglongs
+    cdef const u64* wanted = <const u64*>given.data.as_ulonglongs
+    cdef char* flags = PyByteArray_AS_STRING(live)
+    cdef Py_ssize_t length = len(sequences), stop = len(given), index = start
+    cdef Py_ssize_t place = 0, high, middle, found = 0
+    cdef u64 first = run[0], last = run[length - 1], sequence
+    cdef bint has_gaps = last - first + 1 != <u64>length
+    cdef array.array hits
+    if start >= stop:
+        return start
+    hits = array.clone(taken, stop - start, False)
+    cdef u64* out = <u64*>hits.data.as_ulonglongs
+    with nogil:
+        while index < stop:
+            sequence = wanted[index]
+            if sequence > last:
+                break
+            index += 1
+            if sequence < first:
+                continue
+            if has_gaps:
+                high = length
+                while place < high:
+                    middle = (place + high) // 2
+                    if run[middle] < sequence:
+                        place = middle + 1
+                    else:
+                        high = middle
+                if run[place] != sequence:
+                    continue
+            else:
+                place = <Py_ssize_t>(sequence - first)
+            if flags[place]:
+                flags[place] = 0
+                out[found] = sequence
+                found += 1
+    array.resize(hits, found)
+    array.extend(taken, hits)
     return index

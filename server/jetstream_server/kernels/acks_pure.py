@@ -1,6 +1,6 @@
 """Acks in pure Python, the reference for `acks_fast`: publish acks out, consumer acks in.
 
-Neither function knows streams or consumers; they only find stretches of messages that can be
+No function knows streams or consumers; they only find stretches of messages that can be
 answered alike, and write or read the numbers. `fields` as in `protocol/ops.py`.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from bisect import bisect_left
 
 STRIDE = 7
 
@@ -111,3 +112,27 @@ def take_plain_acks(
         sequences.append(sequence)
         index += 1
     return index
+
+
+def settle(
+    sequences: array[int], live: bytearray, given: array[int], start: int, taken: array[int]
+) -> int:
+    """Clear the flags of given sequences in a run of pending ones; return where it ends.
+
+    Args:
+        sequences: `array('Q')`, rising.
+        live: one byte a sequence, 1 while it is pending.
+        given: `array('Q')`, rising from `start`; the first that is above the whole run is the
+            answer, or the length of `given`.
+        taken: gets those whose flag was set.
+    """
+    place, last = 0, sequences[-1]
+    for index in range(start, len(given)):
+        sequence = given[index]
+        if sequence > last:
+            return index
+        place = bisect_left(sequences, sequence, place)
+        if sequences[place] == sequence and live[place]:
+            live[place] = 0
+            taken.append(sequence)
+    return max(start, len(given))

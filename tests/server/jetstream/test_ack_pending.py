@@ -39,7 +39,7 @@ def test_what_is_pending_and_under_which_consumer_sequence(pending):
 
 
 def test_acks_in_any_order_drop_what_was_pending(pending):
-    assert list(pending.ack_run(words(30, 4, 4, 99, 1, 2, 3))) == [30, 4, 1, 2, 3]
+    assert list(pending.ack_run(words(30, 4, 4, 99, 1, 2, 3))) == [1, 2, 3, 4, 30]
     assert list(pending) == [(5, 5), (10, 6), (20, 7)]
 
 

@@ -131,3 +131,30 @@ def test_plain_acks_agree_with_the_reference(acks: Any, words: list[bytes]) -> N
     stop = acks.take_plain_acks(run.chunk, run.fields, 0, 1, found)
     assert stop == acks_pure.take_plain_acks(run.chunk, run.fields, 0, 1, expected)
     assert found == expected
+
+
+NUMBERS = st.lists(st.integers(1, 40), min_size=1, unique=True).map(sorted)
+
+
+@settings(max_examples=100)
+@given(
+    st.one_of(NUMBERS, st.integers(1, 20).map(lambda first: list(range(first, first + 15)))),
+    st.lists(st.integers(0, 50), max_size=30).map(sorted),
+    st.binary(min_size=40, max_size=40),
+    st.integers(0, 3),
+)
+def test_settle(
+    acks: Any, sequences: list[int], given: list[int], flags: bytes, start: int
+) -> None:
+    live = bytearray(flag & 1 for flag in flags[: len(sequences)])
+    start = min(start, len(given))
+    wanted = given[start:]
+    stop = start + sum(sequence <= sequences[-1] for sequence in wanted)
+    pending = {sequence for sequence, flag in zip(sequences, live, strict=True) if flag}
+    hits = sorted(pending.intersection(wanted))
+    taken = array("Q", [7])
+    cut = acks.settle(array("Q", sequences), live, array("Q", given), start, taken)
+    assert cut == stop
+    assert list(taken) == [7, *hits]
+    left = [sequence for sequence, flag in zip(sequences, live, strict=True) if flag]
+    assert left == sorted(pending.difference(hits))
