@@ -21,12 +21,14 @@ def stored(
 ) -> Iterator[tuple[int, int, bytes, bytes]]:
     """Yield (sequence, timestamp, subject, headers) of the messages from `sequence` on.
 
-    `holding` lets whole windows be passed over in which these bytes do not occur; what is given is
-    still to be looked at, as they may occur in a neighbour.
+    `holding`, the name of a header, lets whole windows be passed over in which it does not occur;
+    what is given is still to be looked at, as it may occur in a neighbour or in a payload.
     """
     last = store.last_seq
     unpack = PREFIX.unpack_from
     while sequence <= last:
+        if holding and (sequence := store.next_with_headers(sequence)) > last:
+            return
         window = store.window(None, sequence, _WINDOW_MESSAGES, _WINDOW_BYTES)
         block = cast(bytes, window.buffer)
         sequence = window.next_seq

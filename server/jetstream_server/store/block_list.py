@@ -20,7 +20,7 @@ from google_crc32c import value as crc32c
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import records
 from jetstream_server.kernels.record_format import CHECKED_FROM, PREFIX, PREFIX_BYTES
-from jetstream_server.kernels.records_pure import Buffer
+from jetstream_server.kernels.records_pure import UNACCOUNTED_BYTES, Buffer
 from jetstream_server.store.block import Block, Content, ContentCache
 from jetstream_server.store.ports import StoredMessage, StoreState, SubjectFilter, Window
 from jetstream_server.store.subjects import SubjectSet, SubjectTable
@@ -147,6 +147,13 @@ class BlockList:
             if window.next_seq > self._last_seq:
                 return None
             sequence = window.next_seq
+
+    def next_with_headers(self, sequence: int) -> int:
+        """Return a sequence, from `sequence` on, before which no message has headers."""
+        for block in self._blocks[self._block_index(sequence) :]:
+            if block.all_accounted != block.all_recorded - UNACCOUNTED_BYTES * block.count:
+                return max(sequence, block.first_seq)
+        return self._last_seq + 1
 
     def sequence_at(self, timestamp: int) -> int:
         """Return the first stored sequence at or after a time, times rising in the store."""

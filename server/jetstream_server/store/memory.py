@@ -57,11 +57,19 @@ class MemoryStore:
 
     # -- writing ---------------------------------------------------------------------------
 
-    def append_run(self, run: PubRun, start: int, stop: int, now: int) -> int:
+    def append_run(
+        self,
+        run: PubRun,
+        start: int,
+        stop: int,
+        now: int,
+        timestamps: Sequence[int] | None = None,
+    ) -> int:
         """Store messages `start` up to `stop` of a run."""
         first = self._last_seq + 1
         for index in range(start, stop):
-            self.append(run.subject(index), run.headers(index), run.payload(index), now)
+            timestamp = now if timestamps is None else timestamps[index - start]
+            self.append(run.subject(index), run.headers(index), run.payload(index), timestamp)
         return first
 
     def append(
@@ -221,6 +229,10 @@ class MemoryStore:
     def load_next(self, wanted: SubjectFilter | None, sequence: int) -> StoredMessage | None:
         """Return the first matching message at or after `sequence`."""
         return next(self._walk(wanted, sequence), None)
+
+    def next_with_headers(self, sequence: int) -> int:
+        """Return `sequence`: nothing is known without looking."""
+        return sequence
 
     def sequence_at(self, timestamp: int) -> int:
         """Return the first stored sequence at or after a time."""

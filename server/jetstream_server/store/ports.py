@@ -111,8 +111,19 @@ class MessageStore(Protocol):
 
     # -- writing ---------------------------------------------------------------------------
 
-    def append_run(self, run: PubRun, start: int, stop: int, now: int) -> int:
+    def append_run(
+        self,
+        run: PubRun,
+        start: int,
+        stop: int,
+        now: int,
+        timestamps: Sequence[int] | None = None,
+    ) -> int:
         """Store messages `start` up to `stop` with consecutive sequences; return the first one.
+
+        Args:
+            now: the time of all of them.
+            timestamps: a time for each instead, for copies that keep theirs.
 
         Raises:
             StoreError: the store is offline or the disk is full; nothing was stored.
@@ -208,6 +219,10 @@ class MessageStore(Protocol):
 
     def load_next(self, wanted: SubjectFilter | None, sequence: int) -> StoredMessage | None:
         """Return the first matching message at or after `sequence`."""
+        ...
+
+    def next_with_headers(self, sequence: int) -> int:
+        """Return a sequence, from `sequence` on, before which no message has headers."""
         ...
 
     def sequence_at(self, timestamp: int) -> int:

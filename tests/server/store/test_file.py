@@ -295,3 +295,20 @@ def test_on_a_real_disk(tmp_path):
     store = FileStore(tmp_path / "msgs", GroupCommit(OsDisk()))
     assert sequences(store) == [*range(1, 100), *range(200, 501)]
     assert len(store.window(None, 450, 10, 1 << 20)) == 10
+
+
+def test_blocks_without_headers_are_passed_over(disk):
+    store, commit = open_store(disk, block_bytes=600)
+    publish(store, 40)
+    store.append(b"orders.new", HEADERS, b"", 6)
+    publish(store, 40)
+    for _ in range(2):
+        found = store.next_with_headers(1)
+        assert 1 < found <= 41, "the block that holds it, or the message itself"
+        assert store.next_with_headers(30) >= 30
+        assert store.next_with_headers(75) == 82
+        store.close()
+        commit.drain()
+        store, commit = open_store(disk, block_bytes=600)
+    store.delete([41])
+    assert store.next_with_headers(1) <= 82
