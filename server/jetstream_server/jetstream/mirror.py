@@ -10,12 +10,13 @@ Specification: jetstream.md 5.12, checked-api-streams.md 1.2 (5.10, 5.12) and tr
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from random import Random
 from typing import TYPE_CHECKING
 
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.jetstream.admission import Candidate, check_room, check_ttl
-from jetstream_server.jetstream.copied_headers import disregard, is_special, settled
+from jetstream_server.jetstream.copied_headers import disregard, settled
 from jetstream_server.jetstream.direct_get import PREFIX as DIRECT_GET
 from jetstream_server.jetstream.direct_get import QUEUE as DIRECT_GET_QUEUE
 from jetstream_server.jetstream.direct_get import DirectGet
@@ -23,6 +24,8 @@ from jetstream_server.jetstream.feed import MIRROR, Arrival, Feed
 from jetstream_server.jetstream.interest import Interest
 from jetstream_server.jetstream.renaming import Renaming
 from jetstream_server.jetstream.stream_config import StreamSource
+from jetstream_server.kernels.frames import first_special
+from jetstream_server.protocol.ops import PubRun
 
 if TYPE_CHECKING:
     from jetstream_server.jetstream.stream import Stream
@@ -99,45 +102,63 @@ class Mirror:
         return True
 
     def _append(self, arrival: Arrival, now: int) -> None:
-        store, config = self._stream.store, self._stream.config
-        run, rename = arrival.run, self._renaming.apply if self._renaming else None
-        append, last = store.append, store.last_seq
-        decides_always = (
-            config.discard == "new"
-            or self._stream.allowance is not None
-            or config.republish is not None
-        )
-        acts_on_headers = config.allow_msg_ttl or config.allow_rollup_hdrs
-        for at, (sequence, timestamp) in enumerate(
-            zip(arrival.sequences, arrival.timestamps, strict=True), arrival.start
-        ):
-            if sequence <= last:
-                continue
-            if not last or (sequence > last + 1 and store.first_seq > last):
-                self._skip(sequence - 1, now)
-            subject, headers = run.subject(at), run.headers(at)
-            if rename is not None:
-                subject = rename(subject)
-            if headers:
-                headers = settled(headers)
-            if decides_always or (acts_on_headers and is_special(headers)):
-                message = Candidate(subject, b"", headers, run.payload(at))
-                self._append_one(message, timestamp, sequence)
+        sequences = arrival.sequences
+        at = bisect_right(sequences, self.position)
+        while at < len(sequences):
+            store = self._stream.store
+            if not store.last_seq or store.first_seq > store.last_seq:
+                self._skip(sequences[at] - 1, now)
+            stop = self._plain_stop(arrival, at)
+            if stop > at:
+                self._append_run(arrival, at, stop, now)
             else:
-                append(subject, headers, run.payload(at), timestamp, sequence)
-            last = sequence
+                stop = at + 1
+                self._append_one(arrival, at, now)
+            at = stop
 
-    def _append_one(self, message: Candidate, timestamp: int, sequence: int) -> None:
-        """Store a message about which a header or the config may have something to say."""
-        stream = self._stream
+    def _plain_stop(self, arrival: Arrival, at: int) -> int:
+        """Return where the stretch ends that can be stored as it is; `at` when there is none."""
+        config, sequences = self._stream.config, arrival.sequences
+        if config.discard == "new" or config.republish is not None or self._stream.allowance:
+            return at
+        first = sequences[at]
+        if first != self.position + 1:
+            return at
+        stop = len(sequences)
+        if sequences[-1] - first != stop - 1 - at:
+            stop = next(n for n in range(at, stop) if sequences[n] - first != n - at)
+        run, start = arrival.run, arrival.start
+        return first_special(run.chunk, run.fields, start + at, start + stop) - start
+
+    def _append_run(self, arrival: Arrival, at: int, stop: int, now: int) -> None:
+        """Store messages in sequence about which nothing is to be decided."""
+        run, start, end = arrival.run, arrival.start + at, arrival.start + stop
+        if self._renaming:
+            rename = self._renaming.apply
+            run = PubRun.of(
+                (rename(run.subject(n)), b"", run.headers(n), run.payload(n))
+                for n in range(start, end)
+            )
+            start, end = 0, run.count
+        self._stream.store.append_run(run, start, end, now, arrival.timestamps[at:stop])
+
+    def _append_one(self, arrival: Arrival, at: int, now: int) -> None:
+        """Store one message: behind a gap, or one that a header or the config concerns."""
+        stream, run, index = self._stream, arrival.run, arrival.start + at
+        sequence, timestamp = arrival.sequences[at], arrival.timestamps[at]
+        subject = run.subject(index)
+        if self._renaming:
+            subject = self._renaming.apply(subject)
+        headers = settled(run.headers(index))
+        message = Candidate(subject, b"", headers, run.payload(index))
         disregard(message, stream.config)
         check_ttl(stream, message)
         check_room(stream, message)
-        subject, headers, payload = message.subject, message.headers, message.payload
+        headers, payload = message.headers, message.payload
         previous = stream.store.subject_last(subject)
         stream.store.append(subject, headers, payload, timestamp, sequence)
         stream.note_stored(message, sequence, previous, timestamp)
-        stream.purge_outdated(message, sequence, timestamp)
+        stream.purge_outdated(message, sequence, now)
 
     # -- direct gets -----------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ numbers of the store.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from jetstream_server.base.errors import StoreError
@@ -29,6 +30,7 @@ from jetstream_server.store import tombstone
 from jetstream_server.store.block import BLOCK_SUFFIX, Block, BlockWriter, ContentCache
 from jetstream_server.store.block_list import BlockList
 from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.restamp import restamp
 from jetstream_server.store.tombstone import Tombstone
 
 FIRST_ROOM_BYTES = 64 * 1024  # a buffer begins small and doubles: most streams are small
@@ -74,7 +76,14 @@ class BlockLog(BlockList):
 
     # -- appending -------------------------------------------------------------------------
 
-    def append_run(self, run: PubRun, start: int, stop: int, now: int) -> int:
+    def append_run(
+        self,
+        run: PubRun,
+        start: int,
+        stop: int,
+        now: int,
+        timestamps: Sequence[int] | None = None,
+    ) -> int:
         """Store messages `start` up to `stop` of a run with consecutive sequences."""
         self._check_writable()
         first = sequence = self._last_seq + 1
@@ -107,7 +116,13 @@ class BlockLog(BlockList):
                     fields[at + HEADER_START : end : STRIDE]
                     == fields[at + PAYLOAD_START : end : STRIDE]
                 )
-                self._appended(open_block, entries, sequence, used_now, now, is_plain=plain)
+                times = None if timestamps is None else timestamps[index - start : cut - start]
+                if times is not None:
+                    restamp(open_block.buffer, open_block.positions[entries:], times)
+                first_ts, last_ts = (now, now) if times is None else (times[0], times[-1])
+                self._appended(open_block, entries, sequence, used_now, last_ts, is_plain=plain)
+                if not entries:
+                    open_block.block.first_ts = first_ts
                 sequence += cut - index
                 index = cut
             if index < stop:

@@ -101,6 +101,9 @@ def test_it_goes_on_after_a_restart(transfers: Any, make_transfers: Callable[[],
     again.advance(SET_UP)
     assert len(contents(again, "M")) == 10
     assert contents(again, "M") == contents(again, "O")
+    states = [again.ask(f"STREAM.INFO.{name}")["state"] for name in "OM"]
+    assert states[0]["first_ts"] == states[1]["first_ts"]
+    assert states[0]["last_ts"] == states[1]["last_ts"]
 
 
 def test_an_origin_that_is_made_later(transfers: Any) -> None:
@@ -133,6 +136,23 @@ def test_subjects_are_renamed(transfers: Any) -> None:
     create(transfers, "M", mirror={"name": "O", "subject_transforms": rules})
     transfers.advance(SET_UP)
     assert [message[:2] for message in contents(transfers, "M")] == [(2, b"x"), (3, b"o.2")]
+
+
+def test_ttls_and_rollups_count_where_they_are_allowed(transfers: Any) -> None:
+    transfers.stream("O", allow_msg_ttl=True, allow_rollup_hdrs=True)
+    create(transfers, "M", mirror={"name": "O"}, allow_msg_ttl=True, allow_rollup_hdrs=True)
+    create(transfers, "N", mirror={"name": "O"})
+    transfers.advance(SET_UP)
+    for subject, line in ((b"o.1", b""), (b"o.2", b"Nats-TTL: 1s"), (b"o.1", b"Nats-Rollup: sub")):
+        headers = b"NATS/1.0\r\n%b\r\n\r\n" % line if line else b""
+        run = PubRun.single(subject, b"", headers, b"m")
+        transfers.catalog.streams["O"].receive(run, 0, 1, None, None, transfers.now)
+        transfers.turn()
+    assert [message[0] for message in contents(transfers, "M")] == [2, 3]
+    assert [message[0] for message in contents(transfers, "N")] == [1, 2, 3]
+    transfers.advance(2 * SECOND)
+    assert [message[0] for message in contents(transfers, "M")] == [3]
+    assert [message[0] for message in contents(transfers, "N")] == [1, 2, 3]
 
 
 def test_its_own_limits_hold(transfers: Any) -> None:

@@ -1,0 +1,30 @@
+"""Times of their own for records that a kernel encoded with one time for all.
+
+The messages of a mirror keep the times of their origin. They are encoded as a run like any others,
+and then each record gets its time, and a checksum to go with it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from struct import Struct
+
+from google_crc32c import value as crc32c
+
+from jetstream_server.kernels.record_format import CHECKED_FROM
+
+_SIZE = Struct("<I")
+_CHECKSUM = Struct("<I")
+_CHECKSUM_AT = 4
+_TIMESTAMP = Struct("<q")
+_TIMESTAMP_AT = 16
+
+
+def restamp(buffer: bytearray, positions: array[int], timestamps: Sequence[int]) -> None:
+    """Set the times of the records at `positions`, in place; one time for each."""
+    for position, timestamp in zip(positions, timestamps, strict=True):
+        _TIMESTAMP.pack_into(buffer, position + _TIMESTAMP_AT, timestamp)
+        stop = position + _SIZE.unpack_from(buffer, position)[0]
+        checksum = crc32c(bytes(buffer[position + CHECKED_FROM : stop]))
+        _CHECKSUM.pack_into(buffer, position + _CHECKSUM_AT, checksum)
