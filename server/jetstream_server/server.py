@@ -29,7 +29,7 @@ from jetstream_server.net import listener as listening
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.log import ServerLog
 from jetstream_server.net.pump import Pump
-from jetstream_server.node.account import Account
+from jetstream_server.node.account import Account, ClientLimits
 from jetstream_server.node.auth import Authenticator
 from jetstream_server.node.domain_mapping import DomainMapping
 from jetstream_server.node.node import Node, NodeSettings
@@ -126,13 +126,20 @@ class Server:
             api_level=API_LEVEL,
             domain=options.jetstream.domain,
             jetstream=options.jetstream.is_enabled,
+            system_account=options.system_account,
         )
-        authenticator = Authenticator(users_of(options), options.no_auth_user)
+        # 15 letters, as the genuine server's.
+        authenticator = Authenticator(
+            users_of(options), options.no_auth_user, lambda: secrets.token_urlsafe(11)
+        )
         # Not seeded from the clock: two servers started together must not share identifiers.
         chance = random.Random(secrets.randbits(128))
         node = Node(settings, authenticator, chance, self.log.write)
-        for name in accounts_of(options):
-            node.add_account(name)
+        for name, given in accounts_of(options).items():
+            node.add_account(name).limits = ClientLimits(
+                given.max_connections, given.max_subscriptions, given.max_payload
+            )
+        node.add_account(options.system_account)
         return node
 
     def _open_jetstream(self, node: Node, now: int, stack: contextlib.ExitStack) -> GroupCommit:
@@ -151,6 +158,8 @@ class Server:
             vault = FileVault(folder.path, account.name, commit, disk, block_bytes=block_bytes)
             given = configured.get(account.name)
             limits = given.jetstream if given is not None else AccountJetStreamOptions()
+            if account.name == self.options.system_account:
+                limits = None
             self._open_account(node, account, vault, limits, now)
         return commit
 

@@ -5,6 +5,7 @@ Interest, routing and JetStream of an account meet here; nothing crosses from on
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,21 @@ if TYPE_CHECKING:
     from jetstream_server.jetstream.catalog import Catalog
 
 
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """What the clients of an account may do; -1 is no limit of its own.
+
+    Attributes:
+        connections_max: clients at a time.
+        subscriptions_max: of one client.
+        payload_bytes_max: of one message.
+    """
+
+    connections_max: int = -1
+    subscriptions_max: int = -1
+    payload_bytes_max: int = -1
+
+
 class Account:
     """An account.
 
@@ -27,6 +43,8 @@ class Account:
         output: what its JetStream wants sent.
         router: delivers what its clients publish.
         catalog: its streams, None while JetStream is off for it.
+        limits: of its clients.
+        clients: ids of the sessions that are connected to it.
     """
 
     def __init__(self, name: str, random: Random) -> None:
@@ -35,10 +53,17 @@ class Account:
         self.output = Output(self.sublist)
         self.router = Router(self.sublist, random, self._store_failed)
         self.catalog: Catalog | None = None
+        self.limits = ClientLimits()
+        self.clients: set[int] = set()
 
     def _store_failed(self, error: StoreError) -> None:
         if self.catalog is not None:
             self.catalog.report(error)
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether no further client may connect."""
+        return 0 <= self.limits.connections_max <= len(self.clients)
 
     def subscribe(self, subscription: Subscription) -> None:
         """Add a client's subscription."""

@@ -50,6 +50,7 @@ class NodeSettings:
     api_level: int
     domain: str = ""
     jetstream: bool = False
+    system_account: str = "$SYS"
 
 
 Held = list[tuple[Account, list[Send]]]
@@ -136,15 +137,17 @@ class Node:
             go="python",
             host=settings.host,
             port=settings.port,
-            max_payload=settings.max_payload,
+            max_payload=session.parser.payload_max,
             client_id=session.cid,
             client_ip=session.host,
             auth_required=not self.authenticator.admits_anonymous
             or (connect_info and self.authenticator.is_required),
             jetstream=settings.jetstream,
             domain=settings.domain,
+            nonce="" if connect_info else session.nonce,
             connect_info=connect_info,
             remote_account=session.account.name if connect_info else "",
+            acc_is_sys=connect_info and session.account.name == settings.system_account,
             api_lvl=settings.api_level,
         ).line()
 
@@ -155,10 +158,6 @@ class Node:
     def has_output(self, session: Session) -> None:
         """Note that a session has output to write, or is to be closed."""
         self._touched[session] = None
-
-    def is_expected_reply(self, session: Session, subject: bytes) -> bool:
-        """Tell whether `allow_responses` lets a session publish to this reply subject."""
-        return False
 
     def drained(self, session: Session) -> None:
         """Note that a session's backlog fell below the low mark; deliveries to it go on."""
@@ -228,7 +227,7 @@ class Node:
             if isinstance(send, Frames):
                 outlet = send.subscription.outlet
                 assert isinstance(outlet, Session), "only client sessions have frames encoded"
-                outlet.deliver_frames(send.subscription, send.data, send.count)
+                outlet.deliver_frames(send.subscription, send.data, send.count, now)
             else:
                 account.router.route(send.run, None, now)
 

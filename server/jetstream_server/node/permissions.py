@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jetstream_server.core.subject import is_literal, is_subset, matches, overlaps
+from jetstream_server.node.expected_replies import ResponseRules
 
 _DECISIONS_MAX = 4096
 
@@ -63,11 +64,17 @@ def _entry(text: str) -> tuple[bytes, bytes]:
 
 
 class Permissions:
-    """Both directions."""
+    """Both directions, and answers that may be published although `publish` does not allow it."""
 
-    def __init__(self, publish: SubjectRules, subscribe: SubjectRules) -> None:
+    def __init__(
+        self,
+        publish: SubjectRules,
+        subscribe: SubjectRules,
+        responses: ResponseRules | None = None,
+    ) -> None:
         self.publish = publish
         self.subscribe = subscribe
+        self.responses = responses
 
     @property
     def is_open(self) -> bool:

@@ -18,6 +18,7 @@ from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.api.go_time import format_time
 from jetstream_server.kernels import frames
 from jetstream_server.node.auth import User
+from jetstream_server.node.expected_replies import ExpectedReplies
 from jetstream_server.node.permissions import Permissions
 from jetstream_server.node.stats import Traffic
 from jetstream_server.protocol import encoder
@@ -60,6 +61,7 @@ class Session:
         self.last_activity = now
         self.parser = Parser(node.settings.max_control_line, node.settings.max_payload)
         self.options: dict[str, Any] = {}
+        self.nonce = node.authenticator.nonce()
         self.user: User | None = node.authenticator.authenticate({})
         self.account: Account = node.account_of(self.user)
         self.is_connected = False
@@ -188,22 +190,26 @@ class Session:
         if permissions is not None and permissions.subscribe.denies_part_of(subscription.subject):
             for index in range(start, stop):
                 if permissions.subscribe.permits(run.subject(index)):
-                    self._deliver(run, index, index + 1, subscription)
+                    self._deliver(run, index, index + 1, subscription, now)
             return
-        self._deliver(run, start, stop, subscription)
+        self._deliver(run, start, stop, subscription, now)
 
-    def _deliver(self, run: PubRun, start: int, stop: int, subscription: Subscription) -> None:
+    def _deliver(
+        self, run: PubRun, start: int, stop: int, subscription: Subscription, now: int
+    ) -> None:
         if start >= stop:
             return
         data = frames.encode_messages(
             run.chunk, run.fields, start, stop, subscription.sid, self.headers
         )
-        self.deliver_frames(subscription, data, stop - start)
+        self.deliver_frames(subscription, data, stop - start, now)
 
-    def deliver_frames(self, subscription: Subscription, data: bytes, count: int) -> None:
+    def deliver_frames(self, subscription: Subscription, data: bytes, count: int, now: int) -> None:
         """Send encoded frames of one of this session's subscriptions."""
         if subscription.closed or self.closing:
             return
+        if self._expected is not None:
+            self._expected.expect(data, now)
         subscription.delivered += count
         self.send(data, count)
         if subscription.max_messages and subscription.delivered >= subscription.max_messages:
@@ -221,7 +227,7 @@ class Session:
                 if subscription.receiver is self:
                     fields = ((b"Nats-Subject", run.subject(index)),)
                     frame = encoder.status(reply, subscription.sid, b"503", fields)
-                    self.deliver_frames(subscription, frame, 1)
+                    self.deliver_frames(subscription, frame, 1, self._now)
                     break
 
     def client_info(self, now: int) -> dict[str, Any]:
@@ -253,7 +259,7 @@ class Session:
         if self.protocol not in (0, 1):
             self.refuse(faults.INVALID_CLIENT_PROTOCOL)
             return
-        user = self.node.authenticator.authenticate(options)
+        user = self.node.authenticator.authenticate(options, self.nonce)
         if user is None or options.get("account") or options.get("new_account"):
             self.node.note(
                 "ERR", f"{self.host}:{self.port} - cid:{self.cid} - authentication error"
@@ -265,8 +271,13 @@ class Session:
             return
         for subscription in list(self.subscriptions.values()):
             self._unsubscribe(subscription)
+        self.account.clients.discard(self.cid)
         self.user = user
         self.account = self.node.account_of(user)
+        if self.account.is_full:
+            self.refuse(faults.ACCOUNT_CONNECTIONS_EXCEEDED)
+            return
+        self.account.clients.add(self.cid)
         self.is_connected = self._info_due = True
         self._adopt()
         self._ok()
@@ -276,6 +287,12 @@ class Session:
         self._permissions: Permissions | None = (
             None if permissions is None or permissions.is_open else permissions
         )
+        responses = permissions.responses if permissions is not None else None
+        self._expected = ExpectedReplies(responses) if responses is not None else None
+        limits, settings = self.account.limits, self.node.settings
+        self.parser.payload_max = _lower(settings.max_payload, limits.payload_bytes_max)
+        # The server's limit is off at 0, an account's below 0.
+        self._subscriptions_max = _lower(settings.max_subscriptions or -1, limits.subscriptions_max)
         self._is_plain = (
             self._permissions is None and not (self.verbose or self.pedantic) and self.is_connected
         )
@@ -305,9 +322,9 @@ class Session:
         subject, reply = run.subject(index), run.reply(index)
         rules = self._permissions
         denied = rules is not None and not rules.publish.permits(subject)
-        if (denied and not self.node.is_expected_reply(self, subject)) or _is_reserved(
-            subject, _RESERVED_SUBJECTS
-        ):
+        if denied and self._expected is not None:
+            denied = not self._expected.take(subject, self._now)
+        if denied or _is_reserved(subject, _RESERVED_SUBJECTS):
             self.refuse(faults.publish_denied(subject))
             return False
         if reply and _is_reserved(reply, _RESERVED_REPLIES):
@@ -322,8 +339,7 @@ class Session:
         if op.sid in self.subscriptions:
             self._ok()
             return
-        maximum = self.node.settings.max_subscriptions
-        if maximum and len(self.subscriptions) >= maximum:
+        if 0 <= self._subscriptions_max <= len(self.subscriptions):
             self.refuse(faults.SUBSCRIPTIONS_EXCEEDED)
             return
         if op.queue == b"_sys_" or (
@@ -374,6 +390,7 @@ class Session:
 
     def end(self) -> None:
         """Give up every subscription; the connection is gone."""
+        self.account.clients.discard(self.cid)
         for subscription in list(self.subscriptions.values()):
             self._unsubscribe(subscription)
         self._ops.clear()
@@ -399,10 +416,18 @@ _FIELD_TYPES: dict[str, type] = {
     "user": str,
     "pass": str,
     "auth_token": str,
+    "nkey": str,
+    "sig": str,
+    "jwt": str,
     "name": str,
     "lang": str,
     "version": str,
 }
+
+
+def _lower(limit: int, other: int) -> int:
+    """Return the lower of two limits, -1 when neither is one."""
+    return min((each for each in (limit, other) if each >= 0), default=-1)
 
 
 def _is_well_typed(options: dict[str, Any]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from jetstream_server.config import options as configured
 from jetstream_server.config.options import AccountOptions, ServerOptions, UserOptions
 from jetstream_server.node.auth import GLOBAL_ACCOUNT, User
+from jetstream_server.node.expected_replies import ResponseRules
 from jetstream_server.node.permissions import Permissions, SubjectRules
 
 
@@ -38,6 +39,8 @@ def _user(user: UserOptions, account: str, default: configured.Permissions | Non
         account=account,
         name=user.user,
         password=user.password,
+        nkey=user.nkey,
+        connection_types=user.connection_types,
         permissions=_permissions(user.permissions or default),
     )
 
@@ -46,6 +49,9 @@ def _permissions(permissions: configured.Permissions | None) -> Permissions | No
     if permissions is None:
         return None
     publish, subscribe = permissions.publish, permissions.subscribe
+    responses = permissions.responses
     return Permissions(
-        SubjectRules(publish.allow, publish.deny), SubjectRules(subscribe.allow, subscribe.deny)
+        SubjectRules(publish.allow, publish.deny),
+        SubjectRules(subscribe.allow, subscribe.deny),
+        None if responses is None else ResponseRules(responses.max_messages, responses.expires_ns),
     )

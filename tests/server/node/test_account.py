@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+from jetstream_server.node.account import ClientLimits
 from jetstream_server.node.auth import User
 
 
@@ -36,3 +38,36 @@ def test_a_client_tells_its_catalog_of_its_interest(node, make_client):
     client.connect()
     client.say(b"SUB a 1\r\nUNSUB 1\r\n")
     assert seen == [b"a", b"a"]
+
+
+@pytest.fixture
+def limited(make_node):
+    node = make_node([User(account="A", name="a", password="p"), User(name="g", password="p")])
+    node.add_account("A").limits = ClientLimits(1, 2, 10)
+    return node
+
+
+LOGIN = b'{"user":"a","pass":"p","verbose":false,"pedantic":false,"protocol":1}'
+
+
+def test_an_account_limits_its_connections(limited, make_client):
+    first, second = make_client(limited), make_client(limited)
+    first.connect(LOGIN)
+    assert first.connect(LOGIN) == b""  # again, by the same client
+    assert second.connect(LOGIN) == b"-ERR 'maximum account active connections exceeded'\r\n"
+    assert second.session.closing
+    limited.close_session(second.session, "")
+    limited.close_session(first.session, "")
+    assert make_client(limited).connect(LOGIN) == b""
+    assert make_client(limited).connect(LOGIN.replace(b'"a"', b'"g"')) == b""
+
+
+def test_an_account_limits_subscriptions_and_payloads_of_its_clients(limited, make_client):
+    client = make_client(limited)
+    client.connect(LOGIN)
+    assert b'"max_payload":10,' in client.say(b"PING\r\n")
+    assert client.say(b"SUB a 1\r\nSUB b 2\r\nSUB c 3\r\nPING\r\n") == (
+        b"-ERR 'maximum subscriptions exceeded'\r\nPONG\r\n"
+    )
+    assert client.say(b"PUB a 10\r\n0123456789\r\n") == b"MSG a 1 10\r\n0123456789\r\n"
+    assert client.say(b"PUB a 11\r\n") == b"-ERR 'Maximum Payload Violation'\r\n"

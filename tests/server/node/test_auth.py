@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+
 import bcrypt
+import nkeys
+import pytest
 from jetstream_server.node.auth import Authenticator, User
 
 
@@ -42,3 +46,55 @@ def test_no_auth_user_stands_in_only_when_nothing_was_given():
     assert user is not None and user.name == "guest"
     assert authenticator.authenticate({"pass": "x"}) is None
     assert authenticator.authenticate({"auth_token": "x"}) is None
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return nkeys.from_seed(nkeys.encode_seed(b"s" * 32, nkeys.PREFIX_BYTE_USER))
+
+
+def sign(pair, nonce: str) -> str:
+    return base64.urlsafe_b64encode(pair.sign(nonce.encode())).decode().rstrip("=")
+
+
+def test_a_signed_nonce_proves_an_nkey(pair):
+    key = pair.public_key.decode()
+    authenticator = Authenticator([User(nkey=key, account="A")], make_nonce=lambda: "n-1")
+    nonce = authenticator.nonce()
+    assert nonce == "n-1"
+    signed = sign(pair, nonce)
+    standard = base64.b64encode(pair.sign(nonce.encode())).decode()
+    for signature in (signed, standard):
+        user = authenticator.authenticate({"nkey": key, "sig": signature}, nonce)
+        assert user is not None and user.account == "A"
+    for options in (
+        {},
+        {"nkey": key},
+        {"nkey": key, "sig": sign(pair, "other")},
+        {"nkey": key, "sig": "%%%"},
+        {"nkey": key, "sig": "é"},
+        {"nkey": key, "sig": signed[:20]},
+        {"nkey": "U" + "A" * 55, "sig": signed},
+        {"nkey": "nonsense", "sig": signed},
+    ):
+        assert authenticator.authenticate(options, nonce) is None
+    assert authenticator.authenticate({"nkey": key, "sig": sign(pair, "")}, "") is None
+
+
+def test_only_nkeys_need_a_nonce():
+    assert Authenticator([User(name="a", password="b")], make_nonce=lambda: "n").nonce() == ""
+
+
+def test_connection_types():
+    authenticator = Authenticator(
+        [
+            User(name="a", password="x", connection_types=("WEBSOCKET",)),
+            User(name="b", password="x", connection_types=("STANDARD", "WEBSOCKET")),
+        ]
+    )
+
+    def admits(name: str, kind: str) -> bool:
+        return authenticator.authenticate({"user": name, "pass": "x"}, "", kind) is not None
+
+    assert not admits("a", "STANDARD") and admits("a", "WEBSOCKET")
+    assert admits("b", "STANDARD") and admits("b", "WEBSOCKET")

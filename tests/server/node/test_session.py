@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from random import Random
 
 import pytest
 from jetstream_server.base.clock import MINUTE, SECOND
-from jetstream_server.node.auth import User
+from jetstream_server.node.auth import Authenticator, User
+from jetstream_server.node.expected_replies import ResponseRules
+from jetstream_server.node.node import Node
 from jetstream_server.node.permissions import Permissions, SubjectRules
 
 
@@ -223,3 +226,37 @@ def test_the_timers_end_with_the_session(node, make_client):
     assert node.next_deadline() is None
     node.run(client.now + MINUTE)
     assert not node.sessions
+
+
+def test_a_responder_may_answer_what_it_was_asked(make_node, make_client):
+    permissions = Permissions(SubjectRules(allow=[]), SubjectRules(), ResponseRules(1, SECOND))
+    node = make_node([User(name="ann", password="pw", permissions=permissions), User(token="t")])
+    ann, root = make_client(node), make_client(node)
+    ann.connect(b'{"user":"ann","pass":"pw","verbose":false,"pedantic":false}')
+    root.connect(b'{"auth_token":"t","verbose":false,"pedantic":false}')
+    root.say(b"SUB answer.> 1\r\n")
+    ann.say(b"SUB question 1\r\n")
+    refused = b"-ERR 'Permissions Violation for Publish to \"answer.1\"'\r\n"
+    assert ann.say(b"PUB answer.1 0\r\n\r\n") == refused
+    root.say(b"PUB question answer.1 0\r\n\r\n")
+    ann.read()
+    assert ann.say(b"PUB answer.1 0\r\n\r\nPUB answer.1 0\r\n\r\n") == refused
+    assert root.read() == b"MSG answer.1 1 0\r\n\r\n"
+    root.say(b"PUB question answer.2 0\r\n\r\n")
+    ann.now += 2 * SECOND
+    ann.read()
+    assert b"Permissions Violation" in ann.say(b"PUB answer.2 0\r\n\r\n")
+
+
+def test_the_nonce_is_in_the_first_info_only(settings, make_client):
+    key = "U" + "A" * 55
+    authenticator = Authenticator([User(nkey=key), User(token="t")], make_nonce=lambda: "n" * 15)
+    node = Node(settings, authenticator, Random(1), lambda level, text: None)
+    client = make_client(node)
+    assert b'"nonce":"nnnnnnnnnnnnnnn"' in client.info
+    assert client.connect(b'{"nkey":"%b","sig":"AAAA"}' % key.encode()) == (
+        b"-ERR 'Authorization Violation'\r\n"
+    )
+    client = make_client(node)
+    client.connect(b'{"auth_token":"t","verbose":false,"protocol":1}')
+    assert b"nonce" not in client.say(b"PING\r\n")

@@ -6,10 +6,12 @@ from jetstream_server.config.options import (
     AccountOptions,
     AuthorizationOptions,
     Permissions,
+    ResponsePermissions,
     ServerOptions,
     SubjectPermissions,
     UserOptions,
 )
+from jetstream_server.node.expected_replies import ResponseRules
 from jetstream_server.node.users import accounts_of, users_of
 
 
@@ -39,3 +41,12 @@ def test_a_single_user_takes_the_default_permissions():
     )
     (user,) = users_of(options)
     assert user.permissions is not None and not user.permissions.subscribe.permits(b"no")
+
+
+def test_nkeys_connection_types_and_answers():
+    answers = Permissions(responses=ResponsePermissions(3, 4))
+    key = UserOptions(nkey="U1", connection_types=("STANDARD",), permissions=answers)
+    (user,) = users_of(ServerOptions(authorization=AuthorizationOptions(users=(key,))))
+    assert (user.nkey, user.connection_types) == ("U1", ("STANDARD",))
+    assert user.permissions is not None
+    assert user.permissions.responses == ResponseRules(3, 4)
