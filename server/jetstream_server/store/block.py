@@ -15,6 +15,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,22 +36,59 @@ INDEX_SUFFIX = ".idx"
 CACHED_BLOCKS_MAX = 64  # two mapped files each, over all streams of an account
 
 
-@dataclass(slots=True, eq=False)
 class Content:
     """The bytes of a block and where its messages are.
 
     Attributes:
         buffer: the block; None until somebody needs it.
         entries: one entry per message; subject ids are the block's own in a sealed block.
-        table_ids: the block's subject ids to those of the store's table; empty in an open block,
-            where they are the same.
-        generation: of the table when `table_ids` was made.
     """
 
-    buffer: Buffer | None
-    entries: Entries
-    table_ids: array[int]
-    generation: int = 0
+    __slots__ = ("_generation", "_resolve", "_table_ids", "buffer", "entries")
+
+    def __init__(
+        self,
+        buffer: Buffer | None,
+        entries: Entries,
+        table_ids: array[int],
+        generation: int = 0,
+        resolve: Callable[[], array[int]] | None = None,
+    ) -> None:
+        """Make one.
+
+        Args:
+            table_ids: the block's subject ids to those of the store's table.
+            generation: of the table when `table_ids` was made.
+            resolve: makes `table_ids` when somebody asks: with many subjects they are dear, and
+                who looks for one message can do without.
+        """
+        self.buffer = buffer
+        self.entries = entries
+        self._table_ids = table_ids
+        self._generation = generation
+        self._resolve = resolve
+
+    @property
+    def table_ids(self) -> array[int]:
+        """The block's subject ids to those of the store's table; empty in an open block, where
+        they are the same."""
+        if self._resolve is not None:
+            self._table_ids = self._resolve()
+            self._resolve = None
+        return self._table_ids
+
+    @property
+    def has_own_ids(self) -> bool:
+        """Tell whether subject ids are the block's own, without making `table_ids`."""
+        return self._resolve is not None or len(self._table_ids) > 0
+
+    def renumber(self, table_ids: array[int], generation: int) -> None:
+        """Take note of a table with other numbers."""
+        self._table_ids, self._generation, self._resolve = table_ids, generation, None
+
+    def is_outdated(self, generation: int) -> bool:
+        """Tell whether the numbers of the table have changed since."""
+        return self.has_own_ids and self._generation != generation
 
 
 @dataclass(slots=True, eq=False)
@@ -303,7 +341,7 @@ class ContentCache:
         content = block.pinned or self._contents.get(block)
         if content is None:
             content = self._attach(block, table)
-        elif len(content.table_ids) and content.generation != table.generation:
+        elif content.is_outdated(table.generation):
             self.drop(block)
             content = self._attach(block, table)
         if block.pinned is None:
@@ -340,11 +378,17 @@ class ContentCache:
             file = self._disk.map(block.index_path)
         except OSError:
             file = b""
-        summary = block_index.decode(file, block.size)
+        summary = block_index.decode(file, block.size, with_subjects=False)
         entries = block_index.decode_entries(file, summary) if summary is not None else None
         if summary is None or entries is None:
             return self._read_block(block, table)
-        return Content(None, entries, table.add(summary.subjects), table.generation)
+
+        def resolve() -> array[int]:
+            whole = block_index.decode(file, summary.block_bytes)
+            assert whole is not None, "it was sound a moment ago, and is mapped"
+            return table.add(whole.subjects)
+
+        return Content(None, entries, array("I"), table.generation, resolve)
 
     def _read_block(self, block: Block, table: SubjectTable) -> Content:
         """Read the entries from the block itself: the index was lost while the store is open."""

@@ -273,8 +273,12 @@ class BlockList:
         entry = block.find(content, sequence)
         if entry < 0:
             return False
-        number = content.entries.subject_ids[entry]
-        return subject_id == (content.table_ids[number] if len(content.table_ids) else number)
+        if not content.has_own_ids:
+            return content.entries.subject_ids[entry] == subject_id
+        buffer, at = self._buffer(block, content), content.entries.positions[entry]
+        start, name = at + PREFIX_BYTES, self._table.names[subject_id]
+        stop = start + PREFIX.unpack_from(buffer, at)[5]
+        return buffer[start:stop] == name
 
     def _sequences_of(self, subject_id: int) -> Iterator[int]:
         """Walk the live messages of a subject, oldest first; it must have some."""
@@ -338,7 +342,7 @@ class BlockList:
         out: tuple[array[int], array[int], array[int]],
     ) -> int:
         flags = self._flags(wanted, block, content)
-        if flags and len(content.table_ids) and 1 not in flags:
+        if flags and content.has_own_ids and 1 not in flags:
             return block.count  # a sealed block without any wanted subject
         return records.select(
             self._buffer(block, content),
@@ -391,13 +395,13 @@ class BlockList:
     def _flags(self, wanted: SubjectSet | None, block: Block, content: Content) -> Flags:
         if wanted is None:
             return b""
-        if not len(content.table_ids):
+        if not content.has_own_ids:
             return wanted.flags()
         return wanted.local_flags((block.number, block.version), content.table_ids)
 
     def _local_id(self, content: Content, subject_id: int) -> int:
         """Return the block's own number of a subject, one that no entry has if it is not there."""
-        if not len(content.table_ids):
+        if not content.has_own_ids:
             return subject_id
         try:
             return content.table_ids.index(subject_id)

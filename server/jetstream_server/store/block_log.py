@@ -265,8 +265,7 @@ class BlockLog(BlockList):
         self._grown.clear()
         self._per_subject_max = -1  # so that `enforce` looks at every subject once
         for content, subjects in zip(pinned, names, strict=True):
-            content.table_ids = table.add(subjects)
-            content.generation = table.generation
+            content.renumber(table.add(subjects), table.generation)
 
     def _note(self, stone: Tombstone) -> None:
         """Append a tombstone."""

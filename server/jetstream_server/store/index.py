@@ -115,8 +115,11 @@ def encode(summary: Summary, entries: Entries) -> bytes:
     return b"".join((header, check, middle, bytes(padding), tail))
 
 
-def decode(content: Buffer, block_bytes: int) -> Summary | None:
-    """Return what an index file says, None when it is damaged or not for a block of that size."""
+def decode(content: Buffer, block_bytes: int, *, with_subjects: bool = True) -> Summary | None:
+    """Return what an index file says, None when it is damaged or not for a block of that size.
+
+    `with_subjects` may be False for the little that does not depend on the number of subjects.
+    """
     if len(content) < HEADER_BYTES:
         return None
     header = bytes(content[: _HEADER.size])
@@ -169,7 +172,7 @@ def decode(content: Buffer, block_bytes: int) -> Summary | None:
         counts=columns[:subject_count],
         firsts=columns[subject_count : 2 * subject_count],
         lasts=columns[2 * subject_count :],
-        subjects=_split(middle[names_at - HEADER_BYTES :], lengths),
+        subjects=_split(middle[names_at - HEADER_BYTES :], lengths) if with_subjects else [],
         tombstones=middle[names_end - HEADER_BYTES :],
         entries_at=entries_at,
         entries_crc=entries_crc,
