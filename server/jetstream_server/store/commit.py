@@ -26,312 +26,30 @@ and at the end. Metadata replacements are synced always; they are rare.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
 
 from jetstream_server.base.clock import MILLISECOND, earlier
 from jetstream_server.base.errors import StoreError
-from jetstream_server.store.disk import FULL_ERRNOS, Buffer, Disk
+from jetstream_server.store.disk import Buffer, Disk
+from jetstream_server.store.flush import (
+    Append,
+    BlockFile,
+    Flush,
+    Operation,
+    Overwrite,
+    Owner,
+    Remove,
+    RemoveTree,
+    Replace,
+    Seal,
+    Write,
+)
+
+__all__ = ["BlockFile", "Flush", "GroupCommit", "Owner"]
 
 LAZY_REPLACE_NS = 100 * MILLISECOND
 RETRY_NS = 250 * MILLISECOND
-# A flush of no more than this, without a sync, is not worth a thread.
-_QUICK_WRITES_MAX = 8
-_QUICK_BYTES_MAX = 16 * 1024
-
-
-class Owner(Hashable, Protocol):
-    """Whose operations they are; all three are called on the loop, by `settle`."""
-
-    def flushed(self) -> None:
-        """Everything queued before the flush was taken is where it should be."""
-        ...
-
-    def stalled(self, error: StoreError) -> None:
-        """The disk is full; the operations stay queued."""
-        ...
-
-    def failed(self, error: StoreError) -> None:
-        """The disk failed; the operations are lost."""
-        ...
-
-
-class BlockFile:
-    """A file that is written piece by piece; opened by its first write, in the worker."""
-
-    __slots__ = ("handle", "is_nameless", "path")
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.handle: Any = None
-        self.is_nameless = False  # made, and its folder not synced yet
-
-
-@dataclass(slots=True, eq=False)
-class _Write:
-    owner: Owner
-    path: Path
-    file: BlockFile
-    buffer: Buffer
-    start: int
-    stop: int
-
-
-@dataclass(slots=True, eq=False)
-class _Seal:
-    owner: Owner
-    path: Path
-    file: BlockFile
-
-
-@dataclass(slots=True, eq=False)
-class _Replace:
-    owner: Owner
-    path: Path
-    parts: Sequence[Buffer]
-
-
-@dataclass(slots=True, eq=False)
-class _Remove:
-    owner: Owner
-    path: Path
-    waits: bool
-
-
-@dataclass(slots=True, eq=False)
-class _RemoveTree:
-    owner: Owner
-    path: Path
-
-
-@dataclass(slots=True, eq=False)
-class _Overwrite:
-    owner: Owner
-    path: Path
-    file: BlockFile | None
-    offset: int
-    head: bytes
-    stop: int
-
-
-@dataclass(slots=True, eq=False)
-class _Append:
-    owner: Owner
-    path: Path
-    parts: list[bytes]
-    offset: int
-    syncs: bool
-
-
-_Operation = _Write | _Seal | _Replace | _Remove | _RemoveTree | _Overwrite | _Append
-
-
-@dataclass(slots=True, eq=False)
-class Flush:
-    """What one trip to the disk carries.
-
-    Attributes:
-        operations: in order.
-        syncs: whether written files are synced at the end; False under the lazy policy.
-        unsynced: files written but not synced; what is left in it is handed to the next flush.
-        carried: those of them whose bytes earlier flushes wrote.
-        files: all that are open.
-        failures: per owner, what went wrong; filled by `run`.
-        stalled: operations to try again, in order.
-        touched: owners with operations in this flush.
-    """
-
-    disk: Disk
-    operations: list[_Operation]
-    syncs: bool
-    unsynced: dict[BlockFile, Owner]
-    carried: frozenset[BlockFile]
-    files: dict[BlockFile, Owner]
-    failures: list[tuple[Owner, StoreError]] = field(default_factory=list)
-    stalled: list[_Operation] = field(default_factory=list)
-    touched: dict[Owner, None] = field(default_factory=dict)
-    _full: dict[Owner, None] = field(default_factory=dict)
-    _broken: dict[Owner, None] = field(default_factory=dict)
-    _folders: dict[Path, Owner] = field(default_factory=dict)
-
-    @property
-    def is_quick(self) -> bool:
-        """Return whether it only hands a little to the page cache, which takes microseconds."""
-        if self.syncs or len(self.operations) > _QUICK_WRITES_MAX:
-            return False
-        for operation in self.operations:
-            if type(operation) is _Append:
-                if operation.syncs or not operation.offset:
-                    return False
-            elif (
-                type(operation) is not _Write
-                or operation.file.handle is None
-                or operation.stop - operation.start > _QUICK_BYTES_MAX
-            ):
-                return False
-        return True
-
-    def run(self) -> list[tuple[Owner, StoreError]]:
-        """Carry everything out; return what failed, empty when all is durable."""
-        for operation in self.operations:
-            owner = operation.owner
-            self.touched[owner] = None
-            if owner in self._broken and not isinstance(operation, _RemoveTree):
-                continue
-            if owner in self._full and not _frees_space(operation):
-                self.stalled.append(operation)
-                continue
-            try:
-                self._carry_out(operation)
-            except OSError as error:
-                self._fail(operation, error)
-        self._sync_folders()
-        if self.syncs:
-            for file, owner in list(self.unsynced.items()):
-                self._sync(file, owner)
-        return self.failures
-
-    def _carry_out(self, operation: _Operation) -> None:
-        disk, path = self.disk, operation.path
-        match operation:
-            case _Write():
-                self._write(operation)
-            case _Seal(file=file) if file.handle is not None:
-                if self._sync(file, operation.owner):
-                    disk.close(file.handle)
-                    file.handle = None
-                    self.files.pop(file, None)
-                elif operation.owner in self._full:
-                    self.stalled.append(operation)
-            case _Replace():
-                disk.make_folder(path.parent)
-                disk.replace(path, operation.parts)
-                self._folders[path.parent] = operation.owner
-            case _Remove():
-                self._remove(operation)
-            case _Overwrite():
-                self._overwrite(operation)
-            case _Append():
-                self._append(operation)
-            case _RemoveTree():
-                disk.remove_tree(path)
-                self._folders = {
-                    folder: owner
-                    for folder, owner in self._folders.items()
-                    if not folder.is_relative_to(path)
-                }
-                self._folders[path.parent] = operation.owner
-
-    def _remove(self, operation: _Remove) -> None:
-        """Remove a file once everything the owner wrote is durable, or at once on a full disk.
-
-        When nothing durable makes up for its absence (`waits`, or a full disk), removals become
-        durable one by one, so that a tombstone never goes before the record it is about.
-        """
-        owner = operation.owner
-        if owner not in self._full:
-            mine = [file for file, other in self.unsynced.items() if other is owner]
-            if not all(self._sync(file, owner) for file in mine):
-                if owner in self._full:
-                    self.stalled.append(operation)
-                return
-        self.disk.remove(operation.path)
-        if operation.waits or owner in self._full:
-            self.disk.sync_folder(operation.path.parent)
-        else:
-            self._folders[operation.path.parent] = owner
-
-    def _overwrite(self, operation: _Overwrite) -> None:
-        """Overwrite once what makes up for it is durable; the file is opened again afterwards."""
-        owner, file = operation.owner, operation.file
-        mine = [other for other, its in self.unsynced.items() if its is owner]
-        if not all(self._sync(other, owner) for other in mine):
-            if owner in self._full:
-                self.stalled.append(operation)
-            return
-        if file is not None and file.handle is not None:
-            self.disk.close(file.handle)
-            file.handle = None
-            self.files.pop(file, None)
-        with contextlib.suppress(FileNotFoundError):  # removed ahead of it, on a full disk
-            self.disk.overwrite(operation.path, operation.offset, operation.head, operation.stop)
-
-    def _append(self, operation: _Append) -> None:
-        disk, path = self.disk, operation.path
-        try:
-            handle, made = disk.open(path)
-        except FileNotFoundError:
-            disk.make_folder(path.parent)
-            handle, made = disk.open(path)
-        try:
-            with memoryview(b"".join(operation.parts)) as view:
-                disk.write(handle, view, operation.offset)
-            if operation.syncs:
-                disk.sync(handle)
-        finally:
-            disk.close(handle)
-        if made:
-            disk.sync_folder(path.parent)
-
-    def _write(self, operation: _Write) -> None:
-        file = operation.file
-        if file.handle is None:
-            self.disk.make_folder(file.path.parent)
-            file.handle, made = self.disk.open(file.path)
-            self.files[file] = operation.owner
-            file.is_nameless |= made
-        if file.is_nameless:
-            # The name first: a later file must not survive without this one.
-            self.disk.sync_folder(file.path.parent)
-            file.is_nameless = False
-        with memoryview(operation.buffer)[operation.start : operation.stop] as view:
-            self.unsynced[file] = operation.owner
-            self.disk.write(file.handle, view, operation.start)
-
-    def _sync(self, file: BlockFile, owner: Owner) -> bool:
-        try:
-            self.disk.sync(file.handle)
-        except OSError as error:
-            writes = [o for o in self.operations if isinstance(o, _Write) and o.file is file]
-            if error.errno in FULL_ERRNOS and file not in self.carried:
-                # Late allocation: which bytes were lost is unknown, so write them all again.
-                self.stalled[:0] = [o for o in writes if o not in self.stalled]
-                self._refuse(owner, file.path, error)
-            else:
-                self._break(owner, file.path, error, "sync")
-            return False
-        finally:
-            self.unsynced.pop(file, None)
-        return True
-
-    def _sync_folders(self) -> None:
-        for folder, owner in self._folders.items():
-            try:
-                self.disk.sync_folder(folder)
-            except FileNotFoundError:
-                continue  # removed since, by an operation that synced the folder above
-            except OSError as error:
-                self._break(owner, folder, error, "sync")
-
-    def _fail(self, operation: _Operation, error: OSError) -> None:
-        if error.errno in FULL_ERRNOS:
-            self.stalled.append(operation)
-            self._refuse(operation.owner, operation.path, error)
-        else:
-            verb = type(operation).__name__.strip("_").lower()
-            self._break(operation.owner, operation.path, error, verb)
-
-    def _refuse(self, owner: Owner, path: Path, error: OSError) -> None:
-        self._full[owner] = None
-        self.failures.append((owner, StoreError(f"the disk is full: {error.strerror}", str(path))))
-
-    def _break(self, owner: Owner, path: Path, error: OSError, verb: str) -> None:
-        self._broken[owner] = None
-        reason = f"{verb} failed: {error.strerror or error}"
-        self.failures.append((owner, StoreError(reason, str(path))))
 
 
 class GroupCommit:
@@ -346,9 +64,9 @@ class GroupCommit:
         self.disk = disk
         self.lazily_ns = lazily_ns
         self.taken = 0  # flushes so far; what is queued now goes with flush number `taken + 1`
-        self._queue: list[_Operation] = []
-        self._lazy: dict[Path, _Replace] = {}
-        self._appends: dict[Path, _Append] = {}  # those in the queue that can take more
+        self._queue: list[Operation] = []
+        self._lazy: dict[Path, Replace] = {}
+        self._appends: dict[Path, Append] = {}  # those in the queue that can take more
         self._unsynced: dict[BlockFile, Owner] = {}
         self._files: dict[BlockFile, Owner] = {}  # open ones; the worker's while a flush runs
         self._in_flight: Flush | None = None
@@ -370,30 +88,30 @@ class GroupCommit:
         self._queued_bytes += stop - start
         if len(self._queue) > self._stalled:
             last = self._queue[-1]
-            if isinstance(last, _Write) and last.buffer is buffer and last.stop == start:
+            if isinstance(last, Write) and last.buffer is buffer and last.stop == start:
                 last.stop = stop
                 return
-        self._queue.append(_Write(owner, file.path, file, buffer, start, stop))
+        self._queue.append(Write(owner, file.path, file, buffer, start, stop))
 
     def seal(self, owner: Owner, file: BlockFile) -> None:
         """Queue a sync of a file that is complete, and close it; later writes find it durable."""
-        self._queue.append(_Seal(owner, file.path, file))
+        self._queue.append(Seal(owner, file.path, file))
 
     def replace(
         self, owner: Owner, path: Path, parts: Sequence[Buffer], *, lazily: bool = False
     ) -> None:
         """Queue a new content for a small file; the last one queued wins."""
-        operation = _Replace(owner, path, parts)
+        operation = Replace(owner, path, parts)
         self._lazy.pop(path, None)
         if lazily:
             self._lazy[path] = operation
             return
         for index in range(len(self._queue) - 1, self._stalled - 1, -1):
             queued = self._queue[index]
-            if isinstance(queued, _Replace) and queued.path == path:
+            if isinstance(queued, Replace) and queued.path == path:
                 self._queue[index] = operation
                 return
-            if isinstance(queued, _RemoveTree | _Remove):
+            if isinstance(queued, RemoveTree | Remove):
                 break
         self._queue.append(operation)
 
@@ -411,7 +129,7 @@ class GroupCommit:
             queued.parts.append(data)
             queued.syncs |= syncs
             return
-        operation = self._appends[path] = _Append(owner, path, [data], offset, syncs)
+        operation = self._appends[path] = Append(owner, path, [data], offset, syncs)
         self._queue.append(operation)
 
     def remove(self, owner: Owner, path: Path, *, waits: bool = False) -> None:
@@ -421,7 +139,7 @@ class GroupCommit:
         """
         self._lazy.pop(path, None)
         self._appends.pop(path, None)
-        self._queue.append(_Remove(owner, path, waits))
+        self._queue.append(Remove(owner, path, waits))
 
     def overwrite(
         self, owner: Owner, path: Path, file: BlockFile | None, offset: int, head: bytes, stop: int
@@ -430,26 +148,26 @@ class GroupCommit:
 
         `file` is given when it is still being written; see `Disk.overwrite` for `head`.
         """
-        self._queue.append(_Overwrite(owner, path, file, offset, head, stop))
+        self._queue.append(Overwrite(owner, path, file, offset, head, stop))
 
     def remove_tree(self, owner: Owner, path: Path) -> None:
         """Queue the removal of a folder; what was queued for files in it is forgotten."""
         self._appends.clear()
-        self._queue.append(_RemoveTree(owner, path))
+        self._queue.append(RemoveTree(owner, path))
         self._removes_trees = self._in_flight is not None
         self._forget_removed()
         self._count_bytes()
 
     def _forget_removed(self) -> None:
         """Drop operations under a folder whose removal is queued behind them."""
-        kept: list[_Operation] = []
+        kept: list[Operation] = []
         roots: list[Path] = []
         stalled = 0
         for index in range(len(self._queue) - 1, -1, -1):
             operation = self._queue[index]
             if any(operation.path.is_relative_to(root) for root in roots):
                 continue
-            if isinstance(operation, _RemoveTree):
+            if isinstance(operation, RemoveTree):
                 roots.append(operation.path)
                 self._lazy = {
                     path: replacement
@@ -493,7 +211,7 @@ class GroupCommit:
         self._queued_bytes = sum(
             operation.stop - operation.start
             for operation in self._queue
-            if isinstance(operation, _Write)
+            if isinstance(operation, Write)
         )
 
     def next_deadline(self) -> int | None:
@@ -505,7 +223,7 @@ class GroupCommit:
         replacement = self._lazy.get(path)
         if replacement is None:
             for operation in reversed(self._operations()):
-                if isinstance(operation, _Replace) and operation.path == path:
+                if isinstance(operation, Replace) and operation.path == path:
                     replacement = operation
                     break
                 if operation.path == path or _removes(operation, path):
@@ -516,10 +234,10 @@ class GroupCommit:
         """Return what is queued last for the files `path`.<number>, None when nothing is."""
         gone: set[Path] = set()
         for operation in reversed(self._operations()):
-            if isinstance(operation, _Append) and operation.path.with_suffix("") == path:
+            if isinstance(operation, Append) and operation.path.with_suffix("") == path:
                 if operation.path not in gone:
                     return operation.parts[-1]
-            elif isinstance(operation, _Remove):
+            elif isinstance(operation, Remove):
                 gone.add(operation.path)
             elif _removes(operation, path):
                 return None
@@ -534,7 +252,7 @@ class GroupCommit:
                 return False
         return False
 
-    def _operations(self) -> list[_Operation]:
+    def _operations(self) -> list[Operation]:
         flying = self._in_flight.operations if self._in_flight is not None else []
         return flying + self._queue
 
@@ -582,7 +300,7 @@ class GroupCommit:
             self._lazy_at = now + LAZY_REPLACE_NS
         if self._stalled and self._retry_at is None:
             self._retry_at = now + RETRY_NS
-        busy = self._unsynced or any(isinstance(o, _Write) for o in self._queue)
+        busy = self._unsynced or any(isinstance(o, Write) for o in self._queue)
         if self.lazily_ns and busy and self._sync_at is None:
             self._sync_at = now + self.lazily_ns
 
@@ -621,7 +339,7 @@ class GroupCommit:
         self._queue[self._stalled :] = [
             operation
             for operation in self._queue[self._stalled :]
-            if operation.owner is not owner or isinstance(operation, _RemoveTree)
+            if operation.owner is not owner or isinstance(operation, RemoveTree)
         ]
         self._close([file for file, other in self._files.items() if other is owner])
 
@@ -636,17 +354,11 @@ class GroupCommit:
         return failures
 
 
-def _frees_space(operation: _Operation) -> bool:
-    if isinstance(operation, _Remove):
-        return not operation.waits
-    return isinstance(operation, _RemoveTree)
-
-
 def _is_due(deadline: int | None, now: int | None) -> bool:
     return now is None or (deadline is not None and now >= deadline)
 
 
-def _removes(operation: _Operation, path: Path) -> bool:
-    if isinstance(operation, _RemoveTree):
+def _removes(operation: Operation, path: Path) -> bool:
+    if isinstance(operation, RemoveTree):
         return path.is_relative_to(operation.path)
-    return isinstance(operation, _Remove) and operation.path == path
+    return isinstance(operation, Remove) and operation.path == path

@@ -1,0 +1,317 @@
+"""One trip to the disk: what it carries, and how it goes.
+
+A `Flush` is made by `GroupCommit` (`store/commit.py`, which says what holds for it), run in the
+worker thread, and taken back on the loop with what failed and what has to be tried again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from jetstream_server.base.errors import StoreError
+from jetstream_server.store.disk import FULL_ERRNOS, Buffer, Disk
+
+# A flush of no more than this, without a sync, is not worth a thread.
+_QUICK_WRITES_MAX = 8
+_QUICK_BYTES_MAX = 16 * 1024
+
+
+class Owner(Hashable, Protocol):
+    """Whose operations they are; all three are called on the loop, by `settle`."""
+
+    def flushed(self) -> None:
+        """Everything queued before the flush was taken is where it should be."""
+        ...
+
+    def stalled(self, error: StoreError) -> None:
+        """The disk is full; the operations stay queued."""
+        ...
+
+    def failed(self, error: StoreError) -> None:
+        """The disk failed; the operations are lost."""
+        ...
+
+
+class BlockFile:
+    """A file that is written piece by piece; opened by its first write, in the worker."""
+
+    __slots__ = ("handle", "is_nameless", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.handle: Any = None
+        self.is_nameless = False  # made, and its folder not synced yet
+
+
+@dataclass(slots=True, eq=False)
+class Write:
+    owner: Owner
+    path: Path
+    file: BlockFile
+    buffer: Buffer
+    start: int
+    stop: int
+
+
+@dataclass(slots=True, eq=False)
+class Seal:
+    owner: Owner
+    path: Path
+    file: BlockFile
+
+
+@dataclass(slots=True, eq=False)
+class Replace:
+    owner: Owner
+    path: Path
+    parts: Sequence[Buffer]
+
+
+@dataclass(slots=True, eq=False)
+class Remove:
+    owner: Owner
+    path: Path
+    waits: bool
+
+
+@dataclass(slots=True, eq=False)
+class RemoveTree:
+    owner: Owner
+    path: Path
+
+
+@dataclass(slots=True, eq=False)
+class Overwrite:
+    owner: Owner
+    path: Path
+    file: BlockFile | None
+    offset: int
+    head: bytes
+    stop: int
+
+
+@dataclass(slots=True, eq=False)
+class Append:
+    owner: Owner
+    path: Path
+    parts: list[bytes]
+    offset: int
+    syncs: bool
+
+
+Operation = Write | Seal | Replace | Remove | RemoveTree | Overwrite | Append
+
+
+@dataclass(slots=True, eq=False)
+class Flush:
+    """What one trip to the disk carries.
+
+    Attributes:
+        operations: in order.
+        syncs: whether written files are synced at the end; False under the lazy policy.
+        unsynced: files written but not synced; what is left in it is handed to the next flush.
+        carried: those of them whose bytes earlier flushes wrote.
+        files: all that are open.
+        failures: per owner, what went wrong; filled by `run`.
+        stalled: operations to try again, in order.
+        touched: owners with operations in this flush.
+    """
+
+    disk: Disk
+    operations: list[Operation]
+    syncs: bool
+    unsynced: dict[BlockFile, Owner]
+    carried: frozenset[BlockFile]
+    files: dict[BlockFile, Owner]
+    failures: list[tuple[Owner, StoreError]] = field(default_factory=list)
+    stalled: list[Operation] = field(default_factory=list)
+    touched: dict[Owner, None] = field(default_factory=dict)
+    _full: dict[Owner, None] = field(default_factory=dict)
+    _broken: dict[Owner, None] = field(default_factory=dict)
+    _folders: dict[Path, Owner] = field(default_factory=dict)
+
+    @property
+    def is_quick(self) -> bool:
+        """Return whether it only hands a little to the page cache, which takes microseconds."""
+        if self.syncs or len(self.operations) > _QUICK_WRITES_MAX:
+            return False
+        for operation in self.operations:
+            if type(operation) is Append:
+                if operation.syncs or not operation.offset:
+                    return False
+            elif (
+                type(operation) is not Write
+                or operation.file.handle is None
+                or operation.stop - operation.start > _QUICK_BYTES_MAX
+            ):
+                return False
+        return True
+
+    def run(self) -> list[tuple[Owner, StoreError]]:
+        """Carry everything out; return what failed, empty when all is durable."""
+        for operation in self.operations:
+            owner = operation.owner
+            self.touched[owner] = None
+            if owner in self._broken and not isinstance(operation, RemoveTree):
+                continue
+            if owner in self._full and not _frees_space(operation):
+                self.stalled.append(operation)
+                continue
+            try:
+                self._carry_out(operation)
+            except OSError as error:
+                self._fail(operation, error)
+        self._sync_folders()
+        if self.syncs:
+            for file, owner in list(self.unsynced.items()):
+                self._sync(file, owner)
+        return self.failures
+
+    def _carry_out(self, operation: Operation) -> None:
+        disk, path = self.disk, operation.path
+        match operation:
+            case Write():
+                self._write(operation)
+            case Seal(file=file) if file.handle is not None:
+                if self._sync(file, operation.owner):
+                    disk.close(file.handle)
+                    file.handle = None
+                    self.files.pop(file, None)
+                elif operation.owner in self._full:
+                    self.stalled.append(operation)
+            case Replace():
+                disk.make_folder(path.parent)
+                disk.replace(path, operation.parts)
+                self._folders[path.parent] = operation.owner
+            case Remove():
+                self._remove(operation)
+            case Overwrite():
+                self._overwrite(operation)
+            case Append():
+                self._append(operation)
+            case RemoveTree():
+                disk.remove_tree(path)
+                self._folders = {
+                    folder: owner
+                    for folder, owner in self._folders.items()
+                    if not folder.is_relative_to(path)
+                }
+                self._folders[path.parent] = operation.owner
+
+    def _remove(self, operation: Remove) -> None:
+        """Remove a file once everything the owner wrote is durable, or at once on a full disk.
+
+        When nothing durable makes up for its absence (`waits`, or a full disk), removals become
+        durable one by one, so that a tombstone never goes before the record it is about.
+        """
+        owner = operation.owner
+        if owner not in self._full:
+            mine = [file for file, other in self.unsynced.items() if other is owner]
+            if not all(self._sync(file, owner) for file in mine):
+                if owner in self._full:
+                    self.stalled.append(operation)
+                return
+        self.disk.remove(operation.path)
+        if operation.waits or owner in self._full:
+            self.disk.sync_folder(operation.path.parent)
+        else:
+            self._folders[operation.path.parent] = owner
+
+    def _overwrite(self, operation: Overwrite) -> None:
+        """Overwrite once what makes up for it is durable; the file is opened again afterwards."""
+        owner, file = operation.owner, operation.file
+        mine = [other for other, its in self.unsynced.items() if its is owner]
+        if not all(self._sync(other, owner) for other in mine):
+            if owner in self._full:
+                self.stalled.append(operation)
+            return
+        if file is not None and file.handle is not None:
+            self.disk.close(file.handle)
+            file.handle = None
+            self.files.pop(file, None)
+        with contextlib.suppress(FileNotFoundError):  # removed ahead of it, on a full disk
+            self.disk.overwrite(operation.path, operation.offset, operation.head, operation.stop)
+
+    def _append(self, operation: Append) -> None:
+        disk, path = self.disk, operation.path
+        try:
+            handle, made = disk.open(path)
+        except FileNotFoundError:
+            disk.make_folder(path.parent)
+            handle, made = disk.open(path)
+        try:
+            with memoryview(b"".join(operation.parts)) as view:
+                disk.write(handle, view, operation.offset)
+            if operation.syncs:
+                disk.sync(handle)
+        finally:
+            disk.close(handle)
+        if made:
+            disk.sync_folder(path.parent)
+
+    def _write(self, operation: Write) -> None:
+        file = operation.file
+        if file.handle is None:
+            self.disk.make_folder(file.path.parent)
+            file.handle, made = self.disk.open(file.path)
+            self.files[file] = operation.owner
+            file.is_nameless |= made
+        if file.is_nameless:
+            # The name first: a later file must not survive without this one.
+            self.disk.sync_folder(file.path.parent)
+            file.is_nameless = False
+        with memoryview(operation.buffer)[operation.start : operation.stop] as view:
+            self.unsynced[file] = operation.owner
+            self.disk.write(file.handle, view, operation.start)
+
+    def _sync(self, file: BlockFile, owner: Owner) -> bool:
+        try:
+            self.disk.sync(file.handle)
+        except OSError as error:
+            writes = [o for o in self.operations if isinstance(o, Write) and o.file is file]
+            if error.errno in FULL_ERRNOS and file not in self.carried:
+                # Late allocation: which bytes were lost is unknown, so write them all again.
+                self.stalled[:0] = [o for o in writes if o not in self.stalled]
+                self._refuse(owner, file.path, error)
+            else:
+                self._break(owner, file.path, error, "sync")
+            return False
+        finally:
+            self.unsynced.pop(file, None)
+        return True
+
+    def _sync_folders(self) -> None:
+        for folder, owner in self._folders.items():
+            try:
+                self.disk.sync_folder(folder)
+            except FileNotFoundError:
+                continue  # removed since, by an operation that synced the folder above
+            except OSError as error:
+                self._break(owner, folder, error, "sync")
+
+    def _fail(self, operation: Operation, error: OSError) -> None:
+        if error.errno in FULL_ERRNOS:
+            self.stalled.append(operation)
+            self._refuse(operation.owner, operation.path, error)
+        else:
+            verb = type(operation).__name__.lower()
+            self._break(operation.owner, operation.path, error, verb)
+
+    def _refuse(self, owner: Owner, path: Path, error: OSError) -> None:
+        self._full[owner] = None
+        self.failures.append((owner, StoreError(f"the disk is full: {error.strerror}", str(path))))
+
+    def _break(self, owner: Owner, path: Path, error: OSError, verb: str) -> None:
+        self._broken[owner] = None
+        reason = f"{verb} failed: {error.strerror or error}"
+        self.failures.append((owner, StoreError(reason, str(path))))
+
+
+def _frees_space(operation: Operation) -> bool:
+    if isinstance(operation, Remove):
+        return not operation.waits
+    return isinstance(operation, RemoveTree)
