@@ -91,6 +91,13 @@ class Source:
 
     def take(self, arrival: Arrival, now: int) -> bool:
         """Store what arrived; what is stored already is passed over."""
+        before = self._position
+        is_taken = self._take_all(arrival, now)
+        if self._position != before:
+            self._stream.sourcing.progressed(now)
+        return is_taken
+
+    def _take_all(self, arrival: Arrival, now: int) -> bool:
         run, renaming = arrival.run, self._renaming
         plain: list[Copy] = []
         sequences: list[int] = []

@@ -1,8 +1,12 @@
 """What a stream copies from: nothing, the origin that it mirrors, or its sources.
 
-Starts and stops the feeds with the stream, follows updates of its config, finds in the stored
-messages where each source was, and describes them for STREAM.INFO. How messages get into the
-stream is `mirror.py` and `source.py`.
+Starts and stops the feeds with the stream, follows updates of its config, finds again where each
+source was, and describes them for STREAM.INFO. How messages get into the stream is `mirror.py` and
+`source.py`.
+
+Where a source was is told by the newest of its messages. As messages are removed, by limits or by
+the consumers of a work queue, it is also noted in a file. A note holds for what was stored until
+then; it is not believed when the store has lost messages since (it does not sync, say).
 
 Specification: jetstream.md 5.12 and 3.6, checked-api-streams.md 1.1 (3.6).
 """
@@ -11,6 +15,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
+from jetstream_server.base.clock import MILLISECOND
+from jetstream_server.base.errors import StoreError
 from jetstream_server.jetstream.feed import Feed
 from jetstream_server.jetstream.mirror import Mirror
 from jetstream_server.jetstream.publish_headers import STREAM_SOURCE, header
@@ -23,6 +31,7 @@ from jetstream_server.store.ports import MessageStore
 if TYPE_CHECKING:
     from jetstream_server.jetstream.stream import Stream
 
+_SAVE_NS = 100 * MILLISECOND
 # Messages looked at in one step back through a stream.
 _STEP = 65536
 
@@ -32,6 +41,8 @@ class Sourcing:
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
+        self._file = stream.folder.sources()
+        self._is_unsaved = False
         self._mirror: Mirror | None = None
         self._sources: list[Source] = []
 
@@ -67,7 +78,7 @@ class Sourcing:
             source.stop(for_good=True)
         begun = [source for source in self._sources if not source.feed.is_started]
         if begun:
-            positions = last_positions(self._stream.store, {source.key for source in begun})
+            positions = self._last_positions({source.key for source in begun})
             for source in begun:
                 if position := positions.get(source.key):
                     source.resume(position)
@@ -79,7 +90,57 @@ class Sourcing:
             self._mirror.stop(for_good=for_good)
         for source in self._sources:
             source.stop(for_good=for_good)
+        if self._is_unsaved and not for_good:
+            self.tick(0)
+        self._stream.context.deadlines.cancel(self)
         self._mirror, self._sources = None, []
+
+    # -- how far sources came --------------------------------------------------------------
+
+    def progressed(self, now: int) -> None:
+        """A source stored something: note it before long."""
+        if not self._is_unsaved:
+            self._is_unsaved = True
+            self._stream.context.deadlines.schedule(self, now + _SAVE_NS)
+
+    def tick(self, now: int) -> None:
+        """Note how far each source came."""
+        self._is_unsaved = False
+        note = {
+            "last_seq": self._stream.store.last_seq,
+            "sources": {
+                source.key: [source.position, (source.identity or b"").decode()]
+                for source in self._sources
+                if source.position
+            },
+        }
+        self._file.save(orjson.dumps(note), lazily=True)
+
+    def _last_positions(self, keys: set[str]) -> dict[str, SourcePosition]:
+        store = self._stream.store
+        noted_until, noted = self._noted()
+        if noted_until > store.last_seq:
+            noted_until, noted = 0, {}
+        noted = {key: position for key, position in noted.items() if key in keys}
+        found = last_positions(store, keys & noted.keys(), noted_until + 1)
+        found |= last_positions(store, keys - noted.keys())
+        return noted | found
+
+    def _noted(self) -> tuple[int, dict[str, SourcePosition]]:
+        """Return what the file says, and the last sequence of the stream when that was noted."""
+        try:
+            data = self._file.load()
+            if data is None:
+                return 0, {}
+            note = orjson.loads(data)
+            return int(note["last_seq"]), {
+                key: SourcePosition(key, int(sequence), str(identity))
+                for key, (sequence, identity) in note["sources"].items()
+            }
+        except (StoreError, ValueError, KeyError, TypeError, AttributeError) as error:
+            text = f"stream '{self._stream.name}': progress of its sources can not be read: {error}"
+            self._stream.context.log("WRN", text)
+            return 0, {}
 
     def origin_appeared(self, name: str, now: int) -> None:
         """A stream was made in this account; whoever waits for it need not wait longer."""
@@ -125,16 +186,19 @@ def _described(config: StreamSource, feed: Feed, position: int, now: int) -> dic
     return described
 
 
-def last_positions(store: MessageStore, keys: set[str]) -> dict[str, SourcePosition]:
-    """Return the newest position of each source, by key, out of the stored messages.
+def last_positions(
+    store: MessageStore, keys: set[str], first: int = 1
+) -> dict[str, SourcePosition]:
+    """Return the newest position of each source, by key, out of the messages from `first` on.
 
     Goes backwards and stops when all are found; a source that never brought anything costs a look
     at the whole stream.
     """
     found: dict[str, SourcePosition] = {}
     stop = store.last_seq + 1
-    while stop > max(store.first_seq, 1) and len(found) < len(keys):
-        start = max(stop - _STEP, store.first_seq, 1)
+    first = max(store.first_seq, first)
+    while stop > first and len(found) < len(keys):
+        start = max(stop - _STEP, first)
         newest: dict[str, SourcePosition] = {}
         for sequence, _, _, headers in stored(store, start, STREAM_SOURCE):
             if sequence >= stop:

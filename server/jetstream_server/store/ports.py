@@ -316,6 +316,10 @@ class StreamFolder(Protocol):
         """Return the file of the stream's config."""
         ...
 
+    def sources(self) -> StateFile:
+        """Return the file of how far the stream's sources came."""
+        ...
+
     def consumer(self, name: str) -> tuple[StateFile, StateFile]:
         """Return the files of one consumer: config and state."""
         ...

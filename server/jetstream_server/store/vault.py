@@ -55,6 +55,7 @@ class MemoryFolder:
     def __init__(self, first_seq: int) -> None:
         self._messages = MemoryStore(first_seq)
         self._config = MemoryStateFile()
+        self._sources = MemoryStateFile()
         self._consumers: dict[str, tuple[MemoryStateFile, MemoryStateFile]] = {}
 
     def messages(self) -> MemoryStore:
@@ -64,6 +65,10 @@ class MemoryFolder:
     def config(self) -> MemoryStateFile:
         """Return where the stream's config is kept."""
         return self._config
+
+    def sources(self) -> MemoryStateFile:
+        """Return where the progress of the stream's sources is kept."""
+        return self._sources
 
     def consumer(self, name: str) -> tuple[MemoryStateFile, MemoryStateFile]:
         """Return where a consumer's config and state are kept."""
@@ -77,6 +82,7 @@ class MemoryFolder:
         """Forget everything."""
         self._messages.destroy()
         self._config.remove()
+        self._sources.remove()
         self._consumers.clear()
 
 
@@ -191,6 +197,10 @@ class FileFolder:
     def config(self) -> FileStateFile:
         """Return the file of the stream's config."""
         return FileStateFile(self._path / CONFIG_NAME, self._commit, self)
+
+    def sources(self) -> StateLog:
+        """Return the file of how far the stream's sources came."""
+        return StateLog(self._path / "sources" / STATE_NAME, self._commit, self)
 
     def consumer(self, name: str) -> tuple[FileStateFile, StateLog]:
         """Return the files of one consumer."""

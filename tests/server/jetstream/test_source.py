@@ -249,3 +249,40 @@ def test_many_messages_come_through_flow_control(transfers: Any) -> None:
     create(transfers, "S", sources=[{"name": "O"}])
     transfers.advance(SET_UP)
     assert contents(transfers) == contents(transfers, "O")
+
+
+def test_what_was_consumed_is_not_sourced_again(
+    transfers: Any, make_transfers: Callable[[], Any]
+) -> None:
+    transfers.stream("O", count=5)
+    create(transfers, "S", subjects=["s"], sources=[{"name": "O"}])
+    transfers.advance(SET_UP)
+    transfers.ask("STREAM.PURGE.S")
+    transfers.advance(SECOND)
+    again = restart(transfers, make_transfers)
+    assert again.ask("STREAM.INFO.S")["sources"][0]["seq"] == 5
+    publish(again, b"o.1", b"new")
+    again.advance(SET_UP)
+    assert contents(again) == [(b"o.1", b"new")]
+
+
+def test_a_note_about_messages_that_are_lost_is_not_believed(
+    transfers: Any, make_transfers: Callable[[], Any]
+) -> None:
+    transfers.stream("O", count=5)
+    create(transfers, "S", sources=[{"name": "O"}])
+    transfers.advance(SECOND)
+    stream = transfers.catalog.streams["S"]
+    note = b'{"last_seq":99,"sources":{"O > >":[50,""]}}'
+    stream.folder.sources().save(note)
+    again = restart(transfers, make_transfers)
+    assert again.ask("STREAM.INFO.S")["sources"][0]["seq"] == 5
+
+
+def test_a_damaged_note_is_no_obstacle(transfers: Any, make_transfers: Callable[[], Any]) -> None:
+    transfers.stream("O", count=5)
+    create(transfers, "S", sources=[{"name": "O"}])
+    transfers.advance(SECOND)
+    transfers.catalog.streams["S"].folder.sources().save(b'{"sources":[1]}')
+    again = restart(transfers, make_transfers)
+    assert again.ask("STREAM.INFO.S")["sources"][0]["seq"] == 5
