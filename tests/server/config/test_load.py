@@ -194,7 +194,7 @@ def test_accounts(folder: Path) -> None:
     assert options.no_auth_user == "a"
 
 
-def test_encryption() -> None:
+def test_encryption(folder: Path) -> None:
     options = read("jetstream { ek: 'a secret', prev_ek: older, cipher: aes }").jetstream
     assert (options.encryption_key, options.previous_encryption_key) == ("a secret", "older")
     assert options.cipher == "aes" and "secret" not in repr(options)
