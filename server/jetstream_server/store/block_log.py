@@ -63,6 +63,7 @@ class BlockLog(BlockList):
         self._commit = commit
         self._block_bytes = block_bytes
         self._open: BlockWriter | None = None
+        self._pinned: list[Block] = []  # sealed, and perhaps not on the disk yet
         self._next_number = 1
         self._full = ""
         self._is_closed = False
@@ -247,10 +248,15 @@ class BlockLog(BlockList):
         self._open = None
         self._commit.seal(self, open_block.file)
         self._commit.replace(self, block.index_path, [index])
-        block.sealed_at = self._commit.taken
+        self._pin(block)
         self._sealed(block)
         if self._table.absent > max(RENUMBER_MIN, self._table.present):
             self._renumber()
+
+    def _pin(self, block: Block) -> None:
+        """Keep the content of a block just sealed in memory until a flush has carried it."""
+        block.sealed_at = self._commit.taken
+        self._pinned.append(block)
 
     def _sealed(self, block: Block) -> None:
         """Hook: a block was sealed, perhaps without a live message."""
@@ -290,9 +296,13 @@ class BlockLog(BlockList):
         """Everything queued before the flush is on disk."""
         self._full = ""
         taken = self._commit.taken
-        for block in self._blocks:
-            if block.pinned is not None and block.summary is not None and block.sealed_at < taken:
+        waiting = []
+        for block in self._pinned:
+            if block.sealed_at < taken:
                 block.pinned = None
+            else:
+                waiting.append(block)
+        self._pinned = waiting
         self._durable = max(self._durable, self._epochs_used[self._epoch < taken])
 
     def stalled(self, error: StoreError) -> None:

@@ -133,7 +133,7 @@ class FileStore(BlockLog):
             self._cache.drop(block)
             table_ids, table = content.table_ids, self._table
             index = seal_block(block, bytes(whole), content.entries, table_ids, table)
-            block.sealed_at = commit.taken
+            self._pin(block)
             commit.replace(self, block.index_path, [index])
 
     def _bury(self, block: Block, content: Content, entry: int) -> None:
@@ -478,7 +478,7 @@ class FileStore(BlockLog):
             content.table_ids,
             self._table,
         )
-        block.sealed_at = self._commit.taken
+        self._pin(block)
         self._rewritten.append(block)
         self._commit.remove(self, block.index_path, waits=True)
         self._commit.replace(self, block.path, [smaller])
@@ -541,7 +541,7 @@ class FileStore(BlockLog):
         else:
             entries = Entries(scan.positions, scan.subject_ids, scan.offsets())
             index = seal_block(block, found.whole, entries, array("I"), self._table)
-            block.sealed_at = self._commit.taken
+            self._pin(block)
             self._commit.replace(self, block.index_path, [index])
 
     def _reopen(self, block: Block, whole: bytes, scan: Scan) -> None:
