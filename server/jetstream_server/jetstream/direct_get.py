@@ -94,13 +94,18 @@ class DirectGet:
         store: its messages.
         output: where answers go.
         asked_of: the stream that requests name: the origin when a mirror answers for it.
+
+    Attributes:
+        interest: what to subscribe it to: subjects with their queue group.
     """
 
     def __init__(
         self, stream: str, store: MessageStore, output: Output, *, asked_of: str = ""
     ) -> None:
         self._stream = stream.encode()
-        self._prefix_bytes = len(PREFIX) + len((asked_of or stream).encode()) + 1
+        address = PREFIX + (asked_of or stream).encode()
+        self._prefix_bytes = len(address) + 1
+        self.interest = {(pattern, QUEUE): self for pattern in (address, address + b".>")}
         self._store = store
         self._output = output
 

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.jetstream.admission import Candidate, check_room, check_ttl
 from jetstream_server.jetstream.copied_headers import disregard, settled
-from jetstream_server.jetstream.direct_get import PREFIX as DIRECT_GET
-from jetstream_server.jetstream.direct_get import QUEUE as DIRECT_GET_QUEUE
 from jetstream_server.jetstream.direct_get import DirectGet
 from jetstream_server.jetstream.feed import MIRROR, Arrival, Feed
 from jetstream_server.jetstream.interest import Interest
@@ -168,11 +166,10 @@ class Mirror:
         if not stream.config.mirror_direct or self.origin.external is not None:
             self._stop_answering()
         elif not self._is_answering and feed.active_at and feed.lag < _LAG_MAX:
-            name, output = self.origin.name, stream.context.output
-            receiver = DirectGet(stream.name, stream.store, output, asked_of=name)
-            subject = DIRECT_GET + name.encode()
-            patterns = (subject, subject + b".>")
-            self._interest.change({(pattern, DIRECT_GET_QUEUE): receiver for pattern in patterns})
+            receiver = DirectGet(
+                stream.name, stream.store, stream.context.output, asked_of=self.origin.name
+            )
+            self._interest.change(receiver.interest)
             self._is_answering = True
 
     def _stop_answering(self) -> None:

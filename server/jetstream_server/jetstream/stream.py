@@ -39,8 +39,6 @@ from jetstream_server.jetstream.admission import (
 from jetstream_server.jetstream.atomic_batch import AtomicBatches, drop_unfinished
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.dedupe import Dedupe
-from jetstream_server.jetstream.direct_get import PREFIX as DIRECT_GET
-from jetstream_server.jetstream.direct_get import QUEUE as DIRECT_GET_QUEUE
 from jetstream_server.jetstream.direct_get import DirectGet
 from jetstream_server.jetstream.expiry import Expiry
 from jetstream_server.jetstream.fast_batch import FastBatches
@@ -487,9 +485,7 @@ class Stream:
             (subject, b""): self for subject in self.config.subject_patterns
         }
         if self.config.allow_direct:
-            subject = DIRECT_GET + self.name.encode()
-            for pattern in (subject, subject + b".>"):
-                wanted[pattern, DIRECT_GET_QUEUE] = self._direct_get
+            wanted.update(self._direct_get.interest)
         self._interest.change(wanted)
 
     def unsubscribe(self) -> None:
