@@ -11,6 +11,7 @@ It does not decide what is sent and keeps no state but where the last queue memb
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import cast
 
@@ -212,6 +213,26 @@ class Delivery:
         """Return the length of an ack subject, which counts towards `max_bytes`."""
         return len(b"%b1.%d.%d.%d.%d" % (self.ack_head, sequence, batch_seq, timestamp, pending))
 
+    def charged_bytes(self, window: Window, first_consumer_seq: int, pending: int) -> int | None:
+        """Return what a window counts towards `max_bytes`, None when that takes a look at each.
+
+        The sizes and the `reply_bytes` of all its messages, by counting digits for stretches.
+        """
+        count = len(window)
+        width = len(str(timestamp_at(window, 0)))
+        if width != len(str(timestamp_at(window, count - 1))):
+            return None
+        falling = min(count, max(pending, 0))  # then it stays at 0, which is one digit
+        digits = _digits(first_consumer_seq, count) + _digits(pending - falling, falling)
+        digits += count - falling + count * width
+        at, sequences = 0, window.sequences
+        while at < count:
+            width = len(str(sequences[at]))
+            stop = bisect_left(sequences, 10**width, at, count)
+            digits += width * (stop - at)
+            at = stop
+        return sum(window.sizes) + count * (len(self.ack_head) + len("1....")) + digits
+
     def _message(self, batch: Batch, at: int, extra: bytes) -> tuple[bytes, bytes, bytes, bytes]:
         window = batch.window
         subject, headers, payload, timestamp = _read(window, at)
@@ -276,3 +297,14 @@ def _frame(
             payload,
         )
     return b"MSG %b %b %b %d\r\n%b\r\n" % (subject, sid, reply, len(payload), payload)
+
+
+def _digits(first: int, count: int) -> int:
+    """Return how many digits the numbers [first, first + count) have together."""
+    digits, stop = 0, first + count
+    while first < stop:
+        width = len(str(first))
+        following = min(stop, 10**width)
+        digits += width * (following - first)
+        first = following
+    return digits

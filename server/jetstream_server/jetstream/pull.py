@@ -224,8 +224,9 @@ class Pull:
         """Deal a window out to the waiting requests in turn, a message to each; return the bytes
         queued, None when there is nothing to deal or nobody to take it.
 
-        What goes to one inbox is sent together and in order, whoever of its requests it is for:
-        clients ask again on the same inbox before the last request is used up.
+        What goes to one subscription is sent together and in order, whoever of its requests it is
+        for: clients ask again before the last request is used up, on the same inbox or on another
+        that the same wildcard subscription reads.
         """
         consumer = self._consumer
         reached = [(request, self._reach(request, now)) for request in list(self._waiting)]
@@ -244,10 +245,10 @@ class Pull:
             for request in served:
                 self._restart_heartbeat(request, now)
             return consumer.delivery.send(turns[0][1], batch)
-        shares: dict[bytes, tuple[Match, list[tuple[int, int]]]] = {}
+        shares: dict[object, tuple[Match, list[tuple[int, int]]]] = {}
         for at in range(count):
             request, match = turns.popleft()
-            _, stretches = shares.setdefault(request.reply, (match, []))
+            _, stretches = shares.setdefault(match.only or request.reply, (match, []))
             if stretches and stretches[-1][1] == at:
                 stretches[-1] = (stretches[-1][0], at + 1)
             else:
@@ -339,6 +340,10 @@ class Pull:
         delivery, progress = self._consumer.delivery, self._consumer.progress
         window = offer.window
         pending = progress.cursor.num_pending()
+        whole = delivery.charged_bytes(window, progress.consumer_seq + 1, pending)
+        if whole is not None and whole <= request.max_bytes:
+            request.max_bytes -= whole
+            return len(window)
         for at in range(len(window)):
             size = window.sizes[at] + delivery.reply_bytes(
                 progress.consumer_seq + 1 + at,

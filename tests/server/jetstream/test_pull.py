@@ -138,6 +138,15 @@ def test_requests_on_one_inbox_are_served_in_order(ready):
     assert payloads(account.client.take()) == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
+def test_requests_read_by_one_subscription_are_served_in_order(ready):
+    account, stream = ready
+    consumer = account.create(stream, deliver_policy="new", **EXPLICIT)
+    account.pull(consumer, b"2", reply=b"_INBOX.a")
+    account.pull(consumer, b"4", reply=b"_INBOX.b")
+    account.publish_run([(b"s.x", b"", b"", b"%d" % n) for n in range(6)])
+    assert payloads(account.client.take()) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
 def test_heartbeats_wait_only_for_requests_that_got_something(ready, make_client):
     account, stream = ready
     consumer = account.create(stream, deliver_policy="new", **EXPLICIT)
@@ -199,6 +208,24 @@ def test_a_satisfied_request_with_max_bytes_says_so(ready):
     left = 1000 - len(message.subject) - len(message.reply) - len(message.payload)
     assert status.status == (
         f"409 Batch Completed [Nats-Pending-Messages: 0, Nats-Pending-Bytes: {left}]"
+    )
+
+
+@pytest.mark.parametrize(("before", "batch"), [(0, 10), (95, 12), (985, 30), (0, 1200)])
+def test_max_bytes_counts_every_digit_of_a_long_stretch(ready, before, batch):
+    account, stream = ready
+    account.publish_run([(b"s.x", b"", b"", b"x" * (n % 7)) for n in range(before + batch)])
+    consumer = account.create(stream, ack_policy="none", durable_name="C")
+    if before:
+        account.pull(consumer, b"%d" % before)
+        account.client.take()
+    most = 1_000_000
+    account.pull(consumer, b'{"batch":%d,"max_bytes":%d}' % (batch, most))
+    *messages, status = account.client.take()
+    assert len(messages) == batch
+    used = sum(len(m.subject) + len(m.reply) + len(m.headers) + len(m.payload) for m in messages)
+    assert status.status == (
+        f"409 Batch Completed [Nats-Pending-Messages: 0, Nats-Pending-Bytes: {most - used}]"
     )
 
 
