@@ -20,7 +20,10 @@ from jetstream_server.jetstream.stream_config import StreamSource
 from jetstream_server.protocol.ops import PubRun
 
 START = 1_700_000_000 * SECOND
-CREATED: dict[str, Any] = {"name": "JS_MIRROR_x-y", "delivered": {"consumer_seq": 0, "stream_seq": 0}}
+CREATED: dict[str, Any] = {
+    "name": "JS_MIRROR_x-y",
+    "delivered": {"consumer_seq": 0, "stream_seq": 0},
+}
 Message = tuple[bytes, bytes, bytes, bytes]
 
 
