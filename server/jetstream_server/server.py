@@ -25,6 +25,7 @@ from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimit
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
+from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.net import listener as listening
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.log import ServerLog
@@ -127,6 +128,8 @@ class Server:
             domain=options.jetstream.domain,
             jetstream=options.jetstream.is_enabled,
             system_account=options.system_account,
+            store_dir=options.jetstream.store_dir or str(Path(tempfile.gettempdir()) / "nats"),
+            options=options,
         )
         # 15 letters, as the genuine server's.
         authenticator = Authenticator(
@@ -140,6 +143,8 @@ class Server:
                 given.max_connections, given.max_subscriptions, given.max_payload
             )
         node.add_account(options.system_account)
+        for account in node.accounts.values():
+            SystemServices(node, account).subscribe()
         return node
 
     def _open_jetstream(self, node: Node, now: int, stack: contextlib.ExitStack) -> GroupCommit:

@@ -17,7 +17,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from jetstream_server.jetstream.api.go_json import encode
-from jetstream_server.monitor.routes import ROUTES, BadQueryError
+from jetstream_server.monitor.query import BadQueryError
+from jetstream_server.monitor.routes import PATHS, answer
 from jetstream_server.net.pump import Pump
 
 
@@ -40,8 +41,12 @@ class MonitorHttp:
     def __init__(self, pump: Pump, listener: socket.socket) -> None:
         self._pump = pump
         self._listener = listener
-        routes = [Route("/", self._index)]
-        routes += [Route(path, self._view, methods=["GET", "HEAD", "POST"]) for path in ROUTES]
+        base = "/" + pump.node.settings.options.http_base_path.strip("/")
+        self._base = base.rstrip("/")
+        routes = [Route(base, self._index)]
+        routes += [
+            Route(self._base + path, self._view, methods=["GET", "HEAD", "POST"]) for path in PATHS
+        ]
         config = uvicorn.Config(
             Starlette(routes=routes), log_config=None, access_log=False, lifespan="off", ws="none"
         )
@@ -59,20 +64,23 @@ class MonitorHttp:
             await self._task
 
     async def _index(self, request: Request) -> Response:
-        links = "".join(f'<a href=".{path}">{path[1:]}</a><br>' for path in ROUTES)
+        links = "".join(f'<a href="{self._base}{path}">{path[1:]}</a><br>' for path in PATHS)
         return HTMLResponse(f"<html><body>{links}</body></html>")
 
     async def _view(self, request: Request) -> Response:
         pump = self._pump
         try:
-            status, view = ROUTES[request.url.path](
-                pump.node, pump.clock.now(), request.query_params
+            found = answer(
+                request.url.path.removeprefix(self._base),
+                pump.node,
+                pump.clock.now(),
+                request.query_params,
             )
         except BadQueryError as error:
             return PlainTextResponse(str(error), 400)
         return Response(
-            encode(view),
-            status,
+            encode(found.view, indented=not found.compact),
+            found.status,
             {"Access-Control-Allow-Origin": "*"},
             media_type="application/json",
         )

@@ -12,11 +12,12 @@ that is durable. When nothing is queued it may be released at once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from jetstream_server.base.clock import earlier
 from jetstream_server.base.nuid import Nuid
+from jetstream_server.config.options import ServerOptions
 from jetstream_server.jetstream.output import Frames, Send
 from jetstream_server.node.account import Account
 from jetstream_server.node.auth import GLOBAL_ACCOUNT, Authenticator, User
@@ -51,6 +52,10 @@ class NodeSettings:
     domain: str = ""
     jetstream: bool = False
     system_account: str = "$SYS"
+    store_dir: str = ""
+    options: ServerOptions = field(
+        default_factory=ServerOptions
+    )  # all that the operator said, for monitoring
 
 
 Held = list[tuple[Account, list[Send]]]
@@ -85,6 +90,7 @@ class Node:
         self.stats = NodeStats()
         self.started_at = 0
         self.is_draining = False
+        self.events = 0  # answers and events in the name of the server so far
         self._next_cid = 1
         self._fed: dict[Session, None] = {}
         self._touched: dict[Session, None] = {}

@@ -16,9 +16,15 @@ _DECISIONS_MAX = 4096
 
 
 class SubjectRules:
-    """Allow and deny patterns of one direction; entries may be `subject queue`."""
+    """Allow and deny patterns of one direction; entries may be `subject queue`.
+
+    Attributes:
+        allowed, denied: as configured.
+    """
 
     def __init__(self, allow: Sequence[str] | None = None, deny: Sequence[str] = ()) -> None:
+        self.allowed = allow
+        self.denied = deny
         self._allow = None if allow is None else [_entry(text) for text in allow]
         self._deny = [_entry(text) for text in deny]
         self._decisions: dict[tuple[bytes, bytes], bool] = {}

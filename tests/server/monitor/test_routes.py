@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import pytest
-from jetstream_server.monitor.routes import ROUTES, BadQueryError
+from jetstream_server.monitor.query import BadQueryError
+from jetstream_server.monitor.routes import PATHS, answer
 
 
-def test_the_paths_of_the_genuine_server_that_are_offered():
-    assert set(ROUTES) == {"/varz", "/connz", "/jsz", "/healthz", "/subsz"}
+def test_every_path_answers(filled, now):
+    for path in PATHS:
+        found = answer(path, filled, now, {})
+        assert found.status == 200
+        assert found.compact == (path == "/healthz")
 
 
-def test_a_number_that_is_none_is_refused():
+def test_parameters_reach_the_views(filled, now):
+    assert answer("/healthz", filled, now, {"account": "NO"}).status == 404
+    assert "account_details" in answer("/jsz", filled, now, {"acc": "A"}).view
+    assert answer("/accountz", filled, now, {"acc": "A"}).view["account_detail"]
+    assert answer("/subsz", filled, now, {"subs": "1"}).view["total"] > 0
+    assert len(answer("/accstatz", filled, now, {"unused": "1"}).view["account_statz"]) == 3
+
+
+def test_a_number_that_is_none_is_refused(node, now):
     with pytest.raises(BadQueryError, match="Error decoding int for 'offset'"):
-        ROUTES["/connz"](None, 0, {"offset": "x"})
+        answer("/connz", node, now, {"offset": "x"})

@@ -6,8 +6,10 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
+from dataclasses import replace
 
 import pytest
+from jetstream_server.config.options import ServerOptions
 from jetstream_server.net import listener as listening
 from jetstream_server.net.monitor_http import MonitorHttp
 
@@ -24,10 +26,10 @@ def fetch(port: int, path: str) -> tuple[int, str, bytes]:
     ("path", "status", "found"),
     [
         ("/healthz", 200, b'"ok"'),
-        ("/varz", 200, b'"server_name":"n1"'),
-        ("/connz", 200, b'"num_connections":1'),
+        ("/varz", 200, b'"server_name": "n1"'),
+        ("/connz", 200, b'"num_connections": 1'),
         ("/connz?limit=abc", 400, b"Error decoding int for 'limit'"),
-        ("/jsz", 200, b'"streams":0'),
+        ("/jsz", 200, b'"streams": 0'),
         ("/", 200, b"varz"),
         ("/nope", 404, b""),
     ],
@@ -48,5 +50,26 @@ def test_paths(running, on_loop, path, status, found):
             if status == 200 and path != "/":
                 assert got[1] == "application/json"
                 json.loads(got[2])
+
+    on_loop(main())
+
+
+def test_a_base_path(running, on_loop):
+    async def main():
+        async with running() as served:
+            served.pump.node.settings = replace(
+                served.pump.node.settings, options=ServerOptions(http_base_path="/nats/")
+            )
+            socket = listening.bind("127.0.0.1", -1, "monitor port")
+            monitor = MonitorHttp(served.pump, socket)
+            port = listening.address_of(socket)[1]
+            await monitor.start()
+            answers = [
+                await asyncio.to_thread(fetch, port, path)
+                for path in ("/nats/healthz", "/nats", "/healthz")
+            ]
+            await monitor.stop()
+            assert [status for status, _, _ in answers] == [200, 200, 404]
+            assert b'href="/nats/varz"' in answers[1][2]
 
     on_loop(main())

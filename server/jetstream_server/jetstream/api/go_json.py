@@ -98,9 +98,9 @@ class GoModel(BaseModel):
 Model = TypeVar("Model", bound=GoModel)
 
 
-def encode(value: object) -> bytes:
-    """Return compact JSON with the characters escaped that Go escapes."""
-    encoded = orjson.dumps(value)
+def encode(value: object, *, indented: bool = False) -> bytes:
+    """Return JSON, compact unless it is for people, with the characters escaped that Go escapes."""
+    encoded = orjson.dumps(value, option=orjson.OPT_INDENT_2 if indented else None)
     return _ESCAPED.sub(_escape, encoded)
 
 

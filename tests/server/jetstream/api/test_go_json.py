@@ -285,3 +285,9 @@ def test_any_bytes_give_a_request_or_a_refusal(body: bytes) -> None:
     except ApiError as error:
         assert error.err_code == 10025
         go_json.encode(error.description)
+
+
+def test_indented_for_people():
+    assert go_json.encode({"a": [1], "b": "<", "c": []}, indented=True) == (
+        b'{\n  "a": [\n    1\n  ],\n  "b": "\\u003c",\n  "c": []\n}'
+    )

@@ -1,0 +1,195 @@
+"""/connz: the open connections. Closed ones are not kept: `state=closed` is an empty list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from jetstream_server.core.subject import matches, overlaps
+from jetstream_server.core.subscription import Subscription
+from jetstream_server.jetstream.api.go_time import format_time
+from jetstream_server.jetstream.go_duration import format_duration
+from jetstream_server.monitor.query import BadQueryError, Query
+from jetstream_server.monitor.varz import uptime
+from jetstream_server.node.node import Node
+from jetstream_server.node.session import Session
+
+CONNECTIONS_PAGE = 1024
+_STATES = ("open", "closed", "all")
+_ONLY_CLOSED = ("stop", "reason")
+
+# Largest first, but for the first two.
+_ORDERS: dict[str, Callable[[Session], int]] = {
+    "cid": lambda session: session.cid,
+    "start": lambda session: session.start,
+    "subs": lambda session: -len(session.subscriptions),
+    "pending": lambda session: -session.backlog_bytes,
+    "msgs_to": lambda session: -session.traffic.out_msgs,
+    "msgs_from": lambda session: -session.traffic.in_msgs,
+    "bytes_to": lambda session: -session.traffic.out_bytes,
+    "bytes_from": lambda session: -session.traffic.in_bytes,
+    "last": lambda session: -session.last_activity,
+    "idle": lambda session: session.last_activity,
+    "uptime": lambda session: session.start,
+    "rtt": lambda session: -session.rtt_ns,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConnzOptions:
+    """Which connections, in what order, how much of each."""
+
+    sort: str = "cid"
+    auth: bool = False
+    subscriptions: bool = False
+    details: bool = False
+    offset: int = 0
+    limit: int = 0
+    cid: int = 0
+    state: str = "open"
+    user: str = ""
+    account: str = ""
+    filter_subject: str = ""
+
+    @classmethod
+    def of(cls, query: Query) -> Self:
+        """Read them.
+
+        Raises:
+            BadQueryError: something that is not understood.
+        """
+        state = _state(query)
+        sort = query.text("sort") or "cid"
+        if sort in _ONLY_CLOSED and state != "closed":
+            raise BadQueryError(f"sort by {sort} only valid on closed connections")
+        if sort not in _ORDERS and sort not in _ONLY_CLOSED:
+            raise BadQueryError(f"invalid sorting option: {sort}")
+        details = query.flag("subscriptions_detail")
+        try:
+            listed = query.flag("subs", "subscriptions")
+        except BadQueryError:
+            if query.text("subs") != "detail":
+                raise
+            listed, details = False, True
+        return cls(
+            sort,
+            query.flag("auth"),
+            listed,
+            details,
+            query.number("offset"),
+            query.number("limit"),
+            query.number("cid"),
+            state,
+            query.text("user"),
+            query.text("acc"),
+            query.text("filter_subject"),
+        )
+
+
+def _state(query: Query) -> str:
+    try:
+        number = query.number("state")
+    except BadQueryError:
+        text = query.text("state")
+        if text.lower() not in _STATES and text.lower() != "any":
+            raise BadQueryError(f"Error decoding state for {text}") from None
+        return text.lower()
+    if not 0 <= number < len(_STATES):
+        raise BadQueryError(f"Error decoding state for {number}")
+    return _STATES[number]
+
+
+def connz(node: Node, now: int, options: ConnzOptions | None = None) -> dict[str, Any]:
+    """Return a page of connections."""
+    options = options or ConnzOptions()
+    wanted = [session for session in node.sessions.values() if _is_wanted(session, options)]
+    offset = max(options.offset, 0)
+    limit = options.limit if options.limit > 0 else CONNECTIONS_PAGE
+    total = len(wanted)
+    if options.cid:
+        wanted = [session for session in wanted if session.cid == options.cid]
+        limit = 1
+    if options.sort in _ORDERS:
+        wanted.sort(key=_ORDERS[options.sort])
+    page = wanted[offset : offset + limit]
+    return {
+        "server_id": node.server_id,
+        "now": format_time(now),
+        "num_connections": len(page),
+        "total": total,
+        "offset": offset,
+        "limit": limit,
+        "connections": [_connection(session, now, options) for session in page],
+    }
+
+
+def _is_wanted(session: Session, options: ConnzOptions) -> bool:
+    pattern = options.filter_subject.encode()
+    return (
+        options.state != "closed"
+        and options.account in ("", session.account.name)
+        and options.user in ("", _user_name(session))
+        and (
+            not pattern
+            or any(
+                overlaps(each.subject, pattern) or matches(each.subject, pattern)
+                for each in session.subscriptions.values()
+            )
+        )
+    )
+
+
+def _user_name(session: Session) -> str:
+    user = session.user
+    return (user.name or user.nkey) if user is not None else ""
+
+
+def _connection(session: Session, now: int, options: ConnzOptions) -> dict[str, Any]:
+    view: dict[str, Any] = {
+        "cid": session.cid,
+        "kind": "Client",
+        "type": "nats",
+        "ip": session.host,
+        "port": session.port,
+        "start": format_time(session.start),
+        "last_activity": format_time(session.last_activity),
+        "rtt": format_duration(session.rtt_ns),
+        "uptime": uptime(now - session.start),
+        "idle": uptime(now - session.last_activity),
+        "pending_bytes": session.backlog_bytes,
+        "in_msgs": session.traffic.in_msgs,
+        "out_msgs": session.traffic.out_msgs,
+        "in_bytes": session.traffic.in_bytes,
+        "out_bytes": session.traffic.out_bytes,
+        "subscriptions": len(session.subscriptions),
+    }
+    if not session.rtt_ns:
+        del view["rtt"]
+    for field in ("name", "lang", "version"):
+        if value := session.options.get(field):
+            view[field] = value
+    if options.auth:
+        if name := _user_name(session):
+            view["authorized_user"] = name
+        view["account"] = session.account.name
+    if options.details:
+        view["subscriptions_list_detail"] = [
+            subscription_detail(each, session.cid) for each in session.subscriptions.values()
+        ]
+    elif options.subscriptions:
+        view["subscriptions_list"] = [
+            each.subject.decode(errors="replace") for each in session.subscriptions.values()
+        ]
+    return view
+
+
+def subscription_detail(subscription: Subscription, cid: int) -> dict[str, Any]:
+    """Return one subscription; the server's own have no sid."""
+    view: dict[str, Any] = {"subject": subscription.subject.decode(errors="replace")}
+    if subscription.queue:
+        view["qgroup"] = subscription.queue.decode(errors="replace")
+    view |= {"sid": subscription.sid.decode(errors="replace"), "msgs": subscription.delivered}
+    if subscription.max_messages:
+        view["max"] = subscription.max_messages
+    return view | {"cid": cid}

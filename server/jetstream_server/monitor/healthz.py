@@ -1,0 +1,133 @@
+"""/healthz: whether the server, or one of its streams or consumers, is well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.monitor.query import Query
+from jetstream_server.node.node import Node
+
+
+@dataclass(frozen=True, slots=True)
+class HealthzOptions:
+    """What to look at; everything unless it says otherwise.
+
+    Attributes:
+        enabled_only: only whether JetStream is on.
+        server_only: only the server, not its streams.
+    """
+
+    enabled_only: bool = False
+    server_only: bool = False
+    account: str = ""
+    stream: str = ""
+    consumer: str = ""
+    details: bool = False
+
+    @classmethod
+    def of(cls, query: Query) -> Self:
+        """Read them.
+
+        Raises:
+            BadQueryError: something that is not understood.
+        """
+        server_only = query.flag("js-server-only") or query.flag("js-meta-only")
+        return cls(
+            query.flag("js-enabled-only") or query.flag("js-enabled"),
+            server_only,
+            query.text("account"),
+            query.text("stream"),
+            query.text("consumer"),
+            query.flag("details"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ailment:
+    """What is wrong, and the status that says so."""
+
+    status: int
+    kind: str
+    text: str
+    account: str = ""
+    stream: str = ""
+    consumer: str = ""
+
+
+def healthz(node: Node, options: HealthzOptions | None = None) -> tuple[int, dict[str, Any]]:
+    """Return status code and body."""
+    options = options or HealthzOptions()
+    ailments = _ailments(node, options)
+    if not ailments:
+        return 200, {"status": "ok"}
+    first = ailments[0]
+    if options.details:
+        errors = [
+            {"type": each.kind}
+            | {
+                name: value
+                for name in ("account", "stream", "consumer")
+                if (value := getattr(each, name))
+            }
+            | {"error": each.text}
+            for each in ailments
+        ]
+        return first.status, {"status": "error", "errors": errors}
+    word = "error" if first.status == 400 else "unavailable"
+    return first.status, {"status": word, "error": first.text}
+
+
+def _ailments(node: Node, options: HealthzOptions) -> list[_Ailment]:
+    account, stream, consumer = options.account, options.stream, options.consumer
+    if stream and not account:
+        return [_bad('"account" must not be empty when checking stream health')]
+    if consumer and not stream:
+        return [_bad('"stream" must not be empty when checking consumer health')]
+    if not node.settings.jetstream:
+        if not options.enabled_only:
+            return []
+        return [_Ailment(503, "JETSTREAM", "JetStream is not enabled")]
+    if options.enabled_only or options.server_only:
+        return []
+    catalogs = {
+        each.name: each.catalog for each in node.accounts.values() if each.catalog is not None
+    }
+    if not account:
+        return [each for name, catalog in catalogs.items() for each in _offline(name, catalog)]
+    if account not in catalogs:
+        return [_Ailment(404, "ACCOUNT", f'JetStream account "{account}" not found', account)]
+    catalog = catalogs[account]
+    if not stream:
+        return _offline(account, catalog)
+    if stream not in catalog.names():
+        text = f'JetStream stream "{stream}" not found on account "{account}"'
+        return [_Ailment(404, "STREAM", text, account, stream)]
+    if catalog.offline_reason(stream):
+        return _offline(account, catalog, stream)
+    if consumer and consumer not in catalog.streams[stream].consumers:
+        text = (
+            f'JetStream consumer "{consumer}" not found for stream "{stream}"'
+            f' on account "{account}"'
+        )
+        return [_Ailment(404, "CONSUMER", text, account, stream, consumer)]
+    return []
+
+
+def _bad(text: str) -> _Ailment:
+    return _Ailment(400, "BAD_REQUEST", text)
+
+
+def _offline(account: str, catalog: Catalog, only: str = "") -> list[_Ailment]:
+    return [
+        _Ailment(
+            503,
+            "STREAM",
+            f"JetStream stream '{account} > {name}' is offline: {reason}",
+            account,
+            name,
+        )
+        for name in catalog.names()
+        if only in ("", name) and (reason := catalog.offline_reason(name))
+    ]

@@ -1,0 +1,154 @@
+"""/jsz: what JetStream holds, down to streams and consumers on demand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Self
+
+from jetstream_server.jetstream.api.go_time import format_time
+from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.consumer import Consumer
+from jetstream_server.jetstream.stream import Stream
+from jetstream_server.monitor.query import Query
+from jetstream_server.monitor.varz import jetstream_config, jetstream_stats
+from jetstream_server.node.account import Account
+from jetstream_server.node.node import Node
+
+ACCOUNTS_PAGE = 1024
+# How the genuine server shows that an account has reserved nothing: -1 without a sign.
+_NOTHING_RESERVED = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class JszOptions:
+    """How deep to go; each level includes those above it.
+
+    `leader-only`, `stream-leader-only` and `raft` are understood and change nothing: a server
+    alone leads all that it has.
+    """
+
+    account: str = ""
+    accounts: bool = False
+    streams: bool = False
+    consumers: bool = False
+    direct_consumers: bool = False
+    config: bool = False
+    offset: int = 0
+    limit: int = 0
+
+    @classmethod
+    def of(cls, query: Query) -> Self:
+        """Read them.
+
+        Raises:
+            BadQueryError: something that is not understood.
+        """
+        for name in ("leader-only", "stream-leader-only", "raft"):
+            query.flag(name)
+        direct = query.flag("direct-consumers", "direct_consumer")
+        consumers = query.flag("consumers", "consumer") or direct
+        streams = query.flag("streams") or consumers
+        account = query.text("acc", "account")
+        return cls(
+            account,
+            query.flag("accounts") or streams or bool(account),
+            streams,
+            consumers,
+            direct,
+            query.flag("config"),
+            query.number("offset"),
+            query.number("limit"),
+        )
+
+
+def jsz(node: Node, now: int, options: JszOptions | None = None) -> dict[str, Any]:
+    """Return sums over all accounts, and details of those asked for."""
+    options = options or JszOptions()
+    catalogs = {
+        account.name: (account, account.catalog)
+        for account in node.accounts.values()
+        if account.catalog is not None
+    }
+    states = [
+        stream.store.state()
+        for _, catalog in catalogs.values()
+        for stream in catalog.streams.values()
+    ]
+    view: dict[str, Any] = {
+        **jetstream_stats(node),
+        "server_id": node.server_id,
+        "now": format_time(now),
+    }
+    if not node.settings.jetstream:
+        view["disabled"] = True
+    view |= {
+        "config": jetstream_config(node),
+        "streams": sum(len(catalog.streams) for _, catalog in catalogs.values()),
+        "consumers": sum(catalog.consumer_count() for _, catalog in catalogs.values()),
+        "messages": sum(state.messages for state in states),
+        "bytes": sum(state.bytes for state in states),
+    }
+    if options.accounts:
+        wanted = [each for name, each in catalogs.items() if options.account in ("", name)]
+        start = max(options.offset, 0)
+        stop = start + (options.limit if options.limit > 0 else ACCOUNTS_PAGE)
+        details = [
+            account_detail(account, catalog, now, options)
+            for account, catalog in islice(wanted, start, stop)
+        ]
+        if details:
+            view["account_details"] = details
+    view["total"] = len(catalogs)
+    return view
+
+
+def account_detail(
+    account: Account, catalog: Catalog, now: int, options: JszOptions
+) -> dict[str, Any]:
+    """Return what one account holds."""
+    usage = catalog.usage()
+    view: dict[str, Any] = {
+        "name": account.name,
+        "id": account.name,
+        "memory": usage.memory,
+        "storage": usage.storage,
+        "reserved_memory": usage.reserved_memory or _NOTHING_RESERVED,
+        "reserved_storage": usage.reserved_storage or _NOTHING_RESERVED,
+        "accounts": 0,
+        "ha_assets": 0,
+        "api": {"level": 0, "total": catalog.api_total, "errors": catalog.api_errors},
+    }
+    if options.streams:
+        view["stream_detail"] = [
+            _stream_detail(catalog.streams[name], now, options) for name in sorted(catalog.streams)
+        ]
+    return view
+
+
+def _stream_detail(stream: Stream, now: int, options: JszOptions) -> dict[str, Any]:
+    view: dict[str, Any] = {
+        "name": stream.name,
+        "created": format_time(stream.created),
+        "cluster": {"leader": stream.context.server_name},
+    }
+    if options.config:
+        view["config"] = stream.config.to_wire()
+    view["state"] = stream.state()
+    if options.consumers:
+        details = [
+            _consumer_detail(consumer, now, options)
+            for _, consumer in sorted(stream.consumers.items())
+            if isinstance(consumer, Consumer)
+            and (options.direct_consumers or not consumer.internal)
+        ]
+        if details:
+            view["consumer_detail"] = details
+    return view | stream.sourcing.info(now)
+
+
+def _consumer_detail(consumer: Consumer, now: int, options: JszOptions) -> dict[str, Any]:
+    view = consumer.info(now)
+    if not options.config:
+        view.pop("config", None)
+    return view

@@ -1,0 +1,80 @@
+"""/subsz: the subscriptions of all accounts, the server's own included.
+
+Counts of matches and cache hits are left out: the routers keep none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Self
+
+from jetstream_server.core.subject import is_valid_literal, matches
+from jetstream_server.jetstream.api.go_time import format_time
+from jetstream_server.monitor.connz import subscription_detail
+from jetstream_server.monitor.query import BadQueryError, Query
+from jetstream_server.monitor.varz import subscription_count
+from jetstream_server.node.node import Node
+from jetstream_server.node.session import Session
+
+SUBSCRIPTIONS_PAGE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SubszOptions:
+    """Which subscriptions; none are listed unless asked for."""
+
+    listed: bool = False
+    offset: int = 0
+    limit: int = 0
+    account: str = ""
+    test: str = ""
+
+    @classmethod
+    def of(cls, query: Query) -> Self:
+        """Read them.
+
+        Raises:
+            BadQueryError: something that is not understood.
+        """
+        test = query.text("test")
+        if test and not is_valid_literal(test.encode()):
+            raise BadQueryError("invalid test subject, must be valid publish subject")
+        return cls(
+            query.flag("subs", "subscriptions"),
+            query.number("offset"),
+            query.number("limit"),
+            query.text("acc", "account"),
+            test,
+        )
+
+
+def subsz(node: Node, now: int, options: SubszOptions | None = None) -> dict[str, Any]:
+    """Return their number, and a page of them on demand."""
+    options = options or SubszOptions()
+    offset = max(options.offset, 0)
+    limit = options.limit if options.limit > 0 else SUBSCRIPTIONS_PAGE
+    found: list[dict[str, Any]] = []
+    total = 0
+    if options.listed:
+        subject = options.test.encode()
+        wanted = [
+            (account.name, each)
+            for account in node.accounts.values()
+            if options.account in ("", account.name)
+            for each in account.sublist
+            if not subject or matches(each.subject, subject)
+        ]
+        total = len(wanted)
+        for name, each in islice(wanted, offset, offset + limit):
+            cid = each.outlet.cid if isinstance(each.outlet, Session) else 0
+            found.append({"account": name, "account_tag": name, **subscription_detail(each, cid)})
+    view = {
+        "server_id": node.server_id,
+        "now": format_time(now),
+        "num_subscriptions": subscription_count(node),
+        "total": total,
+        "offset": offset,
+        "limit": limit,
+    }
+    return view | {"subscriptions_list": found} if found else view

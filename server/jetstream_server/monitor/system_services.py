@@ -1,0 +1,266 @@
+"""`$SYS.REQ.>`: what monitoring shows, asked for over NATS (jetstream.md 10).
+
+Every client may ask who it is and what its own account does. Clients of the system account may
+ask about the server, by its id or together with all others (`PING`), about every account, and have
+an account's streams removed. Requests may carry options as JSON, and filters that name the servers
+that are meant; who is not meant stays silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.jetstream.api.go_json import encode
+from jetstream_server.jetstream.api.go_time import format_time
+from jetstream_server.jetstream.api.json_syntax import parse_values
+from jetstream_server.monitor.accountz import account_info, accountz, accstatz
+from jetstream_server.monitor.connz import ConnzOptions, connz
+from jetstream_server.monitor.healthz import HealthzOptions, healthz
+from jetstream_server.monitor.jsz import JszOptions, account_detail, jsz
+from jetstream_server.monitor.query import BadQueryError, Query
+from jetstream_server.monitor.subsz import SubszOptions, subsz
+from jetstream_server.monitor.varz import statsz, varz
+from jetstream_server.node.account import Account
+from jetstream_server.node.node import Node
+from jetstream_server.node.permissions import Permissions, SubjectRules
+from jetstream_server.node.session import Session
+from jetstream_server.protocol.ops import PubRun
+
+_REQUEST = b"$SYS.REQ."
+_PURGE = b"$JS.API.ACCOUNT.PURGE."
+# The genuine server's bits for what it can do: JetStream, binary snapshots, notices of accounts.
+_FLAGS = 7
+
+# Fields of the answer beside `server`; None for silence.
+_Fields = dict[str, Any] | None
+
+
+class SystemServices:
+    """Answers requests in one account.
+
+    Args:
+        node: what it tells about.
+        account: where it answers; the system account may ask for more.
+    """
+
+    def __init__(self, node: Node, account: Account) -> None:
+        self._node = node
+        self._account = account
+        subjects = [b"USER.INFO", b"ACCOUNT.PING.CONNZ", b"ACCOUNT.PING.STATZ"]
+        if account.name == node.settings.system_account:
+            server = node.server_id.encode()
+            subjects = [b"USER.INFO", b"SERVER.PING"]
+            subjects += [
+                b"SERVER.%b.%b" % (target, verb)
+                for target in (b"PING", server)
+                for verb in (*_SERVER_VERBS, b"IDZ")
+            ]
+            subjects += [b"ACCOUNT.*.%b" % verb for verb in _ACCOUNT_VERBS]
+        self._subscriptions = [Subscription(_REQUEST + subject, self) for subject in subjects]
+        if account.name == node.settings.system_account:
+            self._subscriptions.append(Subscription(_PURGE + b"*", self))
+
+    def subscribe(self) -> None:
+        """Begin to answer."""
+        for subscription in self._subscriptions:
+            self._account.sublist.insert(subscription)
+
+    def receive(
+        self,
+        run: PubRun,
+        start: int,
+        stop: int,
+        subscription: Subscription,
+        origin: Origin | None,
+        now: int,
+    ) -> None:
+        """Answer requests `start` up to `stop`."""
+        for index in range(start, stop):
+            subject, reply = run.subject(index), run.reply(index)
+            if subject.startswith(_PURGE):
+                answer: dict[str, Any] | None = self._purge(subject, now)
+            elif not reply:
+                continue
+            else:
+                answer = self._answer(subject, run.payload(index), origin, now)
+            if answer is not None and reply:
+                self._account.output.publish(reply, encode(answer))
+
+    def _answer(
+        self, subject: bytes, body: bytes, origin: Origin | None, now: int
+    ) -> dict[str, Any] | None:
+        kind, target, *rest = subject[len(_REQUEST) :].decode(errors="replace").split(".")
+        verb = rest[0] if rest else "STATSZ"
+        node = self._node
+        if (kind, target) == ("USER", "INFO"):
+            return self._enveloped({"data": _user_info(origin)}, now)
+        if verb == "IDZ":
+            return {"name": node.name, "host": node.settings.host, "id": node.server_id}
+        try:
+            options = _options(body)
+            if not self._is_meant(options):
+                return None
+            if kind == "SERVER":
+                fields = _SERVER_VERBS[verb.encode()](node, now, Query(options))
+            else:
+                own = target == "PING" and self._account.name != node.settings.system_account
+                name = self._account.name if own else "" if target == "PING" else target
+                fields = _ACCOUNT_VERBS[verb.encode()](node, now, name, options)
+        except BadQueryError as error:
+            fields = {"error": {"code": 400, "description": str(error)}}
+        return None if fields is None else self._enveloped(fields, now)
+
+    def _is_meant(self, options: dict[str, Any]) -> bool:
+        query, settings = Query(options), self._node.settings
+        is_exact = query.flag("exact_match")
+        for key, own in (
+            ("server_name", self._node.name),
+            ("cluster", ""),
+            ("host", settings.host),
+            ("domain", settings.domain),
+        ):
+            wanted = query.text(key)
+            if wanted and (wanted != own if is_exact else wanted not in own):
+                return False
+        tags = options.get("tags") or []
+        own_tags = settings.options.server_tags
+        return isinstance(tags, list) and all(tag in own_tags for tag in tags)
+
+    def _enveloped(self, fields: dict[str, Any], now: int) -> dict[str, Any]:
+        return {"server": server_info(self._node, now), **fields}
+
+    def _purge(self, subject: bytes, now: int) -> dict[str, Any]:
+        """Remove all streams of an account; whether there is one is not told."""
+        name = subject[len(_PURGE) :].decode(errors="replace")
+        account = self._node.accounts.get(name)
+        if account is not None and account.catalog is not None:
+            self._node.note("WRN", f"purge of account {name} requested by the system account")
+            for template in account.catalog.templates.names():
+                account.catalog.templates.delete(template, now)
+            for stream in account.catalog.names():
+                account.catalog.delete(stream, now)
+        return {"type": "io.nats.jetstream.api.v1.account_purge_response", "initiated": True}
+
+
+def server_info(node: Node, now: int) -> dict[str, Any]:
+    """Return how the server introduces itself in answers and events."""
+    settings = node.settings
+    info: dict[str, Any] = {"name": node.name, "host": settings.host, "id": node.server_id}
+    if settings.domain:
+        info["domain"] = settings.domain
+    info["ver"] = settings.version
+    if settings.options.server_tags:
+        info["tags"] = list(settings.options.server_tags)
+    node.events += 1
+    return info | {
+        "jetstream": settings.jetstream,
+        "flags": _FLAGS,
+        "seq": node.events,
+        "time": format_time(now),
+    }
+
+
+def _options(body: bytes) -> dict[str, Any]:
+    if not body.strip():
+        return {}
+    try:
+        options = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        _, error = parse_values(body)
+        raise BadQueryError(str(error) if error is not None else "invalid JSON") from None
+    if not isinstance(options, dict):
+        raise BadQueryError("expected a JSON object")
+    return options
+
+
+def _user_info(origin: Origin | None) -> dict[str, Any]:
+    if not isinstance(origin, Session):
+        return {}
+    user = origin.user
+    name = (user.name or user.nkey) if user is not None else ""
+    account = origin.account.name
+    info: dict[str, Any] = {"user": name, "account": account, "account_name": account}
+    if user is not None and user.permissions is not None and not user.permissions.is_open:
+        info["permissions"] = _permissions(user.permissions)
+    return info
+
+
+def _permissions(permissions: Permissions) -> dict[str, Any]:
+    view: dict[str, Any] = {}
+    for name, rules in (("publish", permissions.publish), ("subscribe", permissions.subscribe)):
+        if not rules.is_open:
+            view[name] = _rules(rules)
+    if permissions.responses is not None:
+        responses = permissions.responses
+        view["responses"] = {"max": responses.messages_max, "ttl": responses.expires_ns}
+    return view
+
+
+def _rules(rules: SubjectRules) -> dict[str, Any]:
+    view: dict[str, Any] = {}
+    if rules.allowed is not None:
+        view["allow"] = list(rules.allowed)
+    if rules.denied:
+        view["deny"] = list(rules.denied)
+    return view
+
+
+# -- about the server ------------------------------------------------------------------------------
+
+
+def _healthz(node: Node, now: int, query: Query) -> _Fields:
+    status, view = healthz(node, HealthzOptions.of(query))
+    return {"data": {"status": view["status"], "status_code": status, **view}}
+
+
+_SERVER_VERBS: dict[bytes, Callable[[Node, int, Query], _Fields]] = {
+    b"STATSZ": lambda node, now, query: {"statsz": statsz(node, now)},
+    b"VARZ": lambda node, now, query: {"data": varz(node, now)},
+    b"CONNZ": lambda node, now, query: {"data": connz(node, now, ConnzOptions.of(query))},
+    b"SUBSZ": lambda node, now, query: {"data": subsz(node, now, SubszOptions.of(query))},
+    b"JSZ": lambda node, now, query: {"data": jsz(node, now, JszOptions.of(query))},
+    b"ACCOUNTZ": lambda node, now, query: {"data": accountz(node, now, query.text("account"))},
+    b"HEALTHZ": _healthz,
+}
+
+
+# -- about an account ------------------------------------------------------------------------------
+
+
+def _account_connz(node: Node, now: int, name: str, options: dict[str, Any]) -> _Fields:
+    return {"data": connz(node, now, ConnzOptions.of(Query(options | {"acc": name})))}
+
+
+def _account_subsz(node: Node, now: int, name: str, options: dict[str, Any]) -> _Fields:
+    listed = {"subscriptions": True, "acc": name}
+    return {"data": subsz(node, now, SubszOptions.of(Query(options | listed)))}
+
+
+def _account_jsz(node: Node, now: int, name: str, options: dict[str, Any]) -> _Fields:
+    account = node.accounts.get(name)
+    if account is None or account.catalog is None:
+        return None
+    chosen = JszOptions.of(Query(options))
+    return {"data": account_detail(account, account.catalog, now, chosen)}
+
+
+def _account_info(node: Node, now: int, name: str, options: dict[str, Any]) -> _Fields:
+    account = node.accounts.get(name)
+    return None if account is None else {"data": account_info(node, account)}
+
+
+def _account_statz(node: Node, now: int, name: str, options: dict[str, Any]) -> _Fields:
+    return {"data": accstatz(node, now, [name] if name else None)}
+
+
+_ACCOUNT_VERBS: dict[bytes, Callable[[Node, int, str, dict[str, Any]], _Fields]] = {
+    b"CONNZ": _account_connz,
+    b"SUBSZ": _account_subsz,
+    b"JSZ": _account_jsz,
+    b"INFO": _account_info,
+    b"STATZ": _account_statz,
+}

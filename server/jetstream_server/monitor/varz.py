@@ -1,0 +1,184 @@
+"""/varz: the server's settings and totals; and what JetStream as a whole is set to and holds."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+from typing import Any
+
+from jetstream_server.base.clock import SECOND
+from jetstream_server.jetstream.api.go_time import format_time
+from jetstream_server.node.node import Node
+from jetstream_server.node.stats import Traffic
+
+
+def varz(node: Node, now: int) -> dict[str, Any]:
+    """Return the server's settings and totals."""
+    settings, options = node.settings, node.settings.options
+    view: dict[str, Any] = {
+        "server_id": node.server_id,
+        "server_name": node.name,
+        "version": settings.version,
+        "proto": 1,
+        "go": "python",
+        "host": settings.host,
+        "port": settings.port,
+        "auth_required": node.authenticator.is_required,
+        "max_connections": settings.max_connections,
+        "ping_interval": settings.ping_interval_ns,
+        "ping_max": settings.ping_max,
+        "http_host": options.http_host or options.host,
+        "http_port": options.http_port,
+        "http_base_path": options.http_base_path,
+        "https_port": 0,
+        "auth_timeout": settings.auth_timeout_ns / SECOND,
+        "max_control_line": settings.max_control_line,
+        "max_payload": settings.max_payload,
+        "max_pending": settings.max_pending,
+        "cluster": {},
+        "gateway": {},
+        "leaf": {},
+        "mqtt": {},
+        "websocket": {},
+        "jetstream": jetstream_settings(node) if settings.jetstream else {},
+        "write_deadline": options.write_deadline_ns,
+        "start": format_time(node.started_at),
+        "now": format_time(now),
+        "uptime": uptime(now - node.started_at),
+        "mem": resident_bytes(),
+        "cores": os.cpu_count() or 1,
+        "gomaxprocs": 1,
+        "cpu": cpu_percent(now - node.started_at),
+        "connections": len(node.sessions),
+        "total_connections": node.stats.total_connections,
+        "routes": 0,
+        "remotes": 0,
+        "leafnodes": 0,
+        **_traffic(node.traffic()),
+        "slow_consumers": node.stats.slow_consumers,
+        "stale_connections": node.stats.stale_connections,
+        "stalled_clients": 0,
+        "subscriptions": subscription_count(node),
+        "config_load_time": format_time(node.started_at),
+        "config_digest": options.config_digest,
+        "system_account": settings.system_account,
+    }
+    if options.server_tags:
+        view["tags"] = list(options.server_tags)
+    if options.server_metadata:
+        view["metadata"] = dict(options.server_metadata)
+    return view
+
+
+def _traffic(totals: Traffic) -> dict[str, int]:
+    """Return what came and went; all of it is that of clients."""
+    return {
+        "in_msgs": totals.in_msgs,
+        "in_bytes": totals.in_bytes,
+        "in_client_msgs": totals.in_msgs,
+        "in_client_bytes": totals.in_bytes,
+        "out_msgs": totals.out_msgs,
+        "out_bytes": totals.out_bytes,
+        "out_client_msgs": totals.out_msgs,
+        "out_client_bytes": totals.out_bytes,
+    }
+
+
+def jetstream_settings(node: Node) -> dict[str, Any]:
+    """Return what JetStream is set to and holds, as /varz and STATSZ show it."""
+    return {"config": jetstream_config(node), "stats": jetstream_stats(node)}
+
+
+def jetstream_config(node: Node) -> dict[str, Any]:
+    """Return the settings of JetStream; -1 is no limit."""
+    options = node.settings.options.jetstream
+    config: dict[str, Any] = {
+        "max_memory": options.max_memory,
+        "max_storage": options.max_file,
+        "store_dir": node.settings.store_dir,
+        "sync_interval": options.sync_interval_ns,
+        "strict": options.is_strict,
+    }
+    if not options.sync_interval_ns:
+        config["sync_always"] = True
+    if node.settings.domain:
+        config["domain"] = node.settings.domain
+    return config
+
+
+def jetstream_stats(node: Node) -> dict[str, Any]:
+    """Return the sums over all accounts with JetStream."""
+    stats = dict.fromkeys(("memory", "storage", "reserved_memory", "reserved_storage"), 0)
+    accounts = total = errors = 0
+    for account in node.accounts.values():
+        if account.catalog is None:
+            continue
+        accounts += 1
+        usage = account.catalog.usage()
+        for key in stats:
+            stats[key] += getattr(usage, key)
+        total += account.catalog.api_total
+        errors += account.catalog.api_errors
+    api = {"level": node.settings.api_level, "total": total, "errors": errors}
+    return {**stats, "accounts": accounts, "ha_assets": 0, "api": api}
+
+
+def statsz(node: Node, now: int) -> dict[str, Any]:
+    """Return what `$SYS.REQ.SERVER.PING` shows: the totals alone."""
+    totals = node.traffic()
+    sent = {"msgs": totals.out_msgs, "bytes": totals.out_bytes}
+    received = {"msgs": totals.in_msgs, "bytes": totals.in_bytes}
+    view: dict[str, Any] = {
+        "start": format_time(node.started_at),
+        "mem": resident_bytes(),
+        "cores": os.cpu_count() or 1,
+        "cpu": cpu_percent(now - node.started_at),
+        "connections": len(node.sessions),
+        "total_connections": node.stats.total_connections,
+        "active_accounts": sum(bool(account.clients) for account in node.accounts.values()),
+        "subscriptions": subscription_count(node),
+        "sent": sent,
+        "sent_to_clients": sent,
+        "received": received,
+        "received_from_clients": received,
+        "slow_consumers": node.stats.slow_consumers,
+        "active_servers": 1,
+    }
+    if node.settings.jetstream:
+        view["jetstream"] = jetstream_settings(node)
+    return view
+
+
+def subscription_count(node: Node) -> int:
+    """Return the number of subscriptions of all accounts, the server's own included."""
+    return sum(account.sublist.count for account in node.accounts.values())
+
+
+def resident_bytes() -> int:
+    """Return the memory in use; where the system does not tell, the most that ever was."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return pages * resource.getpagesize()
+
+
+def cpu_percent(uptime_ns: int) -> float:
+    """Return the share of one core that was used, on average since the start."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = max(uptime_ns, 1) / SECOND
+    return round(100 * (used.ru_utime + used.ru_stime) / seconds, 1)
+
+
+def uptime(duration_ns: int) -> str:
+    """Return a duration as the server prints it: `1d2h3m4s`."""
+    seconds = max(0, duration_ns) // SECOND
+    days, seconds = divmod(seconds, 86400)
+    hours, seconds = divmod(seconds, 3600)
+    minutes, seconds = divmod(seconds, 60)
+    text = ""
+    for amount, unit in ((days, "d"), (hours, "h"), (minutes, "m")):
+        if amount or text:
+            text += f"{amount}{unit}"
+    return f"{text}{seconds}s"

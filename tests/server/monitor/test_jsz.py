@@ -1,0 +1,54 @@
+"""What JetStream holds."""
+
+from __future__ import annotations
+
+from jetstream_server.monitor.jsz import JszOptions, jsz
+from jetstream_server.monitor.query import Query
+
+
+def view_of(node, now, **parameters):
+    return jsz(node, now, JszOptions.of(Query(parameters)))
+
+
+def test_sums(filled, now):
+    view = view_of(filled, now)
+    assert (view["accounts"], view["total"]) == (2, 2)
+    assert (view["streams"], view["consumers"], view["messages"]) == (1, 1, 2)
+    assert view["memory"] == view["bytes"] > 0
+    assert view["api"] == {"level": 4, "total": 2, "errors": 0}
+    assert "account_details" not in view and "disabled" not in view
+
+
+def test_each_level_includes_those_above(filled, now):
+    (_, account) = view_of(filled, now, accounts="1")["account_details"]
+    assert account["name"] == "A" and "stream_detail" not in account
+    assert account["reserved_memory"] == 2**64 - 1
+    (account,) = view_of(filled, now, streams="1", acc="A")["account_details"]
+    (stream,) = account["stream_detail"]
+    assert (stream["name"], stream["state"]["messages"]) == ("S", 2)
+    assert "config" not in stream and "consumer_detail" not in stream
+    (account,) = view_of(filled, now, consumers="1", acc="A")["account_details"]
+    (consumer,) = account["stream_detail"][0]["consumer_detail"]
+    assert (consumer["name"], consumer["num_pending"]) == ("C", 2)
+    assert "config" not in consumer
+
+
+def test_configs_on_demand(filled, now):
+    view = view_of(filled, now, consumer=True, config=True, account="A")
+    (stream,) = view["account_details"][0]["stream_detail"]
+    assert stream["config"]["subjects"] == ["s"]
+    assert stream["consumer_detail"][0]["config"]["durable_name"] == "C"
+
+
+def test_pages_of_accounts(filled, now):
+    names = [
+        view_of(filled, now, accounts="1", offset=str(at), limit="1")["account_details"][0]["name"]
+        for at in range(2)
+    ]
+    assert names == ["$G", "A"]
+    assert "account_details" not in view_of(filled, now, acc="NOPE")
+
+
+def test_without_jetstream(plain_node, now):
+    view = view_of(plain_node, now, accounts="1")
+    assert view["disabled"] is True and view["accounts"] == 0

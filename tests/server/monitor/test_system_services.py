@@ -1,0 +1,118 @@
+"""`$SYS.REQ.>`, asked by clients of three accounts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+def one(client, subject, body=""):
+    (answer,) = client.ask(subject, body)
+    return json.loads(answer)
+
+
+def test_who_am_i(connect):
+    answer = one(connect("a"), "$SYS.REQ.USER.INFO")
+    assert answer["server"]["name"] == "n1"
+    assert answer["data"] == {
+        "user": "a",
+        "account": "A",
+        "account_name": "A",
+        "permissions": {
+            "publish": {"allow": [">"], "deny": ["no"]},
+            "responses": {"max": 2, "ttl": 1_000_000_000},
+        },
+    }
+    assert one(connect("g"), "$SYS.REQ.USER.INFO", "anything")["data"]["account"] == "$G"
+
+
+def test_answers_are_numbered(connect):
+    client = connect("s")
+    first = one(client, "$SYS.REQ.SERVER.PING")["server"]["seq"]
+    assert one(client, "$SYS.REQ.SERVER.PING")["server"]["seq"] == first + 1
+
+
+@pytest.mark.parametrize("target", ["PING", "id"])
+def test_the_server_to_the_system_account(filled, connect, target):
+    client = connect("s")
+    base = f"$SYS.REQ.SERVER.{filled.server_id if target == 'id' else target}."
+    assert one(client, base + "IDZ") == {"name": "n1", "host": "h", "id": filled.server_id}
+    assert one(client, base + "STATSZ")["statsz"]["connections"] == 1
+    assert one(client, base + "VARZ")["data"]["server_name"] == "n1"
+    assert one(client, base + "CONNZ", '{"auth":true}')["data"]["connections"][0]["account"]
+    assert one(client, base + "SUBSZ", '{"subscriptions":true}')["data"]["total"] > 0
+    assert one(client, base + "ACCOUNTZ", '{"account":"A"}')["data"]["account_detail"]
+    assert one(client, base + "HEALTHZ")["data"] == {"status": "ok", "status_code": 200}
+    body = '{"account":"A","streams":true}'
+    jsz = one(client, base + "JSZ", body)["data"]
+    assert jsz["account_details"][0]["stream_detail"][0]["name"] == "S"
+
+
+def test_accounts_to_the_system_account(filled, connect):
+    client = connect("s")
+    connect("a")
+    assert one(client, "$SYS.REQ.ACCOUNT.A.CONNZ")["data"]["num_connections"] == 1
+    assert one(client, "$SYS.REQ.ACCOUNT.A.SUBSZ")["data"]["subscriptions_list"]
+    assert one(client, "$SYS.REQ.ACCOUNT.A.INFO")["data"]["account_name"] == "A"
+    assert one(client, "$SYS.REQ.ACCOUNT.A.JSZ")["data"]["name"] == "A"
+    assert one(client, "$SYS.REQ.ACCOUNT.A.STATZ")["data"]["account_statz"][0]["acc"] == "A"
+    assert len(one(client, "$SYS.REQ.ACCOUNT.PING.STATZ")["data"]["account_statz"]) == 2
+    assert client.ask("$SYS.REQ.ACCOUNT.NO.JSZ") == client.ask("$SYS.REQ.ACCOUNT.NO.INFO") == []
+
+
+def test_others_learn_only_of_their_own_account(connect):
+    a, _ = connect("a", 1), connect("g", 2)
+    (connection,) = one(a, "$SYS.REQ.ACCOUNT.PING.CONNZ", '{"acc":"$G"}')["data"]["connections"]
+    assert connection["port"] == 1
+    (stat,) = one(a, "$SYS.REQ.ACCOUNT.PING.STATZ")["data"]["account_statz"]
+    assert stat["acc"] == "A"
+    assert a.ask("$SYS.REQ.SERVER.PING") == a.ask("$SYS.REQ.ACCOUNT.A.CONNZ") == []
+
+
+@pytest.mark.parametrize(
+    ("body", "is_meant"),
+    [
+        ('{"server_name":"n"}', True),
+        ('{"server_name":"n","exact_match":true}', False),
+        ('{"server_name":"n1","exact_match":true}', True),
+        ('{"server_name":"x"}', False),
+        ('{"cluster":"c"}', False),
+        ('{"domain":"d"}', False),
+        ('{"host":"h","tags":["blue"]}', True),
+        ('{"tags":["red"]}', False),
+        ('{"tags":5}', False),
+        ("null", None),
+        ("[]", None),
+        ("{bad", None),
+        ('{"server_name":5}', None),
+        ('{"limit":"x"}', None),
+        ("1e999", None),
+    ],
+)
+def test_who_is_not_meant_is_silent(connect, body, is_meant):
+    answers = connect("s").ask("$SYS.REQ.SERVER.PING.CONNZ", body)
+    if is_meant is None:
+        error = json.loads(answers[0])["error"]
+        assert error["code"] == 400 and error["description"]
+    else:
+        assert bool(answers) == is_meant
+
+
+def test_a_purge_of_an_account(filled, connect):
+    catalog = filled.accounts["A"].catalog
+    assert connect("a").ask("$JS.API.ACCOUNT.PURGE.A") == []
+    assert catalog.names() == ["S"]
+    client = connect("s")
+    for name in ("A", "NOPE", "A"):
+        assert one(client, f"$JS.API.ACCOUNT.PURGE.{name}") == {
+            "type": "io.nats.jetstream.api.v1.account_purge_response",
+            "initiated": True,
+        }
+    assert catalog.names() == []
+
+
+def test_nothing_without_a_reply(connect, node):
+    client = connect("s")
+    assert client.say(b"PUB $SYS.REQ.SERVER.PING 0\r\n\r\n") == b""
+    assert node.events == 0
