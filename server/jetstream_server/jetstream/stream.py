@@ -65,8 +65,7 @@ _FAILED_EXPIRY_RETRY_NS = 10 * SECOND
 _NEVER = 2**63 - 1
 _STORE_FAILED = errors.STREAM_STORE_FAILED("").err_code
 
-# Answers the refusal of so many more bytes, None when they fit.
-Allowance = Callable[[int], ApiError | None]
+Allowance = Callable[[int], ApiError | None]  # the refusal of so many more bytes, if any
 
 
 class Stream:
@@ -142,6 +141,9 @@ class Stream:
         now: int,
     ) -> None:
         """Take what was published to one of the stream's subjects."""
+        if reason := self.store.offline:  # what duplicates repeat may be lost with the store
+            self._refuse_all(run, start, stop, StoreError(reason))
+            return
         if needs_decisions(self, run, start, stop):
             for index in range(start, stop):
                 self._receive_one(run, index, now)
@@ -170,9 +172,7 @@ class Stream:
         try:
             first = self.store.append_run(run, start, stop, now)
         except StoreError as failure:
-            error = self.failed(failure)
-            for index in range(start, stop):
-                self._refuse(run.reply(index), error)
+            self._refuse_all(run, start, stop, failure)
             return None
         self.last_message_id = b""
         if not self.config.no_ack:
@@ -202,9 +202,8 @@ class Stream:
 
     def _receive_one(self, run: PubRun, index: int, now: int) -> None:
         """Take one message on its own."""
-        subject = self.renamed(run.subject(index))
-        message = Candidate(subject, run.reply(index), run.headers(index), run.payload(index))
-        reply = message.reply
+        subject, reply = self.renamed(run.subject(index)), run.reply(index)
+        message = Candidate(subject, reply, run.headers(index), run.payload(index))
         try:
             check_size(self, message)
             if reply.endswith(FAST_BATCH_REPLY):
@@ -350,6 +349,10 @@ class Stream:
         elif reply and not self.config.no_ack:  # on a full disk there may be no flush for long
             self.context.output.publish_now(reply, payload)
 
+    def _refuse_all(self, run: PubRun, start: int, stop: int, failure: StoreError) -> None:
+        for index in range(start, stop):
+            self._refuse(run.reply(index), self.failed(failure))
+
     def failed(self, failure: StoreError) -> ApiError:
         """Return the refusal of a message that the store did not take."""
         if not self._has_failed:  # once, not for every message of a full disk
@@ -420,9 +423,8 @@ class Stream:
 
     def tell_purged(self, now: int) -> None:
         """Tell the consumers that a purge is over."""
-        first, last = self.store.first_seq, self.store.last_seq
         for consumer in self.consumers.values():
-            consumer.purged(first, last, now)
+            consumer.purged(self.store.first_seq, self.store.last_seq, now)
 
     # -- time ------------------------------------------------------------------------------
 
@@ -481,9 +483,8 @@ class Stream:
     def subscribe(self) -> None:
         """Start taking what is published to the stream's subjects, and direct gets."""
         self._is_subscribed = True
-        wanted: dict[tuple[bytes, bytes], Receiver] = {
-            (subject, b""): self for subject in self.config.subject_patterns
-        }
+        patterns = self.config.subject_patterns
+        wanted: dict[tuple[bytes, bytes], Receiver] = {(subject, b""): self for subject in patterns}
         if self.config.allow_direct:
             wanted.update(self._direct_get.interest)
         self._interest.change(wanted)

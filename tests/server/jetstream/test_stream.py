@@ -152,6 +152,15 @@ def test_purge_below_1_leaves_an_unused_stream_unused(bench: Any) -> None:
     assert stream.store.state().first_seq == 0
 
 
+def test_an_offline_stream_knows_no_duplicates(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The original may be lost with the store; who repeats it must not take it for stored."""
+    stream = bench.stream()
+    assert bench.publish(stream, b"s.a", b"", "Nats-Msg-Id: 1")["seq"] == 1
+    monkeypatch.setattr(type(stream.store), "offline", property(lambda store: "fsync failed"))
+    refused = bench.publish(stream, b"s.a", b"", "Nats-Msg-Id: 1")
+    assert refused["error"]["err_code"] == 10077
+
+
 def test_an_offline_stream_refuses(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = bench.stream()
     bench.publish_all(stream, plain(2))
