@@ -205,6 +205,11 @@ class AckPending:
             taken += self._take(run, first, bisect_left(run.sequences, stop))
         return taken
 
+    def compact(self) -> None:
+        """Forget where messages were that have left, so that their sequences may come again."""
+        self.runs = [run.compacted() for run in self.runs]
+        self._firsts = [run.sequences[0] for run in self.runs]
+
     def clear(self) -> None:
         """Drop everything."""
         self.runs.clear()

@@ -28,6 +28,7 @@ from jetstream_server.jetstream.consumer_config import (
 from jetstream_server.jetstream.consumer_state import restore_state
 from jetstream_server.jetstream.cursor import Cursor
 from jetstream_server.jetstream.progress import Progress
+from jetstream_server.jetstream.scan import stored
 from jetstream_server.store.ports import MessageStore, StateFile
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ def restore_snapshot(
     now: int,
 ) -> Consumer:
     """Add a consumer that comes out of a snapshot; what was pending goes out again."""
-    _forget_missing(progress, stream.store)
+    _forget_missing(progress, stream.store, config)
     consumer = Consumer(stream, name, config, created, progress, _files(stream, name, config))
     consumer.save_config()
     consumer.changed(now, must_precede_answer=True)
@@ -287,7 +288,9 @@ def _restored_progress(
         if data is not None:
             progress = _new_progress(stream, config)
             restore_state(progress, data)
-            _forget_missing(progress, stream.store)
+            _forget_missing(progress, stream.store, config)
+            if stream.config.retention == "workqueue" and config.max_deliver != 1:
+                _take_back(progress, stream.store)
             return progress
         reason = "there is none"
     except StoreError as error:
@@ -303,20 +306,37 @@ def _restored_progress(
     return _new_progress(stream, config)
 
 
-def _forget_missing(progress: Progress, store: MessageStore) -> None:
+def _forget_missing(progress: Progress, store: MessageStore, config: ConsumerConfig) -> None:
     """Bring saved progress in line with what the stream still has.
 
-    The stream's last messages may be lost where it does not sync; their sequences will be used
-    again, for messages that this consumer must not skip.
+    The stream's last messages may be lost: those that were not acknowledged, as a state can be on
+    disk before the messages it tells of, and where the stream does not sync. Their sequences will
+    be used again, for messages that this consumer must not skip; whether it delivered the lost
+    ones or passed over them.
     """
-    first_seq, last_seq = store.first_seq, store.last_seq
-    if progress.stream_seq > last_seq and progress.consumer_seq:
-        progress.removed(last_seq + 1, progress.stream_seq + 1)
-        progress.stream_seq = last_seq
-        progress.floor_stream_seq = min(progress.floor_stream_seq, last_seq)
-        progress.cursor.rewind(min(progress.cursor.next_seq, last_seq + 1))
+    first_seq = store.first_seq
+    cursor = progress.cursor
+    end = max(store.last_seq + 1, config.opt_start_seq)  # it may have to start beyond the end
+    if max(cursor.next_seq, cursor.live_seq, progress.stream_seq + 1) > end:
+        progress.rewind(end)
     if first_seq > 1:
         progress.purged(first_seq)
     for sequence, _ in list(progress.pending):
         if store.load(sequence) is None:
             progress.removed(sequence, sequence + 1)
+
+
+def _take_back(progress: Progress, store: MessageStore) -> None:
+    """Deliver again what a work queue still has although its consumer is done with it.
+
+    A crash can keep the saved state and lose the removals of the same flush. None of these acks
+    was answered, and nobody else would ever remove the messages.
+    """
+    cursor, given_up = progress.cursor, progress.redelivery.counts
+    for sequence, _, subject, _ in stored(store, store.first_seq):
+        if sequence >= cursor.next_seq:
+            return
+        is_open = sequence in progress.pending or sequence in given_up
+        if not is_open and cursor.wants(subject) and cursor.has_passed(sequence):
+            progress.rewind(sequence)
+            return

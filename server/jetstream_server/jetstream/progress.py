@@ -261,6 +261,14 @@ class Progress:
         self.stream_seq = max(self.stream_seq, first_seq - 1)
         return taken
 
+    def rewind(self, next_seq: int) -> None:
+        """Go back behind messages that are lost, as their sequences will be used again."""
+        self.removed(next_seq, max(self.stream_seq, self.cursor.next_seq) + 1)
+        self.pending.compact()
+        self.stream_seq = min(self.stream_seq, next_seq - 1)
+        self.floor_stream_seq = min(self.floor_stream_seq, next_seq - 1)
+        self.cursor.rewind(min(self.cursor.next_seq, next_seq))
+
     def reset(self, next_seq: int) -> None:
         """Start over from a sequence, with consumer sequence 1."""
         self.pending.clear()

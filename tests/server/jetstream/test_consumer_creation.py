@@ -156,6 +156,54 @@ def test_sequences_that_the_stream_lost_are_not_skipped(account):
     assert [message.payload for message in account.client.take()] == [b"new"]
 
 
+def test_lost_sequences_that_were_passed_over_are_not_skipped(account):
+    """What a filter passed over was lost as well, and is used again for what it wants."""
+    stream = account.stream(name="A")
+    for subject in (b"s.a", b"s.a", b"s.b", b"s.b", b"s.b"):
+        account.publish(subject, b"old")
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(
+        stream, durable_name="C", ack_policy="explicit", filter_subjects=["s.a"]
+    )
+    account.pull(consumer, b"5")
+    assert len(account.client.take()) == 2
+    assert consumer.progress.cursor.next_seq == 6
+    consumer.stop("409 Server Shutdown", account.now)
+    files = stream.folder.consumer("C")
+    stream.unsubscribe()
+    shorter = account.stream(name="A")
+    account.publish(b"s.a", b"old")
+    consumer = restore_consumer(shorter, "C", files, account.now)
+    for number in range(3):
+        account.publish(b"s.a", b"%d" % number)
+    account.pull(consumer, b"5")
+    payloads = [message.payload for message in account.client.take() if message.payload]
+    assert payloads == [b"0", b"1", b"2"]
+    assert [sequence for sequence, _ in consumer.progress.pending] == [1, 2, 3, 4]
+
+
+def test_a_work_queue_delivers_again_what_a_crash_kept(account):
+    """The state with the acks survived, the removals did not."""
+    stream = account.stream(name="A", retention="workqueue")
+    for number in range(4):
+        account.publish(b"s.a", b"%d" % number)
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(stream, durable_name="C", ack_policy="explicit")
+    account.pull(consumer, b"4")
+    account.ack_all(account.client.take())
+    consumer.stop("409 Server Shutdown", account.now)
+    files = stream.folder.consumer("C")
+    stream.unsubscribe()
+    crashed = account.stream(name="A", retention="workqueue")
+    for number in range(4):
+        account.publish(b"s.a", b"%d" % number)
+    crashed.store.delete([1, 3])
+    consumer = restore_consumer(crashed, "C", files, account.now)
+    account.pull(consumer, b"4")
+    payloads = [message.payload for message in account.client.take() if message.payload]
+    assert payloads == [b"1", b"3"]
+
+
 def test_the_last_of_an_emptied_stream_is_its_end(account, stream):
     stream.purge(b"", 0, 0, account.now)
     info = account.create(stream, deliver_policy="last").info(account.now)
