@@ -5,13 +5,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check bench soak fuzz clean
+.PHONY: help demo test check bench sim soak fuzz clean
 
 help:
 	@echo "make demo   336,776 flights through JetStream and Spark, on this machine"
 	@echo "make test   install everything, then all checks and tests"
 	@echo "make check  formatting, lint, types, import rules; no tests"
 	@echo "make bench  this server beside the genuine one, on this machine"
+	@echo "make sim    whole servers through simulated crashes, SIM_SEEDS times (1000)"
 	@echo "make soak   the demo again and again, SOAK_RUNS times (20), and 30 crashes"
 	@echo "make fuzz   bad input of every kind, FUZZ_ROUNDS (200) times what the tests try"
 	@echo "make clean  remove what these commands made"
@@ -53,6 +54,11 @@ test: check
 bench: $(READY)-test
 	$(BIN)/python setup.py --quiet build_ext --inplace
 	$(BIN)/python -m benchmarks
+
+SIM_SEEDS ?= 1000
+
+sim: $(READY)-test
+	$(BIN)/python -m tests.sim.simulator --quiet --seed 1000 --seeds $(SIM_SEEDS)
 
 SOAK_RUNS ?= 20
 
