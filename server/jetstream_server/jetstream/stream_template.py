@@ -56,6 +56,7 @@ class StreamTemplate:
         self._catalog = catalog
         self._context: Context = catalog.context
         self.config = config
+        self._logged = 0  # the last refusal that was logged; a flood of them says so once
         self._subscriptions = [
             Subscription(subject, self) for subject in config.config.subject_patterns
         ]
@@ -116,17 +117,21 @@ class StreamTemplate:
         if name in catalog.streams:  # of another subject, such as a_b of a.b
             raise errors.STREAM_NAME_EXIST()
         wanted = config.config.changed(name=name, subjects=[text], template_owner=config.name)
-        return catalog.create(wanted, now)
+        stream = catalog.create(wanted, now)
+        self._logged = 0
+        return stream
 
     def _refuse(self, reply: bytes, subject: bytes, error: ApiError | StoreError) -> None:
         if isinstance(error, StoreError):
             error = errors.STREAM_STORE_FAILED(error.reason)
         name = subject.decode(errors="replace").replace(".", "_")
-        self._context.log(
-            "WRN",
-            f"template '{self.config.name}' made no stream '{name}' of account"
-            f" {self._context.account}: {error.description}",
-        )
+        if error.err_code != self._logged:
+            self._logged = error.err_code
+            self._context.log(
+                "WRN",
+                f"template '{self.config.name}' made no stream '{name}' of account"
+                f" {self._context.account}: {error.description}",
+            )
         if reply:
             self._context.output.publish(reply, PubAck(name, "").refused(error))
 
