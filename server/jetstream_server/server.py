@@ -31,9 +31,10 @@ from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.log import ServerLog
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.account import Account, ClientLimits
-from jetstream_server.node.auth import Authenticator
+from jetstream_server.node.auth import GLOBAL_ACCOUNT, Authenticator
 from jetstream_server.node.domain_mapping import DomainMapping
 from jetstream_server.node.node import Node, NodeSettings
+from jetstream_server.node.subject_mappings import SubjectMappings
 from jetstream_server.node.users import accounts_of, users_of
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.disk import Disk, OsDisk
@@ -138,10 +139,15 @@ class Server:
         # Not seeded from the clock: two servers started together must not share identifiers.
         chance = random.Random(secrets.randbits(128))
         node = Node(settings, authenticator, chance, self.log.write)
+        mappings = {GLOBAL_ACCOUNT: options.mappings}
         for name, given in accounts_of(options).items():
             node.add_account(name).limits = ClientLimits(
                 given.max_connections, given.max_subscriptions, given.max_payload
             )
+            mappings[name] = given.mappings
+        for name, mapped in mappings.items():
+            if mapped:
+                node.accounts[name].mappings = SubjectMappings(mapped, chance)
         node.add_account(options.system_account)
         for account in node.accounts.values():
             SystemServices(node, account).subscribe()

@@ -77,8 +77,8 @@ def options_of(token: Token) -> ServerOptions:
 
 
 # Read and kept, but nothing acts on them yet.
-_WITHOUT_EFFECT = frozenset(("mappings", "maps", "websocket", "ws"))
-_WITHOUT_EFFECT_IN_ACCOUNT = frozenset(("exports", "imports", "mappings", "maps"))
+_WITHOUT_EFFECT = frozenset(("websocket", "ws"))
+_WITHOUT_EFFECT_IN_ACCOUNT = frozenset(("exports", "imports"))
 
 
 class _Reading:

@@ -14,6 +14,7 @@ from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.output import Output
 from jetstream_server.node.router import Router
+from jetstream_server.node.subject_mappings import SubjectMappings
 
 if TYPE_CHECKING:
     from jetstream_server.jetstream.catalog import Catalog
@@ -44,6 +45,7 @@ class Account:
         router: delivers what its clients publish.
         catalog: its streams, None while JetStream is off for it.
         limits: of its clients.
+        mappings: of what its clients publish, None without any.
         clients: ids of the sessions that are connected to it.
     """
 
@@ -54,6 +56,7 @@ class Account:
         self.router = Router(self.sublist, random, self._store_failed)
         self.catalog: Catalog | None = None
         self.limits = ClientLimits()
+        self.mappings: SubjectMappings | None = None
         self.clients: set[int] = set()
 
     def _store_failed(self, error: StoreError) -> None:

@@ -294,7 +294,10 @@ class Session:
         # The server's limit is off at 0, an account's below 0.
         self._subscriptions_max = _lower(settings.max_subscriptions or -1, limits.subscriptions_max)
         self._is_plain = (
-            self._permissions is None and not (self.verbose or self.pedantic) and self.is_connected
+            self._permissions is None
+            and self.account.mappings is None
+            and not (self.verbose or self.pedantic)
+            and self.is_connected
         )
 
     def _publish(self, run: PubRun) -> None:
@@ -312,10 +315,21 @@ class Session:
                 start = index + 1
             return
         # The slow path: look at each message, and route the longest permitted stretches.
+        mappings = self.account.mappings
         for index in range(count):
-            if not self._admits(run, index):
-                route(run, self, self._now, start, index)
-                start = index + 1
+            subject = mapped = run.subject(index)
+            is_admitted = self._admits(run, index)
+            if is_admitted and mappings is not None:
+                mapped = mappings.apply(subject)
+            if is_admitted and mapped == subject:
+                continue
+            route(run, self, self._now, start, index)
+            start = index + 1
+            if is_admitted and mapped:
+                one = PubRun.single(
+                    mapped, run.reply(index), run.headers(index), run.payload(index)
+                )
+                route(one, self, self._now)
         route(run, self, self._now, start)
 
     def _admits(self, run: PubRun, index: int) -> bool:

@@ -287,7 +287,6 @@ def test_options_without_effect_are_warned_of(folder: Path) -> None:
         '"prof_port" has no effect in this server',
         '"exports" of account "A" has no effect in this server',
         '"imports" of account "B" has no effect in this server',
-        '"mappings" of account "B" has no effect in this server',
     ]
     assert read("port: 1").warnings == ()
     assert read("accounts: [A]").warnings == ()

@@ -7,10 +7,12 @@ from random import Random
 
 import pytest
 from jetstream_server.base.clock import MINUTE, SECOND
+from jetstream_server.config.options import MappingDestination, SubjectMapping
 from jetstream_server.node.auth import Authenticator, User
 from jetstream_server.node.expected_replies import ResponseRules
 from jetstream_server.node.node import Node
 from jetstream_server.node.permissions import Permissions, SubjectRules
+from jetstream_server.node.subject_mappings import SubjectMappings
 
 
 def test_the_first_bytes_are_an_info_line(node, make_client):
@@ -260,3 +262,22 @@ def test_the_nonce_is_in_the_first_info_only(settings, make_client):
     client = make_client(node)
     client.connect(b'{"auth_token":"t","verbose":false,"protocol":1}')
     assert b"nonce" not in client.say(b"PING\r\n")
+
+
+def test_mapped_subjects_keep_their_place_among_others(node, make_client):
+    mappings = [
+        SubjectMapping("m.*", (MappingDestination("n.$1"),)),
+        SubjectMapping("gone", (MappingDestination("gone", 0),)),
+    ]
+    node.accounts["$G"].mappings = SubjectMappings(mappings, Random(1))
+    client = make_client(node)
+    client.connect(b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true}')
+    client.say(b"SUB > 1\r\n")
+    heard = client.say(
+        b"PUB a 0\r\n\r\nPUB m.1 r 1\r\nx\r\nPUB gone 0\r\n\r\n"
+        b"HPUB m.2 12 12\r\nNATS/1.0\r\n\r\n\r\nPUB b 0\r\n\r\n"
+    )
+    assert heard == (
+        b"MSG a 1 0\r\n\r\nMSG n.1 1 r 1\r\nx\r\nHMSG n.2 1 12 12\r\nNATS/1.0\r\n\r\n\r\n"
+        b"MSG b 1 0\r\n\r\n"
+    )

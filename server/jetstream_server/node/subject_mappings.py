@@ -1,0 +1,87 @@
+"""The `mappings` of an account: subjects that are replaced when a client publishes.
+
+A subject goes to one of its destinations by their weights, as parts of a hundred. What is left of
+the hundred stays with the subject itself, unless that is a destination too: then it is lost, which
+is how a bad network is tried out. Permissions are those of the subject before. Specification:
+jetstream.md 2.2; the genuine server's choice among several sources is random, here a literal one
+wins, then the first in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from jetstream_server.base.errors import ConfigError
+from jetstream_server.config.options import SubjectMapping
+from jetstream_server.core.subject import is_literal, matches
+from jetstream_server.core.transform import Transform, TransformError
+
+_HUNDRED = 100
+
+# Destinations with the bound below which a random number chooses them.
+_Choices = list[tuple[int, Transform]]
+
+
+class SubjectMappings:
+    """The mappings of one account.
+
+    Args:
+        mappings: as configured.
+        random: chooses among destinations.
+
+    Raises:
+        ConfigError: a source and a destination do not fit together.
+    """
+
+    def __init__(self, mappings: Sequence[SubjectMapping], random: Random) -> None:
+        self._random = random
+        choices = [(mapping.source.encode(), _choices(mapping)) for mapping in mappings]
+        self._literal = {source: chosen for source, chosen in choices if is_literal(source)}
+        self._patterns = [each for each in choices if each[0] not in self._literal]
+
+    def apply(self, subject: bytes) -> bytes:
+        """Return where a subject goes, empty for nowhere."""
+        choices = self._literal.get(subject)
+        if choices is None:
+            found = (chosen for source, chosen in self._patterns if matches(source, subject))
+            choices = next(found, None)
+            if choices is None:
+                return subject
+        number = self._random.randrange(_HUNDRED)
+        for bound, transform in choices:
+            if number < bound:
+                return transform.apply(subject, self._random) or b""
+        return b""
+
+
+def _choices(mapping: SubjectMapping) -> _Choices:
+    bound, choices = 0, []
+    # Destinations of a named cluster are not for a server without one.
+    destinations = [each for each in mapping.destinations if not each.cluster]
+    for destination in destinations:
+        bound += destination.weight
+        choices.append((bound, _transform(mapping.source, destination.subject)))
+    if bound < _HUNDRED and all(each.subject != mapping.source for each in destinations):
+        choices.append((_HUNDRED, _unchanged(mapping.source)))
+    return choices
+
+
+def _transform(source: str, destination: str) -> Transform:
+    if source == destination:
+        return _unchanged(source)
+    try:
+        return Transform(source.encode(), destination.encode())
+    except TransformError as error:
+        text = f'Error adding mapping for "{source}" to "{destination}" : {error}'
+        raise ConfigError(text) from error
+
+
+def _unchanged(source: str) -> Transform:
+    """Return a transform that leaves every subject of a pattern as it is."""
+    stars = 0
+    tokens = []
+    for token in source.split("."):
+        stars += token == "*"
+        tokens.append(f"${stars}" if token == "*" else token)
+    return Transform(source.encode(), ".".join(tokens).encode())
