@@ -162,9 +162,9 @@ class Acks:
         if consumer.config.sample_freq and not progress.rules.cumulative:
             self._sample(sequences, now)
         settled = progress.ack(sequences)
-        if settled:
+        if settled or is_answered:  # what an earlier ack changed may not be on disk yet
             consumer.changed(now, must_precede_answer=is_answered)
-            consumer.settle(settled, now)
+        consumer.settle(settled, now)
 
     def _sample(self, sequences: array[int], now: int) -> None:
         consumer = self._consumer
@@ -196,12 +196,12 @@ class Acks:
     def _terminate(self, sequence: int, reason: str, counts: tuple[int, int], now: int) -> None:
         consumer = self._consumer
         progress = consumer.progress
+        consumer.changed(now, must_precede_answer=True)  # though it may change nothing now
         if sequence not in progress.pending:
             return
         deliveries, consumer_seq = (max(count, 0) for count in counts)
         settled = progress.terminate(sequence)
         consumer.acked_at = now
-        consumer.changed(now, must_precede_answer=True)
         consumer.settle(settled, now)
         consumer.advisories.terminated(consumer_seq, sequence, deliveries, reason, now)
 
