@@ -82,7 +82,7 @@ class Reader:
     is_leaving: bool = False  # somebody asked for its deletion, or that of its stream
     is_gone: bool = False
     acks: set[int] = field(default_factory=set)  # sent, answered or not; terminations too
-    answered: set[int] = field(default_factory=set)
+    answered: dict[int, int] = field(default_factory=dict)  # and when it was said
     deliveries: dict[int, set[int]] = field(default_factory=dict)  # since the last start
     places: dict[int, int] = field(default_factory=dict)  # consumer to stream sequence
 
@@ -107,11 +107,11 @@ class Reader:
             return any(sequence <= acked for acked in self.acks)
         return sequence in self.acks
 
-    def is_answered(self, sequence: int) -> bool:
-        """Tell whether the server has said that a message is acknowledged."""
+    def is_answered(self, sequence: int, now: int) -> bool:
+        """Tell whether the server has said, before this turn, that a message is acknowledged."""
         if self.policy == "all":
-            return any(sequence <= acked for acked in self.answered)
-        return sequence in self.answered
+            return any(sequence <= acked and at < now for acked, at in self.answered.items())
+        return self.answered.get(sequence, now) < now
 
 
 @dataclass
@@ -139,6 +139,7 @@ class Life:
     name: str
     prefix: bytes
     configs: list[dict[str, Any]]  # asked for, the first one at creation
+    asked_at: int = 0  # the last time that somebody asked for its creation
     is_made: bool = False
     is_leaving: bool = False
     is_gone: bool = False
@@ -250,7 +251,7 @@ class Witness:
         )  # fmt: skip
         return uid
 
-    def delivered(self, frame: Frame) -> tuple[Life, Reader, int] | None:
+    def delivered(self, frame: Frame, now: int) -> tuple[Life, Reader, int] | None:
         """A message goes to a client of a consumer."""
         life = self.life_of(frame.subject)
         if life is None:
@@ -265,7 +266,9 @@ class Witness:
         require(life.journal[sequence].timestamp == timestamp, *where, "has another time")
         require(reader.wants(frame.subject), *where, "does not match the filter")
         if reader.policy != "none":
-            require(not reader.is_answered(sequence), *where, "came again after its answered ack")
+            require(
+                not reader.is_answered(sequence, now), *where, "came again after its answered ack"
+            )
         deliveries = reader.deliveries.setdefault(sequence, set())
         deliveries.add(place)
         limit = reader.config.get("max_deliver", -1)

@@ -240,6 +240,7 @@ class Machine:
         else:
             raise BrokenError("the pump waits at its end")
         self.witness.count("stops")
+        self.disk.capacity = None  # who starts a server again has made room
         self._end()
         self._release_lock()
 

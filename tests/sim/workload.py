@@ -348,7 +348,9 @@ class Workload:
         name = self.random.choice(list(self.names))
         life = self.names[name]
         if life is not None and not life.is_gone:
-            if not life.is_made and not life.is_leaving:
+            is_late = self.now > life.asked_at + PATIENCE_NS
+            if not life.is_made and not life.is_leaving and is_late:
+                life.asked_at = self.now
                 self._api(program, f"STREAM.CREATE.{name}", life.config, "make", life=life)
             return
         # What was meant for the last one must not arrive at its successor.
@@ -356,7 +358,7 @@ class Workload:
         if self.now < gone + 2 * PATIENCE_NS:
             return
         prefix = b"%b_%d" % (name.lower().encode(), self._next())
-        life = Life(name, prefix, [self._stream_config(name, prefix)])
+        life = Life(name, prefix, [self._stream_config(name, prefix)], self.now)
         self.names[name] = self.witness.lives[prefix] = life
         self._api(program, f"STREAM.CREATE.{name}", life.config, "make", life=life)
 
@@ -399,7 +401,8 @@ class Workload:
 
     def _delete_stream(self, program: Program) -> None:
         life = self._some_life()
-        if life is not None:
+        # A creation that arrives behind it would make the stream again.
+        if life is not None and self.now > life.asked_at + PATIENCE_NS:
             life.is_leaving = True
             self._api(program, f"STREAM.DELETE.{life.name}", None, "delete", life=life)
 
@@ -567,7 +570,7 @@ class Workload:
         """Record what the server says when it says it."""
         witness = self.witness
         if frame.reply.startswith(b"$JS.ACK."):
-            witness.delivered(frame)
+            witness.delivered(frame, self.now)
             return
         request = self.requests.get(frame.subject)
         if request is None or request.life is None or frame.status == b"503":
@@ -577,7 +580,7 @@ class Workload:
             # A termination of a message that was given up on changes nothing (as in NATS).
             if request.is_end and reader.config.get("max_deliver", -1) > 0:
                 return
-            reader.answered.add(request.sequence)
+            reader.answered.setdefault(request.sequence, self.now)
             if life.retention == "workqueue":
                 life.gone.add(request.sequence)
         elif request.kind == "get" and not frame.status and frame.headers:
