@@ -222,6 +222,7 @@ _MASKS = [
     (re.compile(r"(Nats-Stream-Identity: |identity does not match: )\w{8}"), r"\1<identity>"),
     (re.compile(r"(JS_(?:MIRROR|SRC)_)\w{8}(-\w{8})?"), r"\1<name>"),
     (re.compile(r"\$JS\.([MS])\.\w{8}"), r"$JS.\1.<token>"),
+    (re.compile(r'"server":\{"name":.*?"time":"<time>"\}'), '"server":{<server>}'),
     (re.compile(r"(.)\1{79,}"), lambda run: f"<{run[1]}*{len(run[0])}>"),
 ]  # fmt: skip
 _LONG = re.compile(r"<(.)\*(\d+)>")
