@@ -112,6 +112,8 @@ class Acks:
     ) -> None:
         """Take acks; plain ones a run at a time."""
         consumer = self._consumer
+        if consumer.stream.store.offline:
+            return  # nothing can be saved any more, so nothing is answered
         consumer.touch(now)
         at = start
         while at < stop:

@@ -8,6 +8,7 @@ import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.jetstream.ack import Verb, ack_counts, ack_sequence, ack_verb, nak_delay
 from jetstream_server.jetstream.consumer import account_hash
+from jetstream_server.protocol.ops import PubRun
 
 
 @pytest.mark.parametrize(
@@ -238,3 +239,18 @@ def test_after_the_last_delivery_one_advisory_each(
     account.publish(b"s.a", b"4")
     account.ack([message for message in account.client.take() if message.reply][-1])
     assert consumer.info(account.now)["ack_floor"]["stream_seq"] == 4
+
+
+def test_an_offline_stream_answers_no_acks(account, monkeypatch):
+    """Nothing can be saved any more: an answer would be forgotten by a restart."""
+    stream = account.stream()
+    account.publish(b"s.a", b"1")
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(stream, durable_name="C", ack_policy="explicit")
+    account.pull(consumer, b"1")
+    account.client.take()
+    monkeypatch.setattr(type(stream.store), "offline", property(lambda store: "fsync failed"))
+    run = PubRun.of([(b"$JS.ACK.S.C.1.1.1.1.0", b"_INBOX.p", b"", b"+ACK")])
+    consumer.acks.receive(run, 0, 1, None, None, account.now)
+    assert 1 in consumer.progress.pending
+    assert account.client.take() == []
