@@ -77,7 +77,34 @@ def options_of(token: Token) -> ServerOptions:
 
 
 # Read and kept, but nothing acts on them yet.
-_WITHOUT_EFFECT = frozenset(("websocket", "ws"))
+_WITHOUT_EFFECT = frozenset(
+    (
+        "websocket",
+        "ws",
+        "client_advertise",
+        "lame_duck_duration",
+        "lame_duck_grace_period",
+        "log_max_num",
+        "log_size_limit",
+        "logfile_max_num",
+        "logfile_size_limit",
+        "logtime_utc",
+        "max_closed_clients",
+        "max_traced_msg_len",
+        "trace_headers",
+        "trace_verbose",
+        "write_deadline",
+    )
+)
+_WITHOUT_EFFECT_IN_JETSTREAM = frozenset(
+    (
+        "info_queue_limit",
+        "max_buffered_msgs",
+        "max_buffered_size",
+        "request_queue_limit",
+        "unique_tag",
+    )
+)
 _WITHOUT_EFFECT_IN_ACCOUNT = frozenset(("exports", "imports"))
 
 
@@ -114,6 +141,11 @@ class _Reading:
             name = key.lower()
             if name in _WITHOUT_EFFECT or (name in _TOP and not _TOP[name][0]):
                 yield str(error_at(item, f'"{key}" has no effect in this server'))
+        jetstream = token.value.get("jetstream", token).value
+        for key, inner in jetstream.items() if isinstance(jetstream, dict) else ():
+            if key.lower() in _WITHOUT_EFFECT_IN_JETSTREAM:
+                text = f'"{key}" of "jetstream" has no effect in this server'
+                yield str(error_at(inner, text))
         accounts = token.value.get("accounts", token).value
         for account, item in accounts.items() if isinstance(accounts, dict) else ():
             for key, inner in item.value.items() if isinstance(item.value, dict) else ():

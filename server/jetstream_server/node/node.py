@@ -143,6 +143,7 @@ class Node:
             go="python",
             host=settings.host,
             port=settings.port,
+            headers=settings.options.has_headers,
             max_payload=session.parser.payload_max,
             client_id=session.cid,
             client_ip=session.host,

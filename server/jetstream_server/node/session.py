@@ -59,7 +59,11 @@ class Session:
         self.port = port
         self.start = now
         self.last_activity = now
-        self.parser = Parser(node.settings.max_control_line, node.settings.max_payload)
+        self.parser = Parser(
+            node.settings.max_control_line,
+            node.settings.max_payload,
+            headers_supported=node.settings.options.has_headers,
+        )
         self.options: dict[str, Any] = {}
         self.nonce = node.authenticator.nonce()
         self.user: User | None = node.authenticator.authenticate({})
@@ -254,7 +258,9 @@ class Session:
         self.pedantic = options.get("pedantic", True)
         self.echo = options.get("echo", True)
         self.protocol = options.get("protocol", 0)
-        self.headers = self.parser.headers = options.get("headers", False)
+        self.headers = self.parser.headers = (
+            options.get("headers", False) and self.node.settings.options.has_headers
+        )
         self.no_responders = options.get("no_responders", False)
         if self.protocol not in (0, 1):
             self.refuse(faults.INVALID_CLIENT_PROTOCOL)
@@ -364,6 +370,9 @@ class Session:
             return
         if not is_valid_subject(op.subject):
             self.refuse(faults.INVALID_SUBJECT)
+            return
+        if 0 < self.node.settings.options.max_subject_tokens <= op.subject.count(b"."):
+            self.refuse(faults.too_many_tokens(op.subject))
             return
         subscription = Subscription(op.subject, self, queue=op.queue, sid=op.sid, outlet=self)
         self.subscriptions[op.sid] = subscription

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 from jetstream_server.base.clock import MINUTE, SECOND
-from jetstream_server.config.options import MappingDestination, SubjectMapping
+from jetstream_server.config.options import MappingDestination, ServerOptions, SubjectMapping
 from jetstream_server.node.auth import Authenticator, User
 from jetstream_server.node.expected_replies import ResponseRules
 from jetstream_server.node.node import Node
@@ -281,3 +281,15 @@ def test_mapped_subjects_keep_their_place_among_others(node, make_client):
         b"MSG a 1 0\r\n\r\nMSG n.1 1 r 1\r\nx\r\nHMSG n.2 1 12 12\r\nNATS/1.0\r\n\r\n\r\n"
         b"MSG b 1 0\r\n\r\n"
     )
+
+
+def test_limits_that_only_the_configuration_knows(make_node, settings, make_client):
+    options = ServerOptions(max_subject_tokens=2, has_headers=False)
+    client = make_client(make_node(settings=dataclasses.replace(settings, options=options)))
+    assert b'"headers":false' in client.info
+    client.connect(b'{"verbose":false,"pedantic":false,"headers":true}')
+    assert client.say(b"SUB a.b 1\r\nSUB a.b.c 2\r\n") == (
+        b"-ERR 'Permissions Violation for Subscription to \"a.b.c\", too many tokens'\r\n"
+    )
+    client.say(b"HPUB a 12 12\r\n")
+    assert client.session.closing
