@@ -85,7 +85,8 @@ class Purging:
             self._start, removed = store.purge_some(self._wanted, self._start, self._stop, left)
             self._purged += removed
             self._left -= removed
-            if removed < left and self._start < self._stop:
-                return False
+            # Each slice, for consumers look between two of them: what is gone must not be counted.
+            self._stream.tell_purged(now)
+            return removed >= left or self._start >= self._stop
         self._stream.tell_purged(now)
         return True

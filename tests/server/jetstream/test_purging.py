@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -45,6 +46,18 @@ def test_a_large_one_goes_on_and_spares_what_comes_meanwhile(bench: Any, stream:
     assert told == [{"success": True, "purged": 10}]
     assert kept(stream) == [*range(2, 21, 2), 21]
     assert bench.context.deadlines.next_deadline() is None
+
+
+def test_consumers_are_told_of_each_slice(
+    bench: Any, stream: Any, make_consumer: Callable[..., Any]
+) -> None:
+    consumer = stream.consumers["C"] = make_consumer("C")
+    purging = Purging(stream, b"s.0", 0, 0)
+    assert purging.begin(bench.now) is None
+    purging.go_on(lambda outcome: None)
+    assert [verb for verb, *_ in consumer.told] == ["purged"]
+    purging.tick(bench.now)
+    assert [verb for verb, *_ in consumer.told] == ["purged", "purged"]
 
 
 def test_the_newest_are_kept_even_if_limits_take_some(bench: Any, stream: Any) -> None:
