@@ -25,6 +25,7 @@ FOUND = {
     120: "an offline stream answered a duplicate of a message that was lost with it",
     125: "a work queue kept for ever what was acknowledged in the flush that a crash cut short",
     201: "a consumer's state told of messages that a crash had taken back",
+    3157: "between the slices of a purge, consumers counted what was gone",
 }
 
 
