@@ -22,8 +22,8 @@ from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Output, Publish
-from jetstream_server.jetstream.stream import Stream
-from jetstream_server.jetstream.stream_config import StreamConfig, with_defaults
+from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.jetstream.streams.stream_config import StreamConfig, with_defaults
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.vault import MemoryFolder
 

@@ -24,11 +24,11 @@ import orjson
 from jetstream_server.base.clock import SECOND
 from jetstream_server.core.subject import matches
 from jetstream_server.jetstream.catalog import Catalog
-from jetstream_server.jetstream.consumer import Consumer
-from jetstream_server.jetstream.limits import stored_bytes
-from jetstream_server.jetstream.publish_headers import header, storable
-from jetstream_server.jetstream.scan import messages, stored
-from jetstream_server.jetstream.stream import Stream
+from jetstream_server.jetstream.consumers.consumer import Consumer
+from jetstream_server.jetstream.streams.limits import stored_bytes
+from jetstream_server.jetstream.streams.publish_headers import header, storable
+from jetstream_server.jetstream.streams.scan import messages, stored
+from jetstream_server.jetstream.streams.stream import Stream
 
 from tests.sim.network import Frame
 

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.jetstream.catalog import Catalog
-from jetstream_server.jetstream.consumer import Consumer
+from jetstream_server.jetstream.consumers.consumer import Consumer
 
 from tests.sim.checkers import (
     Life,

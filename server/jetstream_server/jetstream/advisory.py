@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from jetstream_server.core.subscription import Origin
-from jetstream_server.jetstream.api.go_json import encode
-from jetstream_server.jetstream.api.go_time import format_time
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.wire.go_json import encode
+from jetstream_server.jetstream.wire.go_time import format_time
 
 API_SUBJECT = b"$JS.EVENT.ADVISORY.API"
 _STREAM_SUBJECT = b"$JS.EVENT.ADVISORY.STREAM."

@@ -21,23 +21,27 @@ from jetstream_server.core.subscription import Outlet, Subscription
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.advisory import publish_stream_action
-from jetstream_server.jetstream.api.go_json import decode, encode
-from jetstream_server.jetstream.api.go_time import format_time, parse_time
-from jetstream_server.jetstream.consumer import Consumer
-from jetstream_server.jetstream.consumer_config import ConsumerBounds
-from jetstream_server.jetstream.consumer_creation import restore_consumer
+from jetstream_server.jetstream.consumers.consumer import Consumer
+from jetstream_server.jetstream.consumers.consumer_config import ConsumerBounds
+from jetstream_server.jetstream.consumers.consumer_creation import restore_consumer
 from jetstream_server.jetstream.context import Context
-from jetstream_server.jetstream.origin_checks import check_filters
-from jetstream_server.jetstream.spool import Spool
-from jetstream_server.jetstream.stream import Allowance, Stream
-from jetstream_server.jetstream.stream_checks import check_config, check_replicas, check_update
-from jetstream_server.jetstream.stream_config import (
+from jetstream_server.jetstream.origins.origin_checks import check_filters
+from jetstream_server.jetstream.snapshots.spool import Spool
+from jetstream_server.jetstream.stream_template import StreamTemplates
+from jetstream_server.jetstream.streams.stream import Allowance, Stream
+from jetstream_server.jetstream.streams.stream_checks import (
+    check_config,
+    check_replicas,
+    check_update,
+)
+from jetstream_server.jetstream.streams.stream_config import (
     REQUIRED_LEVEL,
     StreamConfig,
     sealed,
     with_defaults,
 )
-from jetstream_server.jetstream.stream_template import StreamTemplates
+from jetstream_server.jetstream.wire.go_json import decode, encode
+from jetstream_server.jetstream.wire.go_time import format_time, parse_time
 from jetstream_server.store.ports import StreamFolder, Vault
 
 # Restores under way at a time, of one account: each may fill the disk.

@@ -20,12 +20,12 @@ from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.subject import overlaps
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.api.go_json import ALWAYS, GoModel, Int, decode, encode
 from jetstream_server.jetstream.context import Context
-from jetstream_server.jetstream.pub_ack import PubAck
-from jetstream_server.jetstream.stream import Stream
-from jetstream_server.jetstream.stream_checks import NAME_BYTES_MAX
-from jetstream_server.jetstream.stream_config import StreamConfig, with_defaults
+from jetstream_server.jetstream.streams.pub_ack import PubAck
+from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.jetstream.streams.stream_checks import NAME_BYTES_MAX
+from jetstream_server.jetstream.streams.stream_config import StreamConfig, with_defaults
+from jetstream_server.jetstream.wire.go_json import ALWAYS, GoModel, Int, decode, encode
 from jetstream_server.protocol.ops import PubRun
 
 if TYPE_CHECKING:

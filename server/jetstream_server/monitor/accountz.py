@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jetstream_server.jetstream.api.go_time import format_time
+from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.query import BadQueryError
 from jetstream_server.node.account import Account
 from jetstream_server.node.node import Node

@@ -8,8 +8,8 @@ from typing import Any, Self
 
 from jetstream_server.core.subject import matches, overlaps
 from jetstream_server.core.subscription import Subscription
-from jetstream_server.jetstream.api.go_time import format_time
-from jetstream_server.jetstream.go_duration import format_duration
+from jetstream_server.jetstream.wire.go_duration import format_duration
+from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.query import BadQueryError, Query
 from jetstream_server.monitor.varz import uptime
 from jetstream_server.node.node import Node

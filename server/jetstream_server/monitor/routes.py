@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from jetstream_server.jetstream.api.go_time import format_time
+from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.accountz import accountz, accstatz
 from jetstream_server.monitor.connz import ConnzOptions, connz
 from jetstream_server.monitor.healthz import HealthzOptions, healthz

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Self
 
 from jetstream_server.core.subject import is_valid_literal, matches
-from jetstream_server.jetstream.api.go_time import format_time
+from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.connz import subscription_detail
 from jetstream_server.monitor.query import BadQueryError, Query
 from jetstream_server.monitor.varz import subscription_count

@@ -14,9 +14,9 @@ from typing import Any
 import orjson
 
 from jetstream_server.core.subscription import Origin, Subscription
-from jetstream_server.jetstream.api.go_json import encode
-from jetstream_server.jetstream.api.go_time import format_time
 from jetstream_server.jetstream.api.json_syntax import parse_values
+from jetstream_server.jetstream.wire.go_json import encode
+from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.accountz import account_info, accountz, accstatz
 from jetstream_server.monitor.connz import ConnzOptions, connz
 from jetstream_server.monitor.healthz import HealthzOptions, healthz

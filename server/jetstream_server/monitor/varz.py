@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jetstream_server.base.clock import SECOND
-from jetstream_server.jetstream.api.go_time import format_time
+from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.node.node import Node
 from jetstream_server.node.stats import Traffic
 

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from jetstream_server.jetstream.api.go_json import encode
+from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.monitor.query import BadQueryError
 from jetstream_server.monitor.routes import PATHS, answer
 from jetstream_server.net.pump import Pump

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from jetstream_server.base.clock import SECOND
 from jetstream_server.core.subject import is_valid_literal, is_valid_subject
 from jetstream_server.core.subscription import Origin, Subscription
-from jetstream_server.jetstream.api.go_time import format_time
+from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels import frames
 from jetstream_server.node.auth import User
 from jetstream_server.node.expected_replies import ExpectedReplies

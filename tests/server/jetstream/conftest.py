@@ -17,8 +17,8 @@ from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Frames, Output
-from jetstream_server.jetstream.stream import Stream
-from jetstream_server.jetstream.stream_config import StreamConfig, with_defaults
+from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.jetstream.streams.stream_config import StreamConfig, with_defaults
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.disk import OsDisk

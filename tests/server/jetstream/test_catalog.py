@@ -15,12 +15,12 @@ from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream import catalog as catalog_module
 from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.catalog import Catalog, Usage
-from jetstream_server.jetstream.consumer_config import ConsumerConfig
-from jetstream_server.jetstream.consumer_creation import create_consumer
+from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
+from jetstream_server.jetstream.consumers.consumer_creation import create_consumer
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Output, Publish
-from jetstream_server.jetstream.stream import Stream
-from jetstream_server.jetstream.stream_config import StreamConfig
+from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.jetstream.streams.stream_config import StreamConfig
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.memory import MemoryStore
 from jetstream_server.store.vault import MemoryVault

@@ -13,8 +13,8 @@ from jetstream_server.jetstream.account_limits import AccountLimits
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Output, Publish
-from jetstream_server.jetstream.stream_config import StreamConfig
 from jetstream_server.jetstream.stream_template import StreamTemplateConfig
+from jetstream_server.jetstream.streams.stream_config import StreamConfig
 from jetstream_server.node.router import Router
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.vault import MemoryVault

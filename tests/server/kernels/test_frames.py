@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jetstream_server.jetstream.publish_headers import special_headers
+from jetstream_server.jetstream.streams.publish_headers import special_headers
 from jetstream_server.kernels import frames_pure
 from jetstream_server.protocol import ops
 from jetstream_server.protocol.ops import PubRun

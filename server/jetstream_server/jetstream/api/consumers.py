@@ -9,7 +9,30 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.api.go_json import (
+from jetstream_server.jetstream.api.request import Request, route
+from jetstream_server.jetstream.api.required_level import check_required_level
+from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.consumers.consumer import Consumer
+from jetstream_server.jetstream.consumers.consumer_config import (
+    ConsumerConfig,
+    check_group,
+    check_replicas,
+)
+from jetstream_server.jetstream.consumers.consumer_creation import (
+    create_consumer,
+    pause_consumer,
+    reset_consumer,
+)
+from jetstream_server.jetstream.origins.feed import IDENTITY
+from jetstream_server.jetstream.origins.origin_consumer import (
+    check_identity,
+    stream_identity,
+    suited,
+    take_over,
+)
+from jetstream_server.jetstream.streams.publish_headers import has_header
+from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.jetstream.wire.go_json import (
     Enum,
     GoModel,
     Int,
@@ -19,30 +42,7 @@ from jetstream_server.jetstream.api.go_json import (
     is_empty_request,
     looks_like_json,
 )
-from jetstream_server.jetstream.api.go_time import ZERO_TEXT, format_time
-from jetstream_server.jetstream.api.request import Request, route
-from jetstream_server.jetstream.api.required_level import check_required_level
-from jetstream_server.jetstream.catalog import Catalog
-from jetstream_server.jetstream.consumer import Consumer
-from jetstream_server.jetstream.consumer_config import (
-    ConsumerConfig,
-    check_group,
-    check_replicas,
-)
-from jetstream_server.jetstream.consumer_creation import (
-    create_consumer,
-    pause_consumer,
-    reset_consumer,
-)
-from jetstream_server.jetstream.feed import IDENTITY
-from jetstream_server.jetstream.origin_consumer import (
-    check_identity,
-    stream_identity,
-    suited,
-    take_over,
-)
-from jetstream_server.jetstream.publish_headers import has_header
-from jetstream_server.jetstream.stream import Stream
+from jetstream_server.jetstream.wire.go_time import ZERO_TEXT, format_time
 from jetstream_server.protocol import headers as header_block
 
 # How many entries one answer holds.

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from jetstream_server.jetstream.api.go_quote import quoted, quoted_character
+from jetstream_server.jetstream.wire.go_quote import quoted, quoted_character
 
 # Go allows 10,000; no request comes near either, and this stays clear of Python's recursion limit.
 DEPTH_MAX = 200

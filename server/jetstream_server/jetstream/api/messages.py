@@ -10,7 +10,9 @@ from typing import Any, ClassVar
 
 from jetstream_server.core.subject import is_valid_subject
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.api.go_json import (
+from jetstream_server.jetstream.api.request import Request, route
+from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.wire.go_json import (
     GoModel,
     Int,
     Time,
@@ -18,9 +20,7 @@ from jetstream_server.jetstream.api.go_json import (
     decode,
     is_empty_request,
 )
-from jetstream_server.jetstream.api.go_time import format_time
-from jetstream_server.jetstream.api.request import Request, route
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.store.ports import MessageStore, StoredMessage
 
 

@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.subject import is_valid_literal
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.api.go_json import GoModel, Int, decode, is_empty_request
 from jetstream_server.jetstream.api.request import Request, route
 from jetstream_server.jetstream.catalog import Catalog
-from jetstream_server.jetstream.rebuild import StreamState
-from jetstream_server.jetstream.restore import Restore
-from jetstream_server.jetstream.snapshot import Snapshot
-from jetstream_server.jetstream.stream_checks import check_config
-from jetstream_server.jetstream.stream_config import StreamConfig
+from jetstream_server.jetstream.snapshots.rebuild import StreamState
+from jetstream_server.jetstream.snapshots.restore import Restore
+from jetstream_server.jetstream.snapshots.snapshot import Snapshot
+from jetstream_server.jetstream.streams.stream_checks import check_config
+from jetstream_server.jetstream.streams.stream_config import StreamConfig
+from jetstream_server.jetstream.wire.go_json import GoModel, Int, decode, is_empty_request
 
 
 class StreamSnapshotRequest(GoModel):

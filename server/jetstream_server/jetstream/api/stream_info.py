@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from jetstream_server.jetstream.api.go_time import format_time
-from jetstream_server.jetstream.stream import Stream
-from jetstream_server.jetstream.stream_config import described
+from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.jetstream.streams.stream_config import described
+from jetstream_server.jetstream.wire.go_time import format_time
 
 
 def created_info(stream: Stream, now: int) -> dict[str, Any]:

@@ -9,15 +9,6 @@ from typing import Any, ClassVar
 
 from jetstream_server.core.subject import is_valid_subject
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.api.go_json import (
-    GoModel,
-    Int,
-    Model,
-    Uint64,
-    decode,
-    is_empty_request,
-    looks_like_json,
-)
 from jetstream_server.jetstream.api.request import Later, Request, route
 from jetstream_server.jetstream.api.stream_info import (
     created_info,
@@ -26,8 +17,17 @@ from jetstream_server.jetstream.api.stream_info import (
     updated_info,
 )
 from jetstream_server.jetstream.catalog import Catalog
-from jetstream_server.jetstream.purging import Purging
-from jetstream_server.jetstream.stream_config import SEQUENCE_MAX, StreamConfigRequest
+from jetstream_server.jetstream.streams.purging import Purging
+from jetstream_server.jetstream.streams.stream_config import SEQUENCE_MAX, StreamConfigRequest
+from jetstream_server.jetstream.wire.go_json import (
+    GoModel,
+    Int,
+    Model,
+    Uint64,
+    decode,
+    is_empty_request,
+    looks_like_json,
+)
 
 # How many entries one answer holds.
 NAMES_MAX = 1024

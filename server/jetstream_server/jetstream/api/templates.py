@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.api.go_json import GoModel, Int, decode, is_empty_request
 from jetstream_server.jetstream.api.request import Request, route
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.stream_template import StreamTemplate, StreamTemplateConfig
+from jetstream_server.jetstream.wire.go_json import GoModel, Int, decode, is_empty_request
 
 # How many names one answer holds.
 NAMES_MAX = 1024

@@ -1,0 +1,1 @@
+"""Consumers as state machines: cursors, pulls, pushes, acks, redelivery."""

@@ -1,0 +1,216 @@
+"""What a client says about a delivered message: the bodies of acks, and their subjects.
+
+Plain acks are taken out of a run by a kernel; this reads all others (jetstream.md 6.7 with
+checked-wire-consumers.md 1.3). Unknown bodies are answered when an answer is asked for, and change
+nothing.
+"""
+
+from __future__ import annotations
+
+from array import array
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import orjson
+
+from jetstream_server.base.nuid import DIGITS, Nuid
+from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.jetstream.streams.publish_headers import header
+from jetstream_server.jetstream.wire.go_duration import parse_duration
+from jetstream_server.kernels.acks import take_plain_acks
+from jetstream_server.protocol.ops import PubRun
+
+if TYPE_CHECKING:
+    from jetstream_server.jetstream.consumers.consumer import Consumer
+
+_SEQUENCE_DIGITS_MAX = 20
+_LAST_STREAM_SEQ = b"Nats-Last-Stream"
+# Tokens of `$JS.ACK.<stream>.<consumer>.<delivered>.<sequence>...` and of the form with domain and
+# account hash in front.
+_TOKENS_V1 = 9
+_SEQUENCE_TOKEN_V1 = 5
+_SEQUENCE_TOKEN_V2 = 7
+_DELAY_NS_MAX = 2**62
+
+
+class Verb(Enum):
+    """What an ack body asks for."""
+
+    ACK = "ack"
+    NAK = "nak"
+    TERM = "term"
+    WORK = "work in progress"
+    NEXT = "ack and next"
+    UNKNOWN = "unknown"
+
+
+def ack_sequence(subject: bytes) -> int:
+    """Return the stream sequence of an ack subject, -1 when it has none."""
+    parts = subject.split(b".")
+    token = _SEQUENCE_TOKEN_V1 if len(parts) == _TOKENS_V1 else _SEQUENCE_TOKEN_V2
+    text = parts[token] if len(parts) > token else b""
+    return _number(text)
+
+
+def ack_counts(subject: bytes) -> tuple[int, int]:
+    """Return how often and as which of the consumer's deliveries a message was out, by its ack
+    subject; -1 for what is not a number."""
+    parts = subject.split(b".")
+    token = _SEQUENCE_TOKEN_V1 if len(parts) == _TOKENS_V1 else _SEQUENCE_TOKEN_V2
+    return _number(parts[token - 1]), _number(parts[token + 1])
+
+
+def _number(text: bytes) -> int:
+    if not text.isdigit() or len(text) > _SEQUENCE_DIGITS_MAX:
+        return -1
+    return int(text)
+
+
+def ack_verb(body: bytes) -> tuple[Verb, bytes]:
+    """Return what a body asks for, and the text behind the verb."""
+    if body in (b"", b"+ACK", b"+OK"):
+        return Verb.ACK, b""
+    if body.startswith(b"-NAK"):
+        return Verb.NAK, body[4:].strip()
+    if body.startswith(b"+TERM"):
+        return Verb.TERM, body[5:].strip()
+    if body.startswith(b"+WPI"):
+        return Verb.WORK, b""
+    if body.startswith(b"+NXT"):
+        return Verb.NEXT, body[4:].strip()
+    return Verb.UNKNOWN, b""
+
+
+def nak_delay(text: bytes) -> int:
+    """Return the delay in ns asked for behind `-NAK`, 0 when there is none or it is not one."""
+    if text[:1] == b"{":
+        try:
+            delay = orjson.loads(text).get("delay", 0)
+        except orjson.JSONDecodeError:
+            return 0
+        if type(delay) is not int:
+            return 0
+    else:
+        delay = parse_duration(text.decode("utf-8", "replace")) or 0
+    return min(max(delay, 0), _DELAY_NS_MAX)
+
+
+class Acks:
+    """Takes the acks of one consumer. A Receiver for its ack subjects."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    def receive(
+        self,
+        run: PubRun,
+        start: int,
+        stop: int,
+        subscription: Subscription,
+        origin: Origin | None,
+        now: int,
+    ) -> None:
+        """Take acks; plain ones a run at a time."""
+        consumer = self._consumer
+        if consumer.stream.store.offline:
+            return  # nothing can be saved any more, so nothing is answered
+        consumer.touch(now)
+        at = start
+        while at < stop:
+            sequences: array[int] = array("Q")
+            at = take_plain_acks(run.chunk, run.fields, at, stop, sequences)
+            if sequences:
+                self._ack(sequences, now)
+            if at < stop:
+                self._take(run.subject(at), run.reply(at), run.payload(at), now)
+                at += 1
+        consumer.context.wake(consumer)
+
+    def take_last(self, headers: bytes, now: int) -> None:
+        """Take the answer to flow control of a consumer that is acknowledged by it: everything up
+        to the last message that it names."""
+        last = header(headers, _LAST_STREAM_SEQ)
+        if last.isdigit() and len(last) <= _SEQUENCE_DIGITS_MAX:
+            sequence = min(int(last), self._consumer.progress.stream_seq)
+            if sequence:
+                self._ack(array("Q", [sequence]), now)
+
+    def _take(self, subject: bytes, reply: bytes, body: bytes, now: int) -> None:
+        """Take one ack that is not plain."""
+        consumer = self._consumer
+        sequence = ack_sequence(subject)
+        # Nothing is said about what was never delivered (checked-wire-consumers.md 1.3).
+        if sequence < 0 or (sequence and not consumer.progress.cursor.has_passed(sequence)):
+            return
+        verb, text = ack_verb(body)
+        if verb in (Verb.ACK, Verb.NEXT):
+            self._ack(array("Q", [sequence]), now, is_answered=bool(reply))
+        elif verb is Verb.NAK:
+            self._nak(sequence, nak_delay(text), ack_counts(subject), now)
+        elif verb is Verb.TERM:
+            reason = text.decode("utf-8", "replace")
+            self._terminate(sequence, reason, ack_counts(subject), now)
+        elif verb is Verb.WORK:
+            consumer.progress.work(sequence, now)
+        if verb is Verb.NEXT:
+            consumer.pull.request(reply, text, now)
+        elif reply:
+            consumer.context.output.publish(reply, b"")
+
+    def _ack(self, sequences: array[int], now: int, *, is_answered: bool = False) -> None:
+        consumer = self._consumer
+        progress = consumer.progress
+        consumer.acked_at = now
+        if consumer.config.sample_freq and not progress.rules.cumulative:
+            self._sample(sequences, now)
+        settled = progress.ack(sequences)
+        if settled or is_answered:  # what an earlier ack changed may not be on disk yet
+            consumer.changed(now, must_precede_answer=is_answered)
+        consumer.settle(settled, now)
+
+    def _sample(self, sequences: array[int], now: int) -> None:
+        consumer = self._consumer
+        if not consumer.advisories.wants_metrics():
+            return
+        progress = consumer.progress
+        percent = consumer.config.sample_percent
+        for sequence in sequences:
+            consumer_seq = progress.pending.consumer_seq(sequence)
+            if not consumer_seq or _percentile(consumer.context.nuid) >= percent:
+                continue
+            waited = now - progress.pending.sent_at(sequence)
+            deliveries = progress.redelivery.deliveries(sequence)
+            consumer.advisories.acked(consumer_seq, sequence, waited, deliveries, now)
+
+    def _nak(self, sequence: int, delay_ns: int, counts: tuple[int, int], now: int) -> None:
+        consumer = self._consumer
+        progress = consumer.progress
+        deliveries, consumer_seq = counts
+        if not progress.floor_consumer_seq < consumer_seq <= progress.consumer_seq:
+            return
+        if delay_ns:
+            is_pending = progress.postpone(sequence, now + delay_ns)
+        else:
+            is_pending = progress.refuse(sequence)
+        if is_pending:
+            consumer.advisories.naked(consumer_seq, sequence, max(deliveries, 0), now)
+
+    def _terminate(self, sequence: int, reason: str, counts: tuple[int, int], now: int) -> None:
+        consumer = self._consumer
+        progress = consumer.progress
+        consumer.changed(now, must_precede_answer=True)  # though it may change nothing now
+        if sequence not in progress.pending:
+            return
+        deliveries, consumer_seq = (max(count, 0) for count in counts)
+        settled = progress.terminate(sequence)
+        consumer.acked_at = now
+        consumer.settle(settled, now)
+        consumer.advisories.terminated(consumer_seq, sequence, deliveries, reason, now)
+
+
+def _percentile(nuid: Nuid) -> int:
+    """Return a number from 0 up to 99, all alike."""
+    number = 0
+    for character in nuid.short(4):
+        number = number * len(DIGITS) + DIGITS.index(character)
+    return number * 100 // len(DIGITS) ** 4

@@ -1,0 +1,543 @@
+"""A consumer: one reader's position in a stream, and what it may send to whom and when.
+
+It ties the parts together: `progress.py` knows what is delivered and acknowledged, `pull.py` or
+`push.py` who gets the next messages, `ack.py` takes what clients answer, `delivery.py` encodes.
+This class owns the timers, the files and the ports that the stream sees; how consumers are made,
+changed and restored is `consumer_creation.py`.
+
+Life: `advance` sends what can be sent (once a turn, when woken), `tick` does what has become due.
+Both end by saving what changed and arming the next deadline. Progress changed by an ack that wants
+an answer is queued for the disk before the answer can leave (`output.py`); other progress may be
+saved up to `_SAVE_NS` late, and after a crash those messages come again.
+
+Specification: jetstream.md 6, B1-B8, corrected by checked-wire-consumers.md 1.3.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jetstream_server import API_LEVEL, NATS_VERSION
+from jetstream_server.base.clock import MILLISECOND
+from jetstream_server.base.nuid import DIGITS
+from jetstream_server.core.subscription import Receiver, Subscription
+from jetstream_server.jetstream.consumers.ack import Acks
+from jetstream_server.jetstream.consumers.consumer_advisory import ConsumerAdvisories
+from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
+from jetstream_server.jetstream.consumers.consumer_state import encode_state
+from jetstream_server.jetstream.consumers.delivery import Batch, Delivery
+from jetstream_server.jetstream.consumers.pacing import OriginalPace
+from jetstream_server.jetstream.consumers.progress import AckRules, Progress
+from jetstream_server.jetstream.consumers.pull import Pull
+from jetstream_server.jetstream.consumers.pull_request import PullRequest
+from jetstream_server.jetstream.consumers.push import Push
+from jetstream_server.jetstream.wire.go_json import encode
+from jetstream_server.jetstream.wire.go_time import ZERO_TEXT, format_time
+from jetstream_server.jetstream.wire.name_hash import name_hash
+from jetstream_server.store.ports import StateFile, Window
+from jetstream_server.structures.deadline_heap import DeadlineHeap
+
+if TYPE_CHECKING:
+    from jetstream_server.jetstream.streams.stream import Stream
+
+# The genuine server writes a consumer's state at most this often.
+_SAVE_NS = 100 * MILLISECOND
+# How soon a consumer looks again whether a client that was behind has caught up.
+_RETRY_NS = 5 * MILLISECOND
+# Spread of the removal of idle pull consumers, so that many do not go at once.
+_JITTER_NS_MIN = 100 * MILLISECOND
+_JITTER_NS_MAX = 1000 * MILLISECOND
+_DELETED_TEXT = "Unacknowledged message was deleted"
+_ANY_SIZE = 1 << 30
+
+
+@dataclass(slots=True)
+class Offer:
+    """What could go out next: the cursor's window, or one message again."""
+
+    window: Window
+    is_redelivery: bool
+
+
+def ack_rules(config: ConsumerConfig) -> AckRules:
+    """Return the part of a config that governs acknowledgement."""
+    return AckRules(
+        tracks=config.ack_policy != "none",
+        # Acks of a `flow_control` consumer count for everything before them.
+        cumulative=config.ack_policy in ("all", "flow_control"),
+        ack_wait_ns=config.ack_wait or _ANY_SIZE * 1_000_000_000,
+        backoff_ns=tuple(config.backoff),
+        max_deliver=config.max_deliver,
+        max_ack_pending=config.max_ack_pending,
+    )
+
+
+class Consumer:
+    """One consumer of a stream.
+
+    Attributes:
+        stream: the stream it reads.
+        name: its name, generated or given.
+        config: as stored, defaults filled in.
+        created: nanoseconds since the epoch.
+        progress: what is delivered and acknowledged.
+        delivery: the way out.
+        timers: deadlines by what is due: a pull request, or a word.
+        blocked: it would send more, but a client does not read; to be woken when that drains.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        name: str,
+        config: ConsumerConfig,
+        created: int,
+        progress: Progress,
+        files: tuple[StateFile, StateFile] | None,
+    ) -> None:
+        self.stream = stream
+        self.context = stream.context
+        self._name = name
+        self.config = config
+        self.created = created
+        self.progress = progress
+        self.delivery = Delivery(self.context, stream.name, name, config.headers_only)
+        self.advisories = ConsumerAdvisories(self.context, stream.name, name)
+        self.timers: DeadlineHeap[PullRequest | str] = DeadlineHeap()
+        self.blocked = False
+        self.paused_until = int(config.pause_until or 0)
+        self.files = files
+        self.delivered_at = 0
+        self.acked_at = 0
+        self._is_stopped = False
+        self._is_unsaved = False
+        self._must_save_now = False
+        self._delivered: array[int] = array("Q")
+        self._pace: OriginalPace | None = None
+        if config.replay_policy == "original":
+            self._pace = OriginalPace(stream.store.last_seq)
+        self.pull = Pull(self)
+        self.push = Push(self) if config.is_push else None
+        self.acks = Acks(self)
+        self._subscriptions: list[Subscription] = []
+
+    def __repr__(self) -> str:
+        return f"Consumer({self.stream.name}.{self._name})"
+
+    @property
+    def name(self) -> str:
+        """Return the consumer's name."""
+        return self._name
+
+    @property
+    def internal(self) -> bool:
+        """Return whether it is a mirror's or source's (direct) consumer: not listed or counted."""
+        return self.config.direct
+
+    # -- life ------------------------------------------------------------------------------
+
+    def start(self, now: int) -> None:
+        """Begin to listen and deliver."""
+        path = f"{self.stream.name}.{self._name}"
+        self._subscribe(f"$JS.API.CONSUMER.MSG.NEXT.{path}", self.pull)
+        if self.progress.rules.tracks:
+            self._subscribe(f"$JS.ACK.{path}.*.*.*.*.*", self.acks)
+            place = f"{self.context.domain or '_'}.{account_hash(self.context.account)}"
+            self._subscribe(f"$JS.ACK.{place}.{path}.*.*.*.*.>", self.acks)
+        if self.push is not None:
+            self.context.watching[self] = None
+            if self.config.flow_control:
+                self._subscribe(f"$JS.FC.{path}.*", self.push)
+        self.touch(now)
+        if self.push is not None:
+            self.push.watch_inactivity(now)
+        if self.paused_until > now:
+            self.timers.schedule("pause", self.paused_until)
+        self.context.wake(self)
+
+    def _subscribe(self, subject: str, receiver: Receiver) -> None:
+        subscription = Subscription(subject.encode(), receiver)
+        self.context.sublist.insert(subscription)
+        self._subscriptions.append(subscription)
+
+    def stop(self, status: str, now: int) -> None:
+        """Stop for good or for shutdown: waiting pulls get `status`, subscriptions go, timers
+        end. With `409 Consumer Deleted` the deletion is announced."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        self.pull.stop(status.encode())
+        for subscription in self._subscriptions:
+            self.context.sublist.remove(subscription)
+        self.context.deadlines.cancel(self)
+        self.context.ready.pop(self, None)
+        self.context.watching.pop(self, None)
+        if status.endswith("Deleted"):
+            if self.files is not None:
+                for file in self.files:
+                    file.remove()
+            self.advisories.deleted(now)
+        elif self._is_unsaved:
+            self._save(lazily=False)
+
+    def delete(self, now: int) -> None:
+        """Remove the consumer from its stream."""
+        self.stop("409 Consumer Deleted", now)
+        self.stream.remove_consumer(self, now)
+
+    def advance(self, now: int) -> None:
+        """Deliver what can be delivered now."""
+        if self._is_stopped:
+            return
+        self.blocked = False
+        if self.push is not None:
+            self.push.advance(now)
+        else:
+            self.pull.advance(now)
+        if self.blocked:
+            # The client's connection wakes it when it drains; what waits for a flush does not.
+            self.timers.schedule("retry", now + _RETRY_NS)
+        if self._delivered:
+            # Delivered is as good as acknowledged here; only now nobody reads from the store's
+            # buffers any more.
+            self.settle(self._delivered, now)
+            self._delivered = array("Q")
+        if self._must_save_now:
+            self._save(lazily=False)
+        self._arm()
+
+    def tick(self, now: int) -> None:
+        """Do what has become due, then schedule the next deadline."""
+        for key in self.timers.pop_due(now):
+            if isinstance(key, PullRequest):
+                self.pull.tick(key, now)
+            else:
+                _DUE[key](self, now)
+            if self._is_stopped:
+                return
+        self._arm()
+
+    def _arm(self) -> None:
+        deadline = self.progress.next_deadline()
+        if deadline is None:
+            self.timers.cancel("ack")
+        else:
+            self.timers.schedule("ack", deadline)
+        next_deadline = self.timers.next_deadline()
+        if next_deadline is None:
+            self.context.deadlines.cancel(self)
+        else:
+            self.context.deadlines.schedule(self, next_deadline)
+
+    # -- what can go out -------------------------------------------------------------------
+
+    @property
+    def is_paused(self) -> bool:
+        """Return whether delivery is paused."""
+        return "pause" in self.timers
+
+    def peek(self, count_max: int, bytes_max: int, now: int) -> Offer | None:
+        """Return what may go out next, None when nothing may: redeliveries come first (B1)."""
+        if self.is_paused:
+            return None
+        again = self._next_redelivery(now)
+        if again is not None:
+            return Offer(again, True)
+        count_max = min(count_max, self.progress.room)
+        if count_max <= 0:
+            return None
+        window = self.progress.cursor.window(count_max, bytes_max)
+        if window is None:
+            return None
+        if self._pace is not None:
+            count, again_at = self._pace.allowed(window, now)
+            if not count:
+                self.timers.schedule("pace", again_at)
+                return None
+            if count < len(window):
+                window = _shortened(window, count)
+        return Offer(window, False)
+
+    def _next_redelivery(self, now: int) -> Window | None:
+        redelivery = self.progress.redelivery
+        while sequence := redelivery.head():
+            if self.progress.is_exhausted(sequence):
+                self._give_up(sequence, now)
+                continue
+            window = self.stream.store.window(None, sequence, 1, _ANY_SIZE)
+            if len(window) and window.sequences[0] == sequence:
+                return window
+            self.progress.removed(sequence, sequence + 1)
+        return None
+
+    def _give_up(self, sequence: int, now: int) -> None:
+        deliveries = self.progress.redelivery.deliveries(sequence)
+        self.progress.exhaust(sequence)
+        self.advisories.exhausted(sequence, deliveries, now)
+        self.changed(now)
+
+    def take(self, offer: Offer, count: int, now: int) -> Batch:
+        """Count the first `count` messages of an offer as delivered; they must be sent."""
+        progress, window = self.progress, offer.window
+        self.delivered_at = now
+        first = progress.consumer_seq + 1
+        pending = progress.cursor.num_pending()
+        if offer.is_redelivery:
+            delivered = progress.redeliver(window.sequences[0], now)
+            batch = Batch(window, 1, delivered, first, pending, now)
+        else:
+            progress.deliver(window, count, now)
+            batch = Batch(window, count, 1, first, max(pending - 1, 0), now)
+            if self._pace is not None:
+                self._pace.sent(window, count, now)
+            if not progress.rules.tracks and self.stream.config.retention != "limits":
+                self._delivered += window.sequences[:count]
+        if self.push is not None:
+            self.push.restart_heartbeat(now)
+        self.changed(now)
+        return batch
+
+    def send_heartbeat(self, subject: bytes, fields: bytes = b"") -> None:
+        """Tell a client how far it should have come."""
+        fields = b"Nats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n%b" % (
+            self.progress.consumer_seq,
+            self.progress.stream_seq,
+            fields,
+        )
+        self.delivery.status(subject, b"100 Idle Heartbeat", fields)
+
+    def offers_level(self, level: bytes) -> bool:
+        """Tell whether a request's required API level is offered."""
+        try:
+            return int(level or b"0") <= API_LEVEL
+        except ValueError:
+            return False
+
+    # -- time ------------------------------------------------------------------------------
+
+    def touch(self, now: int) -> None:
+        """Somebody uses the consumer: the time to its removal for inactivity starts anew."""
+        threshold = self.config.inactive_threshold
+        if threshold and self.push is None and "inactive" not in self.timers:
+            self.timers.schedule("inactive", now + threshold + self._jitter())
+            self._arm()
+        self.pull.active_at = now
+
+    def _jitter(self) -> int:
+        spread = DIGITS.index(self.context.nuid.short(1)) / (len(DIGITS) - 1)
+        return _JITTER_NS_MIN + int(spread * (_JITTER_NS_MAX - _JITTER_NS_MIN))
+
+    def _inactive(self, now: int) -> None:
+        threshold = self.config.inactive_threshold
+        if self.push is not None:
+            if not self.push.has_interest():
+                self.delete(now)
+            return
+        idle_until = self.pull.active_at + threshold
+        is_used = self.pull.num_waiting() or len(self.progress.pending)
+        if is_used or idle_until > now:
+            wait = threshold if is_used else idle_until - now
+            self.timers.schedule("inactive", now + wait + self._jitter())
+            return
+        self.delete(now)
+
+    def _expire_acks(self, now: int) -> None:
+        due = self.progress.expire(now)
+        if self.config.max_deliver == 1:
+            for sequence in due:
+                self._give_up(sequence, now)
+        if due:
+            self.context.wake(self)
+
+    def _resume(self, now: int) -> None:
+        self.advisories.paused(self.paused_until, False, now)
+        self.context.wake(self)
+
+    def _heartbeat(self, now: int) -> None:
+        if self.push is not None:
+            self.push.heartbeat(now)
+
+    def _wake(self, now: int) -> None:
+        self.context.wake(self)
+
+    def _unpin(self, now: int) -> None:
+        self.pull.unpin("timeout", now)
+
+    def pause(self, until: int, now: int) -> None:
+        """Pause delivery until a time; one that has passed resumes."""
+        was_paused, was_until = self.is_paused, self.paused_until
+        self.paused_until = until
+        if until > now:
+            self.timers.schedule("pause", until)
+            if until != was_until:
+                self.advisories.paused(until, True, now)
+        else:
+            self.timers.cancel("pause")
+            if was_paused:
+                self.advisories.paused(until, False, now)
+            self.context.wake(self)
+        self._arm()
+
+    # -- state -----------------------------------------------------------------------------
+
+    def changed(self, now: int, *, must_precede_answer: bool = False) -> None:
+        """Progress changed: save it before an answer that tells of it, or else before long."""
+        if self.files is None:
+            return
+        self._is_unsaved = True
+        if must_precede_answer:
+            # One save at the end of the turn serves every answer of the turn.
+            self._must_save_now = True
+            self.context.wake(self)
+        elif "save" not in self.timers:
+            self.timers.schedule("save", now + _SAVE_NS)
+
+    def _save_late(self, now: int) -> None:
+        if self._is_unsaved:
+            self._save(lazily=True)
+
+    def _save(self, *, lazily: bool) -> None:
+        self._is_unsaved = self._must_save_now = False
+        self.timers.cancel("save")
+        if self.files is not None:
+            self.files[1].save(encode_state(self.progress), lazily=lazily)
+
+    def save_config(self) -> None:
+        """Queue the config for the disk, and the state with it."""
+        if self.files is not None:
+            stored = {
+                "name": self._name,
+                "created": format_time(self.created),
+                "config": self.config.to_wire(),
+            }
+            self.files[0].save(encode(stored))
+            self._save(lazily=False)
+
+    # -- the stream's side -----------------------------------------------------------------
+
+    def wants(self, subject: bytes) -> bool:
+        """Tell whether the filter matches the subject."""
+        return self.progress.cursor.wants(subject)
+
+    def needs(self, sequence: int, subject: bytes) -> bool:
+        """Tell whether a stored message is still to be delivered to or acknowledged by this
+        consumer."""
+        if not self.wants(subject):
+            return False
+        progress = self.progress
+        if not progress.cursor.has_passed(sequence):
+            return sequence > progress.floor_stream_seq
+        return sequence in progress.pending
+
+    def stored(self, first_seq: int, last_seq: int, now: int) -> None:
+        """Messages were stored (or sequences skipped); wake up if they matter."""
+        if self.push is not None or self.pull.is_waiting:
+            self.context.wake(self)
+
+    def removed(self, ranges: list[tuple[int, int]], now: int) -> None:
+        """Messages in these half-open sequence ranges are gone: drop what is pending of them."""
+        progress = self.progress
+        if not progress.pending and not progress.redelivery.counts:
+            # The common case where limits trim behind every publish.
+            progress.cursor.removed(min(ranges)[0], max(stop for _, stop in ranges))
+            return
+        for start, stop in ranges:
+            pairs: list[tuple[int, int, int]] = []
+            if stop == start + 1 and (consumer_seq := progress.pending.consumer_seq(start)):
+                deliveries = progress.redelivery.deliveries(start)
+                pairs.append((consumer_seq, start, deliveries))
+            if progress.removed(start, stop):
+                self.acked_at = now
+                self.changed(now)
+                self.context.wake(self)
+            for consumer_seq, sequence, deliveries in pairs:
+                self.advisories.terminated(consumer_seq, sequence, deliveries, _DELETED_TEXT, now)
+
+    def purged(self, first_seq: int, last_seq: int, now: int) -> None:
+        """The stream was purged; its new bounds are given."""
+        if self.progress.purged(first_seq):
+            self.acked_at = now
+        self.changed(now)
+        self.context.wake(self)
+
+    def settle(self, sequences: array[int], now: int) -> None:
+        """Let the stream remove what this consumer is done with."""
+        if sequences and self.stream.config.retention != "limits":
+            self.stream.settle(self, sequences, now)
+
+    # -- description -----------------------------------------------------------------------
+
+    def info(self, now: int) -> dict[str, Any]:
+        """Return ConsumerInfo as STREAM.INFO and CONSUMER.INFO show it, without `type`."""
+        progress = self.progress
+        config = self.config.to_wire()
+        if "metadata" in config:
+            added = {"_nats.level": str(API_LEVEL), "_nats.ver": NATS_VERSION}
+            config["metadata"] = dict(sorted((config["metadata"] | added).items()))
+        info: dict[str, Any] = {
+            "stream_name": self.stream.name,
+            "name": self._name,
+            "created": format_time(self.created),
+            "config": config,
+            "delivered": _position(progress.consumer_seq, progress.stream_seq, self.delivered_at),
+            "ack_floor": _position(
+                progress.floor_consumer_seq, progress.floor_stream_seq, self.acked_at
+            ),
+            "num_ack_pending": len(progress.pending),
+            "num_redelivered": progress.num_redelivered,
+            "num_waiting": self.pull.num_waiting(),
+            "num_pending": progress.cursor.num_pending(),
+        }
+        if self.push is not None and self.push.has_interest():
+            info["push_bound"] = True
+        if self.is_paused:
+            info["paused"] = True
+            info["pause_remaining"] = max(self.paused_until - now, 0)
+        info["ts"] = format_time(now)
+        if self.config.priority_groups:
+            info["priority_groups"] = [self._group_info()]
+        return info
+
+    def _group_info(self) -> dict[str, Any]:
+        pin = self.pull.pin
+        group: dict[str, Any] = {"group": self.config.priority_groups[0]}
+        if pin.id:
+            group["pinned_client_id"] = pin.id
+        group["pinned_ts"] = format_time(pin.pinned_at) if pin.pinned_at else ZERO_TEXT
+        return group
+
+
+_DUE = {
+    "ack": Consumer._expire_acks,
+    "heartbeat": Consumer._heartbeat,
+    "inactive": Consumer._inactive,
+    "pace": Consumer._wake,
+    "pause": Consumer._resume,
+    "pin": Consumer._unpin,
+    "retry": Consumer._wake,
+    "save": Consumer._save_late,
+}
+
+
+def _position(consumer_seq: int, stream_seq: int, active_at: int) -> dict[str, Any]:
+    position: dict[str, Any] = {"consumer_seq": consumer_seq, "stream_seq": stream_seq}
+    if active_at:
+        position["last_active"] = format_time(active_at)
+    return position
+
+
+def _shortened(window: Window, count: int) -> Window:
+    return Window(
+        window.buffer,
+        window.positions[:count],
+        window.sequences[:count],
+        window.sizes[:count],
+        window.sequences[count - 1] + 1,
+    )
+
+
+def account_hash(account: str) -> str:
+    """Return how ack subjects of the longer form name an account (jetstream.md 6.5)."""
+    return name_hash(account)

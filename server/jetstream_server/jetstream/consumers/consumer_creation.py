@@ -1,0 +1,342 @@
+"""Consumers made, changed, reset and restored.
+
+What `CONSUMER.CREATE` means depends on its action and on what is there (jetstream.md 6.3): create,
+update, or find that nothing changes. Where a consumer starts in its stream is 6.4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.consumers.consumer import Consumer, ack_rules
+from jetstream_server.jetstream.consumers.consumer_config import (
+    ConsumerBounds,
+    ConsumerConfig,
+    check,
+    check_update,
+    check_workqueue_filters,
+    default_threshold,
+    with_defaults,
+    with_pause,
+)
+from jetstream_server.jetstream.consumers.consumer_state import restore_state
+from jetstream_server.jetstream.consumers.cursor import Cursor
+from jetstream_server.jetstream.consumers.progress import Progress
+from jetstream_server.jetstream.streams.scan import stored
+from jetstream_server.jetstream.wire.go_json import decode
+from jetstream_server.jetstream.wire.go_time import ZERO, Instant, parse_time
+from jetstream_server.store.ports import MessageStore, StateFile
+
+if TYPE_CHECKING:
+    from jetstream_server.jetstream.streams.stream import Stream
+
+_NO_BOUNDS = ConsumerBounds()
+
+
+def create_consumer(
+    stream: Stream,
+    config: ConsumerConfig,
+    now: int,
+    *,
+    action: str = "",
+    pedantic: bool = False,
+    bounds: ConsumerBounds = _NO_BOUNDS,
+) -> Consumer:
+    """Make a consumer, or change the one of this name, or leave it as it is.
+
+    Args:
+        config: as requested.
+        action: `create`, `update`, or empty for whichever fits.
+        pedantic: refuse what would otherwise be corrected silently.
+        bounds: what server and account allow.
+
+    Raises:
+        ApiError: refused; the first of the genuine server's checks that fails.
+    """
+    asked_threshold = config.inactive_threshold
+    config = with_defaults(config, stream.config, bounds, pedantic=pedantic)
+    check(config, stream.config, bounds)
+    name = config.durable_name or config.name
+    if config.durable_name and not config.name:
+        config = config.model_copy(update={"name": name})
+    existing = stream.consumers.get(name) if name else None
+    others = [
+        consumer.config
+        for consumer in stream.consumers.values()
+        if isinstance(consumer, Consumer) and consumer is not existing and not consumer.internal
+    ]
+    if existing is not None:
+        assert isinstance(existing, Consumer)
+        if action == "create" and (
+            existing.config != config or asked_threshold != config.inactive_threshold
+        ):
+            # A threshold left out differs from the one filled in: the genuine server compares so.
+            raise errors.CONSUMER_ALREADY_EXISTS()
+        _check_retention(config, stream, others)
+        if asked_threshold <= 0:
+            # What is filled in depends on what the consumer was, not on what it becomes.
+            threshold = default_threshold(stream.config, is_durable=existing.config.is_durable)
+            config = config.model_copy(update={"inactive_threshold": threshold})
+        update_consumer(existing, config, now)
+        return existing
+    if action == "update":
+        raise errors.CONSUMER_DOES_NOT_EXIST()
+    _check_count(config, stream, bounds, len(others))
+    _check_retention(config, stream, others)
+    name = name or _new_name(stream)
+    consumer = Consumer(
+        stream, name, config, now, _new_progress(stream, config), _files(stream, name, config)
+    )
+    consumer.save_config()
+    stream.add_consumer(consumer)
+    consumer.start(now)
+    consumer.advisories.created(now)
+    if consumer.is_paused:
+        consumer.advisories.paused(consumer.paused_until, True, now)
+    return consumer
+
+
+def _check_count(
+    config: ConsumerConfig, stream: Stream, bounds: ConsumerBounds, count: int
+) -> None:
+    if config.direct or config.sourcing:
+        return
+    for limit in (stream.config.max_consumers, bounds.max_consumers):
+        if 0 < limit <= count:
+            raise errors.MAXIMUM_CONSUMERS_LIMIT()
+
+
+def _check_retention(config: ConsumerConfig, stream: Stream, others: list[ConsumerConfig]) -> None:
+    if stream.config.retention == "workqueue" and not config.direct:
+        check_workqueue_filters(config, others)
+
+
+def _new_name(stream: Stream) -> str:
+    while (name := stream.context.nuid.short()) in stream.consumers:
+        pass
+    return name
+
+
+def _files(stream: Stream, name: str, config: ConsumerConfig) -> tuple[StateFile, StateFile] | None:
+    """Return where a consumer is kept, None when it does not outlive the process."""
+    if config.mem_storage or config.direct:
+        return None
+    return stream.folder.consumer(name)
+
+
+# -- where it starts -----------------------------------------------------------------------------
+
+
+def _new_progress(stream: Stream, config: ConsumerConfig) -> Progress:
+    next_seq, snapshot = _start(stream, config)
+    cursor = Cursor(stream.store, config.filters, next_seq, snapshot)
+    return Progress(cursor, ack_rules(config))
+
+
+def _start(stream: Stream, config: ConsumerConfig) -> tuple[int, list[int]]:
+    """Return the first sequence to look at, and the last-per-subject snapshot."""
+    store = stream.store
+    first, last = max(store.first_seq, 1), store.last_seq
+    policy = config.deliver_policy
+    if policy == "new":
+        return last + 1, []
+    if policy == "by_start_sequence":
+        return max(config.opt_start_seq, first), []
+    if policy == "by_start_time":
+        assert config.opt_start_time is not None
+        return max(store.sequence_at(int(config.opt_start_time)), 1), []
+    if policy == "last":
+        newest = store.load_last(store.filter(config.filters))
+        if newest is not None:
+            return newest.sequence, []
+        return (1 if first <= last else last + 1), []
+    if policy == "last_per_subject" and stream.config.max_msgs_per_subject != 1:
+        snapshot = store.last_sequences(store.filter(config.filters))
+        return (snapshot[0] if snapshot else max(last, 1)), snapshot
+    return first, []
+
+
+# -- changes -------------------------------------------------------------------------------------
+
+
+def update_consumer(consumer: Consumer, config: ConsumerConfig, now: int) -> None:
+    """Run with another config.
+
+    Raises:
+        ApiError: 10012, 10013: this cannot be changed.
+    """
+    old = consumer.config
+    # A pause is the business of CONSUMER.PAUSE; an update neither starts nor ends one.
+    config = with_pause(config, old.pause_until)
+    if config == old:
+        return
+    check_update(old, config)
+    push = consumer.push
+    if push is not None and config.deliver_subject != old.deliver_subject and push.has_interest():
+        raise errors.CONSUMER_NAME_EXIST()
+    consumer.config = config
+    consumer.progress.rules = ack_rules(config)
+    consumer.delivery.headers_only = config.headers_only
+    if config.filters != old.filters:
+        consumer.progress.refilter(config.filters)
+    if push is not None:
+        push.retarget()
+        if config.deliver_subject != old.deliver_subject:
+            consumer.progress.start_over()
+    if config.inactive_threshold != old.inactive_threshold:
+        consumer.timers.cancel("inactive")
+        consumer.touch(now)
+        if push is not None:
+            push.watch_inactivity(now)
+    consumer.save_config()
+    consumer.context.wake(consumer)
+
+
+def pause_consumer(consumer: Consumer, until: Instant | None, now: int) -> None:
+    """Pause a consumer until a time, or resume it; the config remembers what was asked."""
+    consumer.config = with_pause(consumer.config, until)
+    consumer.pause(ZERO if until is None else int(until), now)
+    consumer.save_config()
+
+
+def reset_consumer(consumer: Consumer, sequence: int, now: int) -> int:
+    """Start a consumer over, from a sequence or (0) from behind its ack floor; return that.
+
+    Raises:
+        ApiError: 10204: the deliver policy does not allow this sequence.
+    """
+    progress, config, store = consumer.progress, consumer.config, consumer.stream.store
+    if sequence:
+        policy = config.deliver_policy
+        if policy not in ("all", "by_start_sequence", "by_start_time"):
+            raise errors.CONSUMER_INVALID_RESET("not allowed")
+        if policy == "by_start_sequence" and sequence < config.opt_start_seq:
+            raise errors.CONSUMER_INVALID_RESET("below start seq")
+        if policy == "by_start_time" and config.opt_start_time is not None:
+            first = store.sequence_at(int(config.opt_start_time))
+            if sequence < first:
+                raise errors.CONSUMER_INVALID_RESET("below start time")
+    else:
+        sequence = progress.floor_stream_seq + 1
+    progress.reset(sequence)
+    consumer.delivered_at = consumer.acked_at = 0
+    consumer.changed(now, must_precede_answer=True)
+    consumer.context.wake(consumer)
+    return sequence
+
+
+# -- after a restart -----------------------------------------------------------------------------
+
+
+def restore_consumer(
+    stream: Stream, name: str, files: tuple[StateFile, StateFile], now: int
+) -> Consumer:
+    """Open a consumer from its files; what was pending goes out again.
+
+    Raises:
+        StoreError: the config can not be read.
+    """
+    config, created = _load_config(files[0])
+    progress = _restored_progress(stream, name, config, created, files[1])
+    consumer = Consumer(stream, name, config, created, progress, files)
+    stream.add_consumer(consumer)
+    consumer.start(now)
+    return consumer
+
+
+def restore_snapshot(
+    stream: Stream,
+    name: str,
+    config: ConsumerConfig,
+    created: int,
+    progress: Progress,
+    now: int,
+) -> Consumer:
+    """Add a consumer that comes out of a snapshot; what was pending goes out again."""
+    _forget_missing(progress, stream.store, config)
+    consumer = Consumer(stream, name, config, created, progress, _files(stream, name, config))
+    consumer.save_config()
+    consumer.changed(now, must_precede_answer=True)
+    stream.add_consumer(consumer)
+    consumer.start(now)
+    return consumer
+
+
+def _load_config(file: StateFile) -> tuple[ConsumerConfig, int]:
+    data = file.load()
+    if data is None:
+        raise StoreError("the config file is missing")
+    try:
+        stored = orjson.loads(data)
+        created = int(parse_time(stored["created"]))
+        # Fields that only a newer server knows are no reason to refuse.
+        config = decode(orjson.dumps(stored["config"]), ConsumerConfig, strict=False)
+    except (ApiError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"the config file can not be read: {error}") from None
+    return config, created
+
+
+def _restored_progress(
+    stream: Stream, name: str, config: ConsumerConfig, created: int, file: StateFile
+) -> Progress:
+    try:
+        data = file.load()
+        if data is not None:
+            progress = _new_progress(stream, config)
+            restore_state(progress, data)
+            _forget_missing(progress, stream.store, config)
+            if stream.config.retention == "workqueue" and config.max_deliver != 1:
+                _take_back(progress, stream.store)
+            return progress
+        reason = "there is none"
+    except StoreError as error:
+        reason = str(error)
+    # Delivering again is allowed, skipping is not: start where the consumer once did.
+    stream.context.log(
+        "ERR",
+        f"consumer {name} of stream {stream.name}: state can not be read, starting over: {reason}",
+    )
+    if config.deliver_policy in ("new", "last", "last_per_subject"):
+        next_seq = max(stream.store.sequence_at(created), 1)
+        return Progress(Cursor(stream.store, config.filters, next_seq), ack_rules(config))
+    return _new_progress(stream, config)
+
+
+def _forget_missing(progress: Progress, store: MessageStore, config: ConsumerConfig) -> None:
+    """Bring saved progress in line with what the stream still has.
+
+    The stream's last messages may be lost: those that were not acknowledged, as a state can be on
+    disk before the messages it tells of, and where the stream does not sync. Their sequences will
+    be used again, for messages that this consumer must not skip; whether it delivered the lost
+    ones or passed over them.
+    """
+    first_seq = store.first_seq
+    cursor = progress.cursor
+    end = max(store.last_seq + 1, config.opt_start_seq)  # it may have to start beyond the end
+    if max(cursor.next_seq, cursor.live_seq, progress.stream_seq + 1) > end:
+        progress.rewind(end)
+    if first_seq > 1:
+        progress.purged(first_seq)
+    for sequence, _ in list(progress.pending):
+        if store.load(sequence) is None:
+            progress.removed(sequence, sequence + 1)
+
+
+def _take_back(progress: Progress, store: MessageStore) -> None:
+    """Deliver again what a work queue still has although its consumer is done with it.
+
+    A crash can keep the saved state and lose the removals of the same flush. None of these acks
+    was answered, and nobody else would ever remove the messages.
+    """
+    cursor, given_up = progress.cursor, progress.redelivery.counts
+    for sequence, _, subject, _ in stored(store, store.first_seq):
+        if sequence >= cursor.next_seq:
+            return
+        is_open = sequence in progress.pending or sequence in given_up
+        if not is_open and cursor.wants(subject) and cursor.has_passed(sequence):
+            progress.rewind(sequence)
+            return

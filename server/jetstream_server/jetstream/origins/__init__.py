@@ -1,0 +1,1 @@
+"""Mirrors and sources: streams fed by other streams."""

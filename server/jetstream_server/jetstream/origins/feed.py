@@ -1,0 +1,498 @@
+"""The line from an origin: the consumer that a mirror or a source makes there, and what arrives.
+
+A feed asks the origin's API for a consumer that pushes to a subject of its own, as any client
+could, so an origin in another account or domain is reached the same way as one next door. It hands
+on what arrives in order, answers flow control, and starts over when something is missing, when
+nothing is heard for too long, or when what it serves could not take a message. It stores nothing:
+where to go on is known by the mirror or source (`FeedReader`).
+
+What arrives before the answer to the request waits for it, as the answer tells who the origin is.
+
+Specification: jetstream.md 5.12 and Appendix I, checked-api-streams.md 1.2 (5.12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+import orjson
+
+from jetstream_server import API_LEVEL
+from jetstream_server.base.clock import HOUR, MILLISECOND, MINUTE, SECOND
+from jetstream_server.base.errors import ApiError
+from jetstream_server.base.nuid import DIGITS
+from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
+from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.streams.stream_config import StreamSource
+from jetstream_server.jetstream.wire.go_json import encode
+from jetstream_server.jetstream.wire.name_hash import name_hash
+from jetstream_server.protocol import headers as header_block
+from jetstream_server.protocol.ops import PubRun
+
+API = "$JS.API"
+IDENTITY = b"Nats-Stream-Identity"
+LAST_CONSUMER_SEQ = b"Nats-Last-Consumer"
+LAST_STREAM_SEQ = b"Nats-Last-Stream"
+
+_REQUIRED_LEVEL = b"Nats-Required-Api-Level"
+_STALLED = b"Nats-Consumer-Stalled"
+_ACK = b"$JS.ACK."
+_FLOW_CONTROL = b"FlowControl Request"
+_HEARTBEAT = b"Idle Heartbeat"
+
+_FIRST_ATTEMPT_NS = 100 * MILLISECOND
+_AGAIN_NS = 2 * SECOND
+_HEARTBEAT_NS = SECOND
+_SILENCE_NS_MAX = 10 * SECOND
+_SETUP_NS_MAX = 30 * SECOND
+_PREPARED_SETUP_NS_MAX = 5 * SECOND
+_RETRY_NS = 10 * SECOND
+_RETRY_NS_MAX = 2 * MINUTE
+_JITTER_NS_MAX = 100 * MILLISECOND
+_INACTIVE_NS = 10 * SECOND
+_ACK_WAIT_NS = 22 * HOUR
+
+# Tokens of `$JS.ACK.<stream>.<consumer>.<delivered>.<sequence>...`, and where the sequence stands;
+# the longer form has domain and account hash in front.
+_TOKENS_V1 = 9
+_SEQUENCE_V1, _SEQUENCE_V2 = 5, 7
+
+
+@dataclass(frozen=True, slots=True)
+class FeedKind:
+    """What mirrors and sources do differently.
+
+    Attributes:
+        prefix: of the consumer's name.
+        letter: in the deliver subject, as in `$JS.M.<token>`.
+        tag: in the consumer's metadata.
+        level: API level that the origin must have, as far as this server has it itself.
+        needs_flow_control: the refusal of a prepared consumer that has no acks by flow control.
+    """
+
+    prefix: str
+    letter: str
+    tag: str
+    level: int
+    needs_flow_control: Callable[[], ApiError]
+
+
+MIRROR = FeedKind("JS_MIRROR_", "M", "mirror", 4, errors.MIRROR_CONSUMER_REQUIRES_ACK_FC)
+SOURCE = FeedKind("JS_SRC_", "S", "src", 5, errors.SOURCE_CONSUMER_REQUIRES_ACK_FC)
+
+
+@dataclass(slots=True)
+class Arrival:
+    """Messages of a run as an origin's consumer delivered them.
+
+    Attributes:
+        run: the messages, with the subjects that they have at the origin.
+        start: the first of them in the run.
+        sequences: at the origin, rising, one a message.
+        timestamps: when the origin stored them, in nanoseconds.
+    """
+
+    run: PubRun
+    start: int
+    sequences: list[int]
+    timestamps: list[int]
+
+
+class FeedReader(Protocol):
+    """Who stores what a feed brings: a mirror or a source."""
+
+    @property
+    def position(self) -> int:
+        """Return the last origin sequence that is stored, 0 for none."""
+        ...
+
+    @property
+    def identity(self) -> bytes | None:
+        """Return the identity of the origin that `position` is about, None not to insist."""
+        ...
+
+    def begin(self, skipped: int, identity: bytes, now: int) -> None:
+        """The origin has made the consumer.
+
+        Args:
+            skipped: the consumer starts behind this origin sequence.
+            identity: of the origin, empty when it does not tell.
+        """
+        ...
+
+    def start_over(self) -> None:
+        """The origin is another one now: what `position` says means nothing there."""
+        ...
+
+    def take(self, arrival: Arrival, now: int) -> bool:
+        """Store what arrived; return False when some was refused and has to come again."""
+        ...
+
+
+class _Stage(Enum):
+    WAITING = "until the next attempt"
+    ASKED = "for the answer"
+    RUNNING = "for messages"
+    STOPPED = "for nothing"
+
+
+class Feed:
+    """One internal consumer on an origin. A Receiver for deliveries and the answer.
+
+    Attributes:
+        lag: messages left at the origin when last heard of.
+        active_at: when something last came, 0 for never.
+        error: why the consumer could not be made, None when it could or is not known.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        stream: str,
+        source: StreamSource,
+        kind: FeedKind,
+        name_seed: str,
+        reader: FeedReader,
+    ) -> None:
+        """Prepare a feed; `start` lets it ask.
+
+        Args:
+            stream: who copies.
+            source: whence.
+            name_seed: what the consumer's name is made of; the same after a restart.
+        """
+        self.lag = 0
+        self.active_at = 0
+        self.error: ApiError | None = None
+        self._context = context
+        self._stream = stream
+        self._source = source
+        self._kind = kind
+        self._reader = reader
+        self._base_name = kind.prefix + name_hash(name_seed)
+        self._made_name = ""
+        self._stage = _Stage.STOPPED
+        self._deliveries: Subscription | None = None
+        self._answers: Subscription | None = None
+        self._early: list[tuple[PubRun, int, int]] = []
+        self._last_consumer_seq = 0
+        self._last_seq = 0
+        self._heard_at = 0
+        self._failures = 0
+        self._has_asked = False
+
+    def __repr__(self) -> str:
+        return f"Feed({self._source.name!r} to {self._stream!r}, waiting {self._stage.value})"
+
+    # -- life ------------------------------------------------------------------------------
+
+    @property
+    def is_started(self) -> bool:
+        """Return whether it copies, or tries to."""
+        return self._stage is not _Stage.STOPPED
+
+    @property
+    def has_asked(self) -> bool:
+        """Return whether the first attempt was made."""
+        return self._has_asked
+
+    def start(self, now: int) -> None:
+        """Ask the origin before long."""
+        self._wait(_FIRST_ATTEMPT_NS, now)
+
+    def stop(self, *, for_good: bool) -> None:
+        """Listen no more; `for_good` also removes the consumer at the origin."""
+        self._stage = _Stage.STOPPED
+        self._context.deadlines.cancel(self)
+        self._disconnect()
+        if for_good and self._source.consumer is None and self._made_name:
+            subject = self._api(f"CONSUMER.DELETE.{self._source.name}.{self._made_name}")
+            self._context.output.publish(subject, b"")
+        self._made_name = ""
+
+    def origin_appeared(self, now: int) -> None:
+        """A stream of the origin's name was made here: no need to wait out a long retry."""
+        if self._stage is _Stage.WAITING and self._failures:
+            self._failures = 0
+            self._wait(_FIRST_ATTEMPT_NS, now)
+
+    def tick(self, now: int) -> None:
+        """Ask, ask again, or see whether the origin has fallen silent."""
+        if self._stage is _Stage.WAITING:
+            self._ask(now)
+        elif self._stage is _Stage.ASKED:
+            self._failures += 1
+            self._wait(self._retry_ns(), now)
+        elif self._stage is _Stage.RUNNING:
+            silent_at = self._heard_at + _SILENCE_NS_MAX
+            if now >= silent_at:
+                self._wait(0, now)
+            else:
+                self._context.deadlines.schedule(self, silent_at)
+
+    def _wait(self, delay_ns: int, now: int) -> None:
+        self._disconnect()
+        self._stage = _Stage.WAITING
+        spread = DIGITS.index(self._context.nuid.short(1)) / len(DIGITS)
+        at = now + delay_ns + int(spread * _JITTER_NS_MAX)
+        self._context.deadlines.schedule(self, at)
+
+    def _retry_ns(self) -> int:
+        return min(_RETRY_NS * self._failures, _RETRY_NS_MAX)
+
+    # -- asking ----------------------------------------------------------------------------
+
+    def _ask(self, now: int) -> None:
+        self._stage = _Stage.ASKED
+        self._has_asked = True
+        self._last_consumer_seq = 0
+        deliver_subject = self._deliver_subject()
+        inbox = f"$JSC.R.{self._context.nuid.short()}".encode()
+        self._deliveries = self._subscribe(deliver_subject.encode())
+        self._answers = self._subscribe(inbox)
+        subject, body = self._request(deliver_subject)
+        lines = [(_REQUIRED_LEVEL, b"%d" % min(self._kind.level, API_LEVEL))]
+        identity = self._reader.identity
+        if identity is not None:
+            lines.append((IDENTITY, identity))
+        if self._source.consumer is not None and identity is None:
+            lines = []
+        block = header_block.build(lines) if lines else b""
+        self._context.output.publish(self._api(subject), body, reply=inbox, headers=block)
+        is_prepared = self._source.consumer is not None
+        patience = _PREPARED_SETUP_NS_MAX if is_prepared else _SETUP_NS_MAX
+        self._context.deadlines.schedule(self, now + patience)
+
+    def _request(self, deliver_subject: str) -> tuple[str, bytes]:
+        """Return the API subject without its prefix, and the body."""
+        source = self._source
+        if source.consumer is not None:
+            return f"CONSUMER.RESET.{source.name}.{source.consumer.name}", b""
+        filters = [rule.src or ">" for rule in source.subject_transforms]
+        if source.filter_subject:
+            filters = [source.filter_subject]
+        config = ConsumerConfig(
+            name=self._base_name,
+            **self._start(),
+            ack_wait=_ACK_WAIT_NS,
+            max_deliver=1,
+            filter_subject=filters[0] if len(filters) == 1 else "",
+            filter_subjects=filters if len(filters) > 1 else [],
+            flow_control=True,
+            deliver_subject=deliver_subject,
+            idle_heartbeat=_HEARTBEAT_NS,
+            inactive_threshold=_INACTIVE_NS,
+            direct=True,
+            sourcing=True,
+            metadata={
+                f"_nats.{self._kind.tag}.acc": self._context.account,
+                f"_nats.{self._kind.tag}.stream": self._stream,
+            },
+        )
+        body = encode({"stream_name": source.name, "config": config.to_wire(), "action": ""})
+        subject = f"CONSUMER.CREATE.{source.name}"
+        if len(filters) == 1:
+            subject += f".{self._base_name}.{filters[0]}"
+        return subject, body
+
+    def _start(self) -> dict[str, Any]:
+        source, position = self._source, self._reader.position
+        if position:
+            return {"deliver_policy": "by_start_sequence", "opt_start_seq": position + 1}
+        if source.opt_start_seq:
+            return {"deliver_policy": "by_start_sequence", "opt_start_seq": source.opt_start_seq}
+        if source.opt_start_time is not None:
+            return {"deliver_policy": "by_start_time", "opt_start_time": source.opt_start_time}
+        return {}
+
+    def _deliver_subject(self) -> str:
+        source = self._source
+        if source.consumer is not None:
+            return source.consumer.deliver_subject
+        prefix = source.external.deliver if source.external is not None else ""
+        return f"{prefix or '$JS'}.{self._kind.letter}.{self._context.nuid.short()}"
+
+    def _api(self, subject: str) -> bytes:
+        external = self._source.external
+        prefix = external.api if external is not None else ""
+        if not prefix or prefix == f"$JS.{self._context.domain}.API":
+            prefix = API
+        return f"{prefix}.{subject}".encode()
+
+    def _subscribe(self, subject: bytes) -> Subscription:
+        subscription = Subscription(subject, self)
+        self._context.sublist.insert(subscription)
+        return subscription
+
+    def _disconnect(self) -> None:
+        for subscription in (self._deliveries, self._answers):
+            if subscription is not None and not subscription.closed:
+                self._context.sublist.remove(subscription)
+        self._deliveries = self._answers = None
+        self._early.clear()
+
+    # -- hearing ---------------------------------------------------------------------------
+
+    def receive(
+        self,
+        run: PubRun,
+        start: int,
+        stop: int,
+        subscription: Subscription,
+        origin: Origin | None,
+        now: int,
+    ) -> None:
+        """Take deliveries, statuses, and the answer to the request."""
+        if subscription is self._answers:
+            self._answered(run.headers(start), run.payload(start), now)
+        elif subscription is self._deliveries:
+            if self._stage is _Stage.ASKED:
+                self._early.append((run, start, stop))
+            elif self._stage is _Stage.RUNNING:
+                self._take(run, start, stop, now)
+
+    def _answered(self, headers: bytes, body: bytes, now: int) -> None:
+        answer = _decoded(body)
+        if answer is None or self._stage is not _Stage.ASKED:
+            return
+        assert self._answers is not None
+        self._context.sublist.remove(self._answers)
+        error = _refusal(answer)
+        if error is None and self._source.consumer is not None:
+            config = answer.get("config")
+            policy = config.get("ack_policy") if isinstance(config, dict) else ""
+            error = None if policy == "flow_control" else self._kind.needs_flow_control()
+        self.error = error
+        if error is not None:
+            self._refused(error, now)
+            return
+        delivered = answer.get("delivered")
+        if not isinstance(delivered, dict):
+            return
+        self._failures = 0
+        self._made_name = str(answer.get("name", ""))
+        self._stage = _Stage.RUNNING
+        self._heard_at = self.active_at = now
+        self._last_consumer_seq = _count(delivered.get("consumer_seq"))
+        self._last_seq = _count(delivered.get("stream_seq"))
+        self.lag = _count(answer.get("num_pending"))
+        self._context.deadlines.schedule(self, now + _SILENCE_NS_MAX)
+        self._reader.begin(self._last_seq, header_block.get(headers, IDENTITY) or b"", now)
+        early, self._early = self._early, []
+        for run, start, stop in early:
+            self._take(run, start, stop, now, is_early=True)
+
+    def _refused(self, error: ApiError, now: int) -> None:
+        if error.err_code == errors.CONSUMER_STREAM_IDENTITY_MISMATCH("").err_code:
+            self.error = None
+            self._reader.start_over()
+            self._wait(_FIRST_ATTEMPT_NS, now)
+            return
+        self._failures += 1
+        self._wait(self._retry_ns(), now)
+
+    def _take(
+        self, run: PubRun, start: int, stop: int, now: int, *, is_early: bool = False
+    ) -> None:
+        """Take a stretch of what came to the deliver subject.
+
+        Args:
+            is_early: it came before the answer; a prepared consumer may have sent it before it was
+                reset, so that it does not follow on what is expected.
+        """
+        if self._stage is not _Stage.RUNNING:
+            return  # the messages before were refused
+        self._heard_at = self.active_at = now
+        if not run.reply(start).startswith(_ACK):
+            for at in range(start, stop):
+                self._take_status(run.headers(at), run.reply(at), now)
+            return
+        numbers = _numbers(run, start, stop)
+        if numbers is None:
+            return
+        sequences, consumer_seqs, timestamps, pending = numbers
+        if consumer_seqs[0] <= self._last_consumer_seq:
+            return
+        expected = range(self._last_consumer_seq + 1, self._last_consumer_seq + stop - start + 1)
+        if consumer_seqs != list(expected):
+            if not is_early:
+                self._wait(0, now)  # something is missing
+            return
+        is_taken = self._reader.take(Arrival(run, start, sequences, timestamps), now)
+        # Counted as the genuine server does, where the last message left is no lag.
+        refused = sum(sequence > self._reader.position for sequence in sequences)
+        self.lag = max(pending + max(refused - 1, 0) - 1, 0)
+        if not is_taken:
+            self._wait(_AGAIN_NS, now)
+            return
+        self._last_consumer_seq, self._last_seq = consumer_seqs[-1], sequences[-1]
+
+    def _take_status(self, headers: bytes, reply: bytes, now: int) -> None:
+        status = header_block.status(headers)
+        if status.endswith(_FLOW_CONTROL):
+            self._answer_flow_control(reply)
+        elif status.endswith(_HEARTBEAT):
+            last = header_block.get(headers, LAST_CONSUMER_SEQ) or b""
+            if last.isdigit() and int(last) > self._last_consumer_seq:
+                self._wait(0, now)
+            elif stalled := header_block.get(headers, _STALLED):
+                self._answer_flow_control(stalled)
+
+    def _answer_flow_control(self, subject: bytes) -> None:
+        """Say how far it came; to a consumer with acks by flow control that is the ack."""
+        if subject:
+            block = header_block.build(
+                [
+                    (LAST_CONSUMER_SEQ, b"%d" % self._last_consumer_seq),
+                    (LAST_STREAM_SEQ, b"%d" % self._last_seq),
+                ]
+            )
+            self._context.output.publish(subject, b"", headers=block)
+
+
+def _numbers(
+    run: PubRun, start: int, stop: int
+) -> tuple[list[int], list[int], list[int], int] | None:
+    """Return stream sequences, consumer sequences and times out of the ack subjects of a stretch,
+    and how many messages are left behind the last; None when a subject is none."""
+    sequences: list[int] = []
+    consumer_seqs: list[int] = []
+    timestamps: list[int] = []
+    pending = b"0"
+    try:
+        for at in range(start, stop):
+            tokens = run.reply(at).split(b".")
+            first = _SEQUENCE_V1 if len(tokens) == _TOKENS_V1 else _SEQUENCE_V2
+            sequence, consumer_seq, timestamp, pending = tokens[first : first + 4]
+            sequences.append(int(sequence))
+            consumer_seqs.append(int(consumer_seq))
+            timestamps.append(int(timestamp))
+        return sequences, consumer_seqs, timestamps, int(pending)
+    except ValueError:
+        return None
+
+
+def _decoded(body: bytes) -> dict[str, Any] | None:
+    try:
+        answer = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def _refusal(answer: dict[str, Any]) -> ApiError | None:
+    error = answer.get("error")
+    if not isinstance(error, dict):
+        return None
+    return ApiError(
+        _count(error.get("code")), _count(error.get("err_code")), str(error.get("description", ""))
+    )
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 0

@@ -1,0 +1,177 @@
+"""A mirror: the messages of one other stream, with its sequences and times.
+
+What the origin no longer has stays away here too, as missing sequences; what it removes later is
+kept. Nobody publishes to a mirror. Where to go on after a restart is the last sequence stored, so
+there is no state besides the messages. Once it has caught up a mirror with `mirror_direct` answers
+the direct gets of its origin, as one member of a queue group.
+
+Specification: jetstream.md 5.12, checked-api-streams.md 1.2 (5.10, 5.12) and trap 13.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from random import Random
+from typing import TYPE_CHECKING
+
+from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.jetstream.origins.copied_headers import disregard, settled
+from jetstream_server.jetstream.origins.feed import MIRROR, Arrival, Feed
+from jetstream_server.jetstream.origins.renaming import Renaming
+from jetstream_server.jetstream.streams.admission import Candidate, check_room, check_ttl
+from jetstream_server.jetstream.streams.direct_get import DirectGet
+from jetstream_server.jetstream.streams.interest import Interest
+from jetstream_server.jetstream.streams.stream_config import StreamSource
+from jetstream_server.kernels.frames import first_special
+from jetstream_server.protocol.ops import PubRun
+
+if TYPE_CHECKING:
+    from jetstream_server.jetstream.streams.stream import Stream
+
+# A mirror this close behind its origin may answer for it.
+_LAG_MAX = 10
+
+
+class Mirror:
+    """What makes a stream a mirror. A FeedReader."""
+
+    def __init__(self, stream: Stream, origin: StreamSource) -> None:
+        self.origin = origin
+        context = stream.context
+        seed = f"{stream.name} {context.account}"
+        self.feed = Feed(context, stream.name, origin, MIRROR, seed, self)
+        self._stream = stream
+        self._renaming = Renaming(origin.subject_transforms, Random(stream.name))
+        self._interest = Interest(context.sublist)
+        self._is_answering = False
+
+    @property
+    def position(self) -> int:
+        """Return the last origin sequence that is stored."""
+        return self._stream.store.last_seq
+
+    @property
+    def identity(self) -> bytes | None:
+        """Return None: a mirror follows whatever bears the origin's name."""
+        return None
+
+    def stop(self, *, for_good: bool) -> None:
+        """Copy no more, and answer no more for the origin."""
+        self.feed.stop(for_good=for_good)
+        self._stop_answering()
+
+    def start_over(self) -> None:
+        """Do nothing: sequences cannot be given back."""
+
+    def begin(self, skipped: int, identity: bytes, now: int) -> None:
+        """Leave out what the origin no longer has."""
+        self._skip(skipped, now)
+        self.answer_for_origin()
+
+    def _skip(self, last: int, now: int) -> None:
+        """Let the sequences up to `last` be missing here."""
+        store = self._stream.store
+        missing = last - store.last_seq
+        if missing <= 0:
+            return
+        if store.first_seq > store.last_seq or not store.last_seq:
+            store.truncate_front(last + 1)  # nothing is here yet: begin later
+        else:
+            store.skip(missing, now)
+
+    # -- copying ---------------------------------------------------------------------------
+
+    def take(self, arrival: Arrival, now: int) -> bool:
+        """Store what arrived, under the origin's sequences and times."""
+        stream = self._stream
+        first = stream.store.last_seq + 1
+        try:
+            self._append(arrival, now)
+        except StoreError as failure:
+            stream.failed(failure)
+            return False
+        except ApiError:
+            return False
+        finally:
+            if stream.store.last_seq >= first:
+                stream.after_storing(first, stream.store.last_seq, now)
+        if not self._is_answering:
+            self.answer_for_origin()
+        return True
+
+    def _append(self, arrival: Arrival, now: int) -> None:
+        sequences = arrival.sequences
+        at = bisect_right(sequences, self.position)
+        while at < len(sequences):
+            store = self._stream.store
+            if not store.last_seq or store.first_seq > store.last_seq:
+                self._skip(sequences[at] - 1, now)
+            stop = self._plain_stop(arrival, at)
+            if stop > at:
+                self._append_run(arrival, at, stop, now)
+            else:
+                stop = at + 1
+                self._append_one(arrival, at, now)
+            at = stop
+
+    def _plain_stop(self, arrival: Arrival, at: int) -> int:
+        """Return where the stretch ends that can be stored as it is; `at` when there is none."""
+        config, sequences = self._stream.config, arrival.sequences
+        if config.discard == "new" or config.republish is not None or self._stream.allowance:
+            return at
+        first = sequences[at]
+        if first != self.position + 1:
+            return at
+        stop = len(sequences)
+        if sequences[-1] - first != stop - 1 - at:
+            stop = next(n for n in range(at, stop) if sequences[n] - first != n - at)
+        run, start = arrival.run, arrival.start
+        return first_special(run.chunk, run.fields, start + at, start + stop) - start
+
+    def _append_run(self, arrival: Arrival, at: int, stop: int, now: int) -> None:
+        """Store messages in sequence about which nothing is to be decided."""
+        run, start, end = arrival.run, arrival.start + at, arrival.start + stop
+        if self._renaming:
+            rename = self._renaming.apply
+            run = PubRun.of(
+                (rename(run.subject(n)), b"", run.headers(n), run.payload(n))
+                for n in range(start, end)
+            )
+            start, end = 0, run.count
+        self._stream.store.append_run(run, start, end, now, arrival.timestamps[at:stop])
+
+    def _append_one(self, arrival: Arrival, at: int, now: int) -> None:
+        """Store one message: behind a gap, or one that a header or the config concerns."""
+        stream, run, index = self._stream, arrival.run, arrival.start + at
+        sequence, timestamp = arrival.sequences[at], arrival.timestamps[at]
+        subject = run.subject(index)
+        if self._renaming:
+            subject = self._renaming.apply(subject)
+        headers = settled(run.headers(index))
+        message = Candidate(subject, b"", headers, run.payload(index))
+        disregard(message, stream.config)
+        check_ttl(stream, message)
+        check_room(stream, message)
+        headers, payload = message.headers, message.payload
+        previous = stream.store.subject_last(subject)
+        stream.store.append(subject, headers, payload, timestamp, sequence)
+        stream.note_stored(message, sequence, previous, timestamp)
+        stream.purge_outdated(message, sequence, now)
+
+    # -- direct gets -----------------------------------------------------------------------
+
+    def answer_for_origin(self) -> None:
+        """Begin or cease to answer the origin's direct gets, as it is due."""
+        stream, feed = self._stream, self.feed
+        if not stream.config.mirror_direct or self.origin.external is not None:
+            self._stop_answering()
+        elif not self._is_answering and feed.active_at and feed.lag < _LAG_MAX:
+            receiver = DirectGet(
+                stream.name, stream.store, stream.context.output, asked_of=self.origin.name
+            )
+            self._interest.change(receiver.interest)
+            self._is_answering = True
+
+    def _stop_answering(self) -> None:
+        self._interest.change({})
+        self._is_answering = False

@@ -1,0 +1,56 @@
+"""How a mirror or a source names what it copies: the first of its transforms that fits.
+
+A transform without destination only selects. Subjects repeat, so what became of one is remembered,
+unless a transform may give another answer each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from jetstream_server.core.subject import matches
+from jetstream_server.core.transform import Transform
+from jetstream_server.jetstream.streams.stream_config import SubjectTransform
+
+_REMEMBERED_MAX = 65536
+
+
+class Renaming:
+    """The subject transforms of one mirror or source."""
+
+    def __init__(self, transforms: Sequence[SubjectTransform], random: Random) -> None:
+        self._random = random
+        self._rules = [
+            (
+                rule.src.encode() or b">",
+                Transform(rule.src.encode(), rule.dest.encode()) if rule.dest else None,
+            )
+            for rule in transforms
+        ]
+        self._is_constant = not any("random" in rule.dest.lower() for rule in transforms)
+        self._known: dict[bytes, bytes] = {}
+
+    def __bool__(self) -> bool:
+        """Return whether anything may be renamed."""
+        return any(transform is not None for _, transform in self._rules)
+
+    def apply(self, subject: bytes) -> bytes:
+        """Return the subject under which a message is stored."""
+        known = self._known.get(subject)
+        if known is not None:
+            return known
+        renamed = self._find(subject)
+        if self._is_constant:
+            if len(self._known) >= _REMEMBERED_MAX:
+                self._known.clear()
+            self._known[subject] = renamed
+        return renamed
+
+    def _find(self, subject: bytes) -> bytes:
+        for pattern, transform in self._rules:
+            if matches(pattern, subject):
+                if transform is None:
+                    return subject
+                return transform.apply(subject, self._random) or subject
+        return subject

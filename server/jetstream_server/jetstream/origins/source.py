@@ -1,0 +1,160 @@
+"""One source of a stream: the messages of another one, under sequences of the stream's own.
+
+Each message keeps, in its header `Nats-Stream-Source`, where it comes from. Apart from that it is
+taken like a publish, with the stream's transform, duplicates and limits; only the conditions in
+its headers were settled at the origin. A message that is refused comes again and again until the
+stream takes it, and holds up those behind it: skipping would lose it.
+
+Messages without special headers go in as one run where the config allows that.
+
+Specification: jetstream.md 5.12, checked-api-streams.md 1.2 (5.12), and probes of the genuine
+server.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from jetstream_server.base.errors import ApiError
+from jetstream_server.jetstream.origins.copied_headers import disregard, is_special, settled
+from jetstream_server.jetstream.origins.feed import SOURCE, Arrival, Feed
+from jetstream_server.jetstream.origins.renaming import Renaming
+from jetstream_server.jetstream.origins.source_header import (
+    SourcePosition,
+    SourceStamp,
+    source_key,
+)
+from jetstream_server.jetstream.streams.admission import Candidate, check_size, needs_decisions
+from jetstream_server.jetstream.streams.counter import convert_total
+from jetstream_server.jetstream.streams.publish_headers import STREAM_SOURCE, extended, header
+from jetstream_server.jetstream.streams.stream_config import StreamSource
+from jetstream_server.protocol.ops import PubRun
+
+if TYPE_CHECKING:
+    from jetstream_server.jetstream.streams.stream import Stream
+
+Copy = tuple[bytes, bytes, bytes, bytes]
+
+
+class Source:
+    """One entry of a stream's `sources`. A FeedReader.
+
+    Attributes:
+        config: the entry.
+        key: what tells it from the others.
+        feed: the line from the origin.
+    """
+
+    def __init__(self, stream: Stream, config: StreamSource) -> None:
+        self.config = config
+        self.key = source_key(config)
+        context = stream.context
+        seed = f"{stream.name} {context.account} {self.key}"
+        self.feed = Feed(context, stream.name, config, SOURCE, seed, self)
+        self._stream = stream
+        self._renaming = Renaming(config.subject_transforms, Random(self.key))
+        self._stamp = SourceStamp(config)
+        self._position = 0
+        self._identity = b""
+        self._is_refused = False
+
+    @property
+    def position(self) -> int:
+        """Return the last origin sequence that is stored."""
+        return self._position
+
+    @property
+    def identity(self) -> bytes | None:
+        """Return the identity of the origin, empty when it is not known yet."""
+        return self._identity
+
+    def resume(self, position: SourcePosition) -> None:
+        """Go on behind what a stored message tells."""
+        self._position = position.sequence
+        self._identity = position.identity.encode()
+
+    def stop(self, *, for_good: bool) -> None:
+        """Copy no more."""
+        self.feed.stop(for_good=for_good)
+
+    def begin(self, skipped: int, identity: bytes, now: int) -> None:
+        """Remember who the origin is."""
+        self._identity = identity
+
+    def start_over(self) -> None:
+        """Begin with the first message of an origin that was made anew."""
+        self._position = 0
+        self._identity = b""
+
+    # -- copying ---------------------------------------------------------------------------
+
+    def take(self, arrival: Arrival, now: int) -> bool:
+        """Store what arrived; what is stored already is passed over."""
+        before = self._position
+        is_taken = self._take_all(arrival, now)
+        if self._position != before:
+            self._stream.sourcing.progressed(now)
+        return is_taken
+
+    def _take_all(self, arrival: Arrival, now: int) -> bool:
+        run, renaming = arrival.run, self._renaming
+        plain: list[Copy] = []
+        sequences: list[int] = []
+        for at, sequence in enumerate(arrival.sequences, arrival.start):
+            if sequence <= self._position:
+                continue
+            origin_subject = subject = run.subject(at)
+            if renaming:
+                subject = renaming.apply(subject)
+            headers = run.headers(at)
+            if headers:
+                headers = settled(headers, but_source=True)
+            line = self._stamp.line(sequence, origin_subject, self._identity)
+            copy = (subject, b"", extended(headers, line), run.payload(at))
+            if not is_special(headers):
+                plain.append(copy)
+                sequences.append(sequence)
+                continue
+            if not (self._take_run(plain, sequences, now) and self._take_one(copy, sequence, now)):
+                return False
+            plain, sequences = [], []
+        return self._take_run(plain, sequences, now)
+
+    def _take_run(self, copies: list[Copy], sequences: list[int], now: int) -> bool:
+        """Store messages without special headers."""
+        if not copies:
+            return True
+        stream = self._stream
+        run = PubRun.of(copies)
+        if needs_decisions(stream, run, 0, run.count):
+            return all(
+                self._take_one(copy, sequence, now)
+                for copy, sequence in zip(copies, sequences, strict=True)
+            )
+        if stream.store_run(run, 0, run.count, now) is None:
+            return False
+        self._position = sequences[-1]
+        return True
+
+    def _take_one(self, copy: Copy, sequence: int, now: int) -> bool:
+        """Store a message about which a header or the config has something to say."""
+        subject, _, headers, payload = copy
+        stream = self._stream
+        message = Candidate(stream.renamed(subject), b"", headers, payload)
+        disregard(message, stream.config)
+        try:
+            if stream.config.allow_msg_counter:
+                origin_subject = header(headers, STREAM_SOURCE).split(b" ")[4]
+                convert_total(stream.store, message, self.config.name, origin_subject.decode())
+            check_size(stream, message)
+            stream.take(message, now)
+        except ApiError as error:
+            if not self._is_refused:
+                text = f"source '{self.config.name}': message {sequence} refused: {error}"
+                stream.context.log("WRN", f"stream '{stream.name}': {text}")
+            self._is_refused = True
+            return False
+        self._is_refused = False
+        self._position = sequence
+        return True

@@ -1,0 +1,216 @@
+"""What a stream copies from: nothing, the origin that it mirrors, or its sources.
+
+Starts and stops the feeds with the stream, follows updates of its config, finds again where each
+source was, and describes them for STREAM.INFO. How messages get into the stream is `mirror.py` and
+`source.py`.
+
+Where a source was is told by the newest of its messages. As messages are removed, by limits or by
+the consumers of a work queue, it is also noted in a file. A note holds for what was stored until
+then; it is not believed when the store has lost messages since (it does not sync, say).
+
+Specification: jetstream.md 5.12 and 3.6, checked-api-streams.md 1.1 (3.6).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from jetstream_server.base.clock import MILLISECOND
+from jetstream_server.base.errors import StoreError
+from jetstream_server.jetstream.origins.feed import Feed
+from jetstream_server.jetstream.origins.mirror import Mirror
+from jetstream_server.jetstream.origins.source import Source
+from jetstream_server.jetstream.origins.source_header import (
+    SourcePosition,
+    parse_source,
+    source_key,
+)
+from jetstream_server.jetstream.streams.publish_headers import STREAM_SOURCE, header
+from jetstream_server.jetstream.streams.scan import stored
+from jetstream_server.jetstream.streams.stream_config import StreamSource
+from jetstream_server.store.ports import MessageStore
+
+if TYPE_CHECKING:
+    from jetstream_server.jetstream.streams.stream import Stream
+
+_SAVE_NS = 100 * MILLISECOND
+# Messages looked at in one step back through a stream.
+_STEP = 65536
+
+
+class Sourcing:
+    """The mirror or the sources of one stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._file = stream.folder.sources()
+        self._is_unsaved = False
+        self._mirror: Mirror | None = None
+        self._sources: list[Source] = []
+
+    @property
+    def _feeds(self) -> list[tuple[StreamSource, Feed]]:
+        feeds = [(source.config, source.feed) for source in self._sources]
+        if self._mirror is not None:
+            feeds.append((self._mirror.origin, self._mirror.feed))
+        return feeds
+
+    # -- life ------------------------------------------------------------------------------
+
+    def follow_config(self, now: int) -> None:
+        """Copy from what the stream's config says, and from nothing else any more."""
+        config = self._stream.config
+        if self._mirror is not None and config.mirror is None:
+            self._mirror.stop(for_good=True)
+            self._mirror = None
+        if self._mirror is not None:
+            self._mirror.answer_for_origin()
+        elif config.mirror is not None:
+            self._mirror = Mirror(self._stream, config.mirror)
+            self._mirror.feed.start(now)
+        self._follow_sources(config.sources, now)
+
+    def _follow_sources(self, wanted: list[StreamSource], now: int) -> None:
+        running = {source.key: source for source in self._sources}
+        self._sources = []
+        for config in wanted:
+            source = running.pop(source_key(config), None)
+            self._sources.append(source or Source(self._stream, config))
+        for source in running.values():
+            source.stop(for_good=True)
+        begun = [source for source in self._sources if not source.feed.is_started]
+        if begun:
+            positions = self._last_positions({source.key for source in begun})
+            for source in begun:
+                if position := positions.get(source.key):
+                    source.resume(position)
+                source.feed.start(now)
+
+    def stop(self, *, for_good: bool) -> None:
+        """Copy no more; `for_good` when the stream goes."""
+        if self._mirror is not None:
+            self._mirror.stop(for_good=for_good)
+        for source in self._sources:
+            source.stop(for_good=for_good)
+        if self._is_unsaved and not for_good:
+            self.tick(0)
+        self._stream.context.deadlines.cancel(self)
+        self._mirror, self._sources = None, []
+
+    # -- how far sources came --------------------------------------------------------------
+
+    def progressed(self, now: int) -> None:
+        """A source stored something: note it before long."""
+        if not self._is_unsaved:
+            self._is_unsaved = True
+            self._stream.context.deadlines.schedule(self, now + _SAVE_NS)
+
+    def tick(self, now: int) -> None:
+        """Note how far each source came."""
+        self._is_unsaved = False
+        note = {
+            "last_seq": self._stream.store.last_seq,
+            "sources": {
+                source.key: [source.position, (source.identity or b"").decode()]
+                for source in self._sources
+                if source.position
+            },
+        }
+        self._file.save(orjson.dumps(note), lazily=True)
+
+    def _last_positions(self, keys: set[str]) -> dict[str, SourcePosition]:
+        store = self._stream.store
+        noted_until, noted = self._noted()
+        if noted_until > store.last_seq:
+            noted_until, noted = 0, {}
+        noted = {key: position for key, position in noted.items() if key in keys}
+        found = last_positions(store, keys & noted.keys(), noted_until + 1)
+        found |= last_positions(store, keys - noted.keys())
+        return noted | found
+
+    def _noted(self) -> tuple[int, dict[str, SourcePosition]]:
+        """Return what the file says, and the last sequence of the stream when that was noted."""
+        try:
+            data = self._file.load()
+            if data is None:
+                return 0, {}
+            note = orjson.loads(data)
+            return int(note["last_seq"]), {
+                key: SourcePosition(key, int(sequence), str(identity))
+                for key, (sequence, identity) in note["sources"].items()
+            }
+        except (StoreError, ValueError, KeyError, TypeError, AttributeError) as error:
+            text = f"stream '{self._stream.name}': progress of its sources can not be read: {error}"
+            self._stream.context.log("WRN", text)
+            return 0, {}
+
+    def origin_appeared(self, name: str, now: int) -> None:
+        """A stream was made in this account; whoever waits for it need not wait longer."""
+        for config, feed in self._feeds:
+            if config.name == name and config.external is None:
+                feed.origin_appeared(now)
+
+    # -- looking ---------------------------------------------------------------------------
+
+    def info(self, now: int) -> dict[str, Any]:
+        """Return what STREAM.INFO shows as `mirror` and `sources`."""
+        shown: dict[str, Any] = {}
+        if self._mirror is not None:
+            shown["mirror"] = _described(self._mirror.origin, self._mirror.feed, 0, now)
+            if not self._mirror.feed.has_asked:  # as the genuine server sets it up
+                shown["mirror"].pop("filter_subject", None)
+        if self._sources:
+            shown["sources"] = [
+                _described(source.config, source.feed, source.position, now)
+                for source in self._sources
+            ]
+        return shown
+
+
+def _described(config: StreamSource, feed: Feed, position: int, now: int) -> dict[str, Any]:
+    described: dict[str, Any] = {"name": config.name}
+    if config.external is not None:
+        described["external"] = config.external.to_wire()
+    described["lag"] = feed.lag
+    if position:
+        described["seq"] = position
+    described["active"] = max(now - feed.active_at, 0) if feed.active_at else -1
+    if (error := feed.error) is not None:
+        described["error"] = {
+            "code": error.code,
+            "err_code": error.err_code,
+            "description": error.description,
+        }
+    if config.filter_subject:
+        described["filter_subject"] = config.filter_subject
+    if config.subject_transforms:
+        described["subject_transforms"] = [rule.to_wire() for rule in config.subject_transforms]
+    return described
+
+
+def last_positions(
+    store: MessageStore, keys: set[str], first: int = 1
+) -> dict[str, SourcePosition]:
+    """Return the newest position of each source, by key, out of the messages from `first` on.
+
+    Goes backwards and stops when all are found; a source that never brought anything costs a look
+    at the whole stream.
+    """
+    found: dict[str, SourcePosition] = {}
+    stop = store.last_seq + 1
+    first = max(store.first_seq, first)
+    while stop > first and len(found) < len(keys):
+        start = max(stop - _STEP, first)
+        newest: dict[str, SourcePosition] = {}
+        for sequence, _, _, headers in stored(store, start, STREAM_SOURCE):
+            if sequence >= stop:
+                break
+            if STREAM_SOURCE in headers:
+                position = parse_source(header(headers, STREAM_SOURCE))
+                if position is not None and position.key in keys:
+                    newest[position.key] = position
+        found = newest | found
+        stop = start
+    return found

@@ -1,0 +1,1 @@
+"""Snapshot and restore: a stream as an archive, and back."""

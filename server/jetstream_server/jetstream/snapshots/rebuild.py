@@ -1,0 +1,245 @@
+"""A stream made again from its archive, piece by piece.
+
+Name, subjects, storage and limits are those of the config given; sequences, times, deletes and
+consumers come from the archive. Until the end there is no stream, only a name that nobody else can
+take and a folder without a config, which a crash makes a leftover. Errors that come from the
+archive carry the genuine server's texts (probed there); unlike it, a failure leaves nothing behind.
+
+Specification: jetstream.md 8.1, checked-api-streams.md 1.3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
+
+from jetstream_server.base.errors import ApiError
+from jetstream_server.core.subject import is_valid_literal
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.consumers.consumer_config import (
+    ConsumerBounds,
+    check_workqueue_filters,
+)
+from jetstream_server.jetstream.consumers.consumer_creation import restore_snapshot
+from jetstream_server.jetstream.snapshots.archive import (
+    CONSUMER_PREFIX,
+    STATE_NAME,
+    ArchiveError,
+    ArchiveReader,
+    Entry,
+)
+from jetstream_server.jetstream.snapshots.consumer_snapshot import ConsumerRecord, decode_consumer
+from jetstream_server.jetstream.snapshots.s2 import S2Error, S2Reader
+from jetstream_server.jetstream.streams.limits import check_discard_new, stored_bytes
+from jetstream_server.jetstream.streams.stream_config import SEQUENCE_MAX, StreamConfig
+from jetstream_server.jetstream.wire.go_json import GoModel, Int, Time, Uint64, decode
+from jetstream_server.jetstream.wire.go_time import ZERO, Instant
+
+if TYPE_CHECKING:
+    from jetstream_server.jetstream.catalog import Catalog
+    from jetstream_server.jetstream.streams.stream import Stream
+
+_ADVANCE_BYTES = 64 * 1024
+_ENTRY_BYTES = 100  # what an entry without payload counts: it costs time as well
+_MISMATCH = "expected sequence does not match store"
+
+
+class LostStreamData(GoModel):
+    """What a stream has lost."""
+
+    go_name: ClassVar[str] = "LostStreamData"
+    msgs: list[Uint64] = Field(default_factory=list)
+    bytes: Uint64 = 0
+
+
+class StreamState(GoModel):
+    """The state of a stream, as requests and archives carry it."""
+
+    go_name: ClassVar[str] = "StreamState"
+    messages: Uint64 = 0
+    bytes: Uint64 = 0
+    first_seq: Uint64 = 0
+    first_ts: Time = Instant(ZERO)
+    last_seq: Uint64 = 0
+    last_ts: Time = Instant(ZERO)
+    num_subjects: Int = 0
+    subjects: dict[str, Uint64] = Field(default_factory=dict)
+    num_deleted: Int = 0
+    deleted: list[Uint64] = Field(default_factory=list)
+    lost: LostStreamData | None = None
+    consumer_count: Int = 0
+
+
+class RebuildError(Exception):
+    """The stream can not be made; the text goes to the client after `restore failed: `."""
+
+
+class Rebuild:
+    """One stream on its way back.
+
+    Raises:
+        RebuildError: the config is refused; by every method, the archive is; nothing is left then.
+    """
+
+    def __init__(self, catalog: Catalog, config: StreamConfig) -> None:
+        try:
+            self._config, self._folder = catalog.begin_restore(config)
+        except ApiError as error:
+            reason = f"{error.description} ({error.err_code})"
+            raise RebuildError(f"error adding stream: {reason}") from None
+        self._catalog = catalog
+        self._allowance = catalog.allowance(config)
+        self._store = self._folder.messages()
+        self._compressed = S2Reader()
+        self._archive = ArchiveReader()
+        self._state: StreamState | None = None
+        self._consumers: list[ConsumerRecord] = []
+        self._last_ts = 0
+        self.is_complete = False
+        self._is_serving = False
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next bytes of the snapshot."""
+        self._compressed.feed(piece)
+
+    def advance(self) -> int:
+        """Store some of what was fed.
+
+        Returns:
+            How many bytes of the archive, 0 when more of the snapshot is needed.
+        """
+        try:
+            size = self._store_entries()
+            while not size:
+                block = self._compressed.next_block()
+                if block is None:
+                    break
+                if self.is_complete:
+                    return len(block)  # nothing behind the end matters
+                self._archive.feed(block)
+                size = self._store_entries()
+        except (S2Error, ArchiveError) as error:
+            raise RebuildError(str(error)) from None
+        return size
+
+    def _store_entries(self) -> int:
+        size = 0
+        while size < _ADVANCE_BYTES and not self.is_complete:
+            entry = self._archive.next_entry()
+            if entry is None:
+                break
+            self._take(entry)
+            size += len(entry.payload) + _ENTRY_BYTES
+        return size
+
+    def finish(self, now: int) -> Stream:
+        """Let the stream begin to serve, when there is no more of the snapshot."""
+        if not self.is_complete:
+            if not self._compressed.is_complete:
+                raise RebuildError("s2: corrupt input")
+            raise RebuildError(str(self._archive.end()))
+        assert self._state is not None
+        store, state = self._store, self._state
+        if not store.last_seq:  # no message came
+            store.truncate_front(max(state.first_seq, state.last_seq + 1))
+        elif state.last_seq > store.last_seq:
+            store.skip(state.last_seq - store.last_seq, self._last_ts)
+        stream = self._catalog.finish_restore(self._config, self._folder, now)
+        self._is_serving = True
+        for record in self._consumers:
+            restore_snapshot(
+                stream,
+                record.name,
+                record.config,
+                record.created or now,
+                record.progress(store),
+                now,
+            )
+        if self._consumers:
+            stream.sweep(now)
+        return stream
+
+    def abandon(self, now: int) -> None:
+        """Give up the name and remove what was stored."""
+        if self._is_serving:
+            self._catalog.delete(self._config.name, now)
+        else:
+            self._catalog.abandon_restore(self._config, self._folder)
+
+    # -- entries ---------------------------------------------------------------------------
+
+    def _take(self, entry: Entry) -> None:
+        if self._state is None:
+            self._state = _read_state(entry)
+        elif len(self._consumers) < self._state.consumer_count:
+            self._take_consumer(entry)
+        elif entry.is_end:
+            self.is_complete = True
+        else:
+            self._take_message(entry)
+
+    def _take_consumer(self, entry: Entry) -> None:
+        if entry.sequence or not entry.name.startswith(CONSUMER_PREFIX):
+            found = entry.name.decode(errors="replace")
+            raise ArchiveError(f'expected consumer, found "{found}"')
+        name = entry.name.removeprefix(CONSUMER_PREFIX).decode(errors="replace")
+        bounds = self._catalog.consumer_bounds()
+        record = decode_consumer(name, entry.payload, self._config, bounds)
+        try:
+            self._check_consumer(record, bounds)
+        except ApiError as error:
+            reason = f"{error.description} ({error.err_code})"
+            raise ArchiveError(f'failed to add consumer "{name}": {reason}') from None
+        self._consumers.append(record)
+
+    def _check_consumer(self, record: ConsumerRecord, bounds: ConsumerBounds) -> None:
+        """Refuse what the stream may not have beside the consumers before it."""
+        others = [consumer.config for consumer in self._consumers]
+        if record.name in (other.name for other in others):
+            raise errors.CONSUMER_ALREADY_EXISTS()
+        for limit in (self._config.max_consumers, bounds.max_consumers):
+            if 0 < limit <= len(others):
+                raise errors.MAXIMUM_CONSUMERS_LIMIT()
+        if self._config.retention == "workqueue":
+            check_workqueue_filters(record.config, others)
+
+    def _take_message(self, entry: Entry) -> None:
+        assert self._state is not None
+        sequence, store, config = entry.sequence, self._store, self._config
+        if not sequence:
+            raise ArchiveError("expected message sequence")
+        if not max(store.last_seq + 1, self._state.first_seq) <= sequence <= SEQUENCE_MAX:
+            raise ArchiveError(f"message sequence {sequence} out of order")
+        size = len(entry.headers) + len(entry.payload)
+        if 0 <= config.max_msg_size < size:
+            raise ArchiveError(f"message sequence {sequence} exceeds maximum message size")
+        if not is_valid_literal(entry.name) or sequence < config.first_seq:
+            raise ArchiveError(f"failed to store message sequence {sequence}: {_MISMATCH}")
+        accounted = stored_bytes(config.storage, entry.name, entry.headers, entry.payload)
+        try:
+            if self._allowance is not None and (
+                refusal := self._allowance(accounted + store.state().bytes)
+            ):
+                raise refusal
+            check_discard_new(config, store, entry.name, accounted, is_rollup=False)
+        except ApiError as error:
+            reason = error.description
+            raise ArchiveError(f"failed to store message sequence {sequence}: {reason}") from None
+        store.append(entry.name, entry.headers, entry.payload, entry.timestamp, sequence)
+        self._last_ts = entry.timestamp
+
+
+def _read_state(entry: Entry) -> StreamState:
+    if entry.name != STATE_NAME:
+        raise ArchiveError("expected state.json first")
+    try:
+        state = decode(entry.payload, StreamState, strict=False)
+    except ApiError as error:
+        reason = error.description.removeprefix("invalid JSON: ")
+        raise ArchiveError(f"error in state.json: {reason}") from None
+    if max(state.first_seq, state.last_seq) > SEQUENCE_MAX:
+        raise ArchiveError("invalid stream state: sequence is too large")
+    if state.messages and state.messages > state.last_seq - state.first_seq + 1:
+        raise ArchiveError("invalid stream state: message count exceeds sequence range")
+    return state

@@ -1,0 +1,254 @@
+"""A snapshot on its way to a client: a stream's archive, sent in chunks that the client acks.
+
+Nothing of the archive exists before it is asked for: chunks are made when the client has room for
+them, a bounded amount a turn, straight from the stored messages. What is held is one chunk, one
+block of the archive, and the consumers as they were at the beginning; how large the stream is makes
+no difference. Messages stored later are left out, messages removed meanwhile are missing.
+
+Life: waiting for somebody to listen (`_INTEREST_NS`), sending while fewer than a window of chunks
+is unacked, then the end. Each chunk has a reply of its own; any message on it makes room for one
+more. No ack for `_ACK_NS` while there is no room ends it.
+
+Specification: jetstream.md 8.1, checked-api-streams.md 1.3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jetstream_server.base.clock import SECOND
+from jetstream_server.base.errors import StoreError
+from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.jetstream.consumers.consumer import Consumer
+from jetstream_server.jetstream.snapshots import s2
+from jetstream_server.jetstream.snapshots.archive import (
+    CONSUMER_PREFIX,
+    END,
+    MAGIC,
+    STATE_NAME,
+    encode_entry,
+)
+from jetstream_server.jetstream.snapshots.consumer_snapshot import encode_consumer
+from jetstream_server.jetstream.snapshots.snapshot_advisory import TransferAdvisories
+from jetstream_server.jetstream.streams.scan import messages
+from jetstream_server.jetstream.wire.go_json import encode
+from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.ports import MessageStore
+
+if TYPE_CHECKING:
+    from jetstream_server.jetstream.catalog import Catalog
+    from jetstream_server.jetstream.streams.stream import Stream
+
+CHUNK_BYTES = 128 * 1024
+CHUNK_BYTES_MIN = 1024
+CHUNK_BYTES_MAX = 1024 * 1024
+WINDOW_BYTES = 8 * 1024 * 1024
+WINDOW_BYTES_MIN = 1024
+WINDOW_BYTES_MAX = 32 * 1024 * 1024
+
+ACK_PREFIX = b"$JS.SNAPSHOT.ACK."
+_INTEREST_NS = 2 * SECOND
+_ACK_NS = 5 * SECOND
+
+# What is read, encoded and compressed at a time, and how many times in one turn.
+_BLOCK_BYTES = 256 * 1024
+_BLOCK_MESSAGES = 1024
+_TURN_BLOCKS = 2
+
+_DONE = b"NATS/1.0 204\r\n\r\n"
+
+
+class SnapshotContent:
+    """The compressed archive of a stream, produced block by block."""
+
+    def __init__(
+        self, store: MessageStore, state: dict[str, Any], consumers: list[Consumer], now: int
+    ) -> None:
+        self._store = store
+        self._next_seq = max(store.first_seq, 1)
+        self._last_seq = store.last_seq
+        self._is_over = False
+        # The reader expects as many consumers as the state counts.
+        state = {**state, "consumer_count": len(consumers)}
+        entries = [MAGIC, encode_entry(STATE_NAME, now, encode(state))]
+        for consumer in consumers:
+            name = CONSUMER_PREFIX + consumer.name.encode()
+            entries.append(encode_entry(name, now, encode_consumer(consumer)))
+        self._head = b"".join(entries)
+
+    def read(self) -> bytes:
+        """Return the next frames, empty at the end and after it.
+
+        Raises:
+            StoreError: the store can not be read.
+        """
+        if self._head:
+            head, self._head = self._head, b""
+            return s2.STREAM_IDENTIFIER + s2.frames(head)
+        if self._is_over:
+            return b""
+        encoded: list[bytes] = []
+        size = 0
+        found = messages(self._store, None, self._next_seq, _BLOCK_MESSAGES, _BLOCK_BYTES)
+        for message in found:
+            if message.sequence > self._last_seq or size >= _BLOCK_BYTES:
+                break
+            self._next_seq = message.sequence + 1
+            encoded.append(
+                encode_entry(
+                    message.subject,
+                    message.timestamp,
+                    message.payload,
+                    sequence=message.sequence,
+                    headers=message.headers,
+                )
+            )
+            size += len(encoded[-1])
+        if not encoded:
+            self._is_over = True
+            encoded.append(END)
+        return s2.frames(b"".join(encoded))
+
+
+class Snapshot:
+    """One snapshot being sent.
+
+    Args:
+        catalog: the account's streams; that the stream leaves it ends the snapshot.
+        deliver: where the chunks go.
+        chunk_bytes: of each chunk but the last; 0 for the default, brought into bounds.
+        window_bytes: how many bytes may be unacked; likewise.
+        with_consumers: whether consumers go along.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        stream: Stream,
+        deliver: bytes,
+        origin: Origin | None,
+        now: int,
+        *,
+        chunk_bytes: int = 0,
+        window_bytes: int = 0,
+        with_consumers: bool = True,
+    ) -> None:
+        self._catalog = catalog
+        self._stream = stream
+        self._context = context = stream.context
+        self._deliver = deliver
+        self._chunk_bytes = _clamped(chunk_bytes, CHUNK_BYTES, CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)
+        window_bytes = _clamped(window_bytes, WINDOW_BYTES, WINDOW_BYTES_MIN, WINDOW_BYTES_MAX)
+        self._window = max(window_bytes // self._chunk_bytes, 1)
+        self._unacked = 0
+        self._index = 0
+        self._pending = bytearray()
+        self._is_sending = False
+        consumers = [
+            consumer
+            for consumer in stream.consumers.values()
+            if with_consumers and isinstance(consumer, Consumer) and not consumer.internal
+        ]
+        self.state = stream.state()
+        self._content = SnapshotContent(stream.store, self.state, consumers, now)
+        uid = context.nuid.next().encode()
+        self._ack_prefix = b"%b%b.%b" % (ACK_PREFIX, stream.name.encode(), uid)
+        self._subscription = Subscription(self._ack_prefix + b".>", self)
+        self._advisories = TransferAdvisories(context, "snapshot", stream.name, origin, now)
+
+    def start(self, now: int) -> None:
+        """Begin to wait for somebody who listens."""
+        context = self._context
+        self._advisories.created(now, state=self.state)
+        context.sublist.insert(self._subscription)
+        context.watching[self] = None
+        context.deadlines.schedule(self, now + _INTEREST_NS)
+        context.wake(self)
+
+    # -- verbs -----------------------------------------------------------------------------
+
+    def receive(
+        self,
+        run: PubRun,
+        start: int,
+        stop: int,
+        subscription: Subscription,
+        origin: Origin | None,
+        now: int,
+    ) -> None:
+        """Take acks; whatever they say, each makes room for one chunk."""
+        if self._is_sending:
+            self._unacked = max(self._unacked - (stop - start), 0)
+            self._context.deadlines.cancel(self)
+            self._context.wake(self)
+
+    def advance(self, now: int) -> None:
+        """Send what there is room for, up to a turn's share."""
+        if self._catalog.streams.get(self._stream.name) is not self._stream:
+            self._end(now, "stream closed", b"NATS/1.0 500 stream closed\r\n\r\n")
+            return
+        has_interest = self._context.sublist.has_interest(self._deliver)
+        if not self._is_sending:
+            if not has_interest:
+                return
+            self._is_sending = True
+            self._context.deadlines.cancel(self)
+        elif not has_interest:
+            self._end(now, "no interest", b"NATS/1.0 408 No Interest\r\n\r\n")
+            return
+        try:
+            self._send(now)
+        except StoreError as error:
+            line = error.reason.replace("\r", " ").replace("\n", " ")
+            self._end(now, error.reason, b"NATS/1.0 500 %b\r\n\r\n" % line.encode())
+
+    def tick(self, now: int) -> None:
+        """Nobody listened, or nobody acked, in time."""
+        if not self._is_sending:
+            self._end(now, "no interest", b"NATS/1.0 408 No Interest\r\n\r\n")
+        else:
+            self._end(now, "no flow response", b"NATS/1.0 408 No Flow Response\r\n\r\n")
+
+    # -- sending ---------------------------------------------------------------------------
+
+    def _send(self, now: int) -> None:
+        pending, size, deadlines = self._pending, self._chunk_bytes, self._context.deadlines
+        for _ in range(_TURN_BLOCKS):
+            while len(pending) >= size:
+                if self._unacked >= self._window:
+                    if self not in deadlines:  # looking again is no ack
+                        deadlines.schedule(self, now + _ACK_NS)
+                    return
+                self._send_chunk(bytes(pending[:size]))
+                del pending[:size]
+            frames = self._content.read()
+            if not frames:
+                self._send_last(now)
+                return
+            pending += frames
+        self._context.wake(self)
+
+    def _send_chunk(self, chunk: bytes) -> None:
+        self._index += 1
+        self._unacked += 1
+        reply = b"%b.%d.%d" % (self._ack_prefix, len(chunk), self._index)
+        self._context.output.publish(self._deliver, chunk, reply=reply)
+
+    def _send_last(self, now: int) -> None:
+        if self._pending:
+            self._context.output.publish(self._deliver, bytes(self._pending))
+        # Clients know a snapshot of one short chunk to end with a message without headers.
+        self._end(now, "", _DONE if self._index else b"")
+
+    def _end(self, now: int, error: str, status: bytes) -> None:
+        context = self._context
+        context.output.publish(self._deliver, b"", headers=status)
+        context.sublist.remove(self._subscription)
+        context.deadlines.cancel(self)
+        context.watching.pop(self, None)
+        context.ready.pop(self, None)
+        self._advisories.completed(now, error)
+
+
+def _clamped(value: int, default: int, smallest: int, largest: int) -> int:
+    return min(max(value, smallest), largest) if value else default

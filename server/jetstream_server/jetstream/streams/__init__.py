@@ -1,0 +1,1 @@
+"""Streams as state machines: what is admitted, stored, kept and removed."""

@@ -1,0 +1,281 @@
+"""Whether a stream takes a message: the conditions, in the order in which they are refused.
+
+A stretch of a run is taken whole when nothing in the config and no header asks for a decision on
+single messages (`needs_decisions` here, `first_special` in the kernels). Otherwise each message
+becomes a `Candidate` and goes through `check`. Nothing here stores or sends.
+
+The order decides which error a client sees when several apply, and a duplicate is answered as one
+only if it passes all that comes before. Specification: checked-api-streams.md section 4, then
+jetstream.md 5.6. That a malformed TTL is refused later than a forbidden one was probed too: a
+message without interest is skipped before its TTL is read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jetstream_server.base.limits import HEADER_BYTES_MAX, RECORD_BYTES_MAX
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.streams import publish_headers as names
+from jetstream_server.jetstream.streams.counter import check_increment, count
+from jetstream_server.jetstream.streams.limits import (
+    check_discard_new,
+    has_large_header,
+    has_room,
+    largest_message,
+    stored_bytes,
+)
+from jetstream_server.jetstream.streams.message_ttl import parse_ttl
+from jetstream_server.jetstream.streams.publish_headers import (
+    extended,
+    special_headers,
+    storable,
+    without,
+)
+from jetstream_server.jetstream.streams.retention import is_wanted
+from jetstream_server.jetstream.streams.schedule import check_schedule, refuse_schedule
+from jetstream_server.jetstream.streams.staging import Staging
+from jetstream_server.jetstream.wire.go_quote import quoted
+from jetstream_server.protocol.ops import STRIDE, SUBJECT_STOP, PubRun
+from jetstream_server.store.ports import MessageStore
+
+if TYPE_CHECKING:
+    from jetstream_server.jetstream.streams.stream import Stream
+
+FAST_BATCH_REPLY = b".$FI"
+_UNSIGNED_DIGITS_MAX = 18  # more digits than the genuine server reads never match a sequence
+
+
+class Candidate:
+    """A message that a stream may store.
+
+    Attributes:
+        subject: after the stream's transform.
+        headers: the block to store.
+        payload: the body.
+        reply: where the publisher wants the answer.
+        special: the `Nats-` headers with a value.
+        ttl: seconds, `NEVER` (-1), or 0 for none.
+        total: of a counter after this message, else empty.
+        sources: where the total comes from, of a counter that was copied, else empty.
+    """
+
+    __slots__ = ("headers", "payload", "reply", "sources", "special", "subject", "total", "ttl")
+
+    def __init__(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        self.subject = subject
+        self.reply = reply
+        self.headers = storable(headers) if headers else b""
+        self.payload = payload
+        self.special = special_headers(headers) if headers else {}
+        self.ttl = 0
+        self.total = b""
+        self.sources = b""
+
+    @property
+    def message_id(self) -> bytes:
+        """Return the id for deduplication, empty when there is none."""
+        return self.special.get(names.MESSAGE_ID, b"")
+
+    @property
+    def rollup(self) -> bytes:
+        """Return `sub`, `all`, or nothing."""
+        return self.special.get(names.ROLLUP, b"").lower()
+
+
+def needs_decisions(stream: Stream, run: PubRun, start: int, stop: int) -> bool:
+    """Tell whether anything but a header may have single messages of this stretch refused,
+    skipped or changed."""
+    config = stream.config
+    if stream.decides_always or has_large_header(run, start, stop, HEADER_BYTES_MAX):
+        return True
+    if len(run.chunk) > RECORD_BYTES_MAX or run.reply(start).endswith(FAST_BATCH_REPLY):
+        return True
+    if stream.fast_batches is not None and FAST_BATCH_REPLY in run.chunk:
+        return True
+    if config.max_msg_size > 0 and largest_message(run, start, stop) > config.max_msg_size:
+        return True
+    if not has_room(config, stream.store, run, start, stop):
+        return True
+    if stream.allowance is not None and stream.allowance(len(run.chunk)) is not None:
+        return True
+    if stream.schedules is not None and not stream.schedules.subjects.isdisjoint(
+        _subjects(run, start, stop)
+    ):
+        return True
+    return config.retention == "interest" and not all(
+        is_wanted(stream.consumers, subject) for subject in _subjects(run, start, stop)
+    )
+
+
+def _subjects(run: PubRun, start: int, stop: int) -> set[bytes]:
+    chunk, fields = run.chunk, run.fields
+    first, end = start * STRIDE, stop * STRIDE
+    begins, ends = fields[first:end:STRIDE], fields[first + SUBJECT_STOP : end : STRIDE]
+    return {chunk[a:b] for a, b in zip(begins, ends, strict=True)}
+
+
+def check_size(stream: Stream, message: Candidate) -> None:
+    """Refuse what no condition could make acceptable: before batches are looked at.
+
+    Raises:
+        ApiError: 10109, 10077, 10054, 10097.
+    """
+    config = stream.config
+    if config.sealed:
+        raise errors.STREAM_SEALED()
+    header_bytes, payload_bytes = len(message.headers), len(message.payload)
+    if not config.is_memory and header_bytes + payload_bytes > RECORD_BYTES_MAX:
+        raise errors.STREAM_STORE_FAILED("message too large")
+    if 0 < config.max_msg_size < header_bytes + payload_bytes:
+        raise errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM()
+    if header_bytes > HEADER_BYTES_MAX:
+        raise errors.STREAM_HEADER_EXCEEDS_MAXIMUM()
+
+
+def check(
+    stream: Stream, message: Candidate, now: int, staging: Staging | None = None
+) -> int | None:
+    """Return the sequence of the original if this is a duplicate, None if it may be stored.
+
+    Args:
+        staging: of the batch to which the message belongs.
+
+    Raises:
+        ApiError: it may not.
+    """
+    config, special = stream.config, message.special
+    if special:
+        _check_preconditions(stream, message, now, staging)
+    if message_id := message.message_id:
+        original = stream.dedupe.find(message_id)
+        if original is not None:
+            return original
+    if special:
+        _check_last_message_id(stream, special)
+        _check_rollup(stream, special)
+    if config.allow_msg_counter:
+        count(stream.store, message, staging)
+        check_size(stream, message)  # it has grown
+    return None
+
+
+def check_room(stream: Stream, message: Candidate, staging: Staging | None = None) -> None:
+    """Refuse a message for which the stream or the account has no room.
+
+    Raises:
+        ApiError: 10077, 10002, 10023.
+    """
+    config, allowance = stream.config, stream.allowance
+    if config.discard != "new" and allowance is None:
+        return
+    size = stored_bytes(config.storage, message.subject, message.headers, message.payload)
+    if allowance is not None:
+        refused = allowance(size + staging.bytes if staging is not None else size)
+        if refused is not None:
+            raise refused
+    check_discard_new(
+        config, stream.store, message.subject, size, is_rollup=bool(message.rollup), staging=staging
+    )
+
+
+def check_ttl(stream: Stream, message: Candidate) -> None:
+    """Read the TTL, and raise it to that of the stream's delete markers.
+
+    Raises:
+        ApiError: 10165.
+    """
+    value = message.special.get(names.TTL)
+    if not value:
+        return
+    ttl = parse_ttl(value)
+    if ttl is None:
+        raise errors.MESSAGE_TTL_INVALID()
+    config = stream.config
+    marker_ttl = config.subject_delete_marker_ttl // 1_000_000_000
+    if 0 < ttl < marker_ttl and config.max_msgs_per_subject != 1:
+        ttl = marker_ttl
+        rest = without(message.headers, names.TTL)
+        message.headers = extended(rest, b"%b: %d\r\n" % (names.TTL, ttl))
+    message.ttl = ttl
+
+
+def _check_preconditions(
+    stream: Stream, message: Candidate, now: int, staging: Staging | None
+) -> None:
+    config, special, store = stream.config, message.special, stream.store
+    if config.allow_msg_counter:
+        check_increment(message)
+    elif names.INCREMENT in special:
+        raise errors.MESSAGE_INCR_DISABLED()
+    expected = special.get(names.EXPECTED_STREAM)
+    if expected and expected != config.name.encode():
+        raise errors.STREAM_NOT_MATCH()
+    ttl = special.get(names.TTL)
+    if ttl and not config.allow_msg_ttl and parse_ttl(ttl) is not None:
+        raise errors.MESSAGE_TTL_DISABLED()
+    _check_subject_sequence(store, message, staging)
+    _check_last_sequence(store, special, staging)
+    if stream.schedules is not None:
+        check_schedule(stream, message, now)
+    elif any(name in special for name in names.SCHEDULES):
+        refuse_schedule(message)
+    if names.STREAM_SOURCE in special:
+        raise errors.MESSAGE_SOURCE_HDR_NOT_ALLOWED()
+
+
+def _check_last_sequence(
+    store: MessageStore, special: dict[bytes, bytes], staging: Staging | None
+) -> None:
+    expected = special.get(names.EXPECTED_LAST_SEQUENCE)
+    if not expected:
+        return
+    staged = staging.count if staging is not None else 0
+    if _sequence(expected) != store.last_seq + staged:
+        raise errors.STREAM_WRONG_LAST_SEQUENCE(store.last_seq + staged)
+    if staged:  # only the first message of a batch may expect anything
+        raise errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT()
+
+
+def _check_subject_sequence(
+    store: MessageStore, message: Candidate, staging: Staging | None
+) -> None:
+    special = message.special
+    expected = special.get(names.EXPECTED_LAST_SUBJECT_SEQUENCE)
+    other = special.get(names.EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT)
+    if not expected:
+        if other:
+            raise errors.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID()
+        return
+    if staging is not None and (other or message.subject) in staging.subjects:
+        raise errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT()
+    if other:
+        newest = store.load_last(store.filter([other]))
+        last = newest.sequence if newest else 0
+    else:
+        last = store.subject_last(message.subject)
+    if _sequence(expected) != last:
+        raise errors.STREAM_WRONG_LAST_SEQUENCE(last)
+
+
+def _check_last_message_id(stream: Stream, special: dict[bytes, bytes]) -> None:
+    expected = special.get(names.EXPECTED_LAST_MESSAGE_ID)
+    if expected and expected != stream.last_message_id:
+        last = stream.last_message_id.decode("utf-8", "replace")
+        raise errors.STREAM_WRONG_LAST_MSG_ID(last)
+
+
+def _check_rollup(stream: Stream, special: dict[bytes, bytes]) -> None:
+    value = special.get(names.ROLLUP)
+    if not value:
+        return
+    if not stream.config.allow_rollup_hdrs or stream.config.deny_purge:
+        raise errors.STREAM_ROLLUP_FAILED("rollup not permitted")
+    if value.lower() not in (b"sub", b"all"):
+        text = quoted(value.decode("utf-8", "surrogateescape"))
+        raise errors.STREAM_ROLLUP_FAILED(f"rollup value invalid: {text}")
+
+
+def _sequence(value: bytes) -> int:
+    """Read an expected sequence; anything but digits matches no sequence."""
+    return int(value) if value.isdigit() and len(value) <= _UNSIGNED_DIGITS_MAX else -1

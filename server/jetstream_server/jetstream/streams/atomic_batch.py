@@ -1,0 +1,180 @@
+"""Atomic batches: messages that are put aside until the last one comes, then stored all or none.
+
+Each message says with headers to which batch it belongs and the how-manieth it is; the last one
+carries a commit. Only the order is checked as messages arrive. The conditions on each message are
+checked at the commit, in order, and the first refusal ends the batch.
+
+All-or-nothing holds across crashes too. A batch is appended as one run, whose records a crash can
+only cut short at the end. The last message of a batch, and no other, is stored with
+`Nats-Batch-Commit`, so a store that ends in a message of a batch without it ends in part of a
+batch, and `drop_unfinished` removes that part on recovery. For this to be sure, nothing else may
+store `Nats-Batch-Id` in such a stream: fast batches and fired schedules strip it.
+
+Batches that are not committed are in memory only: a restart forgets them, as the genuine server
+does. Specification: jetstream.md 5.7, checked-api-streams.md 1.2 (5.7).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from jetstream_server.base.clock import SECOND
+from jetstream_server.base.errors import ApiError
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.advisory import publish_batch_abandoned
+from jetstream_server.jetstream.api.required_level import check_required_level
+from jetstream_server.jetstream.streams import publish_headers as names
+from jetstream_server.jetstream.streams.admission import Candidate, check, check_room, check_ttl
+from jetstream_server.jetstream.streams.limits import stored_bytes
+from jetstream_server.jetstream.streams.publish_headers import (
+    extended,
+    has_header,
+    special_headers,
+    without,
+)
+from jetstream_server.jetstream.streams.staging import Staging
+from jetstream_server.store.ports import MessageStore
+
+if TYPE_CHECKING:
+    from jetstream_server.jetstream.streams.stream import Stream
+
+OPEN_MAX = 50
+MESSAGES_MAX = 1000
+IDLE_NS = 10 * SECOND
+ID_BYTES_MAX = 64
+_COMMITS = (b"1", b"eob")
+_COMMIT_LINE = b"%b: 1\r\n" % names.BATCH_COMMIT
+_DIGITS_MAX = 18
+
+
+@dataclass(slots=True)
+class _Batch:
+    deadline: int
+    messages: list[Candidate] = field(default_factory=list)
+
+
+class AtomicBatches:
+    """The open batches of one stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._open: dict[bytes, _Batch] = {}  # the one that idles longest first
+
+    def receive(self, message: Candidate, now: int) -> bytes:
+        """Put a message aside, or store the batch when this is its commit.
+
+        Returns:
+            The answer: empty until the commit.
+
+        Raises:
+            ApiError: it does not fit in, or the batch may not be stored. In most cases the batch
+                is gone then.
+        """
+        batch_id = message.special[names.BATCH_ID]
+        if len(batch_id) > ID_BYTES_MAX:
+            raise errors.ATOMIC_PUBLISH_INVALID_BATCH_ID()
+        position = message.special.get(names.BATCH_SEQUENCE, b"")
+        if not position.isdigit() or len(position) > _DIGITS_MAX:
+            raise errors.ATOMIC_PUBLISH_MISSING_SEQ()
+        commit = message.special.get(names.BATCH_COMMIT, b"")
+        if commit not in _COMMITS and has_header(message.headers, names.BATCH_COMMIT):
+            self._open.pop(batch_id, None)
+            raise errors.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT()
+        batch = self._joined(batch_id, int(position), commit, now)
+        try:
+            check_required_level(message.headers)
+        except ApiError:
+            self._abandon(batch_id, "unsupported", now)
+            raise
+        if commit != b"eob":
+            batch.messages.append(message)
+        if not commit:
+            return b""
+        del self._open[batch_id]
+        messages, stream = batch.messages, self._stream
+        last = messages[-1]
+        if last is not message:
+            last.headers = extended(without(last.headers, names.BATCH_COMMIT), _COMMIT_LINE)
+        stream.dedupe.expire(now)
+        check_batch(stream, messages, now)
+        sequence = stream.store_batch(messages, now)
+        return stream.pub_ack.batch(sequence, batch_id, len(messages))
+
+    def _joined(self, batch_id: bytes, position: int, commit: bytes, now: int) -> _Batch:
+        """Return the batch of a message that comes at its turn."""
+        is_marker = commit == b"eob"
+        if position > MESSAGES_MAX + is_marker:
+            self._abandon(batch_id, "large", now)
+            raise errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH(MESSAGES_MAX)
+        batch = self._open.get(batch_id)
+        if batch is None and position == 1:
+            if len(self._open) >= OPEN_MAX:
+                raise errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT()
+            batch = self._open[batch_id] = _Batch(now + IDLE_NS)
+        if batch is None:
+            raise errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH()
+        if position != len(batch.messages) + 1 or (is_marker and position == 1):
+            self._abandon(batch_id, "incomplete", now)
+            raise errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH()
+        batch.deadline = now + IDLE_NS
+        self._open[batch_id] = self._open.pop(batch_id)
+        return batch
+
+    def _abandon(self, batch_id: bytes, reason: str, now: int) -> None:
+        if self._open.pop(batch_id, None) is not None:
+            text = batch_id.decode("utf-8", "replace")
+            publish_batch_abandoned(self._stream.context, self._stream.name, text, reason, now)
+
+    def expire(self, now: int) -> None:
+        """Give up the batches that went on too slowly."""
+        while (deadline := self.next_deadline()) is not None and deadline <= now:
+            self._abandon(next(iter(self._open)), "timeout", now)
+
+    def next_deadline(self) -> int | None:
+        """Return when the next batch is given up."""
+        return next((batch.deadline for batch in self._open.values()), None)
+
+
+def check_batch(stream: Stream, messages: list[Candidate], now: int) -> None:
+    """Check the conditions on every message of a batch, each after those before it.
+
+    Raises:
+        ApiError: of the first message that may not be stored.
+    """
+    staging = Staging()
+    for message in messages:
+        if names.EXPECTED_LAST_MESSAGE_ID in message.special:
+            header = names.EXPECTED_LAST_MESSAGE_ID.decode()
+            raise errors.ATOMIC_PUBLISH_UNSUPPORTED_HEADER(header)
+        message_id = message.message_id
+        if check(stream, message, now, staging) is not None or message_id in staging.message_ids:
+            raise errors.ATOMIC_PUBLISH_DUPLICATE_MESSAGE()
+        _check_rollup(message, staging)
+        check_ttl(stream, message)
+        check_room(stream, message, staging)
+        size = stored_bytes(
+            stream.config.storage, message.subject, message.headers, message.payload
+        )
+        staging.add(message.subject, message_id, size)
+
+
+def _check_rollup(message: Candidate, staging: Staging) -> None:
+    """A rollup must not remove what came before it in its batch."""
+    if (message.rollup == b"all" and staging.count) or (
+        message.rollup == b"sub" and message.subject in staging.subjects
+    ):
+        raise errors.STREAM_ROLLUP_FAILED(f"batch rollup {message.rollup.decode()} invalid")
+
+
+def drop_unfinished(store: MessageStore) -> int:
+    """Remove the part of a batch in which a crash made the store end; return how many messages."""
+    newest = store.load(store.last_seq)
+    if newest is None or not newest.headers:
+        return 0
+    special = special_headers(newest.headers)
+    position = special.get(names.BATCH_SEQUENCE, b"")
+    if names.BATCH_ID not in special or names.BATCH_COMMIT in special or not position.isdigit():
+        return 0
+    count = min(int(position), MESSAGES_MAX)
+    return store.delete(range(newest.sequence, newest.sequence - count, -1))

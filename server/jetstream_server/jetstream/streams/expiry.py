@@ -1,0 +1,136 @@
+"""Messages that end with time: `max_age`, `Nats-TTL`, and the markers left in their place.
+
+This finds what is over and removes it; when to look is the stream's business (`Stream.tick`). The
+store ends the oldest messages by itself. Only two cases need a look at single messages first:
+messages that last (`Nats-TTL: never`), and delete markers, for which the subjects must be known.
+A marker is an empty message that tells readers of a subject that its last message aged away.
+Specification: jetstream.md 5.4 and 5.13, checked-api-streams.md 1.2 (5.4, 5.13).
+"""
+
+from __future__ import annotations
+
+from jetstream_server.base.clock import SECOND
+from jetstream_server.jetstream.streams import publish_headers as names
+from jetstream_server.jetstream.streams.message_ttl import MessageTtls, parse_ttl
+from jetstream_server.jetstream.streams.publish_headers import header, special_headers
+from jetstream_server.jetstream.streams.scan import stored
+from jetstream_server.jetstream.streams.stream_config import StreamConfig
+from jetstream_server.jetstream.wire.go_duration import format_duration
+from jetstream_server.store.ports import Limits, MessageStore, StoredMessage
+
+Ranges = list[tuple[int, int]]
+
+
+class Expiry:
+    """What ends when, in one stream.
+
+    Attributes:
+        config: the stream's, replaced when it is updated.
+        ttls: deadlines of single messages.
+    """
+
+    def __init__(self, config: StreamConfig, store: MessageStore) -> None:
+        self.config = config
+        self.ttls = MessageTtls()
+        self._store = store
+        self._mortal_from = 0  # everything below lasts or is gone
+
+    def recover(self) -> None:
+        """Read the TTLs of all stored messages."""
+        if not self.config.allow_msg_ttl:
+            return
+        for sequence, timestamp, _, headers in stored(
+            self._store, self._store.first_seq, names.TTL
+        ):
+            if names.TTL in headers:
+                ttl = parse_ttl(special_headers(headers).get(names.TTL, b""))
+                if ttl is not None:
+                    self.ttls.record(sequence, ttl, timestamp)
+
+    def remove_due(self, now: int) -> tuple[Ranges, list[bytes]]:
+        """Remove what is over.
+
+        Returns:
+            The ranges removed, and the subjects on which a marker is now due, in order.
+        """
+        due = self.ttls.pop_due(now)
+        if not due and not self._is_aged(now):
+            return [], []
+        if not self.config.subject_delete_marker_ttl and not self.ttls.lasting:
+            removed = [(s, s + 1) for s in due if self._store.delete((s,))]
+            if self.config.max_age > 0:
+                removed += self._store.enforce(Limits(max_age_ns=self.config.max_age), now)
+            return removed, []
+        return self._remove_singly(due, now)
+
+    def next_deadline(self) -> int | None:
+        """Return when something is over next; None for never."""
+        ttl = self.ttls.next_deadline()
+        age = self._next_aged()
+        if ttl is None or age is None:
+            return age if ttl is None else ttl
+        return min(ttl, age)
+
+    def marker(self) -> tuple[bytes, int]:
+        """Return the header block of a delete marker, and its TTL in seconds."""
+        duration = self.config.subject_delete_marker_ttl
+        block = b"NATS/1.0\r\n%b: MaxAge\r\n%b: %b\r\n%b: sub\r\n\r\n" % (
+            names.MARKER_REASON,
+            names.TTL,
+            format_duration(duration).encode(),
+            names.ROLLUP,
+        )
+        return block, duration // SECOND
+
+    def _is_aged(self, now: int) -> bool:
+        aged = self._next_aged()
+        return aged is not None and aged <= now
+
+    def _next_aged(self) -> int | None:
+        """Return when the next message reaches `max_age`."""
+        if self.config.max_age <= 0:
+            return None
+        if not self.ttls.lasting:
+            return self._store.next_expiry(self.config.max_age)
+        oldest = self._oldest_mortal()
+        return oldest.timestamp + self.config.max_age if oldest else None
+
+    def _oldest_mortal(self) -> StoredMessage | None:
+        """Return the oldest message that does not last, and forget lasting ones that are gone."""
+        ttls, store = self.ttls, self._store
+        if len(ttls.lasting) > 2 * store.state().messages:
+            ttls.lasting = {s for s in ttls.lasting if store.load(s) is not None}
+        message = store.load_next(None, self._mortal_from)
+        while message is not None and message.sequence in ttls.lasting:
+            self._mortal_from = message.sequence + 1
+            message = store.load_next(None, self._mortal_from)
+        return message
+
+    def _remove_singly(self, due: list[int], now: int) -> tuple[Ranges, list[bytes]]:
+        ended = [message for message in map(self._store.load, due) if message is not None]
+        if self.config.max_age > 0:
+            taken = {message.sequence for message in ended}
+            message = self._oldest_mortal()
+            while message is not None and message.timestamp + self.config.max_age <= now:
+                if message.sequence not in self.ttls.lasting and message.sequence not in taken:
+                    ended.append(message)
+                message = self._store.load_next(None, message.sequence + 1)
+        ended.sort(key=lambda message: message.sequence)
+        self._store.delete([message.sequence for message in ended])
+        removed = [(message.sequence, message.sequence + 1) for message in ended]
+        if not self.config.subject_delete_marker_ttl:
+            return removed, []
+        # The last one removed decides whether its subject gets a marker.
+        last = {message.subject: message for message in ended}
+        empty = [s for s, message in last.items() if self._leaves_marker(message)]
+        return removed, empty
+
+    def _leaves_marker(self, message: StoredMessage) -> bool:
+        if self._store.subject_count(message.subject):
+            return False
+        if not message.headers:
+            return True
+        return (
+            not header(message.headers, names.MARKER_REASON)
+            and header(message.headers, b"KV-Operation") != b"PURGE"
+        )

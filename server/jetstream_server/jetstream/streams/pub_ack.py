@@ -1,0 +1,92 @@
+"""PubAcks: what a stream answers to a publish, byte for byte.
+
+Successes are put together by hand, as the genuine server does (hence the space in
+`"duplicate": true`), refusals are JSON. A refusal carries no domain. Specification: jetstream.md
+5.6, checked-api-streams.md trap 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jetstream_server.base.errors import ApiError
+from jetstream_server.jetstream.output import Output
+from jetstream_server.jetstream.wire.go_json import encode
+from jetstream_server.kernels import acks
+from jetstream_server.protocol.ops import PubRun
+
+_DUPLICATE_TAIL = b',"duplicate": true}'
+
+
+class PubAck:
+    """The answers of one stream.
+
+    Attributes:
+        head: a success up to its sequence, for `Output.pub_acks`.
+    """
+
+    def __init__(self, stream: str, domain: str) -> None:
+        name = encode(stream)
+        self.head = b'{"stream":%b,"seq":' % name
+        if domain:
+            self.head = b'{"stream":%b,"domain":%b,"seq":' % (name, encode(domain))
+        self._refusal_tail = b',"stream":%b,"seq":0}' % name
+
+    def stored(self, sequence: int) -> bytes:
+        """Return the answer to a stored message."""
+        return b"%b%d}" % (self.head, sequence)
+
+    def duplicate(self, sequence: int) -> bytes:
+        """Return the answer to a message whose id was already seen, at `sequence`."""
+        return b"%b%d%b" % (self.head, sequence, _DUPLICATE_TAIL)
+
+    def taken(self, sequence: int, total: bytes, *, is_new: bool) -> bytes:
+        """Return the answer to one message; `total` is what a counter stands at now, or empty."""
+        if not is_new:
+            return self.duplicate(sequence)
+        return (
+            b'%b%d,"val":"%b"}' % (self.head, sequence, total) if total else self.stored(sequence)
+        )
+
+    def batch(self, sequence: int, batch_id: bytes, count: int) -> bytes:
+        """Return the answer to the commit of a batch whose last message is at `sequence`."""
+        name = encode(batch_id.decode("utf-8", "replace"))
+        return b'%b%d,"batch":%b,"count":%d}' % (self.head, sequence, name, count)
+
+    def refused(self, error: ApiError) -> bytes:
+        """Return the answer to a message that was not stored."""
+        fields = {
+            "code": error.code,
+            "err_code": error.err_code,
+            "description": error.description,
+        }
+        return b'{"error":%b%b' % (encode(fields), self._refusal_tail)
+
+    def send_duplicates(
+        self, output: Output, run: PubRun, start: int, sequences: Sequence[int]
+    ) -> None:
+        """Answer consecutive messages from `start`, all duplicates of the given sequences.
+
+        A writer that repeats a batch meets only these, so they too leave as one buffer for each
+        stretch of replies.
+        """
+        index, stop = start, start + len(sequences)
+        while index < stop:
+            cut, reply, exact = acks.reply_run(run.chunk, run.fields, index, stop)
+            if reply:
+                bodies = [
+                    self.duplicate(sequence) for sequence in sequences[index - start : cut - start]
+                ]
+                target = (
+                    output.sublist.match_one(reply) if exact else output.sublist.match_prefix(reply)
+                )
+                if target is not None and target.outlet is not None and not target.max_messages:
+                    frames = [
+                        b"MSG %b %b %d\r\n%b\r\n" % (run.reply(at), target.sid, len(body), body)
+                        for at, body in enumerate(bodies, index)
+                    ]
+                    output.frames(target, b"".join(frames), len(frames))
+                else:
+                    for at, body in enumerate(bodies, index):
+                        output.publish(run.reply(at), body)
+            index = cut

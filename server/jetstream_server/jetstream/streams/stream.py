@@ -1,0 +1,597 @@
+"""A stream: takes what is published to its subjects, keeps what its limits and consumers allow.
+
+`Stream` is the receiver of its subjects. A stretch of a run is stored whole when nothing asks for
+a decision on single messages; a stretch that only has message ids is checked for duplicates as a
+whole; the rest goes message by message through `admission.check`. Whichever way, the same follows:
+the ack, the consumers told, the limits enforced, the timer set.
+
+A stream does not validate configs (`stream_checks.py`), does not save them (`catalog.py`), and
+knows the API only through the methods that it calls.
+
+Invariants: an ack goes out only with or after the flush that holds its message (`Output`); a
+message that was refused has used no sequence; consumers hear of every sequence stored, skipped or
+removed, except of those that they settled themselves.
+
+Specification: jetstream.md 5.4 to 5.13, checked-api-streams.md 1.2 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any
+
+from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.core.subscription import Origin, Receiver, Subscription
+from jetstream_server.core.transform import Transform
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.origins.sourcing import Sourcing
+from jetstream_server.jetstream.ports import StreamConsumer
+from jetstream_server.jetstream.streams import publish_headers as names
+from jetstream_server.jetstream.streams import retention
+from jetstream_server.jetstream.streams.admission import (
+    FAST_BATCH_REPLY,
+    Candidate,
+    check,
+    check_room,
+    check_size,
+    check_ttl,
+    needs_decisions,
+)
+from jetstream_server.jetstream.streams.atomic_batch import AtomicBatches, drop_unfinished
+from jetstream_server.jetstream.streams.dedupe import Dedupe
+from jetstream_server.jetstream.streams.direct_get import DirectGet
+from jetstream_server.jetstream.streams.expiry import Expiry
+from jetstream_server.jetstream.streams.fast_batch import FastBatches
+from jetstream_server.jetstream.streams.interest import Interest
+from jetstream_server.jetstream.streams.limits import has_limits, store_limits
+from jetstream_server.jetstream.streams.pub_ack import PubAck
+from jetstream_server.jetstream.streams.publish_headers import special_headers
+from jetstream_server.jetstream.streams.removal_checks import check_delete, check_purge
+from jetstream_server.jetstream.streams.republish import Republisher
+from jetstream_server.jetstream.streams.schedule import Copy, Schedules
+from jetstream_server.jetstream.streams.stream_config import StreamConfig
+from jetstream_server.jetstream.streams.stream_state import describe_state
+from jetstream_server.kernels.frames import first_special, message_ids
+from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.ports import MessageStore, StreamFolder
+
+# How often the timers of one stream may fire: ages as the genuine server, which needs up to 250 ms
+# for them; ids sooner, as clients wait for a window to end.
+_EXPIRY_GRANULARITY_NS = 250 * MILLISECOND
+_DEDUPE_GRANULARITY_NS = 50 * MILLISECOND
+_FAILED_EXPIRY_RETRY_NS = 10 * SECOND
+_NEVER = 2**63 - 1
+_STORE_FAILED = errors.STREAM_STORE_FAILED("").err_code
+
+Allowance = Callable[[int], ApiError | None]  # the refusal of so many more bytes, if any
+
+
+class Stream:
+    """One stream of an account.
+
+    Attributes:
+        name: the stream's name.
+        config: with defaults filled in; replaced by `reconfigure`.
+        created: nanoseconds since the epoch.
+        folder: where it is kept.
+        store: its messages.
+        context: what it shares with the other streams of its account.
+        consumers: by name.
+        dedupe: message ids seen within the duplicate window.
+        last_message_id: id of the newest message, empty when that had none.
+        sourcing: the streams that it copies from.
+        allowance: tells whether the account may store more; None is no limit. Set by the catalog.
+        pub_ack: writes its answers to publishers.
+        atomic_batches: those that are open, None when the config allows none.
+        fast_batches: likewise.
+        schedules: what it is to store later, None when the config allows none.
+        decides_always: whether the config asks for a decision on every message.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        config: StreamConfig,
+        created: int,
+        folder: StreamFolder,
+        store: MessageStore,
+        now: int,
+    ) -> None:
+        self.name = config.name
+        self._wire_name = config.name.encode()
+        self.config = config
+        self.created = created
+        self.folder = folder
+        self.store = store
+        self.context = context
+        self.consumers: dict[str, StreamConsumer] = {}
+        self.dedupe = Dedupe(config.duplicate_window)
+        self.last_message_id = b""
+        self.allowance: Allowance | None = None
+        self._expiry = Expiry(config, store)
+        self.pub_ack = PubAck(config.name, context.domain)
+        self._random = Random(context.nuid.short())
+        self._direct_get = DirectGet(config.name, store, context.output)
+        self._interest = Interest(context.sublist)
+        self.sourcing = Sourcing(self)
+        self.atomic_batches: AtomicBatches | None = None
+        self.fast_batches: FastBatches | None = None
+        self.schedules: Schedules | None = None
+        self._is_subscribed = False
+        self._has_failed = False
+        self._next_tick = _NEVER
+        self._configure(config)
+        if not store.offline:
+            self._recover(now)
+
+    def __repr__(self) -> str:
+        return f"Stream({self.name!r}, {self.store.state()!r})"
+
+    # -- publishing ------------------------------------------------------------------------
+
+    def receive(
+        self,
+        run: PubRun,
+        start: int,
+        stop: int,
+        subscription: Subscription,
+        origin: Origin | None,
+        now: int,
+    ) -> None:
+        """Take what was published to one of the stream's subjects."""
+        if reason := self.store.offline:  # what duplicates repeat may be lost with the store
+            self._refuse_all(run, start, stop, StoreError(reason))
+            return
+        if needs_decisions(self, run, start, stop):
+            for index in range(start, stop):
+                self._receive_one(run, index, now)
+            return
+        chunk, fields, name = run.chunk, run.fields, self._wire_name
+        index = start
+        while index < stop:
+            cut = first_special(chunk, fields, index, stop, name)
+            if cut > index:
+                self.store_run(run, index, cut, now)
+            elif ids := message_ids(chunk, fields, index, stop, name):
+                self._store_identified(run, index, ids, now)
+                cut = index + len(ids)
+            else:
+                self._receive_one(run, index, now)
+                cut = index + 1
+            index = cut
+
+    def store_run(self, run: PubRun, start: int, stop: int, now: int) -> int | None:
+        """Store and acknowledge a stretch; return its first sequence, None when it failed.
+
+        Nothing is checked: no header and nothing in the config may ask for a decision.
+        """
+        if start == stop:
+            return None
+        try:
+            first = self.store.append_run(run, start, stop, now)
+        except StoreError as failure:
+            self._refuse_all(run, start, stop, failure)
+            return None
+        self.last_message_id = b""
+        if not self.config.no_ack:
+            self.context.output.pub_acks(run, start, stop, self.pub_ack.head, first)
+        self.after_storing(first, first + stop - start - 1, now)
+        return first
+
+    def _store_identified(self, run: PubRun, start: int, ids: list[bytes], now: int) -> None:
+        """Store the new ones of a stretch in which every message has an id and nothing else."""
+        self.dedupe.expire(now)
+        at = 0
+        while at < len(ids):
+            cut = self.dedupe.fresh(ids, at)
+            if cut > at:
+                fresh = ids if cut - at == len(ids) else ids[at:cut]
+                first = self.store_run(run, start + at, start + cut, now)
+                if first is not None:
+                    self.dedupe.record(fresh, first, now)
+                    self.last_message_id = fresh[-1]
+                    self._arm_dedupe(now)
+            else:
+                sequences = self.dedupe.seen(ids, at)
+                cut = at + len(sequences)
+                if not self.config.no_ack:
+                    self.pub_ack.send_duplicates(self.context.output, run, start + at, sequences)
+            at = cut
+
+    def _receive_one(self, run: PubRun, index: int, now: int) -> None:
+        """Take one message on its own."""
+        subject, reply = self.renamed(run.subject(index)), run.reply(index)
+        message = Candidate(subject, reply, run.headers(index), run.payload(index))
+        try:
+            check_size(self, message)
+            if reply.endswith(FAST_BATCH_REPLY):
+                if self.fast_batches is None:
+                    raise errors.BATCH_PUBLISH_DISABLED()
+                self.fast_batches.receive(message, now)
+                self._arm(self.fast_batches.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
+            elif names.BATCH_ID in message.special:
+                if self.atomic_batches is None:
+                    raise errors.ATOMIC_PUBLISH_DISABLED()
+                self._answer(reply, self.atomic_batches.receive(message, now))
+                self._arm(self.atomic_batches.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
+            else:
+                sequence, is_new = self.take(message, now)
+                self._answer(reply, self.pub_ack.taken(sequence, message.total, is_new=is_new))
+        except ApiError as error:
+            self._refuse(reply, error)
+        except StoreError as failure:
+            self._refuse(reply, self.failed(failure))
+
+    def renamed(self, subject: bytes) -> bytes:
+        """Return the subject under which the stream stores what is published to this one."""
+        if self._transform is None:
+            return subject
+        return self._transform.apply(subject, self._random) or subject
+
+    def take(self, message: Candidate, now: int) -> tuple[int, bool]:
+        """Store one message, or recognise it as a duplicate; nothing is answered.
+
+        Returns:
+            Its sequence and True, or that of the original and False.
+
+        Raises:
+            ApiError: it may not be stored.
+        """
+        try:
+            self.dedupe.expire(now)
+            original = check(self, message, now)
+            if original is not None:
+                return original, False
+            return self.store_one(message, now), True
+        except StoreError as failure:
+            raise self.failed(failure) from failure
+
+    def store_one(self, message: Candidate, now: int) -> int:
+        """Store one message that passed; return its sequence."""
+        store = self.store
+        if self.config.retention == "interest" and not retention.is_wanted(
+            self.consumers, message.subject
+        ):
+            sequence = store.skip(1, now)
+            self._remember_id(message, sequence, now)
+        else:
+            check_ttl(self, message)
+            check_room(self, message)
+            previous = store.subject_last(message.subject) if self._republisher else 0
+            sequence = store.append(message.subject, message.headers, message.payload, now)
+            self.note_stored(message, sequence, previous, now)
+        self.after_storing(sequence, sequence, now)
+        self.purge_outdated(message, sequence, now)  # even if nobody wanted the message itself
+        return sequence
+
+    def store_batch(self, batch: list[Candidate], now: int) -> int:
+        """Store a batch that passed, as one run; return the sequence of its last message."""
+        store = self.store
+        run = PubRun.of((each.subject, b"", each.headers, each.payload) for each in batch)
+        latest: dict[bytes, int] = {}
+        if self._republisher is not None:
+            latest = {each.subject: store.subject_last(each.subject) for each in batch}
+        first = store.append_run(run, 0, len(batch), now)
+        last = first + len(batch) - 1
+        unwanted: list[int] = []
+        for sequence, message in enumerate(batch, first):
+            if self.config.retention == "interest" and not retention.is_wanted(
+                self.consumers, message.subject
+            ):
+                unwanted.append(sequence)
+                self._remember_id(message, sequence, now)
+                continue
+            self.note_stored(message, sequence, latest.get(message.subject, 0), now)
+            latest[message.subject] = sequence
+        # Stored all the same, so that recovery sees whole batches (`atomic_batch.py`).
+        self._delete(unwanted)
+        self.after_storing(first, last, now)
+        for sequence, message in enumerate(batch, first):
+            self.purge_outdated(message, sequence, now)
+        return last
+
+    def note_stored(self, message: Candidate, sequence: int, previous: int, now: int) -> None:
+        """See to what the headers of a stored message ask for, and to its copy elsewhere.
+
+        Args:
+            previous: sequence before it on its subject; only needed for the copy.
+        """
+        if message.ttl:
+            self._expiry.ttls.record(sequence, message.ttl, now)
+            self._arm(self._expiry.next_deadline(), now + _EXPIRY_GRANULARITY_NS)
+        self._remember_id(message, sequence, now)
+        if self._republisher is not None:
+            output, subject, headers = self.context.output, message.subject, message.headers
+            self._republisher.publish(
+                output, subject, headers, message.payload, sequence, previous, now
+            )
+        if self.schedules is not None:
+            self.schedules.noted(message.subject, message.special, now)
+            self._arm(self.schedules.next_deadline(), now + _EXPIRY_GRANULARITY_NS)
+
+    def _remember_id(self, message: Candidate, sequence: int, now: int) -> None:
+        self.last_message_id = message_id = message.message_id
+        if message_id:
+            self.dedupe.record([message_id], sequence, now)
+            self._arm_dedupe(now)
+
+    def purge_outdated(self, message: Candidate, sequence: int, now: int) -> None:
+        """Remove what a message rolls up, and the schedule that it ends."""
+        store, purged = self.store, 0
+        if message.rollup:
+            wanted = store.filter([message.subject]) if message.rollup == b"sub" else None
+            purged = store.purge(wanted, sequence, 0)
+        if self.schedules is not None and (ended := self.schedules.end(message.special)):
+            purged += store.purge(store.filter([ended]), 0, 0)
+        if purged:
+            self.tell_purged(now)
+
+    def after_storing(self, first: int, last: int, now: int) -> None:
+        """Tell the consumers, enforce the limits, and see to the timer."""
+        self._has_failed = False
+        for consumer in self.consumers.values():
+            consumer.stored(first, last, now)
+        if self._is_limited:
+            self._tell_removed(self.store.enforce(self._limits, now), now)
+        if self.config.max_age > 0 and now + self.config.max_age < self._next_tick:
+            self._arm(now + self.config.max_age, now)
+
+    def _answer(self, reply: bytes, payload: bytes) -> None:
+        if reply and not self.config.no_ack:
+            self.context.output.publish(reply, payload)
+
+    def _refuse(self, reply: bytes, error: ApiError) -> None:
+        payload = self.pub_ack.refused(error)
+        if error.err_code != _STORE_FAILED or not self._has_failed:
+            self._answer(reply, payload)
+        elif reply and not self.config.no_ack:  # on a full disk there may be no flush for long
+            self.context.output.publish_now(reply, payload)
+
+    def _refuse_all(self, run: PubRun, start: int, stop: int, failure: StoreError) -> None:
+        for index in range(start, stop):
+            self._refuse(run.reply(index), self.failed(failure))
+
+    def failed(self, failure: StoreError) -> ApiError:
+        """Return the refusal of a message that the store did not take."""
+        if not self._has_failed:  # once, not for every message of a full disk
+            self._has_failed = True
+            self.context.log("ERR", f"stream '{self.name}': publish not stored: {failure}")
+        return errors.STREAM_STORE_FAILED(failure.reason)
+
+    # -- removing --------------------------------------------------------------------------
+
+    def settle(self, consumer: StreamConsumer, sequences: Iterable[int], now: int) -> None:
+        """Remove what this consumer is done with and no other one needs.
+
+        On a limits stream nothing happens. The consumer is not told again.
+        """
+        if self.config.retention == "limits":
+            return
+        others: list[StreamConsumer] = []
+        if self.config.retention == "interest":
+            others = [other for other in self.consumers.values() if other is not consumer]
+        self._delete(retention.settled(self.store, others, sequences))
+
+    def sweep(self, now: int) -> None:
+        """Remove from an interest stream what no consumer needs: after recovery, when a consumer
+        is gone, when the retention became interest."""
+        if self.config.retention != "interest":
+            return
+        if self.consumers:
+            self._delete(retention.unneeded(self.store, list(self.consumers.values())))
+        elif self.store.first_seq <= self.store.last_seq != 0:  # a new stream stays new
+            self.store.truncate_front(self.store.last_seq + 1)
+
+    def _delete(self, sequences: list[int]) -> None:
+        if sequences:
+            self.store.delete(sequences)
+
+    def purge(self, pattern: bytes, seq: int, keep: int, now: int) -> int:
+        """Remove messages: all, those of a subject pattern, those below `seq`, all but `keep`.
+
+        Returns:
+            How many went.
+
+        Raises:
+            ApiError: 10109, 10110, 10051.
+        """
+        check_purge(self.config, self.store)
+        if seq == 1:  # nothing is below; an unused stream stays unused
+            return 0
+        wanted = self.store.filter([pattern]) if pattern else None
+        purged = self.store.purge(wanted, seq, keep)
+        self.tell_purged(now)
+        return purged
+
+    def delete_message(self, sequence: int, erase: bool, now: int) -> None:
+        """Remove one message; `erase` also overwrites its bytes.
+
+        Raises:
+            ApiError: 10109, 10057; 10043 when the message does not exist.
+        """
+        check_delete(self.config, self.store, sequence)
+        if not self.store.delete((sequence,), erase=erase):
+            raise errors.SEQUENCE_NOT_FOUND(sequence)
+        self._tell_removed([(sequence, sequence + 1)], now)
+
+    def _tell_removed(self, ranges: list[tuple[int, int]], now: int) -> None:
+        if ranges:
+            for consumer in self.consumers.values():
+                consumer.removed(ranges, now)
+
+    def tell_purged(self, now: int) -> None:
+        """Tell the consumers that a purge is over."""
+        for consumer in self.consumers.values():
+            consumer.purged(self.store.first_seq, self.store.last_seq, now)
+
+    # -- time ------------------------------------------------------------------------------
+
+    def tick(self, now: int) -> None:
+        """Remove what is over, forget old message ids, and set the timer again."""
+        self._next_tick = _NEVER
+        self.dedupe.expire(now)
+        if not self.store.offline:
+            try:
+                self._expire(now)
+                if self.schedules is not None:
+                    self.schedules.fire(self, lambda copy: self._store_copy(copy, now), now)
+            except StoreError as failure:
+                self.context.log("ERR", f"stream '{self.name}': expiry failed: {failure}")
+                self._arm(now, now + _FAILED_EXPIRY_RETRY_NS)
+            else:
+                self._arm(self._expiry.next_deadline(), now + _EXPIRY_GRANULARITY_NS)
+                if self.schedules is not None:
+                    self._arm(self.schedules.next_deadline(), now + _EXPIRY_GRANULARITY_NS)
+        self._arm(self.dedupe.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
+        for batches in (self.atomic_batches, self.fast_batches):
+            if batches is not None:
+                batches.expire(now)
+                self._arm(batches.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
+
+    def _expire(self, now: int) -> None:
+        removed, subjects = self._expiry.remove_due(now)
+        self._tell_removed(removed, now)
+        if not subjects:
+            return
+        headers, ttl = self._expiry.marker()
+        for subject in subjects:
+            sequence = self.store.append(subject, headers, b"", now)
+            self._expiry.ttls.record(sequence, ttl, now)
+            self.after_storing(sequence, sequence, now)
+        self.last_message_id = b""
+
+    def _store_copy(self, copy: Copy, now: int) -> None:
+        self.store_one(Candidate(copy.target, b"", copy.headers, copy.payload), now)
+
+    def _arm(self, deadline: int | None, earliest: int) -> None:
+        """Set the timer to a deadline, unless it is set to an earlier time."""
+        if deadline is None:
+            return
+        at = max(deadline, earliest)
+        if at < self._next_tick:
+            self._next_tick = at
+            self.context.deadlines.schedule(self, at)
+
+    def _arm_dedupe(self, now: int) -> None:
+        if now + self.config.duplicate_window < self._next_tick:
+            self._arm(self.dedupe.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
+
+    # -- life ------------------------------------------------------------------------------
+
+    def subscribe(self) -> None:
+        """Start taking what is published to the stream's subjects, and direct gets."""
+        self._is_subscribed = True
+        patterns = self.config.subject_patterns
+        wanted: dict[tuple[bytes, bytes], Receiver] = {(subject, b""): self for subject in patterns}
+        if self.config.allow_direct:
+            wanted.update(self._direct_get.interest)
+        self._interest.change(wanted)
+
+    def unsubscribe(self) -> None:
+        """Take no more."""
+        self._is_subscribed = False
+        self._interest.change({})
+
+    def reconfigure(self, config: StreamConfig, now: int) -> None:
+        """Run with another config, one that `stream_checks.py` allowed; its limits hold at once."""
+        had_interest = self.config.retention == "interest"
+        self._configure(config)
+        if self._is_subscribed:
+            self.subscribe()
+        if self._is_limited:
+            self._tell_removed(self.store.enforce(self._limits, now), now)
+        if not had_interest:
+            self.sweep(now)
+        self.sourcing.follow_config(now)
+        self.tick(now)
+
+    def _configure(self, config: StreamConfig) -> None:
+        self.config = self._expiry.config = config
+        self.dedupe.window_ns = config.duplicate_window
+        self._limits = store_limits(config)
+        self._is_limited = has_limits(self._limits)
+        self._transform: Transform | None = None
+        # An empty destination is accepted, and changes nothing.
+        if (transform := config.subject_transform) is not None and transform.dest:
+            self._transform = Transform(transform.src.encode(), transform.dest.encode())
+        self._republisher: Republisher | None = None
+        if config.republish is not None and config.republish.dest:
+            self._republisher = Republisher(config.name, config.republish, self._random)
+        self.atomic_batches = (
+            self.atomic_batches or AtomicBatches(self) if config.allow_atomic else None
+        )
+        self.fast_batches = self.fast_batches or FastBatches(self) if config.allow_batched else None
+        self.schedules = self.schedules or Schedules() if config.allow_msg_schedules else None
+        self.decides_always = (
+            config.sealed
+            or config.allow_msg_counter
+            or self._transform is not None
+            or self._republisher is not None
+        )
+
+    def _recover(self, now: int) -> None:
+        """Find again what is only in the stored messages: ids, TTLs, what ended meanwhile."""
+        store = self.store
+        if self.atomic_batches is not None and (count := drop_unfinished(store)):
+            text = f"stream '{self.name}': removed {count} messages of a batch cut short by a crash"
+            self.context.log("WRN", text)
+        self._expiry.recover()
+        if self.schedules is not None:
+            self.schedules.recover(store, now)
+        newest = store.load(store.last_seq)
+        if newest is not None and newest.headers:
+            self.last_message_id = special_headers(newest.headers).get(names.MESSAGE_ID, b"")
+        self.dedupe.recover(store, now)
+        if self._is_limited:
+            store.enforce(self._limits, now)
+        self.tick(now)
+
+    def add_consumer(self, consumer: StreamConsumer) -> None:
+        """Count a consumer among those that want messages."""
+        self.consumers[consumer.name] = consumer
+
+    def remove_consumer(self, consumer: StreamConsumer, now: int) -> None:
+        """Forget a consumer; what only it needed leaves an interest stream."""
+        if self.consumers.get(consumer.name) is consumer:
+            del self.consumers[consumer.name]
+            self.sweep(now)
+
+    def stop(self, now: int, status: str = "409 Server Shutdown") -> None:
+        """Stop for now: everything stays where it is kept."""
+        self._end(status, now)
+        self.store.close()
+
+    def delete(self, now: int) -> None:
+        """Stop for good: consumers get told and everything is removed."""
+        self._end("409 Consumer Deleted", now)
+        self.store.destroy()
+        self.folder.remove()
+
+    def _end(self, status: str, now: int) -> None:
+        self.sourcing.stop(for_good=status.endswith("Deleted"))
+        self.unsubscribe()
+        self.context.deadlines.cancel(self)
+        self._next_tick = _NEVER
+        for consumer in list(self.consumers.values()):
+            consumer.stop(status, now)
+
+    # -- looking ---------------------------------------------------------------------------
+
+    @property
+    def consumer_count(self) -> int:
+        """Return the number of consumers that are shown."""
+        return sum(not consumer.internal for consumer in self.consumers.values())
+
+    def state(
+        self, subjects: dict[str, int] | None = None, deleted: list[int] | None = None
+    ) -> dict[str, Any]:
+        """Return the state object of STREAM.INFO, with what the request asked for on top.
+
+        Args:
+            subjects: message counts by subject, one page of them.
+            deleted: missing sequences (`store.deleted()`).
+        """
+        return describe_state(self.store, self.consumer_count, subjects, deleted)

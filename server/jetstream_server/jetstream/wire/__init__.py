@@ -1,0 +1,1 @@
+"""Texts as the genuine server writes them: JSON, times, durations, quoting, name hashes."""

@@ -1,0 +1,375 @@
+"""JSON requests to typed models, and answers to JSON, as Go's `encoding/json` does both.
+
+Clients compare error texts, and some rely on leniencies: keys match whatever their case, the last
+duplicate wins, several values in one body are decoded onto the same struct, null leaves a field
+alone. Unknown fields are refused by name. Encoding escapes `<`, `>`, `&` and the two line
+separators, so that subjects appear as `"orders.\\u003e"`.
+
+A request is a pydantic model whose fields stand in the order of the wire, with the zero value of
+Go's field as default. Fields are annotated with the aliases below (`Int64`, `Duration`, `Time`);
+`str`, `bool`, `list[str]`, `dict[str, str]` and other models need none. The model's `go_name`
+is what error texts call it.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+import typing
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, ClassVar, TypeVar
+
+import orjson
+from pydantic import BaseModel, ConfigDict
+
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.api.json_syntax import JsonSyntaxError, Node, parse_values
+from jetstream_server.jetstream.wire.go_quote import quoted
+from jetstream_server.jetstream.wire.go_time import Instant, format_time, parse_time
+
+_ESCAPED = re.compile("[<>&]|\u2028|\u2029".encode())
+
+
+class Always:
+    """Marks a field that is written even at its zero value."""
+
+
+ALWAYS = Always()
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """A Go integer type and its bounds."""
+
+    go_type: str
+    smallest: int
+    largest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Enum:
+    """A string of few values; `refusal` may quote the JSON sent (`%s`) or quote it again (`%q`).
+
+    `strict_kind` refuses values that are not strings as a type error instead.
+    """
+
+    names: tuple[str, ...]
+    refusal: str = "can not unmarshal %q"
+    strict_kind: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time.Time."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoType:
+    """Overrides the name of a slice's type in error texts: `[]*server.StreamSource`."""
+
+    go_type: str
+
+
+Int = Annotated[int, Integer("int", -(2**63), 2**63 - 1)]
+Int32 = Annotated[int, Integer("int32", -(2**31), 2**31 - 1)]
+Int64 = Annotated[int, Integer("int64", -(2**63), 2**63 - 1)]
+Uint64 = Annotated[int, Integer("uint64", 0, 2**64 - 1)]
+Duration = Annotated[int, Integer("time.Duration", -(2**63), 2**63 - 1)]
+Time = Annotated[Instant, Moment()]
+
+
+class GoModel(BaseModel):
+    """A JSON object of the API; immutable, compared by value."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    go_name: ClassVar[str] = ""
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the object in wire order, without the zero values that Go omits."""
+        wire: dict[str, Any] = {}
+        for name, always in _wire_fields(type(self)):
+            value = getattr(self, name)
+            if always or not _is_zero(value):
+                wire[name] = _wire_value(value)
+        return wire
+
+
+Model = TypeVar("Model", bound=GoModel)
+
+
+def encode(value: object, *, indented: bool = False) -> bytes:
+    """Return JSON, compact unless it is for people, with the characters escaped that Go escapes."""
+    encoded = orjson.dumps(value, option=orjson.OPT_INDENT_2 if indented else None)
+    return _ESCAPED.sub(_escape, encoded)
+
+
+def decode(body: bytes, model: type[Model], *, strict: bool = True) -> Model:
+    """Read a request; an empty body gives the model's zero value.
+
+    Args:
+        strict: refuse unknown fields; a few verbs are lenient, and word syntax errors differently.
+
+    Raises:
+        ApiError: 10025 with the text of the first mistake.
+    """
+    nodes, broken = parse_values(body)
+    values: dict[str, Any] = {}
+    for node in nodes:
+        try:
+            _decode_top(node, model, values, strict)
+        except _MisfitError as misfit:
+            raise errors.INVALID_JSON(str(misfit)) from None
+    if broken is not None:
+        raise errors.INVALID_JSON(_syntax_text(broken, strict))
+    return _construct(model, values)
+
+
+def is_empty_request(body: bytes) -> bool:
+    """Tell whether a body counts as none: no bytes, or one object without members."""
+    if not body:
+        return True
+    nodes, broken = parse_values(body)
+    if broken is not None or len(nodes) != 1:
+        return False
+    return nodes[0].kind == "object" and not nodes[0].value
+
+
+def looks_like_json(body: bytes) -> bool:
+    """Tell whether a body starts an object or array; some verbs ignore any other."""
+    return body.lstrip(b" \t\r\n")[:1] in (b"{", b"[")
+
+
+# -- decoding ---------------------------------------------------------------------------------
+
+
+class _MisfitError(ValueError):
+    """A value that does not fit its field; the text goes to the client."""
+
+
+def _syntax_text(error: JsonSyntaxError, strict: bool) -> str:
+    if error.offset < 0:
+        return "unexpected EOF" if strict else "unexpected end of JSON input"
+    return f"{error.text} at offset {error.offset}" if strict else error.text
+
+
+def _decode_top(node: Node, model: type[GoModel], values: dict[str, Any], strict: bool) -> None:
+    if node.kind == "null":
+        return
+    name = model.go_name or model.__name__
+    if node.kind != "object":
+        raise _MisfitError(
+            f"json: cannot unmarshal {node.kind} into Go value of type server.{name}"
+        )
+    _decode_members(node, model, values, _Path(name, "", False), strict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """Where a value stands: `StreamConfigRequest`, `sources.0.name`."""
+
+    struct: str
+    field: str
+    is_element: bool
+
+    def into(self, name: str, is_element: bool = False) -> _Path:
+        field = f"{self.field}.{name}" if self.field else name
+        return _Path(self.struct, field, is_element)
+
+    def refuse(self, what: str, go_type: str) -> _MisfitError:
+        where = f"{self.struct}.{self.field}"
+        if not self.is_element:
+            where = "Go struct field " + where
+        return _MisfitError(f"json: cannot unmarshal {what} into {where} of type {go_type}")
+
+
+def _decode_members(
+    node: Node, model: type[GoModel], values: dict[str, Any], path: _Path, strict: bool
+) -> None:
+    fields = _fields(model)
+    for key, member in node.value:
+        found = fields.get(key) or fields.get(key.casefold())
+        if found is None:
+            if strict:
+                raise _MisfitError(f"json: unknown field {quoted(key)}")
+            continue
+        name, shape = found
+        value = _decode_value(member, shape, path.into(name), strict)
+        if value is not _KEEP:
+            values[name] = value
+
+
+_KEEP: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What a field takes: the annotation's type and its markers."""
+
+    base: Any
+    marker: Any
+    element: _Shape | None = None
+
+
+def _decode_value(node: Node, shape: _Shape, path: _Path, strict: bool) -> Any:
+    marker = shape.marker
+    if isinstance(marker, Enum):
+        return _decode_enum(node, marker)
+    if node.kind == "null":
+        return _KEEP
+    if isinstance(marker, Integer):
+        return _decode_integer(node, marker, path)
+    if isinstance(marker, Moment):
+        if node.kind != "string":
+            raise path.refuse(node.kind, "time.Time")
+        try:
+            return parse_time(node.value)
+        except ValueError as error:
+            raise _MisfitError(str(error)) from None
+    if shape.base is str or shape.base is bool:
+        kind, go_type = ("string", "string") if shape.base is str else ("bool", "bool")
+        if node.kind != kind:
+            raise path.refuse(node.kind, go_type)
+        return node.value
+    if shape.base is list:
+        return _decode_list(node, shape, path, strict)
+    if shape.base is dict:
+        return _decode_map(node, shape, path, strict)
+    if node.kind != "object":
+        raise path.refuse(node.kind, _go_type(shape))
+    values: dict[str, Any] = {}
+    _decode_members(node, shape.base, values, path, strict)
+    return _construct(shape.base, values)
+
+
+def _decode_enum(node: Node, enum: Enum) -> str:
+    if enum.strict_kind and node.kind not in ("string", "null"):
+        raise _MisfitError(f"json: cannot unmarshal {node.kind} into Go value of type string")
+    if node.kind != "string" or node.value not in enum.names:
+        sent = node.source.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        text = enum.refusal.replace("%q", quoted(node.source)).replace("%s", sent)
+        raise _MisfitError(text)
+    return str(node.value)
+
+
+def _decode_integer(node: Node, integer: Integer, path: _Path) -> int:
+    if node.kind != "number":
+        raise path.refuse(node.kind, integer.go_type)
+    digits = node.value.removeprefix("-")
+    # No int() of a text that is too long to fit anyway: its cost grows with the square.
+    if not digits.isdigit() or len(digits) > 20:
+        raise path.refuse(f"number {node.value}", integer.go_type)
+    value = int(node.value)
+    if not integer.smallest <= value <= integer.largest:
+        raise path.refuse(f"number {node.value}", integer.go_type)
+    return value
+
+
+def _decode_list(node: Node, shape: _Shape, path: _Path, strict: bool) -> list[Any]:
+    if node.kind != "array":
+        raise path.refuse(node.kind, _go_type(shape))
+    assert shape.element is not None
+    values = []
+    for index, member in enumerate(node.value):
+        value = _decode_value(member, shape.element, path.into(str(index), True), strict)
+        values.append(_zero(shape.element) if value is _KEEP else value)
+    return values
+
+
+def _decode_map(node: Node, shape: _Shape, path: _Path, strict: bool) -> dict[str, Any]:
+    if node.kind != "object":
+        raise path.refuse(node.kind, _go_type(shape))
+    assert shape.element is not None
+    values = {}
+    for key, member in node.value:
+        value = _decode_value(member, shape.element, path.into(key), strict)
+        values[key] = _zero(shape.element) if value is _KEEP else value
+    return values
+
+
+def _construct(model: type[Model], values: dict[str, Any]) -> Model:
+    """Make a model of values that are already of the right types.
+
+    With every field given, pydantic does not look for defaults, which costs it a millisecond for
+    a stream config. Empty lists and maps are shared; models are immutable.
+    """
+    return model.model_construct(**(_defaults(model) | values))
+
+
+@cache
+def _defaults(model: type[GoModel]) -> dict[str, Any]:
+    fields = model.model_fields.items()
+    return {name: field.get_default(call_default_factory=True) for name, field in fields}
+
+
+def _zero(shape: _Shape) -> Any:
+    return _construct(shape.base, {}) if issubclass(shape.base, GoModel) else shape.base()
+
+
+def _go_type(shape: _Shape) -> str:
+    if isinstance(shape.marker, GoType | Integer):
+        return shape.marker.go_type
+    if shape.base is list:
+        assert shape.element is not None
+        return "[]" + _go_type(shape.element)
+    if shape.base is dict:
+        assert shape.element is not None
+        return "map[string]" + _go_type(shape.element)
+    if shape.base is str:
+        return "string"
+    if shape.base is bool:
+        return "bool"
+    return f"server.{shape.base.go_name or shape.base.__name__}"
+
+
+@cache
+def _fields(model: type[GoModel]) -> dict[str, tuple[str, _Shape]]:
+    """Return (name, shape) by name and by folded name; names with capitals do not occur."""
+    hints = typing.get_type_hints(model, include_extras=True)
+    return {name: (name, _shape(hints[name])) for name in model.model_fields}
+
+
+def _shape(annotation: Any) -> _Shape:
+    marker: Any = None
+    while True:
+        origin = typing.get_origin(annotation)
+        if origin is Annotated:
+            annotation, *markers = typing.get_args(annotation)
+            marker = next((m for m in markers if not isinstance(m, Always)), marker)
+        elif origin in (typing.Union, types.UnionType):
+            (annotation,) = (a for a in typing.get_args(annotation) if a is not type(None))
+        else:
+            break
+    if origin is list:
+        return _Shape(list, marker, _shape(typing.get_args(annotation)[0]))
+    if origin is dict:
+        return _Shape(dict, marker, _shape(typing.get_args(annotation)[1]))
+    return _Shape(annotation, marker)
+
+
+# -- encoding ---------------------------------------------------------------------------------
+
+
+def _escape(matched: re.Match[bytes]) -> bytes:
+    return b"\\u%04x" % ord(matched.group().decode())
+
+
+@cache
+def _wire_fields(model: type[GoModel]) -> list[tuple[str, bool]]:
+    return [(name, ALWAYS in field.metadata) for name, field in model.model_fields.items()]
+
+
+def _is_zero(value: Any) -> bool:
+    return not isinstance(value, GoModel | Instant) and not value
+
+
+def _wire_value(value: Any) -> Any:
+    if isinstance(value, GoModel):
+        return value.to_wire()
+    if isinstance(value, Instant):
+        return format_time(value)
+    if isinstance(value, list):
+        return [_wire_value(element) for element in value]
+    if isinstance(value, dict):  # Go writes maps with sorted keys
+        return {key: _wire_value(value[key]) for key in sorted(value)}
+    return value

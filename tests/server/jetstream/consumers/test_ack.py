@@ -1,0 +1,262 @@
+"""What clients answer to deliveries, in all its forms."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.jetstream.consumers.ack import (
+    Verb,
+    ack_counts,
+    ack_sequence,
+    ack_verb,
+    nak_delay,
+)
+from jetstream_server.jetstream.consumers.consumer import account_hash
+from jetstream_server.protocol.ops import PubRun
+
+
+@pytest.mark.parametrize(
+    ("subject", "sequence"),
+    [
+        (b"$JS.ACK.S.C.1.22.3.4.5", 22),
+        (b"$JS.ACK._.szMpdrwD.S.C.1.22.3.4.5", 22),
+        (b"$JS.ACK._.szMpdrwD.S.C.1.22.3.4.5.random", 22),
+        (b"$JS.ACK.S.C.1.x.3.4.5", -1),
+        (b"$JS.ACK.S.C.1.-1.3.4.5", -1),
+        (b"$JS.ACK.S.C.1." + b"9" * 4000 + b".3.4.5", -1),
+        (b"$JS.ACK", -1),
+    ],
+)
+def test_ack_subjects(subject, sequence):
+    assert ack_sequence(subject) == sequence
+
+
+@pytest.mark.parametrize(
+    ("subject", "counts"),
+    [
+        (b"$JS.ACK.S.C.1.22.3.4.5", (1, 3)),
+        (b"$JS.ACK._.szMpdrwD.S.C.7.22.8.4.5.random", (7, 8)),
+        (b"$JS.ACK.S.C.x.22.-1.4.5", (-1, -1)),
+    ],
+)
+def test_counts_of_ack_subjects(subject, counts):
+    assert ack_counts(subject) == counts
+
+
+@pytest.mark.parametrize(
+    ("body", "verb", "text"),
+    [
+        (b"", Verb.ACK, b""),
+        (b"+ACK", Verb.ACK, b""),
+        (b"+OK", Verb.ACK, b""),
+        (b"-NAK", Verb.NAK, b""),
+        (b"-NAK 200ms", Verb.NAK, b"200ms"),
+        (b'-NAK{"delay":1}', Verb.NAK, b'{"delay":1}'),
+        (b"+TERM the reason", Verb.TERM, b"the reason"),
+        (b"+TERMx", Verb.TERM, b"x"),
+        (b"+WPI", Verb.WORK, b""),
+        (b"+NXT 2", Verb.NEXT, b"2"),
+        (b"ACK", Verb.UNKNOWN, b""),
+        (b"+ACK foo", Verb.UNKNOWN, b""),
+        (b"-nak", Verb.UNKNOWN, b""),
+        (b"\xff\x00", Verb.UNKNOWN, b""),
+    ],
+)
+def test_ack_bodies(body, verb, text):
+    assert ack_verb(body) == (verb, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "delay"),
+    [
+        (b"200ms", 200 * MILLISECOND),
+        (b"0.2s", 200 * MILLISECOND),
+        (b'{"delay": 200000000}', 200 * MILLISECOND),
+        (b'{"delay":"200ms"}', 0),
+        (b'{"delay":-5}', 0),
+        (b"{", 0),
+        (b"{}", 0),
+        (b"200000000", 0),
+        (b"abc", 0),
+        (b"\xff", 0),
+    ],
+)
+def test_nak_delays(text, delay):
+    assert nak_delay(text) == delay
+
+
+def test_the_hash_of_the_global_account():
+    assert account_hash("$G") == "szMpdrwD"
+
+
+@pytest.fixture
+def delivered(account):
+    """Three delivered messages of an explicit consumer, and its inbox."""
+
+    def deliver(**fields):
+        stream = account.stream(**fields.pop("stream", {}))
+        for number in range(1, 4):
+            account.publish(b"s.a", b"%d" % number)
+        account.subscribe(b"_INBOX.>")
+        fields = {"durable_name": "C", "ack_policy": "explicit"} | fields
+        consumer = account.create(stream, **fields)
+        account.pull(consumer, b"3")
+        return consumer, [message for message in account.client.take() if message.reply]
+
+    return deliver
+
+
+def test_naks_come_again_in_the_order_of_their_arrival(account, delivered):
+    consumer, messages = delivered()
+    for index in (2, 0, 1):
+        account.ack(messages[index], b"-NAK")
+    account.pull(consumer, b"3")
+    assert [message.ack[1] for message in account.client.take()] == [3, 1, 2]
+
+
+def test_a_nak_with_delay_waits(account, delivered):
+    consumer, messages = delivered()
+    account.ack(messages[0], b"-NAK 200ms")
+    account.pull(consumer, b"1")
+    account.advance(199 * MILLISECOND)
+    assert account.client.take() == []
+    account.advance(2 * MILLISECOND)
+    assert [message.ack[:2] for message in account.client.take()] == [[2, 1]]
+
+
+def test_work_in_progress_starts_the_wait_anew(account, delivered):
+    consumer, messages = delivered(ack_wait=SECOND)
+    account.pull(consumer, b"3")
+    account.advance(900 * MILLISECOND)
+    account.ack(messages[0], b"+WPI")
+    account.advance(200 * MILLISECOND)
+    assert [message.ack[1] for message in account.client.take()] == [2, 3]
+    account.advance(800 * MILLISECOND + 1_000_000)
+    assert [message.ack[1] for message in account.client.take()] == [1]
+
+
+def test_term_ends_redelivery_and_says_why(account, delivered):
+    consumer, messages = delivered(ack_wait=SECOND)
+    account.subscribe(b"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.C")
+    account.ack(messages[0], b"+TERM no good", reply=b"_INBOX.p")
+    advisory = next(json.loads(m.payload) for m in account.client.take() if m.payload)
+    assert advisory["type"] == "io.nats.jetstream.advisory.v1.terminated"
+    assert (advisory["stream_seq"], advisory["reason"]) == (1, "no good")
+    assert consumer.progress.floor_stream_seq == 1
+    assert len(consumer.progress.pending) == 2
+
+
+def test_next_acknowledges_and_asks_for_more(account, delivered):
+    consumer, messages = delivered()
+    account.publish(b"s.a", b"4")
+    account.ack(messages[0], b"+NXT", reply=b"_INBOX.n")
+    (message,) = account.client.take()
+    assert message.payload == b"4"
+    assert consumer.progress.floor_stream_seq == 1
+
+
+def test_unknown_bodies_are_answered_and_change_nothing(account, delivered):
+    consumer, messages = delivered()
+    account.ack(messages[0], b"xyz", reply=b"_INBOX.p")
+    assert [message.payload for message in account.client.take()] == [b""]
+    assert len(consumer.progress.pending) == 3
+
+
+def test_sequences_that_were_not_delivered_get_no_answer(account, delivered):
+    consumer, _ = delivered()
+    for token in (b"99", b"x", b"-1"):
+        account.publish(b"$JS.ACK.S.C.1.%b.1.1.0" % token, b"+ACK", reply=b"_INBOX.p")
+    assert account.client.take() == []
+    account.publish(b"$JS.ACK.S.C.1.0.1.1.0", b"+ACK", reply=b"_INBOX.p")
+    account.publish(b"$JS.ACK.S.C.x.1.y.1.0", b"+ACK", reply=b"_INBOX.p")
+    assert len(account.client.take()) == 2
+    assert consumer.progress.floor_stream_seq == 1
+
+
+def test_an_ack_is_taken_in_the_longer_form_and_twice(account, delivered):
+    consumer, _ = delivered()
+    for _ in range(2):
+        account.publish(b"$JS.ACK._.szMpdrwD.S.C.1.1.1.1.0.rnd", reply=b"_INBOX.p")
+    assert len(account.client.take()) == 2
+    assert consumer.progress.floor_stream_seq == 1
+
+
+def test_ack_all_counts_for_everything_before(account, delivered):
+    consumer, messages = delivered(ack_policy="all")
+    account.ack(messages[1])
+    info = consumer.info(account.now)
+    assert info["ack_floor"]["stream_seq"] == info["ack_floor"]["consumer_seq"] == 2
+    assert info["num_ack_pending"] == 1
+
+
+def test_without_acks_nobody_listens_for_them(account, delivered):
+    consumer, messages = delivered(ack_policy="none")
+    assert not account.sublist.has_interest(messages[0].reply)
+    assert consumer.info(account.now)["ack_floor"]["stream_seq"] == 3
+
+
+def test_an_ack_on_a_work_queue_removes_the_message(account, delivered):
+    consumer, messages = delivered(stream={"retention": "workqueue"})
+    account.ack_all(messages[:2])
+    account.ack(messages[2], reply=b"_INBOX.p")
+    assert consumer.stream.store.state().messages == 0
+
+
+def test_acks_are_sampled_only_for_listeners(account, delivered):
+    _, messages = delivered(sample_freq="100%")
+    account.ack(messages[0])
+    account.subscribe(b"$JS.EVENT.METRIC.CONSUMER.ACK.S.C")
+    account.advance(250 * MILLISECOND)
+    account.ack(messages[1])
+    (metric,) = [json.loads(message.payload) for message in account.client.take()]
+    assert metric["type"] == "io.nats.jetstream.metric.v1.consumer_ack"
+    assert (metric["stream_seq"], metric["ack_time"]) == (2, 250 * MILLISECOND)
+
+
+def test_naks_are_announced(account, delivered):
+    _, messages = delivered()
+    account.subscribe(b"$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED.S.C")
+    account.ack(messages[1], b"-NAK")
+    (advisory,) = [json.loads(message.payload) for message in account.client.take()]
+    assert (advisory["consumer_seq"], advisory["stream_seq"], advisory["deliveries"]) == (2, 2, 1)
+
+
+@pytest.mark.parametrize(("max_deliver", "redelivered"), [(1, 0), (2, 3)])
+def test_after_the_last_delivery_one_advisory_each(
+    account, delivered, make_client, max_deliver, redelivered
+):
+    consumer, _ = delivered(max_deliver=max_deliver, ack_wait=SECOND)
+    account.subscribe(
+        b"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.S.C", client=type(account.client)()
+    )
+    listener = account.sublist.match(
+        b"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.S.C"
+    ).only.receiver
+    account.pull(consumer, b'{"batch":20,"expires":60000000000}')
+    account.advance(10 * SECOND)
+    advisories = [json.loads(message.payload) for message in listener.take()]
+    assert [advisory["stream_seq"] for advisory in advisories] == [1, 2, 3]
+    assert {advisory["deliveries"] for advisory in advisories} == {max_deliver}
+    info = consumer.info(account.now)
+    assert (info["num_ack_pending"], info["num_redelivered"]) == (0, redelivered)
+    assert info["ack_floor"]["stream_seq"] == 0
+    account.publish(b"s.a", b"4")
+    account.ack([message for message in account.client.take() if message.reply][-1])
+    assert consumer.info(account.now)["ack_floor"]["stream_seq"] == 4
+
+
+def test_an_offline_stream_answers_no_acks(account, monkeypatch):
+    """Nothing can be saved any more: an answer would be forgotten by a restart."""
+    stream = account.stream()
+    account.publish(b"s.a", b"1")
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(stream, durable_name="C", ack_policy="explicit")
+    account.pull(consumer, b"1")
+    account.client.take()
+    monkeypatch.setattr(type(stream.store), "offline", property(lambda store: "fsync failed"))
+    run = PubRun.of([(b"$JS.ACK.S.C.1.1.1.1.0", b"_INBOX.p", b"", b"+ACK")])
+    consumer.acks.receive(run, 0, 1, None, None, account.now)
+    assert 1 in consumer.progress.pending
+    assert account.client.take() == []

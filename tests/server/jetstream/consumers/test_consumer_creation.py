@@ -1,0 +1,229 @@
+"""Where consumers start, what changes them, and what a restart brings back."""
+
+from __future__ import annotations
+
+import pytest
+from jetstream_server.base.clock import SECOND
+from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.jetstream.consumers.consumer_creation import reset_consumer, restore_consumer
+from jetstream_server.jetstream.wire.go_time import Instant
+
+
+@pytest.fixture
+def stream(account):
+    """Six messages, a second apart; every third is on s.b."""
+    stream = account.stream()
+    for number in range(1, 7):
+        account.publish(b"s.b" if number % 3 == 0 else b"s.a", b"%d" % number)
+        account.advance(SECOND)
+    return stream
+
+
+@pytest.mark.parametrize(
+    ("fields", "stream_seq", "pending"),
+    [
+        ({}, 0, 6),
+        ({"deliver_policy": "new"}, 6, 0),
+        ({"deliver_policy": "last"}, 5, 1),
+        ({"deliver_policy": "last", "filter_subject": "s.a"}, 4, 1),
+        ({"deliver_policy": "last", "filter_subject": "none"}, 0, 0),
+        ({"deliver_policy": "by_start_sequence", "opt_start_seq": 4}, 3, 3),
+        ({"deliver_policy": "by_start_sequence", "opt_start_seq": 99}, 98, 0),
+        ({"deliver_policy": "last_per_subject", "filter_subject": "s.*"}, 4, 2),
+        ({"deliver_policy": "last_per_subject", "filter_subject": "none"}, 5, 0),
+    ],
+)
+def test_starting_points(account, stream, fields, stream_seq, pending):
+    info = account.create(stream, **fields).info(account.now)
+    assert info["delivered"] == {"consumer_seq": 0, "stream_seq": stream_seq}
+    assert info["ack_floor"] == info["delivered"]
+    assert info["num_pending"] == pending
+
+
+def test_starting_by_time(account, stream):
+    start = Instant(account.now - 2 * SECOND)
+    consumer = account.create(stream, deliver_policy="by_start_time", opt_start_time=start)
+    assert consumer.info(account.now)["num_pending"] == 2
+
+
+def test_an_update_takes_effect_at_once(account, stream):
+    account.subscribe(b"_INBOX.p")
+    fields = {"durable_name": "C", "ack_policy": "explicit"}
+    consumer = account.create(stream, max_ack_pending=1, **fields)
+    account.pull(consumer, b"6")
+    assert len(account.client.take()) == 1
+    same = account.create(stream, max_ack_pending=9, filter_subject="s.b", **fields)
+    assert same is consumer
+    assert [message.payload for message in account.client.take()] == [b"3", b"6"]
+    assert consumer.info(account.now)["num_pending"] == 0
+
+
+def test_a_deliver_subject_in_use_stays(account, stream):
+    account.create(stream, durable_name="P", deliver_subject="d")
+    account.create(stream, durable_name="P", deliver_subject="e")
+    account.subscribe(b"e")
+    with pytest.raises(ApiError) as caught:
+        account.create(stream, durable_name="P", deliver_subject="f")
+    assert caught.value.err_code == 10013
+
+
+def test_a_reset_goes_back_behind_the_floor_or_to_a_sequence(account, stream):
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(stream, durable_name="C", ack_policy="explicit")
+    account.pull(consumer, b"3")
+    account.ack(account.client.take()[0])
+    assert reset_consumer(consumer, 0, account.now) == 2
+    account.pull(consumer, b"1")
+    assert account.client.take()[0].ack[:3] == [1, 2, 1]
+    assert reset_consumer(consumer, 5, account.now) == 5
+    account.pull(consumer, b"1")
+    assert account.client.take()[0].ack[:3] == [1, 5, 1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"deliver_policy": "new"}, "not allowed"),
+        ({"deliver_policy": "by_start_sequence", "opt_start_seq": 4}, "below start seq"),
+    ],
+)
+def test_resets_that_are_refused(account, stream, fields, text):
+    consumer = account.create(stream, durable_name="C", **fields)
+    with pytest.raises(ApiError) as caught:
+        reset_consumer(consumer, 2, account.now)
+    assert caught.value.description == f"invalid reset: {text}"
+
+
+def test_a_restored_ephemeral_goes_when_nobody_uses_it(account, stream):
+    consumer = account.restart(account.create(stream, name="E", inactive_threshold=SECOND))
+    assert stream.consumers == {"E": consumer}
+    account.advance(2 * SECOND)
+    assert not stream.consumers
+
+
+def test_a_pause_survives(account, stream):
+    account.subscribe(b"_INBOX.p")
+    until = Instant(account.now + 5 * SECOND)
+    consumer = account.create(stream, durable_name="C", pause_until=until)
+    consumer = account.restart(consumer)
+    account.pull(consumer, b"1")
+    assert account.client.take() == []
+    account.advance(5 * SECOND)
+    assert len(account.client.take()) == 1
+
+
+def test_memory_consumers_leave_nothing_behind(account, stream):
+    account.create(stream, name="M", mem_storage=True)
+    assert stream.folder.consumers() == []
+
+
+def test_without_a_readable_state_nothing_is_skipped(account, stream):
+    consumer = account.create(stream, durable_name="N", deliver_policy="new")
+    account.publish(b"s.a", b"7")
+    consumer.stop("409 Server Shutdown", account.now)
+    stream.consumers.pop("N")
+    stream.folder.consumer("N")[1].save(b"garbage")
+    consumer = restore_consumer(stream, "N", stream.folder.consumer("N"), account.now)
+    assert consumer.info(account.now)["num_pending"] == 1
+    assert "starting over" in account.logged[-1][1]
+
+
+def test_a_damaged_config_is_an_error(account, stream):
+    account.create(stream, durable_name="C")
+    stream.folder.consumer("C")[0].save(b"{")
+    with pytest.raises(StoreError, match="config file can not be read"):
+        restore_consumer(stream, "C", stream.folder.consumer("C"), account.now)
+
+
+def test_sequences_that_the_stream_lost_are_not_skipped(account):
+    """The stream lost its tail in a crash, and new messages use its sequences again."""
+    stream = account.stream(name="A")
+    for number in range(1, 6):
+        account.publish(b"s.a", b"%d" % number)
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(stream, durable_name="C", ack_policy="explicit")
+    account.pull(consumer, b"5")
+    account.ack_all(account.client.take())
+    consumer.stop("409 Server Shutdown", account.now)
+    files = stream.folder.consumer("C")
+    stream.unsubscribe()
+    shorter = account.stream(name="A")
+    for number in range(1, 4):
+        account.publish(b"s.a", b"%d" % number)
+    consumer = restore_consumer(shorter, "C", files, account.now)
+    account.publish(b"s.a", b"new")
+    account.pull(consumer, b"5")
+    assert [message.payload for message in account.client.take()] == [b"new"]
+
+
+def test_lost_sequences_that_were_passed_over_are_not_skipped(account):
+    """What a filter passed over was lost as well, and is used again for what it wants."""
+    stream = account.stream(name="A")
+    for subject in (b"s.a", b"s.a", b"s.b", b"s.b", b"s.b"):
+        account.publish(subject, b"old")
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(
+        stream, durable_name="C", ack_policy="explicit", filter_subjects=["s.a"]
+    )
+    account.pull(consumer, b"5")
+    assert len(account.client.take()) == 2
+    assert consumer.progress.cursor.next_seq == 6
+    consumer.stop("409 Server Shutdown", account.now)
+    files = stream.folder.consumer("C")
+    stream.unsubscribe()
+    shorter = account.stream(name="A")
+    account.publish(b"s.a", b"old")
+    consumer = restore_consumer(shorter, "C", files, account.now)
+    for number in range(3):
+        account.publish(b"s.a", b"%d" % number)
+    account.pull(consumer, b"5")
+    payloads = [message.payload for message in account.client.take() if message.payload]
+    assert payloads == [b"0", b"1", b"2"]
+    assert [sequence for sequence, _ in consumer.progress.pending] == [1, 2, 3, 4]
+
+
+def test_a_work_queue_delivers_again_what_a_crash_kept(account):
+    """The state with the acks survived, the removals did not."""
+    stream = account.stream(name="A", retention="workqueue")
+    for number in range(4):
+        account.publish(b"s.a", b"%d" % number)
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(stream, durable_name="C", ack_policy="explicit")
+    account.pull(consumer, b"4")
+    account.ack_all(account.client.take())
+    consumer.stop("409 Server Shutdown", account.now)
+    files = stream.folder.consumer("C")
+    stream.unsubscribe()
+    crashed = account.stream(name="A", retention="workqueue")
+    for number in range(4):
+        account.publish(b"s.a", b"%d" % number)
+    crashed.store.delete([1, 3])
+    consumer = restore_consumer(crashed, "C", files, account.now)
+    account.pull(consumer, b"4")
+    payloads = [message.payload for message in account.client.take() if message.payload]
+    assert payloads == [b"1", b"3"]
+
+
+def test_the_last_of_an_emptied_stream_is_its_end(account, stream):
+    stream.purge(b"", 0, 0, account.now)
+    info = account.create(stream, deliver_policy="last").info(account.now)
+    assert info["delivered"]["stream_seq"] == 6
+
+
+def test_a_new_deliver_subject_gets_what_is_unacknowledged(account, stream):
+    fields = {"durable_name": "P", "ack_policy": "explicit", "filter_subject": "s.b"}
+    listening = account.subscribe(b"d")
+    account.create(stream, deliver_subject="d", **fields)
+    assert [message.payload for message in account.client.take()] == [b"3", b"6"]
+    account.context.sublist.remove(listening)
+    account.subscribe(b"e")
+    account.create(stream, deliver_subject="e", **fields)
+    assert [message.payload for message in account.client.take()] == [b"3", b"6"]
+
+
+def test_the_time_an_idle_consumer_has_depends_on_what_it_was(account, stream):
+    account.create(stream, name="C")
+    consumer = account.create(stream, durable_name="C")
+    assert consumer.config.inactive_threshold == 5 * SECOND
+    account.create(stream, durable_name="C")
+    assert consumer.config.inactive_threshold == 0

@@ -1,0 +1,79 @@
+"""Bodies of MSG.NEXT."""
+
+from __future__ import annotations
+
+import pytest
+from jetstream_server.jetstream.consumers.pull_request import PullRequest, parse_request
+
+NOW = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("body", "batch", "is_counted"),
+    [
+        (b"", 1, True),
+        (b"7", 7, True),
+        (b" 7", 7, True),
+        (b"0", 1, True),
+        (b"-3", 1, True),
+        (b"abc", 1, True),
+        (b"9" * 5000, 1, True),
+        (b"[1]", 1, True),
+        (b"{}", 1, False),
+        (b'{"batch":0}', 1, False),
+        (b'{"batch":-1}', 1, False),
+        (b'{"batch":5,"unknown":true}', 5, True),
+        (b'{"BATCH":5}', 5, True),
+    ],
+)
+def test_batches(body, batch, is_counted):
+    request = parse_request(b"in", body, NOW)
+    assert isinstance(request, PullRequest)
+    assert (request.batch, request.is_counted) == (batch, is_counted)
+
+
+def test_every_field():
+    body = (
+        b'{"batch":3,"expires":1000,"no_wait":true,"max_bytes":50,"idle_heartbeat":500,'
+        b'"group":"g","min_pending":4,"min_ack_pending":5,"id":"pin","priority":6}'
+    )
+    request = parse_request(b"in", body, NOW)
+    assert request.expires_at == NOW + 1000
+    assert request.heartbeat_at == request.deadline == NOW + 500
+    assert (request.no_wait, request.max_bytes, request.limits_bytes) == (True, 50, True)
+    assert (request.group, request.pin, request.priority) == ("g", "pin", 6)
+    assert (request.min_pending, request.min_ack_pending) == (4, 5)
+    assert request.pending_fields == b"Nats-Pending-Messages: 3\r\nNats-Pending-Bytes: 50\r\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b'{"batch":', "unexpected end of JSON input"),
+        (b"{bad}", "invalid character 'b' looking for beginning of object key string"),
+        (
+            b'{"batch":"x"}',
+            "json: cannot unmarshal string into Go struct field .batch of type int",
+        ),
+        (
+            b'{"expires":1.5}',
+            "json: cannot unmarshal number 1.5 into Go struct field .expires of type time.Duration",
+        ),
+        (b'{"idle_heartbeat":1}', "heartbeat value too large"),
+        (b'{"expires":999,"idle_heartbeat":500}', "heartbeat value too large"),
+    ],
+)
+def test_refusals(body, reason):
+    assert parse_request(b"in", body, NOW) == reason
+
+
+def test_a_past_expiry_is_not_never():
+    assert 0 < parse_request(b"in", b'{"expires":-1}', NOW).expires_at < NOW
+    assert parse_request(b"in", b'{"expires":%d}' % -(2**62), NOW).expires_at == 1
+
+
+@pytest.mark.parametrize(("body", "is_text"), [(b"", True), (b"3", True), (b"{}", False)])
+def test_only_json_can_name_a_group(body, is_text):
+    request = parse_request(b"in", body, NOW)
+    assert isinstance(request, PullRequest)
+    assert request.is_text is is_text

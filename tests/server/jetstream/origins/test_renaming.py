@@ -1,0 +1,35 @@
+"""Names under which mirrors and sources store what they copy."""
+
+from __future__ import annotations
+
+from random import Random
+
+from jetstream_server.jetstream.origins.renaming import Renaming
+from jetstream_server.jetstream.streams.stream_config import SubjectTransform
+
+
+def renaming(*rules: tuple[str, str]) -> Renaming:
+    return Renaming([SubjectTransform(src=src, dest=dest) for src, dest in rules], Random(1))
+
+
+def test_the_first_rule_that_fits_names() -> None:
+    found = renaming(("o.3", ""), ("o.*", "z.$1"), ("", "all.>"))
+    assert bool(found)
+    for _ in range(2):  # the second time from memory
+        assert found.apply(b"o.3") == b"o.3"
+        assert found.apply(b"o.4") == b"z.4"
+        assert found.apply(b"x.y") == b"all.x.y"
+
+
+def test_what_no_rule_fits_keeps_its_name() -> None:
+    assert renaming(("o.*", "z.$1")).apply(b"p.1") == b"p.1"
+
+
+def test_rules_that_only_select_rename_nothing() -> None:
+    assert not renaming(("o.*", ""))
+    assert not renaming()
+
+
+def test_a_random_part_is_drawn_each_time() -> None:
+    found = renaming(("o.*", "{{random(1000000)}}.$1"))
+    assert len({found.apply(b"o.1") for _ in range(20)}) > 1

@@ -1,0 +1,138 @@
+"""A consumer in an archive: everything comes back; what contradicts itself is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from jetstream_server.jetstream.consumers.consumer import Consumer
+from jetstream_server.jetstream.consumers.consumer_config import ConsumerBounds
+from jetstream_server.jetstream.snapshots.archive import ArchiveError
+from jetstream_server.jetstream.snapshots.consumer_snapshot import decode_consumer, encode_consumer
+
+BOUNDS = ConsumerBounds()
+CONFIG = {"durable_name": "C", "name": "C", "ack_policy": "explicit"}
+
+
+def consumer(transfers: Any, **config: Any) -> Consumer:
+    stream = transfers.stream(count=9)
+    body = {"stream_name": "S", "config": CONFIG | config}
+    transfers.ask("CONSUMER.DURABLE.CREATE.S.C", body)
+    found = stream.consumers["C"]
+    assert isinstance(found, Consumer)
+    return found
+
+
+def pull(transfers: Any, count: int) -> list[bytes]:
+    listener = transfers.listen(b"pulled")
+    body = b'{"batch":%d,"no_wait":true}' % count
+    transfers.publish(b"$JS.API.CONSUMER.MSG.NEXT.S.C", body, b"pulled")
+    transfers.turn()
+    return [reply for _, reply, _, _ in listener.received if reply]
+
+
+def test_progress_comes_back(transfers) -> None:
+    source = consumer(transfers)
+    acks = pull(transfers, 6)
+    assert len(acks) == 6
+    transfers.publish(acks[0])
+    transfers.publish(acks[2])
+    transfers.publish(acks[3], b"-NAK")
+    transfers.turn()
+    assert len(pull(transfers, 1)) == 1
+    record = decode_consumer("C", encode_consumer(source), source.stream.config, BOUNDS)
+    assert (record.name, record.config, record.created) == ("C", source.config, source.created)
+    progress = record.progress(source.stream.store)
+    assert list(progress.pending) == list(source.progress.pending)
+    assert progress.redelivery.counts == source.progress.redelivery.counts == {4: 1}
+    assert progress.redelivery.queued == 4
+    for name in ("consumer_seq", "stream_seq", "floor_consumer_seq", "floor_stream_seq"):
+        assert getattr(progress, name) == getattr(source.progress, name)
+    assert progress.cursor.next_seq == source.progress.cursor.next_seq
+
+
+def test_what_is_left_of_last_per_subject_comes_back(transfers) -> None:
+    source = consumer(transfers, deliver_policy="last_per_subject", filter_subject="s.*")
+    record = decode_consumer("C", encode_consumer(source), source.stream.config, BOUNDS)
+    progress = record.progress(source.stream.store)
+    assert list(progress.cursor.snapshot) == [7, 8, 9]
+    assert progress.cursor.num_pending() == 3
+
+
+def record(state: Any, **config: Any) -> bytes:
+    return json.dumps({"config": CONFIG | config, "state": state}).encode()
+
+
+def position(consumer_seq: int, stream_seq: int) -> dict[str, int]:
+    return {"consumer_seq": consumer_seq, "stream_seq": stream_seq}
+
+
+def test_what_the_genuine_server_writes_is_read(transfers) -> None:
+    stream = transfers.stream(count=9)
+    state = {
+        "delivered": position(3, 2),
+        "ack_floor": position(1, 0),
+        "pending": {
+            "1": {"Sequence": 3, "Timestamp": 5},
+            "2": {"Sequence": 2, "Timestamp": 5},
+        },
+        "redelivered": {"1": 1},
+    }
+    found = decode_consumer("C", record(state, more=1), stream.config, BOUNDS)
+    progress = found.progress(stream.store)
+    # A message delivered anew there keeps the lower consumer sequence here.
+    assert list(progress.pending) == [(1, 1), (2, 2)]
+    assert progress.pending.sent_at(1) == 5
+    assert found.created == 0
+    assert progress.cursor.num_pending() == 7
+
+
+@pytest.mark.parametrize("state", [None, {}])
+def test_without_state_it_starts_at_the_beginning(transfers, state: Any) -> None:
+    stream = transfers.stream(count=9)
+    found = decode_consumer("C", record(state), stream.config, BOUNDS)
+    assert found.progress(stream.store).cursor.num_pending() == 9
+
+
+@pytest.mark.parametrize(
+    ("payload", "text"),
+    [
+        (
+            b"{nope",
+            'failed to decode consumer "C" state: '
+            "invalid character 'n' looking for beginning of object key string",
+        ),
+        (b"{}", 'consumer "C" is missing config'),
+        (b"null", 'consumer "C" is missing config'),
+        (b"[1]", 'consumer "C" is missing config'),
+        (
+            record({}, filter_subject="a..b"),
+            'failed to add consumer "C": invalid subject (10052)',
+        ),
+        (
+            record({"delivered": position(1, 1), "ack_floor": position(2, 2)}),
+            'failed to set consumer "C" state: bad ack floor for consumer',
+        ),
+        (
+            record(
+                {
+                    "delivered": position(2, 2),
+                    "ack_floor": position(1, 1),
+                    "pending": {"1": {"Sequence": 1, "Timestamp": 1}},
+                }
+            ),
+            'failed to set consumer "C" state: bad pending entry, sequence [1] out of range',
+        ),
+        (record({"delivered": position(-1, 1)}), 'failed to decode consumer "C" state: '),
+        (record({"pending": {"x": 1}}), 'failed to decode consumer "C" state: '),
+        (record({"pending": [1]}), 'failed to decode consumer "C" state: '),
+        (record([]) + b"?", 'failed to decode consumer "C" state: '),
+        (record({}, ack_policy="nope"), 'failed to decode consumer "C" state: can not unmarshal'),
+    ],
+)
+def test_what_can_not_be_read_is_refused(transfers, payload: bytes, text: str) -> None:
+    stream = transfers.stream()
+    with pytest.raises(ArchiveError) as caught:
+        decode_consumer("C", payload, stream.config, BOUNDS)
+    assert str(caught.value).startswith(text)

@@ -1,0 +1,188 @@
+"""A stream from an archive: what is wrong with it is said in the genuine server's words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from jetstream_server.jetstream.snapshots.archive import END, MAGIC, encode_entry
+from jetstream_server.jetstream.snapshots.rebuild import Rebuild, RebuildError
+from jetstream_server.jetstream.snapshots.s2 import STREAM_IDENTIFIER, frames
+from jetstream_server.jetstream.streams.stream_config import StreamConfig
+
+CONSUMER = b'{"config":{"durable_name":"C","name":"C","ack_policy":"explicit"},"state":{}}'
+
+
+def state(**fields: Any) -> bytes:
+    known = {"messages": 2, "first_seq": 1, "last_seq": 2, "consumer_count": 0}
+    return encode_entry(b"state.json", 1, json.dumps(known | fields).encode())
+
+
+def message(sequence: int, subject: bytes = b"r.a", headers: bytes = b"") -> bytes:
+    return encode_entry(subject, 1000 + sequence % 100, b"pay", sequence=sequence, headers=headers)
+
+
+TWO = message(1) + message(2)
+
+
+def snapshot(*parts: bytes) -> bytes:
+    return STREAM_IDENTIFIER + frames(MAGIC + b"".join(parts))
+
+
+def whole(*parts: bytes) -> bytes:
+    return snapshot(*parts, END)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"", "EOF"),
+        (b"garbage garbage", "s2: corrupt input"),
+        (STREAM_IDENTIFIER + frames(b"hello world"), "archive/tar: invalid tar header"),
+        (snapshot(), "EOF"),
+        (whole(), "expected state.json first"),
+        (whole(TWO), "expected state.json first"),
+        (snapshot(state(), TWO), "EOF"),
+        (whole(state(), TWO)[:-7], "s2: corrupt input"),
+        (snapshot(state(), TWO[:-3]), "failed to read message sequence 2: archive: invalid"),
+        (whole(encode_entry(b"state.json", 1, b"{nope")), "error in state.json: invalid char"),
+        (whole(state(messages=7), TWO), "invalid stream state: message count exceeds"),
+        (whole(state(last_seq=2**64 - 1), TWO), "invalid stream state: sequence is too large"),
+        (whole(state(), message(2), message(1)), "message sequence 1 out of order"),
+        (whole(state(), message(1), message(1)), "message sequence 1 out of order"),
+        (whole(state(first_seq=2, messages=1), TWO), "message sequence 1 out of order"),
+        (whole(state(), message(2**63)), f"message sequence {2**63} out of order"),
+        (whole(state(), message(0)), "expected message sequence"),
+        (whole(state(), encode_entry(b"consumers/C", 1, CONSUMER)), "expected message sequence"),
+        (whole(state(consumer_count=1), TWO), 'expected consumer, found "r.a"'),
+        (
+            whole(state(consumer_count=1), encode_entry(b"consumers/C", 1, b"{}")),
+            'consumer "C" is missing config',
+        ),
+        (
+            whole(state(), message(1, b"r..b")),
+            "failed to store message sequence 1: expected sequence does not match store",
+        ),
+    ],
+)
+def test_archives_that_are_refused(transfers, data: bytes, text: str) -> None:
+    assert transfers.refusal(data).startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({"max_msg_size": 1}, "message sequence 1 exceeds maximum message size"),
+        (
+            {"first_seq": 5},
+            "failed to store message sequence 1: expected sequence does not match store",
+        ),
+        (
+            {"max_msgs": 1, "discard": "new"},
+            "failed to store message sequence 2: maximum messages exceeded",
+        ),
+        (
+            {"num_replicas": 3},
+            "error adding stream: replicas > 1 not supported in non-clustered mode (10074)",
+        ),
+        (
+            {"subjects": ["s.a"]},
+            "error adding stream: subjects overlap with an existing stream (10065)",
+        ),
+    ],
+)
+def test_configs_that_are_refused(transfers, config: dict[str, Any], text: str) -> None:
+    transfers.stream("S")
+    assert transfers.refusal(whole(state(), TWO), **config) == text
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+@pytest.mark.parametrize(
+    ("fields", "body", "expected"),
+    [
+        ({}, TWO, (2, 1, 2, 0)),
+        ({"first_seq": 3, "last_seq": 9}, message(3) + message(5), (2, 3, 9, 5)),
+        ({"first_seq": 2, "last_seq": 9}, message(3) + message(5), (2, 3, 9, 5)),
+        ({"messages": 0, "first_seq": 11, "last_seq": 10}, b"", (0, 11, 10, 0)),
+        ({"messages": 0, "first_seq": 0, "last_seq": 0}, b"", (0, 1, 0, 0)),
+        ({}, TWO + message(3), (3, 1, 3, 0)),
+        ({}, TWO + END + b"what follows the end is not looked at", (2, 1, 2, 0)),
+        ({}, message(1, b"other.subject", b"no headers") + message(2), (2, 1, 2, 0)),
+    ],
+)
+def test_state_comes_back(
+    transfers, storage: str, fields: dict[str, Any], body: bytes, expected: tuple[int, ...]
+) -> None:
+    answer = transfers.restore("R", whole(state(**fields), body), storage=storage)
+    found = answer["state"]
+    names = ("messages", "first_seq", "last_seq", "num_deleted")
+    assert tuple(found.get(name, 0) for name in names) == expected
+    assert list(answer) == ["type", "config", "created", "state", "ts"]
+
+
+def test_limits_of_the_config_hold(transfers) -> None:
+    answer = transfers.restore("R", whole(state(), TWO), max_msgs=1)
+    assert answer["state"]["first_seq"] == 2
+
+
+def test_a_sealed_stream(transfers) -> None:
+    answer = transfers.restore("R", whole(state(), TWO), sealed=True)
+    assert answer["config"]["sealed"] and answer["config"]["deny_delete"]
+
+
+def test_work_queues_drop_what_was_acked(transfers) -> None:
+    pending = {"2": {"Sequence": 2, "Timestamp": 1}}
+    position = {"consumer_seq": 1, "stream_seq": 1}
+    done = {"consumer_seq": 2, "stream_seq": 2}
+    body = json.loads(CONSUMER)
+    body["state"] = {"delivered": done, "ack_floor": position, "pending": pending}
+    consumer = encode_entry(b"consumers/C", 1, json.dumps(body).encode())
+    data = whole(state(consumer_count=1), consumer, TWO)
+    answer = transfers.restore("R", data, retention="interest")
+    assert answer["state"]["messages"] == 1 and answer["state"]["consumer_count"] == 1
+    info = transfers.ask("CONSUMER.INFO.R.C")
+    assert info["num_ack_pending"] == 1 and info["ack_floor"]["stream_seq"] == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "config", "text"),
+    [
+        ("CD", {"max_consumers": 1}, "maximum consumers limit reached (10026)"),
+        ("CC", {}, "consumer already exists (10148)"),
+        (
+            "CD",
+            {"retention": "workqueue"},
+            "multiple non-filtered consumers not allowed on workqueue stream (10099)",
+        ),
+    ],
+)
+def test_consumers_that_do_not_go_together(
+    transfers, names: str, config: dict[str, Any], text: str
+) -> None:
+    consumers = b"".join(
+        encode_entry(b"consumers/x", 1, CONSUMER.replace(b'"C"', b'"%b"' % name.encode()))
+        for name in names
+    )
+    data = whole(state(consumer_count=2), consumers, TWO)
+    assert transfers.refusal(data, **config) == f'failed to add consumer "x": {text}'
+
+
+def test_the_name_is_taken_while_it_is_made(transfers) -> None:
+    config = StreamConfig(name="R", subjects=["r.>"])
+    rebuild = Rebuild(transfers.catalog, config)
+    taken = transfers.ask("STREAM.CREATE.R", {"name": "R", "subjects": ["r.>"]})
+    assert taken["error"]["err_code"] == 10058
+    overlapping = transfers.ask("STREAM.CREATE.T", {"name": "T", "subjects": ["r.a"]})
+    assert overlapping["error"]["err_code"] == 10065
+    with pytest.raises(RebuildError, match="already in use, cannot restore"):
+        Rebuild(transfers.catalog, config)
+    assert transfers.ask("STREAM.INFO.R")["error"]["err_code"] == 10059
+    rebuild.abandon(transfers.now)
+    assert "did_create" in transfers.ask("STREAM.CREATE.R", {"name": "R", "subjects": ["r.>"]})
+
+
+def test_an_account_that_is_full(transfers) -> None:
+    transfers.catalog.limits = type(transfers.catalog.limits)(max_storage=60)
+    text = transfers.refusal(whole(state(), TWO))
+    assert text == "failed to store message sequence 2: resource limits exceeded for account"

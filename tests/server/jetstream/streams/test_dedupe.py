@@ -1,0 +1,106 @@
+"""Ids read out of runs, and ids remembered for a window."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.jetstream.streams.dedupe import Dedupe
+
+
+def test_ids_end_with_their_window() -> None:
+    dedupe = Dedupe(SECOND)
+    dedupe.record([b"a", b"b"], 1, 0)
+    dedupe.record([b"c"], 3, 20 * MILLISECOND)
+    assert dedupe.fresh([b"x", b"y", b"c", b"z"], 0) == 2
+    assert dedupe.fresh([b"x", b"y", b"x"], 0) == 2
+    assert dedupe.seen([b"a", b"c", b"x", b"b"], 0) == [1, 3]
+    dedupe.expire(SECOND - 1)
+    assert len(dedupe) == 3
+    dedupe.expire(SECOND)
+    assert (dedupe.find(b"a"), dedupe.find(b"c")) == (None, 3)
+    assert dedupe.next_deadline() == SECOND + 20 * MILLISECOND
+    dedupe.expire(2 * SECOND)
+    assert (len(dedupe), dedupe.next_deadline()) == (0, None)
+
+
+def test_no_window_remembers_nothing() -> None:
+    dedupe = Dedupe(0)
+    dedupe.record([b"a"], 1, 0)
+    assert len(dedupe) == 0
+
+
+def with_ids(*ids: object) -> list[tuple[bytes, bytes, tuple[str, ...]]]:
+    return [(b"s.a", b"x", (f"Nats-Msg-Id: {value}",)) for value in ids]
+
+
+@pytest.mark.parametrize("extra", [(), ("X: y",), ("Nats-Expected-Stream: S",)])
+def test_runs_with_ids(bench: Any, extra: tuple[str, ...]) -> None:
+    stream = bench.stream()
+    messages = [(s, p, (*h, *extra)) for s, p, h in with_ids(1, 2, 3, 2, 4, 1, 1, 5)]
+    answers = bench.publish_all(stream, messages)
+    assert answers == [
+        b'{"stream":"S","seq":1}',
+        b'{"stream":"S","seq":2}',
+        b'{"stream":"S","seq":3}',
+        b'{"stream":"S","seq":2,"duplicate": true}',
+        b'{"stream":"S","seq":4}',
+        b'{"stream":"S","seq":1,"duplicate": true}',
+        b'{"stream":"S","seq":1,"duplicate": true}',
+        b'{"stream":"S","seq":5}',
+    ]
+    assert stream.last_message_id == b"5"
+    assert all(json.loads(answer)["duplicate"] for answer in bench.publish_all(stream, messages))
+    assert stream.store.last_seq == 5
+
+
+def test_ids_among_other_messages(bench: Any) -> None:
+    stream = bench.stream()
+    messages = [
+        (b"s.a", b"x", ()),
+        *with_ids("a", "a"),
+        (b"s.a", b"x", ("Nats-Msg-Id: a", "Nats-Expected-Stream: S")),
+        (b"s.a", b"x", ()),
+        *with_ids("b", "a"),
+    ]
+    answers = [json.loads(answer) for answer in bench.publish_all(stream, messages)]
+    assert [answer["seq"] for answer in answers] == [1, 2, 2, 2, 3, 4, 2]
+    assert ["duplicate" in answer for answer in answers] == [0, 0, 1, 1, 0, 0, 1]
+
+
+def test_messages_that_only_name_their_stream_are_stored_without_an_id(bench: Any) -> None:
+    stream = bench.stream()
+    named = (b"s.a", b"x", ("Nats-Expected-Stream: S",))
+    astray = (b"s.a", b"x", ("Nats-Expected-Stream: T", "Nats-Msg-Id: 2"))
+    answers = bench.publish_all(stream, [*with_ids(1), named, named, astray, named, *with_ids(2)])
+    assert [json.loads(answer).get("seq", 0) for answer in answers] == [1, 2, 3, 0, 4, 5]
+    assert json.loads(answers[3])["error"]["err_code"] == 10060
+    bench.publish_all(stream, [named])
+    assert stream.last_message_id == b""
+
+
+def test_trailing_blanks_make_another_id(bench: Any) -> None:
+    stream = bench.stream()
+    assert [
+        bench.publish(stream, b"s.a", b"", f"Nats-Msg-Id:{v}")["seq"] for v in (" a", "  a", "a ")
+    ] == [1, 1, 2]
+
+
+def test_the_timer_forgets(bench: Any) -> None:
+    stream = bench.stream(duplicate_window=SECOND)
+    bench.publish_all(stream, with_ids(*range(100)))
+    bench.advance(SECOND - MILLISECOND)
+    assert len(stream.dedupe) == 100
+    bench.advance(60 * MILLISECOND)
+    assert len(stream.dedupe) == 0
+    assert bench.context.deadlines.next_deadline() is None
+    assert bench.publish_all(stream, with_ids(1)) == [b'{"stream":"S","seq":101}']
+
+
+def test_ids_outlive_their_messages(bench: Any) -> None:
+    stream = bench.stream()
+    bench.publish_all(stream, with_ids(1))
+    stream.purge(b"", 0, 0, bench.now)
+    assert bench.publish_all(stream, with_ids(1)) == [b'{"stream":"S","seq":1,"duplicate": true}']

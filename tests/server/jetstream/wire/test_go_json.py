@@ -1,0 +1,293 @@
+"""Requests to models and answers to JSON; every text was compared with the genuine server's."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jetstream_server.base.errors import ApiError
+from jetstream_server.jetstream.wire import go_json
+from pydantic import Field
+
+
+class Inner(go_json.GoModel):
+    go_name: ClassVar[str] = "StreamSource"
+    name: Annotated[str, go_json.ALWAYS] = ""
+    opt_start_time: go_json.Time | None = None
+
+
+class Outer(go_json.GoModel):
+    go_name: ClassVar[str] = "StreamConfigRequest"
+    name: Annotated[str, go_json.ALWAYS] = ""
+    subjects: list[str] = Field(default_factory=list)
+    retention: Annotated[str, go_json.Enum(("limits", "interest")), go_json.ALWAYS] = "limits"
+    max_msgs: Annotated[go_json.Int64, go_json.ALWAYS] = 0
+    max_msg_size: go_json.Int32 = 0
+    max_age: go_json.Duration = 0
+    first_seq: go_json.Uint64 = 0
+    mirror: Inner | None = None
+    sources: Annotated[list[Inner], go_json.GoType("[]*server.StreamSource")] = Field(
+        default_factory=list
+    )
+    compression: Annotated[
+        str, go_json.Enum(("none", "s2"), "unknown compression algorithm", strict_kind=True)
+    ] = "none"
+    sealed: bool = False
+    metadata: dict[str, str] = Field(default_factory=dict)
+
+
+def refusal(body: bytes, *, strict: bool = True) -> str:
+    with pytest.raises(ApiError) as caught:
+        go_json.decode(body, Outer, strict=strict)
+    assert (caught.value.code, caught.value.err_code) == (400, 10025)
+    return caught.value.description.removeprefix("invalid JSON: ")
+
+
+SYNTAX = [
+    (b"hello", "invalid character 'h' looking for beginning of value at offset 1"),
+    (b'{"name":"J"', "unexpected EOF"),
+    (b'{"name":"J"}x', "invalid character 'x' looking for beginning of value at offset 13"),
+    (b'{"name":"J"} ] ', "invalid character ']' looking for beginning of value at offset 14"),
+    (
+        b'{"name":"J",}',
+        "invalid character '}' looking for beginning of object key string at offset 13",
+    ),
+    (b'{"name":"J" "a"}', "invalid character '\"' after object key:value pair at offset 13"),
+    (
+        b"{'name':1}",
+        "invalid character '\\'' looking for beginning of object key string at offset 2",
+    ),
+    (
+        b'{"name":"J","max_msgs":01}',
+        "invalid character '1' after object key:value pair at offset 25",
+    ),
+    (b'{"name":"J","max_msgs":-}', "invalid character '}' in numeric literal at offset 25"),
+    (b'{"name":"J","max_msgs":1.}', "invalid character '}' in numeric literal at offset 26"),
+    (b'{"name":"J","max_msgs":1e}', "invalid character '}' in numeric literal at offset 26"),
+    (b'{"name":"\\x"}', "invalid escape sequence `\\x` in string at offset 11"),
+    (b'{"name":"\\u12g4"}', "invalid escape sequence `\\u12g4` in string at offset 15"),
+    (b'{"name":"a\nb"}', "invalid character '\\n' in string at offset 11"),
+    (b'{"name":tru}', "invalid character '}' in literal true (expecting 'e') at offset 12"),
+    (b'{"name" 1}', "invalid character '1' after object key at offset 9"),
+    (b"{1:2}", "invalid character '1' looking for beginning of object key string at offset 2"),
+    (
+        b"\xef\xbb\xbf{}",
+        "invalid character '\\ufeff' looking for beginning of value at offset 3",
+    ),
+    (b"\x00", "invalid character '\\x00' looking for beginning of value at offset 1"),
+    (b"\xff", "invalid character '\\xff' looking for beginning of value at offset 1"),
+    ("é".encode(), "invalid character 'é' looking for beginning of value at offset 2"),
+]
+
+TYPES = [
+    (b"[]", "json: cannot unmarshal array into Go value of type server.StreamConfigRequest"),
+    (b'"x"', "json: cannot unmarshal string into Go value of type server.StreamConfigRequest"),
+    (
+        b'{"max_msgs":"5"}',
+        "json: cannot unmarshal string into Go struct field StreamConfigRequest.max_msgs of type "
+        "int64",
+    ),
+    (
+        b'{"max_msgs":1e3}',
+        "json: cannot unmarshal number 1e3 into Go struct field StreamConfigRequest.max_msgs of "
+        "type int64",
+    ),
+    (
+        b'{"max_age":1.5}',
+        "json: cannot unmarshal number 1.5 into Go struct field StreamConfigRequest.max_age of "
+        "type time.Duration",
+    ),
+    (
+        b'{"max_msg_size":3000000000}',
+        "json: cannot unmarshal number 3000000000 into Go struct field "
+        "StreamConfigRequest.max_msg_size of type int32",
+    ),
+    (
+        b'{"first_seq":-1}',
+        "json: cannot unmarshal number -1 into Go struct field StreamConfigRequest.first_seq of "
+        "type uint64",
+    ),
+    (
+        b'{"name":5}',
+        "json: cannot unmarshal number into Go struct field StreamConfigRequest.name of type "
+        "string",
+    ),
+    (
+        b'{"sealed":"x"}',
+        "json: cannot unmarshal string into Go struct field StreamConfigRequest.sealed of type "
+        "bool",
+    ),
+    (
+        b'{"subjects":"a"}',
+        "json: cannot unmarshal string into Go struct field StreamConfigRequest.subjects of type "
+        "[]string",
+    ),
+    (
+        b'{"subjects":[1]}',
+        "json: cannot unmarshal number into StreamConfigRequest.subjects.0 of type string",
+    ),
+    (
+        b'{"mirror":3}',
+        "json: cannot unmarshal number into Go struct field StreamConfigRequest.mirror of type "
+        "server.StreamSource",
+    ),
+    (
+        b'{"sources":[5]}',
+        "json: cannot unmarshal number into StreamConfigRequest.sources.0 of type "
+        "server.StreamSource",
+    ),
+    (
+        b'{"sources":[{"name":2}]}',
+        "json: cannot unmarshal number into Go struct field StreamConfigRequest.sources.0.name of "
+        "type string",
+    ),
+    (
+        b'{"sources":{}}',
+        "json: cannot unmarshal object into Go struct field StreamConfigRequest.sources of type "
+        "[]*server.StreamSource",
+    ),
+    (
+        b'{"metadata":[]}',
+        "json: cannot unmarshal array into Go struct field StreamConfigRequest.metadata of type "
+        "map[string]string",
+    ),
+    (
+        b'{"metadata":{"a":1}}',
+        "json: cannot unmarshal number into Go struct field StreamConfigRequest.metadata.a of "
+        "type string",
+    ),
+    (b'{"retention":"foo"}', 'can not unmarshal "\\"foo\\""'),
+    (b'{"retention":5}', 'can not unmarshal "5"'),
+    (b'{"retention":null}', 'can not unmarshal "null"'),
+    (b'{"retention": {"a":1}}', 'can not unmarshal "{\\"a\\":1}"'),
+    (b'{"compression":"foo"}', "unknown compression algorithm"),
+    (b'{"compression":5}', "json: cannot unmarshal number into Go value of type string"),
+    (b'{"compression":null}', "unknown compression algorithm"),
+    (b'{"zz":1,"yy":2}', 'json: unknown field "zz"'),
+    (b'{"mirror":{"foo":1}}', 'json: unknown field "foo"'),
+    (b'{"a<>\\"":1}', 'json: unknown field "a<>\\""'),
+    (b'{"a\x7f\xe2\x80\xa8":1}', 'json: unknown field "a\\x7f\\u2028"'),
+    (b'{"retention":"\xfflimits"}', 'can not unmarshal "\\"\\xfflimits\\""'),
+    (b'{"retention":"li\x7fits"}', 'can not unmarshal "\\"li\\x7fits\\""'),
+    (b'{"zz":1,"max_msgs":"a"}', 'json: unknown field "zz"'),
+    (b'{"zz":1}{', 'json: unknown field "zz"'),
+    (b'{"name":"J"}{"a":1}', 'json: unknown field "a"'),
+    (
+        b'{"mirror":{"opt_start_time":"bad"}}',
+        'parsing time "bad" as "2006-01-02T15:04:05Z07:00": cannot parse "bad" as "2006"',
+    ),
+    (
+        b'{"mirror":{"opt_start_time":5}}',
+        "json: cannot unmarshal number into Go struct field "
+        "StreamConfigRequest.mirror.opt_start_time of type time.Time",
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "text"), SYNTAX, ids=range(len(SYNTAX)))
+def test_text_that_is_not_json(body: bytes, text: str) -> None:
+    assert refusal(body) == text
+
+
+@pytest.mark.parametrize(("body", "text"), TYPES, ids=range(len(TYPES)))
+def test_values_that_do_not_fit(body: bytes, text: str) -> None:
+    assert refusal(body) == text
+
+
+def test_lenient_verbs_word_mistakes_without_offsets_and_pass_unknown_fields() -> None:
+    assert refusal(b"foo", strict=False) == (
+        "invalid character 'o' in literal false (expecting 'a')"
+    )
+    assert refusal(b'{"name":', strict=False) == "unexpected end of JSON input"
+    assert go_json.decode(b'{"name":"A","zz":1}', Outer, strict=False).name == "A"
+
+
+@pytest.mark.parametrize(
+    ("body", "name", "max_msgs"),
+    [
+        (b"", "", 0),
+        (b"  ", "", 0),
+        (b"null", "", 0),
+        (b'{"NAME":"J","Max_Msgs":7,"max_msgs":8}', "J", 8),
+        (b'{"name":"X"} {"max_msgs":3}', "X", 3),
+        (b'{"name":"X"}{"name":null,"max_msgs":null}', "X", 0),
+        (b'{"max_msgs":-9223372036854775808}', "", -(2**63)),
+    ],
+)
+def test_what_is_lenient(body: bytes, name: str, max_msgs: int) -> None:
+    request = go_json.decode(body, Outer)
+    assert (request.name, request.max_msgs) == (name, max_msgs)
+
+
+def test_nulls_in_lists_are_zero_values() -> None:
+    request = go_json.decode(b'{"subjects":[null,"k"],"sources":[null]}', Outer)
+    assert request.subjects == ["", "k"]
+    assert request.sources == [Inner()]
+
+
+def test_strings_are_repaired_not_refused() -> None:
+    assert go_json.decode(b'{"name":"\\ud83d\\ude00\\ud800a\xff"}', Outer).name == "😀\ufffda\ufffd"
+
+
+def test_deep_nesting_is_refused_without_recursing_far() -> None:
+    assert refusal(b"[" * 1_000_000).startswith("exceeded max depth at offset ")
+
+
+def test_a_number_of_a_million_digits_costs_nothing() -> None:
+    assert "cannot unmarshal number" in refusal(b'{"max_msgs":' + b"9" * 1_000_000 + b"}")
+
+
+def test_wire_order_and_omissions() -> None:
+    empty = Outer.model_construct()
+    assert go_json.encode(empty.to_wire()) == b'{"name":"","retention":"limits","max_msgs":0,' + (
+        b'"compression":"none"}'
+    )
+    source = go_json.decode(
+        b'{"name":"s","sources":[{"opt_start_time":"2020-01-01T00:00:00.120+02:00"}],'
+        b'"metadata":{"b":"1","a":"2"}}',
+        Outer,
+    )
+    wire = go_json.encode(source.to_wire())
+    assert b'"sources":[{"name":"","opt_start_time":"2020-01-01T00:00:00.12+02:00"}]' in wire
+    assert b'"metadata":{"a":"2","b":"1"}' in wire
+
+
+def test_encoding_escapes_what_go_escapes() -> None:
+    assert go_json.encode("<&>\u2028\u2029é") == b'"\\u003c\\u0026\\u003e\\u2028\\u2029' + (
+        "é".encode() + b'"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "empty"),
+    [
+        (b"", True),
+        (b" { } ", True),
+        (b"{}", True),
+        (b'{"a":1}', False),
+        (b"x", False),
+        (b"[]", False),
+        (b" ", False),
+        (b"null", False),
+        (b"{}{}", False),
+    ],
+)
+def test_empty_requests(body: bytes, empty: bool) -> None:
+    assert go_json.is_empty_request(body) is empty
+
+
+@given(st.binary(max_size=60) | st.text('{}[]",:-0e.tfn\\u ', max_size=30).map(str.encode))
+def test_any_bytes_give_a_request_or_a_refusal(body: bytes) -> None:
+    try:
+        go_json.decode(body, Outer)
+    except ApiError as error:
+        assert error.err_code == 10025
+        go_json.encode(error.description)
+
+
+def test_indented_for_people():
+    assert go_json.encode({"a": [1], "b": "<", "c": []}, indented=True) == (
+        b'{\n  "a": [\n    1\n  ],\n  "b": "\\u003c",\n  "c": []\n}'
+    )
