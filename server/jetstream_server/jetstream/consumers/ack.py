@@ -163,8 +163,11 @@ class Acks:
         consumer.acked_at = now
         if consumer.config.sample_freq and not progress.rules.cumulative:
             self._sample(sequences, now)
+        floor = progress.floor_stream_seq
         settled = progress.ack(sequences)
-        if settled or is_answered:  # what an earlier ack changed may not be on disk yet
+        # An ack of all through a message that was given up on moves the floor and settles nothing.
+        # What an earlier ack changed may not be on disk yet.
+        if settled or is_answered or progress.floor_stream_seq != floor:
             consumer.changed(now, must_precede_answer=is_answered)
         consumer.settle(settled, now)
 

@@ -349,6 +349,7 @@ class Consumer:
             for sequence in due:
                 self._give_up(sequence, now)
         if due:
+            self.changed(now)  # a restart keeps the order in which they came due
             self.context.wake(self)
 
     def _resume(self, now: int) -> None:
