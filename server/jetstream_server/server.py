@@ -25,6 +25,7 @@ from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimit
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.open_batches import OpenBatches
 from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.net import listener as listening
 from jetstream_server.net.client_connection import ClientConnection
@@ -57,6 +58,13 @@ class Server:
     def __init__(self, options: ServerOptions, log: ServerLog) -> None:
         self.options = options
         self.log = log
+        given = options.jetstream
+        self._batches = OpenBatches.limited(
+            given.batches_per_stream,
+            given.batches_total,
+            given.batch_messages_max,
+            given.batch_timeout_ns,
+        )
         self._ended = asyncio.Event()
         self._exit_code = 0
 
@@ -208,6 +216,7 @@ class Server:
             sublist=account.sublist,
             output=account.output,
             nuid=node.nuid,
+            batches=self._batches,
             log=self.log.write,
         )
         if limits is None:

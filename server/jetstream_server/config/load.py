@@ -230,7 +230,15 @@ class _Reading:
                 got = type_name(item.value)
                 text = f"Expected a map to define JetStreamLimits, got {got}"
                 raise error_at(item, text)
-            return read_table(item.value, _JETSTREAM_LIMITS, self.errors, conversions_at=token)
+            table = {**_JETSTREAM_LIMITS, "batch": ("batch", read_batch)}
+            read = read_table(item.value, table, self.errors, conversions_at=token)
+            return {**read.pop("batch", {}), **read}
+
+        def read_batch(key: str, item: Token) -> dict[str, Any]:
+            if not isinstance(item.value, dict):
+                got = type_name(item.value)
+                raise error_at(item, f"Expected a map to define batch limits, got {got}")
+            return read_table(item.value, _BATCH_LIMITS, self.errors, conversions_at=token)
 
         table = {**_JETSTREAM, "limits": ("limits", read_limits)}
         made = read_table(value, table, self.errors, conversions_at=token)
@@ -547,7 +555,12 @@ _JETSTREAM_LIMITS: values.Table = {
     "max_request_batch": ("max_request_batch", values.integer),
     "duplicate_window": ("duplicate_window_ns", _window),
     "max_ha_assets": ("", values.integer),
-    "batch": ("", ignored),
+}
+_BATCH_LIMITS: values.Table = {
+    "max_inflight_per_stream": ("batches_per_stream", values.integer),
+    "max_inflight_total": ("batches_total", values.integer),
+    "max_msgs": ("batch_messages_max", values.integer),
+    "timeout": ("batch_timeout_ns", _window),
 }
 _WEBSOCKET: values.Table = {
     "listen": ("listen", values.address),

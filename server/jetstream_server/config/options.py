@@ -139,6 +139,8 @@ class JetStreamOptions:
         max_memory, max_file: bytes; -1 or 0 for what the machine has.
         sync_interval_ns: 0 acknowledges after the disk has the message (group commit, the
             default); above, as the genuine server: at once, and the disk is synced this often.
+        batches_per_stream, batches_total, batch_messages_max, batch_timeout_ns: of atomic and fast
+            batches; 0 is the default.
         request_queue_limit, info_queue_limit: API requests that may wait; 0 is the default.
         encryption_key: of everything stored, also a passphrase; empty for no encryption.
         previous_encryption_key: what it was, while it is being changed.
@@ -156,6 +158,10 @@ class JetStreamOptions:
     max_ack_pending: int = -1
     max_request_batch: int = -1
     duplicate_window_ns: int = 0
+    batches_per_stream: int = 0
+    batches_total: int = 0
+    batch_messages_max: int = 0
+    batch_timeout_ns: int = 0
     request_queue_limit: int = 0
     info_queue_limit: int = 0
     max_buffered_size: int = 0

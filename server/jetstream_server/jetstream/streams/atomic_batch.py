@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.advisory import publish_batch_abandoned
@@ -39,9 +38,6 @@ from jetstream_server.store.ports import MessageStore
 if TYPE_CHECKING:
     from jetstream_server.jetstream.streams.stream import Stream
 
-OPEN_MAX = 50
-MESSAGES_MAX = 1000
-IDLE_NS = 10 * SECOND
 ID_BYTES_MAX = 64
 _COMMITS = (b"1", b"eob")
 _COMMIT_LINE = b"%b: 1\r\n" % names.BATCH_COMMIT
@@ -59,6 +55,7 @@ class AtomicBatches:
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
+        self._limits = stream.context.batches
         self._open: dict[bytes, _Batch] = {}  # the one that idles longest first
 
     def receive(self, message: Candidate, now: int) -> bytes:
@@ -79,7 +76,7 @@ class AtomicBatches:
             raise errors.ATOMIC_PUBLISH_MISSING_SEQ()
         commit = message.special.get(names.BATCH_COMMIT, b"")
         if commit not in _COMMITS and has_header(message.headers, names.BATCH_COMMIT):
-            self._open.pop(batch_id, None)
+            self._forget(batch_id)
             raise errors.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT()
         batch = self._joined(batch_id, int(position), commit, now)
         try:
@@ -91,7 +88,7 @@ class AtomicBatches:
             batch.messages.append(message)
         if not commit:
             return b""
-        del self._open[batch_id]
+        self._forget(batch_id)
         messages, stream = batch.messages, self._stream
         last = messages[-1]
         if last is not message:
@@ -104,27 +101,40 @@ class AtomicBatches:
     def _joined(self, batch_id: bytes, position: int, commit: bytes, now: int) -> _Batch:
         """Return the batch of a message that comes at its turn."""
         is_marker = commit == b"eob"
-        if position > MESSAGES_MAX + is_marker:
+        messages_max = self._limits.messages_max
+        if position > messages_max + is_marker:
             self._abandon(batch_id, "large", now)
-            raise errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH(MESSAGES_MAX)
+            raise errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH(messages_max)
         batch = self._open.get(batch_id)
         if batch is None and position == 1:
-            if len(self._open) >= OPEN_MAX:
+            if not self._limits.atomic.has_room(len(self._open)):
                 raise errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT()
-            batch = self._open[batch_id] = _Batch(now + IDLE_NS)
+            batch = self._open[batch_id] = _Batch(now)
+            self._limits.atomic.count += 1
         if batch is None:
             raise errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH()
         if position != len(batch.messages) + 1 or (is_marker and position == 1):
             self._abandon(batch_id, "incomplete", now)
             raise errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH()
-        batch.deadline = now + IDLE_NS
+        batch.deadline = now + self._limits.idle_ns
         self._open[batch_id] = self._open.pop(batch_id)
         return batch
 
     def _abandon(self, batch_id: bytes, reason: str, now: int) -> None:
-        if self._open.pop(batch_id, None) is not None:
+        if self._forget(batch_id):
             text = batch_id.decode("utf-8", "replace")
             publish_batch_abandoned(self._stream.context, self._stream.name, text, reason, now)
+
+    def _forget(self, batch_id: bytes) -> bool:
+        if self._open.pop(batch_id, None) is None:
+            return False
+        self._limits.atomic.count -= 1
+        return True
+
+    def close(self) -> None:
+        """Forget every open batch, without a word: the stream ends, or allows them no more."""
+        for batch_id in list(self._open):
+            self._forget(batch_id)
 
     def expire(self, now: int) -> None:
         """Give up the batches that went on too slowly."""
@@ -176,5 +186,5 @@ def drop_unfinished(store: MessageStore) -> int:
     position = special.get(names.BATCH_SEQUENCE, b"")
     if names.BATCH_ID not in special or names.BATCH_COMMIT in special or not position.isdigit():
         return 0
-    count = min(int(position), MESSAGES_MAX)
+    count = min(int(position), newest.sequence)
     return store.delete(range(newest.sequence, newest.sequence - count, -1))

@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.streams import publish_headers as names
@@ -26,8 +25,6 @@ from jetstream_server.jetstream.wire.go_json import encode
 if TYPE_CHECKING:
     from jetstream_server.jetstream.streams.stream import Stream
 
-OPEN_MAX = 1000
-IDLE_NS = 10 * SECOND
 ID_BYTES_MAX = 64
 _FLOW_DEFAULT = 10
 _FLOW_MAX = 65535
@@ -94,6 +91,7 @@ class FastBatches:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._name = encode(stream.name)
+        self._limits = stream.context.batches
         self._open: dict[bytes, _Batch] = {}  # the one that idles longest first
 
     def receive(self, message: Candidate, now: int) -> None:
@@ -129,16 +127,17 @@ class FastBatches:
         if batch is None:
             if place.position != 1 or place.op == PING:
                 raise errors.BATCH_PUBLISH_UNKNOWN_BATCH_ID()
-            if len(self._open) >= OPEN_MAX:
+            if not self._limits.fast.has_room(len(self._open)):
                 raise errors.BATCH_PUBLISH_TOO_MANY_INFLIGHT()
             # With others at work, begin carefully.
             batch = _Batch(1 if self._open else min(place.flow, _FIRST_INTERVAL_MAX))
+            self._limits.fast.count += 1
             if place.op == BEGIN and not self._stream.config.no_ack:
                 self._acknowledge(batch, reply)
         # At the end: the oldest deadline stays first.
         self._open.pop(place.batch, None)
         self._open[place.batch] = batch
-        batch.deadline = now + IDLE_NS
+        batch.deadline = now + self._limits.idle_ns
         return batch
 
     def _take(self, batch: _Batch, place: Place, message: Candidate, now: int) -> None:
@@ -149,7 +148,7 @@ class FastBatches:
             sequence, is_new = self._stream.take(message, now)
         except ApiError as error:
             if place.position == 1 and not place.gaps_allowed:
-                del self._open[place.batch]
+                self._forget(place.batch)
                 raise
             self._report_error(place, error, reply)
             batch.position = place.position
@@ -166,10 +165,19 @@ class FastBatches:
             batch.interval = max(min(2 * batch.interval, place.flow), 1)
             self._acknowledge(batch, reply)
 
+    def _forget(self, batch_id: bytes) -> None:
+        del self._open[batch_id]
+        self._limits.fast.count -= 1
+
+    def close(self) -> None:
+        """Forget every open batch: the stream ends, or allows them no more."""
+        for batch_id in list(self._open):
+            self._forget(batch_id)
+
     def expire(self, now: int) -> None:
         """Forget the batches that went on too slowly."""
         while (deadline := self.next_deadline()) is not None and deadline <= now:
-            del self._open[next(iter(self._open))]
+            self._forget(next(iter(self._open)))
 
     def next_deadline(self) -> int | None:
         """Return when the next batch is forgotten."""
@@ -194,6 +202,6 @@ class FastBatches:
         self._stream.context.output.publish(reply, line)
 
     def _close(self, batch_id: bytes, batch: _Batch, count: int, reply: bytes) -> None:
-        del self._open[batch_id]
+        self._forget(batch_id)
         answer = self._stream.pub_ack.batch(batch.sequence, batch_id, count)
         self._stream.context.output.publish(reply, answer)

@@ -520,6 +520,10 @@ class Stream:
         self._republisher: Republisher | None = None
         if config.republish is not None and config.republish.dest:
             self._republisher = Republisher(config.name, config.republish, self._random)
+        if self.atomic_batches is not None and not config.allow_atomic:
+            self.atomic_batches.close()
+        if self.fast_batches is not None and not config.allow_batched:
+            self.fast_batches.close()
         self.atomic_batches = (
             self.atomic_batches or AtomicBatches(self) if config.allow_atomic else None
         )
@@ -575,6 +579,9 @@ class Stream:
         self.unsubscribe()
         self.context.deadlines.cancel(self)
         self._next_tick = _NEVER
+        for batches in (self.atomic_batches, self.fast_batches):
+            if batches is not None:
+                batches.close()
         for consumer in list(self.consumers.values()):
             consumer.stop(status, now)
 

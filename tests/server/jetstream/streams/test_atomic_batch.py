@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.core.subscription import Subscription
-from jetstream_server.jetstream.streams.atomic_batch import MESSAGES_MAX, OPEN_MAX, drop_unfinished
+from jetstream_server.jetstream.open_batches import OpenBatches
+from jetstream_server.jetstream.streams.atomic_batch import drop_unfinished
 from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.commit import GroupCommit
@@ -163,7 +164,7 @@ def test_unwanted_messages_of_an_interest_stream(
 
 
 def test_idle_and_too_many(bench: Any, stream: Any) -> None:
-    for number in range(OPEN_MAX):
+    for number in range(50):
         assert send(bench, stream, 1, batch=f"b{number}") is None
     assert code(send(bench, stream, 1, batch="more")) == 10210
     bench.advance(6 * SECOND)
@@ -175,9 +176,33 @@ def test_idle_and_too_many(bench: Any, stream: Any) -> None:
 
 
 def test_the_largest_batch(bench: Any, stream: Any) -> None:
-    for position in range(1, MESSAGES_MAX + 1):
+    for position in range(1, 1001):
         send(bench, stream, position)
-    assert send(bench, stream, MESSAGES_MAX + 1, "Nats-Batch-Commit: eob")["seq"] == MESSAGES_MAX
+    assert send(bench, stream, 1001, "Nats-Batch-Commit: eob")["seq"] == 1000
+
+
+def test_the_limits_of_the_server(bench: Any) -> None:
+    bench.context.batches = batches = OpenBatches.limited(2, 3, 4, SECOND)
+    one = bench.stream(allow_atomic=True)
+    other = bench.stream(name="T", subjects=["t.>"], allow_atomic=True)
+    for batch in "ab":
+        assert send(bench, one, 1, batch=batch) is None
+    assert code(send(bench, one, 1, batch="c")) == 10210  # the stream's third
+    assert send(bench, other, 1, batch="a") is None
+    assert code(send(bench, other, 1, batch="b")) == 10210  # the server's fourth
+    for position in (2, 3, 4):
+        assert send(bench, one, position, batch="a") is None
+    assert code(send(bench, one, 5, batch="a")) == 10199
+    assert batches.atomic.count == 2
+    assert send(bench, other, 1, batch="b") is None  # what was given up made room
+    bench.advance(2 * SECOND)
+    assert batches.atomic.count == 0
+    assert send(bench, one, 1, batch="a") is None
+    one.reconfigure(bench.config(), bench.now)
+    assert batches.atomic.count == 0
+    assert send(bench, other, 1, batch="a") is None
+    other.delete(bench.now)
+    assert batches.atomic.count == 0
 
 
 def test_not_allowed(bench: Any) -> None:
