@@ -49,6 +49,7 @@ class Fate:
     def __init__(self) -> None:
         self.state = "new"
         self.deliveries = 0
+        self.consumer_seq = 0  # of the last delivery
         self.deadline = 0
         self.is_queued = False
 
@@ -150,6 +151,7 @@ class ConsumerMachine(RuleBasedStateMachine):
             self.consumer_seq += 1
             assert consumer_seq == self.consumer_seq
             assert deliveries == self.fates[sequence].deliveries
+            self.fates[sequence].consumer_seq = consumer_seq
             assert not 0 < self.max_deliver < deliveries
         self.consumer.pull.stop(b"")
 
@@ -260,7 +262,10 @@ class ConsumerMachine(RuleBasedStateMachine):
         return data.draw(st.sampled_from(pending * 3 + sorted(self.fates)))
 
     def answer(self, sequences, body):
-        messages = [(b"$JS.ACK.S.C.1.%d.1.1.0" % seq, b"", b"", body) for seq in sequences]
+        subject = b"$JS.ACK.S.C.1.%d.%d.1.0"
+        messages = [
+            (subject % (seq, self.fates[seq].consumer_seq), b"", b"", body) for seq in sequences
+        ]
         run = PubRun.of(messages)
         self.consumer.acks.receive(run, 0, run.count, None, None, self.now)
         assert self.settle_turn() == []
@@ -310,4 +315,4 @@ class ConsumerMachine(RuleBasedStateMachine):
 
 
 TestConsumer = ConsumerMachine.TestCase
-TestConsumer.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestConsumer.settings = settings(stateful_step_count=40, deadline=None)

@@ -146,12 +146,13 @@ class Acks:
         if verb in (Verb.ACK, Verb.NEXT):
             self._ack(array("Q", [sequence]), now, is_answered=bool(reply))
         elif verb is Verb.NAK:
-            self._nak(sequence, nak_delay(text), ack_counts(subject), now)
+            counts = ack_counts(subject)
+            self._nak(sequence, nak_delay(text), counts, now, is_answered=bool(reply))
         elif verb is Verb.TERM:
             reason = text.decode("utf-8", "replace")
             self._terminate(sequence, reason, ack_counts(subject), now)
-        elif verb is Verb.WORK:
-            consumer.progress.work(sequence, now)
+        elif verb is Verb.WORK and consumer.progress.work(sequence, now):
+            consumer.changed(now, must_precede_answer=bool(reply))
         if verb is Verb.NEXT:
             consumer.pull.request(reply, text, now)
         elif reply:
@@ -185,7 +186,15 @@ class Acks:
             deliveries = progress.redelivery.deliveries(sequence)
             consumer.advisories.acked(consumer_seq, sequence, waited, deliveries, now)
 
-    def _nak(self, sequence: int, delay_ns: int, counts: tuple[int, int], now: int) -> None:
+    def _nak(
+        self,
+        sequence: int,
+        delay_ns: int,
+        counts: tuple[int, int],
+        now: int,
+        *,
+        is_answered: bool,
+    ) -> None:
         consumer = self._consumer
         progress = consumer.progress
         deliveries, consumer_seq = counts
@@ -196,6 +205,7 @@ class Acks:
         else:
             is_pending = progress.refuse(sequence)
         if is_pending:
+            consumer.changed(now, must_precede_answer=is_answered)
             consumer.advisories.naked(consumer_seq, sequence, max(deliveries, 0), now)
 
     def _terminate(self, sequence: int, reason: str, counts: tuple[int, int], now: int) -> None:

@@ -270,6 +270,7 @@ class Consumer:
             if len(window) and window.sequences[0] == sequence:
                 return window
             self.progress.removed(sequence, sequence + 1)
+            self.changed(now)
         return None
 
     def _give_up(self, sequence: int, now: int) -> None:

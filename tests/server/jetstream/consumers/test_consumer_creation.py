@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from jetstream_server.base.clock import SECOND
+from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.jetstream.consumers.consumer_creation import reset_consumer, restore_consumer
 from jetstream_server.jetstream.wire.go_time import Instant
@@ -227,3 +227,26 @@ def test_the_time_an_idle_consumer_has_depends_on_what_it_was(account, stream):
     assert consumer.config.inactive_threshold == 5 * SECOND
     account.create(stream, durable_name="C")
     assert consumer.config.inactive_threshold == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "wait_ms"), [(b"-NAK", 0), (b"-NAK 500ms", 500), (b"-NAK 5s", 5000), (b"+WPI", 1001)]
+)
+def test_what_an_ack_asked_for_survives(account, body, wait_ms):
+    """Long after the last delivery, when nothing else has the state saved."""
+    stream = account.stream(name="A")
+    account.publish(b"s.a", b"1")
+    account.subscribe(b"_INBOX.p")
+    fields = {"durable_name": "C", "ack_policy": "explicit", "ack_wait": SECOND}
+    consumer = account.create(stream, **fields)
+    account.pull(consumer, b"1")
+    account.advance(600 * MILLISECOND)
+    account.ack(account.client.take()[0], body)
+    consumer.stop("409 Server Shutdown", account.now)
+    consumer = restore_consumer(stream, "C", stream.folder.consumer("C"), account.now)
+    account.pull(consumer, b"1")
+    if wait_ms:
+        account.advance(wait_ms * MILLISECOND - 1)
+        assert account.client.take() == []
+        account.advance(1)
+    assert [message.ack[:2] for message in account.client.take()] == [[2, 1]]
