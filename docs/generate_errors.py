@@ -140,7 +140,6 @@ UNSENT: dict[int, tuple[int, str, str]] = {
     ),
     10158: (409, "duplicate message id is in process", _CLUSTER),
     10163: (503, "expected last sequence per subject temporarily unavailable", _CLUSTER),
-    10167: (429, "too many requests", "publishers are slowed down instead"),
     10180: (412, "min last sequence", _CLUSTER),
     10181: (400, "consumer ack policy invalid", "an unknown word is 10025"),
     10182: (400, "consumer replay policy invalid", "an unknown word is 10025"),

@@ -26,6 +26,7 @@ from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.open_batches import OpenBatches
+from jetstream_server.jetstream.streams.ingest import IngestLimits
 from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.net import listener as listening
 from jetstream_server.net.client_connection import ClientConnection
@@ -40,6 +41,7 @@ from jetstream_server.node.users import accounts_of, users_of
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.disk import Disk, OsDisk
 from jetstream_server.store.file import BLOCK_BYTES
+from jetstream_server.store.reserve import Reserve
 from jetstream_server.store.store_folder import ENCRYPTION_NAME, open_folder
 from jetstream_server.store.vault import FileVault
 
@@ -59,6 +61,7 @@ class Server:
         self.options = options
         self.log = log
         given = options.jetstream
+        self._ingest_limits = IngestLimits(given.max_buffered_messages, given.max_buffered_size)
         self._batches = OpenBatches.limited(
             given.batches_per_stream,
             given.batches_total,
@@ -171,7 +174,8 @@ class Server:
         self.log.write("INF", "Starting JetStream")
         self.log.write("INF", f'  Store Directory: "{folder.path}"')
         disk, block_bytes = self._encrypted(folder.path, plain)
-        commit = GroupCommit(disk, lazily_ns=options.sync_interval_ns)
+        reserve = Reserve(folder.path, plain)
+        commit = GroupCommit(disk, lazily_ns=options.sync_interval_ns, reserve=reserve)
         configured = accounts_of(self.options)
         for account in node.accounts.values():
             vault = FileVault(folder.path, account.name, commit, disk, block_bytes=block_bytes)
@@ -216,6 +220,7 @@ class Server:
             sublist=account.sublist,
             output=account.output,
             nuid=node.nuid,
+            ingest_limits=self._ingest_limits,
             batches=self._batches,
             log=self.log.write,
         )

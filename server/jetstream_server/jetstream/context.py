@@ -10,6 +10,7 @@ from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.jetstream.open_batches import OpenBatches
 from jetstream_server.jetstream.output import Output
+from jetstream_server.jetstream.streams.ingest import IngestLimits
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
 
@@ -43,6 +44,7 @@ class Context:
         deadlines: one entry per stream or consumer with a timer, keyed by the object.
         ready: consumers to `advance` at the end of the turn, in order of waking.
         watching: consumers that deliver while somebody listens; to be woken when interest changes.
+        ingest_limits: what one stream takes in in one turn.
         batches: what all accounts of the server have open, and may have.
         log: notes for the operator: level (`INF`, `WRN`, `ERR`) and text.
     """
@@ -56,6 +58,7 @@ class Context:
     deadlines: DeadlineHeap[Scheduled] = field(default_factory=DeadlineHeap)
     ready: dict[Runnable, None] = field(default_factory=dict)
     watching: dict[Runnable, None] = field(default_factory=dict)
+    ingest_limits: IngestLimits = field(default_factory=IngestLimits)
     batches: OpenBatches = field(default_factory=OpenBatches)
     log: Callable[[str, str], None] = lambda level, text: None
     _generation_seen: int = 0

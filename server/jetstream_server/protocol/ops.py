@@ -62,6 +62,13 @@ class PubRun:
         at = index * STRIDE
         return self.chunk[self.fields[at + PAYLOAD_START] : self.fields[at + PAYLOAD_STOP]]
 
+    def size(self, index: int) -> int:
+        """Return the bytes of one message: subject, reply, headers and payload."""
+        subject, subject_stop, reply, reply_stop, header, _, stop = self.fields[
+            index * STRIDE : (index + 1) * STRIDE
+        ]
+        return subject_stop - subject + reply_stop - reply + stop - header
+
     @classmethod
     def single(
         cls, subject: bytes, reply: bytes = b"", headers: bytes = b"", payload: bytes = b""

@@ -281,13 +281,13 @@ def test_secrets_are_not_shown(folder: Path) -> None:
 
 
 def test_options_without_effect_are_warned_of(folder: Path) -> None:
-    jetstream = "\njetstream: {max_buffered_msgs: 5}\nmax_closed_clients: 3\n"
+    jetstream = "\njetstream: {request_queue_limit: 5}\nmax_closed_clients: 3\n"
     options = read(ACCOUNTS + "\nsyslog: true\nprof_port: 0\n" + jetstream)
     assert [warning.split(":")[3].strip() for warning in options.warnings] == [
         '"syslog" has no effect in this server',
         '"prof_port" has no effect in this server',
         '"max_closed_clients" has no effect in this server',
-        '"max_buffered_msgs" of "jetstream" has no effect in this server',
+        '"request_queue_limit" of "jetstream" has no effect in this server',
         '"exports" of account "A" has no effect in this server',
         '"imports" of account "B" has no effect in this server',
     ]

@@ -21,6 +21,7 @@ def test_a_run_gives_back_its_messages(messages: list[tuple[bytes, bytes, bytes,
     run = PubRun.of(messages)
     assert run.count == len(messages)
     assert messages_of(run) == messages
+    assert [run.size(i) for i in range(run.count)] == [sum(map(len, each)) for each in messages]
 
 
 @given(TEXTS, TEXTS, TEXTS, TEXTS)

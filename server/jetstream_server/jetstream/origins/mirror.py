@@ -22,7 +22,7 @@ from jetstream_server.jetstream.streams.admission import Candidate, check_room, 
 from jetstream_server.jetstream.streams.direct_get import DirectGet
 from jetstream_server.jetstream.streams.interest import Interest
 from jetstream_server.jetstream.streams.stream_config import StreamSource
-from jetstream_server.kernels.frames import first_special
+from jetstream_server.kernels.message_ids import first_special
 from jetstream_server.protocol.ops import PubRun
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Mirror:
         try:
             self._append(arrival, now)
         except StoreError as failure:
-            stream.failed(failure)
+            stream.refusals.of(failure)
             return False
         except ApiError:
             return False

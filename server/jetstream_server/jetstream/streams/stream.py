@@ -45,16 +45,18 @@ from jetstream_server.jetstream.streams.dedupe import Dedupe
 from jetstream_server.jetstream.streams.direct_get import DirectGet
 from jetstream_server.jetstream.streams.expiry import Expiry
 from jetstream_server.jetstream.streams.fast_batch import FastBatches
+from jetstream_server.jetstream.streams.ingest import Ingest
 from jetstream_server.jetstream.streams.interest import Interest
 from jetstream_server.jetstream.streams.limits import has_limits, store_limits
 from jetstream_server.jetstream.streams.pub_ack import PubAck
 from jetstream_server.jetstream.streams.publish_headers import special_headers
+from jetstream_server.jetstream.streams.refusals import Refusals
 from jetstream_server.jetstream.streams.removal_checks import check_delete, check_purge
 from jetstream_server.jetstream.streams.republish import Republisher
 from jetstream_server.jetstream.streams.schedule import Copy, Schedules
 from jetstream_server.jetstream.streams.stream_config import StreamConfig
 from jetstream_server.jetstream.streams.stream_state import describe_state
-from jetstream_server.kernels.frames import first_special, message_ids
+from jetstream_server.kernels.message_ids import first_special, message_ids
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import MessageStore, StreamFolder
 
@@ -64,7 +66,6 @@ _EXPIRY_GRANULARITY_NS = 250 * MILLISECOND
 _DEDUPE_GRANULARITY_NS = 50 * MILLISECOND
 _FAILED_EXPIRY_RETRY_NS = 10 * SECOND
 _NEVER = 2**63 - 1
-_STORE_FAILED = errors.STREAM_STORE_FAILED("").err_code
 
 Allowance = Callable[[int], ApiError | None]  # the refusal of so many more bytes, if any
 
@@ -85,6 +86,7 @@ class Stream:
         sourcing: the streams that it copies from.
         allowance: tells whether the account may store more; None is no limit. Set by the catalog.
         pub_ack: writes its answers to publishers.
+        refusals: sends those to messages that it did not store.
         atomic_batches: those that are open, None when the config allows none.
         fast_batches: likewise.
         schedules: what it is to store later, None when the config allows none.
@@ -113,6 +115,8 @@ class Stream:
         self.allowance: Allowance | None = None
         self._expiry = Expiry(config, store)
         self.pub_ack = PubAck(config.name, context.domain)
+        self.refusals = Refusals(config.name, self.pub_ack, context)
+        self._ingest = Ingest(context.ingest_limits)
         self._random = Random(context.nuid.short())
         self._direct_get = DirectGet(config.name, store, context.output)
         self._interest = Interest(context.sublist)
@@ -121,7 +125,6 @@ class Stream:
         self.fast_batches: FastBatches | None = None
         self.schedules: Schedules | None = None
         self._is_subscribed = False
-        self._has_failed = False
         self._next_tick = _NEVER
         self._configure(config)
         if not store.offline:
@@ -143,7 +146,7 @@ class Stream:
     ) -> None:
         """Take what was published to one of the stream's subjects."""
         if reason := self.store.offline:  # what duplicates repeat may be lost with the store
-            self._refuse_all(run, start, stop, StoreError(reason))
+            self.refusals.send_all(run, start, stop, StoreError(reason))
             return
         if needs_decisions(self, run, start, stop):
             for index in range(start, stop):
@@ -173,7 +176,7 @@ class Stream:
         try:
             first = self.store.append_run(run, start, stop, now)
         except StoreError as failure:
-            self._refuse_all(run, start, stop, failure)
+            self.refusals.send_all(run, start, stop, failure)
             return None
         self.last_message_id = b""
         if not self.config.no_ack:
@@ -206,6 +209,8 @@ class Stream:
         subject, reply = self.renamed(run.subject(index)), run.reply(index)
         message = Candidate(subject, reply, run.headers(index), run.payload(index))
         try:
+            if not self._ingest.admit(run.size(index), now):
+                raise errors.TOO_MANY_REQUESTS()
             check_size(self, message)
             if reply.endswith(FAST_BATCH_REPLY):
                 if self.fast_batches is None:
@@ -221,9 +226,9 @@ class Stream:
                 sequence, is_new = self.take(message, now)
                 self._answer(reply, self.pub_ack.taken(sequence, message.total, is_new=is_new))
         except ApiError as error:
-            self._refuse(reply, error)
+            self.refusals.send(reply, error)
         except StoreError as failure:
-            self._refuse(reply, self.failed(failure))
+            self.refusals.send(reply, self.refusals.of(failure))
 
     def renamed(self, subject: bytes) -> bytes:
         """Return the subject under which the stream stores what is published to this one."""
@@ -247,7 +252,7 @@ class Stream:
                 return original, False
             return self.store_one(message, now), True
         except StoreError as failure:
-            raise self.failed(failure) from failure
+            raise self.refusals.of(failure) from failure
 
     def store_one(self, message: Candidate, now: int) -> int:
         """Store one message that passed; return its sequence."""
@@ -331,7 +336,7 @@ class Stream:
 
     def after_storing(self, first: int, last: int, now: int) -> None:
         """Tell the consumers, enforce the limits, and see to the timer."""
-        self._has_failed = False
+        self.refusals.has_failed = False
         for consumer in self.consumers.values():
             consumer.stored(first, last, now)
         if self._is_limited:
@@ -342,24 +347,6 @@ class Stream:
     def _answer(self, reply: bytes, payload: bytes) -> None:
         if reply and not self.config.no_ack:
             self.context.output.publish(reply, payload)
-
-    def _refuse(self, reply: bytes, error: ApiError) -> None:
-        payload = self.pub_ack.refused(error)
-        if error.err_code != _STORE_FAILED or not self._has_failed:
-            self._answer(reply, payload)
-        elif reply and not self.config.no_ack:  # on a full disk there may be no flush for long
-            self.context.output.publish_now(reply, payload)
-
-    def _refuse_all(self, run: PubRun, start: int, stop: int, failure: StoreError) -> None:
-        for index in range(start, stop):
-            self._refuse(run.reply(index), self.failed(failure))
-
-    def failed(self, failure: StoreError) -> ApiError:
-        """Return the refusal of a message that the store did not take."""
-        if not self._has_failed:  # once, not for every message of a full disk
-            self._has_failed = True
-            self.context.log("ERR", f"stream '{self.name}': publish not stored: {failure}")
-        return errors.STREAM_STORE_FAILED(failure.reason)
 
     # -- removing --------------------------------------------------------------------------
 
@@ -510,6 +497,7 @@ class Stream:
 
     def _configure(self, config: StreamConfig) -> None:
         self.config = self._expiry.config = config
+        self.refusals.is_silent = config.no_ack
         self.dedupe.window_ns = config.duplicate_window
         self._limits = store_limits(config)
         self._is_limited = has_limits(self._limits)
@@ -531,6 +519,7 @@ class Stream:
         self.schedules = self.schedules or Schedules() if config.allow_msg_schedules else None
         self.decides_always = (
             config.sealed
+            or bool(self.context.ingest_limits)
             or config.allow_msg_counter
             or self._transform is not None
             or self._republisher is not None
