@@ -15,11 +15,19 @@ from jetstream_server import NATS_VERSION, __version__
 from jetstream_server.base.errors import ConfigError, StoreError
 from jetstream_server.config import flags
 from jetstream_server.config.options import ServerOptions
-from jetstream_server.kernels import acks, deliveries, frames, records
+from jetstream_server.kernels import (
+    acks,
+    columns,
+    deliveries,
+    frames,
+    message_ids,
+    records,
+    subjects,
+)
 from jetstream_server.net.log import ServerLog
 from jetstream_server.server import Server
 
-KERNELS = (frames, records, deliveries, acks)
+KERNELS = (frames, subjects, message_ids, records, columns, deliveries, acks)
 
 # A collection that walks every long-lived object costs milliseconds; what the server makes each
 # turn dies young, so the older generations are looked at rarely.

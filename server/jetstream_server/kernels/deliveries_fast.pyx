@@ -14,16 +14,12 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 
 from jetstream_server.kernels.digits cimport digit_count, put_bytes, put_number, u64
+from jetstream_server.kernels.record_layout cimport (
+    HEADER_BYTES_AT, PREFIX_BYTES, SUBJECT_BYTES_AT, TIMESTAMP_AT
+)
 
 if sys.byteorder != "little":
     raise ImportError("the compiled kernel reads little-endian records; the pure one reads any")
-
-cdef enum:
-    # Offsets in `record_format.PREFIX`.
-    TIMESTAMP_AT = 16
-    HEADER_BYTES_AT = 24
-    SUBJECT_BYTES_AT = 28
-    PREFIX_BYTES = 32
 
 cdef struct Record:
     const char* subject

@@ -1,4 +1,4 @@
-"""PUB and HPUB frames: find them in a chunk, cut them by target, write them out again.
+"""PUB and HPUB frames: find them in a chunk, write them out again.
 
 The compiled twin when it was built, else the pure one; `JETSTREAM_PURE=1` forces the pure one.
 """
@@ -13,44 +13,24 @@ TWIN = "pure"
 if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
     from jetstream_server.kernels.frames_pure import (
         encode_messages,
-        family,
-        first_reserved,
-        first_special,
-        message_ids,
         scan_publishes,
-        segment,
     )
 else:
     try:
         from jetstream_server.kernels.frames_fast import (
             encode_messages,
-            family,
-            first_reserved,
-            first_special,
-            message_ids,
             scan_publishes,
-            segment,
         )
 
         TWIN = "compiled"
     except ImportError:
         from jetstream_server.kernels.frames_pure import (
             encode_messages,
-            family,
-            first_reserved,
-            first_special,
-            message_ids,
             scan_publishes,
-            segment,
         )
 
 __all__ = [
     "TWIN",
     "encode_messages",
-    "family",
-    "first_reserved",
-    "first_special",
-    "message_ids",
     "scan_publishes",
-    "segment",
 ]

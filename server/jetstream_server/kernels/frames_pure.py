@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import re
 from array import array
-from typing import TypeVar
-
-T = TypeVar("T")
 
 # The layout of `protocol/ops.py`, which is a floor above; `tests/server/kernels` compares the two.
 STRIDE = 7
@@ -24,14 +21,6 @@ _TOKEN = rb"([^ \t\r\n]++)"
 _SIZE = rb"([0-9]{1,9}+)"
 _PUB = re.compile(rb"PUB %b (?:%b )?+%b\r\n" % (_TOKEN, _TOKEN, _SIZE))
 _HPUB = re.compile(rb"HPUB %b (?:%b )?%b %b\r\n" % (_TOKEN, _TOKEN, _SIZE, _SIZE))
-
-_HEADER_LINE = b"NATS/1.0\r\n"
-_SPECIAL_LINE = b"\r\nNats-"
-_ACK_HEAD = b"$JS.ACK."
-_ACK_TOKENS = 9
-_ACK_TAIL_TOKENS = 5
-_MESSAGE_ID = b"Nats-Msg-Id"
-_EXPECTED_STREAM = b"Nats-Expected-Stream"
 
 
 def scan_publishes(
@@ -93,144 +82,6 @@ def scan_publishes(
         at = payload_stop + 2
     fields.fromlist(found)
     return at
-
-
-def family(subject: bytes) -> tuple[bytes, int]:
-    """Return the prefix that a subject shares with its kind, and how many tokens are behind it.
-
-    Acks differ in the five tokens that describe a delivery, other subjects in their last token: an
-    identifier, often a new one for each message. A subject without such a prefix gives (b"", 0).
-    """
-    if subject.startswith(_ACK_HEAD):
-        tokens = subject.split(b".")
-        if len(tokens) != _ACK_TOKENS or not all(tokens[-_ACK_TAIL_TOKENS:]):
-            return b"", 0
-        return b".".join(tokens[:-_ACK_TAIL_TOKENS]), _ACK_TAIL_TOKENS
-    prefix, _, last = subject.rpartition(b".")
-    return (prefix, 1) if prefix and last else (b"", 0)
-
-
-def segment(
-    chunk: bytes,
-    fields: array[int],
-    start: int,
-    stop: int,
-    routes: dict[bytes, T],
-    families: dict[bytes, T],
-) -> tuple[int, T | None]:
-    """Return (cut, target): the subjects of messages `start` up to `cut` all map to `target`.
-
-    A subject is looked for by the prefix of its `family` in `families`, then in `routes`. The
-    stretch is the longest there is, at least one message long unless the first subject is in
-    neither: then the answer is (start, None). Targets are compared by identity.
-    """
-    first, end = start * STRIDE, stop * STRIDE
-    target: T | None = None
-    index = start
-    known: dict[bytes, T | None] = {}
-    for a, b in zip(fields[first:end:STRIDE], fields[first + 1 : end : STRIDE], strict=True):
-        subject = chunk[a:b]
-        if subject in known:
-            found = known[subject]
-        else:
-            found = families.get(family(subject)[0])
-            if found is None:
-                found = routes.get(subject)
-            known[subject] = found
-        if found is not target:
-            if index > start:
-                return index, target
-            target = found
-        if found is None:
-            return start, None
-        index += 1
-    return index, target
-
-
-def first_reserved(
-    chunk: bytes,
-    fields: array[int],
-    start: int,
-    stop: int,
-    subjects: tuple[bytes, ...],
-    replies: tuple[bytes, ...],
-) -> int:
-    """Return the first message in [start, stop) with a subject or reply of a reserved kind.
-
-    That is a subject that begins with one of `subjects`, or a reply that begins with one of
-    `replies`, and goes on behind it. `stop` when there is none.
-    """
-    first, end = start * STRIDE, stop * STRIDE
-    columns = (fields[first + column : end : STRIDE] for column in range(4))
-    for index, (a, b, c, d) in enumerate(zip(*columns, strict=True), start):
-        for prefix in subjects:
-            if b - a > len(prefix) and chunk.startswith(prefix, a, b):
-                return index
-        for prefix in replies:
-            if d - c > len(prefix) and chunk.startswith(prefix, c, d):
-                return index
-    return max(start, stop)
-
-
-def first_special(
-    chunk: bytes, fields: array[int], start: int, stop: int, stream: bytes = b""
-) -> int:
-    """Return the first message in [start, stop) that needs a look at its headers, else `stop`.
-
-    That is one whose header block has a line starting `Nats-`, or does not start with the line
-    `NATS/1.0`. A key counts only at the start of a line that ends in CR LF, as in the genuine
-    server. A `Nats-Expected-Stream` that names `stream` asks for nothing, so it does not count.
-    """
-    if stop <= start:
-        return stop
-    first, end = start * STRIDE, stop * STRIDE
-    if fields[first + 4 : end : STRIDE] == fields[first + 5 : end : STRIDE]:
-        return stop
-    for index in range(start, stop):
-        at = index * STRIDE
-        header_start, payload_start = fields[at + 4], fields[at + 5]
-        if header_start != payload_start and _id(chunk[header_start:payload_start], stream) != b"":
-            return index
-    return stop
-
-
-def message_ids(
-    chunk: bytes, fields: array[int], start: int, stop: int, stream: bytes
-) -> list[bytes]:
-    """Return the ids of the longest stretch from `start` of messages with one and no other wish.
-
-    Such a message has a `Nats-Msg-Id` that is not empty, and no other header starting `Nats-` but
-    a `Nats-Expected-Stream` that names `stream`. Of several with the same key the first counts;
-    values lose their leading blanks.
-    """
-    ids: list[bytes] = []
-    for index in range(start, stop):
-        at = index * STRIDE
-        value = _id(chunk[fields[at + 4] : fields[at + 5]], stream)
-        if not value:
-            break
-        ids.append(value)
-    return ids
-
-
-def _id(block: bytes, stream: bytes) -> bytes | None:
-    """Return the id in a block, b"" when it has none, None when it asks for anything else."""
-    if not block.startswith(_HEADER_LINE):
-        return None
-    found: dict[bytes, bytes] = {}
-    at = block.find(_SPECIAL_LINE)
-    while at >= 0:
-        stop = block.find(b"\r\n", at + 2)
-        if stop < 0:
-            stop = len(block)  # a last line without its end counts all the same
-        key, colon, value = block[at + 2 : stop].partition(b":")
-        if not colon or key not in (_MESSAGE_ID, _EXPECTED_STREAM):
-            return None
-        found.setdefault(key, value.lstrip(b" "))
-        at = block.find(_SPECIAL_LINE, stop)
-    if found.get(_EXPECTED_STREAM, b"") not in (b"", stream):
-        return None
-    return found.get(_MESSAGE_ID, b"")
 
 
 def encode_messages(

@@ -12,65 +12,33 @@ TWIN = "pure"
 
 if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
     from jetstream_server.kernels.records_pure import (
-        bury,
-        count,
         encode_run,
-        find,
-        find_last,
         gather,
-        localize,
         measure,
         scan_records,
-        select,
-        tally,
-        withdraw,
     )
 else:
     try:
         from jetstream_server.kernels.records_fast import (
-            bury,
-            count,
             encode_run,
-            find,
-            find_last,
             gather,
-            localize,
             measure,
             scan_records,
-            select,
-            tally,
-            withdraw,
         )
 
         TWIN = "compiled"
     except ImportError:
         from jetstream_server.kernels.records_pure import (
-            bury,
-            count,
             encode_run,
-            find,
-            find_last,
             gather,
-            localize,
             measure,
             scan_records,
-            select,
-            tally,
-            withdraw,
         )
 
 __all__ = [
     "TWIN",
-    "bury",
-    "count",
     "encode_run",
-    "find",
-    "find_last",
     "gather",
-    "localize",
     "measure",
     "scan_records",
-    "select",
-    "tally",
-    "withdraw",
 ]

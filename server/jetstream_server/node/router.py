@@ -16,7 +16,7 @@ from jetstream_server.base.errors import StoreError
 from jetstream_server.core.queue_group import in_turn
 from jetstream_server.core.sublist import Match, Sublist
 from jetstream_server.core.subscription import Origin, Subscription
-from jetstream_server.kernels import frames
+from jetstream_server.kernels import subjects
 from jetstream_server.protocol.ops import PubRun
 
 # Far above what one account's hot subjects need; a flood of one-off subjects is forgotten.
@@ -84,12 +84,12 @@ class Router:
             if self._generation != self._sublist.generation or self._is_full:
                 self._forget()
             routes, families = self._routes, self._families
-            cut, targets = frames.segment(run.chunk, run.fields, index, stop, routes, families)
+            cut, targets = subjects.segment(run.chunk, run.fields, index, stop, routes, families)
             if targets is None:
                 cut, targets = index, self._targets(run.subject(index))
             # A subject not met before ends the stretch only if others listen to it.
             while cut < stop and self._targets(run.subject(cut)) is targets:
-                cut, _ = frames.segment(run.chunk, run.fields, cut, stop, routes, families)
+                cut, _ = subjects.segment(run.chunk, run.fields, cut, stop, routes, families)
             reached = False
             for subscription in targets.plain:
                 if origin is not None and not origin.echo and _is_own(subscription, origin):
@@ -141,7 +141,7 @@ class Router:
 
     def _targets(self, subject: bytes) -> Targets:
         """Return whom a subject reaches, and remember it."""
-        prefix, tokens = frames.family(subject)
+        prefix, tokens = subjects.family(subject)
         known = self._families.get(prefix) or self._routes.get(subject)
         if known is not None:
             return known

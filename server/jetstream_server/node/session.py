@@ -16,7 +16,7 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.core.subject import is_valid_literal, is_valid_subject
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.wire.go_time import format_time
-from jetstream_server.kernels import frames
+from jetstream_server.kernels import frames, subjects
 from jetstream_server.node.auth import User
 from jetstream_server.node.expected_replies import ExpectedReplies
 from jetstream_server.node.permissions import Permissions
@@ -312,7 +312,7 @@ class Session:
         route, count, start = self.account.router.route, run.count, 0
         if self._is_plain:
             while start < count:
-                index = frames.first_reserved(
+                index = subjects.first_reserved(
                     run.chunk, run.fields, start, count, _RESERVED_SUBJECTS, _RESERVED_REPLIES
                 )
                 route(run, self, self._now, start, index)

@@ -22,7 +22,7 @@ from pathlib import Path
 from google_crc32c import value as crc32c
 
 from jetstream_server.base.errors import StoreError
-from jetstream_server.kernels import records
+from jetstream_server.kernels import columns, records
 from jetstream_server.kernels.records_pure import Buffer
 from jetstream_server.store import erasure, tombstone
 from jetstream_server.store import index as block_index
@@ -284,12 +284,12 @@ def seal_block(
         table: the store's subjects.
     """
     local_ids = array("I")
-    local_table_ids = records.localize(entries.subject_ids, block.count, local_ids)
+    local_table_ids = columns.localize(entries.subject_ids, block.count, local_ids)
     if len(table_ids):
         local_table_ids = array("I", [table_ids[number] for number in local_table_ids])
     zeros = bytes(8 * len(local_table_ids))
     counts, firsts, lasts = array("Q", zeros), array("Q", zeros), array("Q", zeros)
-    records.tally(local_ids, 0, block.count, 0, array("I"), counts, firsts, lasts)
+    columns.tally(local_ids, 0, block.count, 0, array("I"), counts, firsts, lasts)
     summary = Summary(
         first_seq=block.first_seq,
         last_seq=block.last_seq,
@@ -396,7 +396,7 @@ class ContentCache:
         scan = scan_block(self.buffer(block, content), table.ids)
         table.grow()
         local_ids = array("I")
-        table_ids = records.localize(scan.subject_ids, len(scan.positions), local_ids)
+        table_ids = columns.localize(scan.subject_ids, len(scan.positions), local_ids)
         offsets = scan.offsets()
         return Content(
             content.buffer, Entries(scan.positions, local_ids, offsets), table_ids, table.generation

@@ -1,7 +1,7 @@
 """Messages in a list of blocks: the counters, and every question that changes nothing.
 
 The base of `FileStore`, which writes. A question is answered block by block with the kernels of
-`kernels/records`, on entries that are arrays or mapped files; nothing here costs a Python object
+`kernels/columns`, on entries that are arrays or mapped files; nothing here costs a Python object
 per stored message. Per-subject questions start from the bounds in `SubjectTable`, so that those
 about the first, last or number of messages of a subject rarely look at a block at all.
 
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from google_crc32c import value as crc32c
 
 from jetstream_server.base.errors import StoreError
-from jetstream_server.kernels import records
+from jetstream_server.kernels import columns
 from jetstream_server.kernels.record_format import CHECKED_FROM, PREFIX, PREFIX_BYTES
 from jetstream_server.kernels.records_pure import UNACCOUNTED_BYTES, Buffer
 from jetstream_server.store.block import Block, Content, ContentCache
@@ -207,7 +207,7 @@ class BlockList:
             content = self._content(block)
             low = max(block.at_or_after(content, start), block.head)
             high = block.at_or_after(content, stop)
-            total += records.count(
+            total += columns.count(
                 content.entries.subject_ids,
                 self._flags(wanted, block, content),
                 block.alive,
@@ -254,7 +254,7 @@ class BlockList:
             content = self._content(block)
             number = self._local_id(content, subject_id)
             stop = block.at_or_after(content, limit + 1)
-            entry = records.find_last(
+            entry = columns.find_last(
                 content.entries.subject_ids, block.alive, block.head, stop, number
             )
             if entry >= 0:
@@ -292,7 +292,7 @@ class BlockList:
             ids = content.entries.subject_ids
             entry = max(block.at_or_after(content, start), block.head) - 1
             while True:
-                entry = records.find(ids, block.alive, entry + 1, block.count, number)
+                entry = columns.find(ids, block.alive, entry + 1, block.count, number)
                 if entry >= block.count:
                     break
                 sequence = block.sequence(content, entry)
@@ -344,7 +344,7 @@ class BlockList:
         flags = self._flags(wanted, block, content)
         if flags and content.has_own_ids and 1 not in flags:
             return block.count  # a sealed block without any wanted subject
-        return records.select(
+        return columns.select(
             self._buffer(block, content),
             content.entries.positions,
             content.entries.subject_ids,

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jetstream_server.base.errors import StoreError
-from jetstream_server.kernels import records
+from jetstream_server.kernels import columns, records
 from jetstream_server.kernels.record_format import PREFIX_BYTES
 from jetstream_server.kernels.records_pure import UNACCOUNTED_BYTES
 from jetstream_server.protocol.ops import (
@@ -179,7 +179,7 @@ class BlockLog(BlockList):
         block.accounted += accounted
         block.all_accounted += accounted
         table.grow()
-        table.present += records.tally(
+        table.present += columns.tally(
             open_block.subject_ids,
             entries,
             block.count,

@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 
 from jetstream_server.base.errors import StoreError
-from jetstream_server.kernels import records
+from jetstream_server.kernels import columns, records
 from jetstream_server.kernels.record_format import PREFIX
 from jetstream_server.kernels.records_pure import HEADER_ACCOUNTED_BYTES, UNACCOUNTED_BYTES
 from jetstream_server.store import erasure, recovery, tombstone
@@ -211,7 +211,7 @@ class FileStore(BlockLog):
                 self._discount(block_now, *weights[1:])
 
     def _withdraw(self, block: Block, content: Content, stop: int) -> None:
-        self._table.present -= records.withdraw(
+        self._table.present -= columns.withdraw(
             content.entries.subject_ids,
             block.alive,
             block.head,
@@ -287,7 +287,7 @@ class FileStore(BlockLog):
         buffer = self._buffer(block, content)
         if not block.alive:
             block.alive = bytearray(b"\1" * block.count)
-        _, messages, accounted, recorded, emptied = records.bury(
+        _, messages, accounted, recorded, emptied = columns.bury(
             buffer,
             content.entries.positions,
             content.entries.subject_ids,

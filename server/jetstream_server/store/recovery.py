@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jetstream_server.base.errors import StoreError
-from jetstream_server.kernels import records
+from jetstream_server.kernels import columns, records
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
 from jetstream_server.store import index as block_index
 from jetstream_server.store import tombstone
@@ -247,7 +247,7 @@ def merge_summary(summary: Summary, table: SubjectTable) -> None:
 
 def merge_scan(block: Block, scan: Scan, table: SubjectTable) -> None:
     """Add a block's entries to the counts of their subjects."""
-    table.present += records.tally(
+    table.present += columns.tally(
         scan.subject_ids,
         0,
         block.count,

@@ -1,4 +1,4 @@
-"""The frames kernel: finding publishes in a chunk, cutting runs, writing MSG frames."""
+"""The frames kernel: finding publishes in a chunk, writing MSG frames; and which twin is chosen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jetstream_server.jetstream.streams.publish_headers import special_headers
 from jetstream_server.kernels import frames_pure
 from jetstream_server.protocol import ops
 from jetstream_server.protocol.ops import PubRun
@@ -191,218 +190,6 @@ def test_scan_of_a_long_line_is_linear(frames: Any) -> None:
     assert not fields
 
 
-def subjects_run(*subjects: bytes) -> PubRun:
-    return PubRun.of((subject, b"", b"", b"x") for subject in subjects)
-
-
-def test_segment_cuts_where_the_target_changes(frames: Any) -> None:
-    one, two = ["target"], ["target"]
-    routes = {b"a": one, b"b": one, b"c": two}
-    run = subjects_run(b"a", b"b", b"a", b"c", b"c", b"nobody", b"a")
-    cuts = [frames.segment(run.chunk, run.fields, start, 7, routes, {}) for start in (0, 3, 5, 6)]
-    assert [cut for cut, _ in cuts] == [3, 5, 5, 7]
-    assert cuts[0][1] is one
-    assert cuts[1][1] is two
-    assert cuts[2][1] is None
-    assert cuts[3][1] is one
-    assert frames.segment(run.chunk, run.fields, 1, 2, routes, {}) == (2, one)
-
-
-@settings(max_examples=40)
-@given(st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), min_size=1, max_size=12))
-def test_segments_cover_the_run(frames: Any, subjects: list[bytes]) -> None:
-    run = subjects_run(*subjects)
-    routes = {b"a": "one", b"b": "one", b"c": "two"}
-    start = 0
-    while start < len(subjects):
-        cut, target = frames.segment(run.chunk, run.fields, start, len(subjects), routes, {})
-        assert target is routes.get(subjects[start])
-        if target is None:
-            assert cut == start
-            cut += 1
-        assert all(routes.get(subject) is target for subject in subjects[start:cut])
-        if target is not None and cut < len(subjects):
-            assert routes.get(subjects[cut]) is not target
-        start = cut
-
-
-@pytest.mark.parametrize(
-    ("subject", "family"),
-    [
-        (b"a", (b"", 0)),
-        (b".a", (b"", 0)),
-        (b"a.", (b"", 0)),
-        (b"a.b", (b"a", 1)),
-        (b"a..b", (b"a.", 1)),
-        (b"a.b.c", (b"a.b", 1)),
-        (b"$JS.ACK.S.C.1.2.3.4.5", (b"$JS.ACK.S.C", 5)),
-        (b"$JS.ACK.S.C.1.2.3.4", (b"", 0)),
-        (b"$JS.ACK.S.C.1.2.3.4.5.6", (b"", 0)),
-        (b"$JS.ACK.S.C.1..3.4.5", (b"", 0)),
-        (b"$JS.ACK.S.C.1.2.3.4.", (b"", 0)),
-        (b"$JS.ACK.S", (b"", 0)),
-        (b"$JS.ACK.", (b"", 0)),
-        (b"", (b"", 0)),
-    ],
-)
-def test_family(frames: Any, subject: bytes, family: tuple[bytes, int]) -> None:
-    assert frames.family(subject) == family
-
-
-@settings(max_examples=100)
-@given(
-    st.lists(
-        st.sampled_from(
-            [
-                b"a",
-                b"f.1",
-                b"f.2",
-                b"f.",
-                b"f.1.2",
-                b"g.1",
-                b"$JS.ACK.S.C.1.2.3.4.5",
-                b"$JS.ACK.S.C.1.3.4.5.6",
-                b"$JS.ACK.S.C.1",
-                b"$JS.ACK.S.C.1.2.3.4.5.6",
-                b"$JS.ACK.S.D.1.2.3.4.5",
-            ]
-        ),
-        min_size=1,
-        max_size=8,
-    )
-)
-def test_segments_go_by_family(frames: Any, subjects: list[bytes]) -> None:
-    run = subjects_run(*subjects)
-    one, two = "one", "two"
-    routes = {b"a": one, b"f.1": two, b"f.1.2": two, b"$JS.ACK.S.D.1.2.3.4.5": one}
-    families = {b"f": one, b"$JS.ACK.S.C": two}
-    targets = []
-    for subject in subjects:
-        by_family = families.get(frames_pure.family(subject)[0])
-        targets.append(by_family or routes.get(subject))
-    cut, target = frames.segment(run.chunk, run.fields, 0, run.count, routes, families)
-    assert target is targets[0]
-    expected = 0
-    while target is not None and expected < len(targets) and targets[expected] is target:
-        expected += 1
-    assert cut == expected
-
-
-@pytest.mark.parametrize(
-    ("block", "special"),
-    [
-        (b"", False),
-        (b"NATS/1.0\r\n\r\n", False),
-        (b"NATS/1.0\r\nA: Nats-Msg-Id: 1\r\n\r\n", False),
-        (b"NATS/1.0\r\nnats-msg-id: 1\r\n\r\n", False),
-        (b"NATS/1.0\r\nA: 1\nNats-Msg-Id: 1\r\n\r\n", False),
-        (b"NATS/1.0\r\nNats-Msg-Id: 1\r\n\r\n", True),
-        (b"NATS/1.0\r\nA: 1\r\nNats-Rollup: sub\r\n\r\n", True),
-        (b"NATS/1.0 503\r\n\r\n", True),
-        (b"garbage", True),
-        (b"NATS/1.0", True),
-    ],
-)
-def test_first_special(frames: Any, block: bytes, special: bool) -> None:
-    payload = b"\r\nNats-Msg-Id: in the payload"
-    plain = (b"a", b"", b"NATS/1.0\r\nA: b\r\n\r\n", payload)
-    run = PubRun.of([plain, (b"a", b"", b"", payload), (b"a", b"r", block, payload), plain])
-    find = frames.first_special
-    assert find(run.chunk, run.fields, 0, 4) == (2 if special else 4)
-    assert find(run.chunk, run.fields, 0, 2) == 2
-    assert find(run.chunk, run.fields, 3, 4) == 4
-    assert find(run.chunk, run.fields, 4, 4) == 4
-
-
-LINES = st.sampled_from(
-    [
-        b"Nats-Msg-Id: a\r\n",
-        b"Nats-Msg-Id:b\r\n",
-        b"Nats-Msg-Id:  c \r\n",
-        b"Nats-Msg-Id: \r\n",
-        b"Nats-Msg-Id\r\n",
-        b"Nats-Msg-Id2: a\r\n",
-        b"Nats-Msg-Id: a\nb\r\n",
-        b"Nats-Msg-Id: a\rb\r\n",
-        b"Nats-Expected-Stream: S\r\n",
-        b"Nats-Expected-Stream:  S\r\n",
-        b"Nats-Expected-Stream:\r\n",
-        b"Nats-Expected-Stream: S \r\n",
-        b"Nats-Expected-Stream: T\r\n",
-        b"Nats-TTL: 1\r\n",
-        b"nats-msg-id: a\r\n",
-        b"X: y\r\n",
-    ]
-)
-ID_BLOCKS = st.one_of(
-    st.lists(LINES, max_size=4).map(lambda lines: b"NATS/1.0\r\n" + b"".join(lines) + b"\r\n"),
-    st.sampled_from([b"", b"junk", b"NATS/1.0\r\nNats-Msg-Id: x", b"NATS/1.0 2 x\r\n\r\n"]),
-    st.sampled_from([b"NATS/1.0\r\nNats-Expected-Stream: S", b"NATS/1.0\r\nNats-Msg-Id: x\r"]),
-)
-
-
-@settings(max_examples=150)
-@given(st.lists(ID_BLOCKS, min_size=1, max_size=5), st.integers(0, 2))
-def test_message_ids_agree_with_the_headers(frames: Any, blocks: list[bytes], start: int) -> None:
-    # A payload that looks like an id header must not be taken for one.
-    run = PubRun.of([(b"s", b"", block, b"\r\nNats-Msg-Id: p\r\n\r\n") for block in blocks])
-    start = min(start, run.count)
-    ids = frames.message_ids(run.chunk, run.fields, start, run.count, b"S")
-    taken = blocks[start : start + len(ids)]
-    for block, value in zip(taken, ids, strict=True):
-        found = special_headers(block)
-        assert found.pop(b"Nats-Msg-Id") == value
-        assert found in ({}, {b"Nats-Expected-Stream": b"S"})
-    special = frames.first_special(run.chunk, run.fields, start, run.count, b"S")
-    for block in blocks[start:special]:
-        assert special_headers(block) in ({}, {b"Nats-Expected-Stream": b"S"})
-    assert ids == frames_pure.message_ids(run.chunk, run.fields, start, run.count, b"S")
-    assert special == frames_pure.first_special(run.chunk, run.fields, start, run.count, b"S")
-
-
-def test_message_ids_of_what_writers_send(frames: Any) -> None:
-    lines = [b"Nats-Msg-Id: %d\r\nX: y\r\nNats-Expected-Stream: S\r\n" % i for i in range(4)]
-    blocks = [b"NATS/1.0\r\n%b\r\n" % line for line in lines]
-    run = PubRun.of([(b"s", b"", block, b"x") for block in blocks])
-    find = frames.message_ids
-    assert find(run.chunk, run.fields, 1, 4, b"S") == [b"1", b"2", b"3"]
-    assert find(run.chunk, run.fields, 1, 3, b"S") == [b"1", b"2"]
-    assert find(run.chunk, run.fields, 0, 4, b"T") == []
-    assert find(run.chunk, run.fields, 2, 2, b"S") == []
-
-
-@settings(max_examples=60)
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from([b"$GR.", b"$GR.a", b"a", b"a.$GR.b", b"$JS.ACK.x", b"$NRG.x"]),
-            st.sampled_from([b"", b"r", b"$JS.ACK.", b"$JS.ACK.x", b"$GR.a"]),
-        ),
-        max_size=6,
-    ),
-    st.integers(0, 2),
-)
-def test_first_reserved(frames: Any, names: list[tuple[bytes, bytes]], start: int) -> None:
-    run = PubRun.of([(subject, reply, b"", b"$GR.x $JS.ACK.y") for subject, reply in names])
-    reserved = [
-        index
-        for index, (subject, reply) in enumerate(names)
-        if index >= start and (subject in (b"$GR.a", b"$NRG.x") or reply == b"$JS.ACK.x")
-    ]
-    find = frames.first_reserved
-    found = find(run.chunk, run.fields, start, run.count, (b"$GR.", b"$NRG."), (b"$JS.ACK.",))
-    assert found == (reserved[0] if reserved else max(start, run.count))
-
-
-@pytest.mark.parametrize("name", [b"S", b"", b"T", b"SS"])
-def test_a_message_that_names_its_stream_is_not_special(frames: Any, name: bytes) -> None:
-    block = b"NATS/1.0\r\nNats-Expected-Stream: S\r\nA: b\r\n\r\n"
-    run = PubRun.of([(b"s", b"", block, b"x")] * 3)
-    expected = 3 if name == b"S" else 0
-    assert frames.first_special(run.chunk, run.fields, 0, 3, name) == expected
-    assert frames.message_ids(run.chunk, run.fields, 0, 3, name) == []
-
-
 @settings(max_examples=60)
 @given(MESSAGES, st.booleans(), st.sampled_from([b"1", b"a-long-sid"]))
 def test_encoded_messages(frames: Any, messages: list[Message], headers: bool, sid: bytes) -> None:
@@ -425,7 +212,10 @@ def test_encoded_messages_of_a_part_of_a_run(frames: Any) -> None:
     assert encoded == b"MSG s1 9 2\r\np1\r\nMSG s2 9 2\r\np2\r\n"
 
 
-@pytest.mark.parametrize("kernel", ["frames", "acks", "deliveries"])
+@pytest.mark.parametrize(
+    "kernel",
+    ["frames", "subjects", "message_ids", "records", "columns", "acks", "deliveries"],
+)
 def test_the_environment_forces_the_pure_twin(kernel: str) -> None:
     code = f"from jetstream_server.kernels import {kernel} as k; print(k.TWIN, *k.__all__)"
     forced, free = (

@@ -1,4 +1,4 @@
-"""The records kernel: runs to records and back, counting and choosing among entries."""
+"""The records kernel: runs to records and back, weighing and gathering them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ messages = st.lists(
     min_size=1,
     max_size=20,
 )
+limits = st.tuples(st.integers(0, 9), st.integers(0, 60))
 
 
 @pytest.fixture(scope="module")
@@ -85,107 +86,40 @@ def test_scan_reads_back_until_the_first_damage(records, batch, at):
     assert (seen, sequences) == (positions[:damaged], whole[:damaged])
 
 
-def make_block(random: Random) -> Any:
-    count = random.randrange(1, 30)
-    run = PubRun.of(
-        [
-            (
-                b"s.%d" % random.randrange(5),
-                b"",
-                random.choice([b"", b"H"]),
-                b"x" * random.randrange(9),
-            )
-            for _ in range(count)
-        ]
-    )
-    buffer, positions, ids, interned = bytearray(5000), array("I"), array("I"), {}
-    records_pure.encode_run(
-        run.chunk, run.fields, 0, count, 100, 5, buffer, 0, positions, ids, interned
-    )
-    alive = (
-        bytearray(random.choice(b"\0\1\1") for _ in range(count)) if random.random() < 0.5 else b""
-    )
-    flags = bytes(random.choice(b"\0\1") for _ in range(5)) if random.random() < 0.5 else b""
-    offsets = array("I")
-    if random.random() < 0.5:
-        offsets = array("I", sorted(random.sample(range(100), count)))
-    start = random.randrange(count + 1)
-    return (
-        count,
-        buffer,
-        positions,
-        ids,
-        alive,
-        flags,
-        offsets,
-        start,
-        random.randrange(start, count + 1),
-    )
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_questions_have_the_same_answers(records, seed):
-    random = Random(seed)
-    count, buffer, positions, ids, alive, flags, offsets, start, stop = make_block(random)
-    count_max, bytes_max, wanted = random.randrange(9), random.randrange(60), random.randrange(5)
+@settings(max_examples=60)
+@given(batch=messages, dead=st.sets(st.integers(0, 19)), start=st.integers(0, 5), most=limits)
+def test_living_records_are_weighed_and_gathered_alike(records, batch, dead, start, most):
+    _, end, buffer, positions, ids, _ = encode(records_pure, batch)
+    count = len(batch)
+    alive = bytearray(index not in dead for index in range(count)) if dead else b""
+    offsets = array("I", range(3, 3 + count)) if 7 in dead else array("I")
 
     def answers(kernel):
-        out = array("Q", [1]), array("Q", [2]), array("Q", [3])
-        counts, firsts, lasts = array("Q", [0] * 5), array("Q", [0] * 5), array("Q", [0] * 5)
-        local = array("I")
-        yield kernel.select(
-            buffer,
-            positions,
-            ids,
-            flags,
-            alive,
-            start,
-            stop,
-            9,
-            offsets,
-            count_max,
-            bytes_max,
-            *out,
-        )
-        yield out
-        yield kernel.count(ids, flags, alive, start, stop)
-        yield kernel.find(ids, alive, start, stop, wanted)
-        yield kernel.find_last(ids, alive, start, stop, wanted)
-        yield kernel.tally(ids, 0, count, 9, offsets, counts, firsts, lasts)
-        yield kernel.tally(ids, start, stop, 9, offsets, counts, firsts, lasts)
-        yield (counts[:], firsts, lasts)
-        yield kernel.withdraw(ids, alive, start, stop, array("I"), counts)
-        yield kernel.withdraw(
-            ids, alive, start, stop, array("I", [4, 3, 2, 1, 0]), array("Q", [99] * 5)
-        )
-        yield counts
-        yield kernel.measure(buffer, positions, alive, start, stop, count_max, bytes_max, 4)
-        yield kernel.measure(buffer, positions, alive, start, stop, 0, 0, 5)
-        yield kernel.localize(ids, stop, local)
-        yield local
-        living = bytearray(alive) or bytearray(b"\1" * count)
-        counts, ranges = array("Q", [99] * 5), array("Q", [7])
-        table = array("I", [4, 3, 2, 1, 0])
-        for most in (count_max, 1 << 62):
-            out = (living, start, stop, most, 9, offsets, table, counts, ranges)
-            yield kernel.bury(buffer, positions, ids, flags, *out)
-            yield (living[:], counts[:], ranges[:])
-        target, columns = bytearray(len(buffer) + 5), (array("I"), array("I"), array("Q"))
+        for limits in ((*most, -78), (0, 0, -77)):
+            yield kernel.measure(buffer, positions, alive, start, count, *limits)
+        target, columns = bytearray(end + 5), (array("I"), array("I"), array("Q"))
         yield kernel.gather(
-            buffer, positions, ids, living, start, stop, 9, offsets, target, 5, *columns
+            buffer, positions, ids, alive, start, count, 9, offsets, target, 5, *columns
         )
-        yield target, columns
-        yield kernel.gather(buffer, positions, ids, b"", 0, count, 9, offsets, target, 5, *columns)
         yield target, columns
 
     for mine, theirs in zip(answers(records), answers(records_pure), strict=True):
         assert mine == theirs
 
 
-def test_views_of_mapped_files_will_do(records):
-    numbers = memoryview(array("I", [0, 1, 0]).tobytes()).cast("I")
-    assert records.find(numbers, b"", 1, 3, 0) == 2
-    assert records.count(numbers, b"\1\0", b"", 0, 3) == 2
+def test_gathering_into_too_little_room_is_refused(records):
+    _, _, buffer, positions, ids, _ = encode(records, [(b"s", b"", b"", b"12345")])
+    columns = array("I"), array("I"), array("Q")
+    with pytest.raises(IndexError):
+        records.gather(buffer, positions, ids, b"", 0, 1, 9, array("I"), bytearray(9), 0, *columns)
+    assert not columns[0]
+
+
+def test_a_long_run_is_the_same_as_a_short_one(records):
+    batch = [(b"s.%d" % (i % 3), b"", b"H\r\n", bytes([i % 251]) * 1000) for i in range(200)]
+    whole = encode(records, batch, 300_000, 0)
+    assert whole[1] > 200_000
+    assert whole == encode(records_pure, batch, 300_000, 0)
 
 
 def test_accounting_is_the_genuine_servers(records):

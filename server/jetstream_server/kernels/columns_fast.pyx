@@ -1,0 +1,320 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The compiled twin of `columns_pure`: same functions, same answers; the reasons are told there.
+
+It differs in one thing: positions or subject ids that reach beyond what they point into raise
+ValueError or IndexError, because reading on would not be safe.
+"""
+
+import sys
+
+from cpython cimport array
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from jetstream_server.kernels.record_layout cimport (
+    HEADER_ACCOUNTED_BYTES, HEADER_BYTES_AT, PREFIX_BYTES, UNACCOUNTED_BYTES
+)
+
+import array
+
+if sys.byteorder != "little":
+    raise ImportError("the compiled kernel reads little-endian records; the pure one reads any")
+
+
+cdef int _check(Py_ssize_t stop, Py_ssize_t entries) except -1:
+    if stop > entries:
+        raise IndexError("more entries wanted than there are")
+    return 0
+
+
+def tally(
+    const unsigned int[::1] subject_ids,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    uint64_t first_seq,
+    const unsigned int[::1] offsets,
+    array.array counts not None,
+    array.array firsts not None,
+    array.array lasts not None,
+):
+    cdef Py_ssize_t index, appeared = 0, known = len(counts)
+    cdef uint64_t sequence
+    cdef unsigned int number
+    cdef bint sparse = offsets.shape[0] > 0
+    _check(stop, subject_ids.shape[0])
+    if sparse:
+        _check(stop, offsets.shape[0])
+    if len(firsts) < known or len(lasts) < known:
+        raise IndexError("counters of different lengths")
+    for index in range(start, stop):
+        number = subject_ids[index]
+        if <Py_ssize_t>number >= known:
+            raise IndexError("subject id beyond the counters")
+        sequence = first_seq + (offsets[index] if sparse else <uint64_t>index)
+        if not counts.data.as_ulonglongs[number]:
+            appeared += 1
+            firsts.data.as_ulonglongs[number] = sequence
+        counts.data.as_ulonglongs[number] += 1
+        lasts.data.as_ulonglongs[number] = sequence
+    return appeared
+
+
+def withdraw(
+    const unsigned int[::1] subject_ids,
+    const uint8_t[::1] alive,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    const unsigned int[::1] table_ids,
+    array.array counts not None,
+):
+    cdef Py_ssize_t index, emptied = 0, known = len(counts), local = table_ids.shape[0]
+    cdef unsigned int number
+    cdef bint some = alive.shape[0] > 0
+    _check(stop, subject_ids.shape[0])
+    if some:
+        _check(stop, alive.shape[0])
+    for index in range(start, stop):
+        if some and not alive[index]:
+            continue
+        number = subject_ids[index]
+        if local:
+            if <Py_ssize_t>number >= local:
+                raise IndexError("subject id beyond the table")
+            number = table_ids[number]
+        if <Py_ssize_t>number >= known:
+            raise IndexError("subject id beyond the counters")
+        counts.data.as_ulonglongs[number] -= 1
+        emptied += counts.data.as_ulonglongs[number] == 0
+    return emptied
+
+
+def select(
+    const uint8_t[::1] buffer,
+    const unsigned int[::1] positions,
+    const unsigned int[::1] subject_ids,
+    const uint8_t[::1] flags,
+    const uint8_t[::1] alive,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    uint64_t first_seq,
+    const unsigned int[::1] offsets,
+    int64_t count_max,
+    int64_t bytes_max,
+    array.array out_positions not None,
+    array.array out_sequences not None,
+    array.array out_sizes not None,
+):
+    cdef Py_ssize_t index, found = len(out_positions), first = len(out_positions)
+    cdef Py_ssize_t room = buffer.shape[0] - PREFIX_BYTES, space, wanted
+    cdef int64_t total = 0, size
+    cdef uint32_t length
+    cdef bint some = alive.shape[0] > 0, chosen = flags.shape[0] > 0
+    cdef bint sparse = offsets.shape[0] > 0
+    if count_max <= 0 or stop <= start:
+        return start if count_max <= 0 else stop
+    _check(stop, positions.shape[0])
+    _check(stop, subject_ids.shape[0])
+    if some:
+        _check(stop, alive.shape[0])
+    if sparse:
+        _check(stop, offsets.shape[0])
+    space = min(count_max, <int64_t>(stop - start))
+    array.resize(out_positions, first + space)
+    array.resize(out_sequences, first + space)
+    array.resize(out_sizes, first + space)
+    wanted = stop
+    for index in range(start, stop):
+        if some and not alive[index]:
+            continue
+        if chosen:
+            if subject_ids[index] >= <size_t>flags.shape[0]:
+                raise IndexError("subject id beyond the flags")
+            if not flags[subject_ids[index]]:
+                continue
+        if <int64_t>positions[index] > room:
+            raise ValueError("a record reaches beyond its block")
+        memcpy(&length, &buffer[positions[index]], 4)
+        size = <int64_t>length - PREFIX_BYTES
+        if found > first and total + size > bytes_max:
+            wanted = index
+            break
+        out_positions.data.as_ulonglongs[found] = positions[index]
+        out_sequences.data.as_ulonglongs[found] = first_seq + (
+            offsets[index] if sparse else <uint64_t>index
+        )
+        out_sizes.data.as_ulonglongs[found] = <uint64_t>size
+        found += 1
+        total += size
+        if found - first == count_max:
+            wanted = index + 1
+            break
+    array.resize(out_positions, found)
+    array.resize(out_sequences, found)
+    array.resize(out_sizes, found)
+    return wanted
+
+
+def count(
+    const unsigned int[::1] subject_ids,
+    const uint8_t[::1] flags,
+    const uint8_t[::1] alive,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+):
+    cdef Py_ssize_t index, total = 0
+    cdef bint some = alive.shape[0] > 0, chosen = flags.shape[0] > 0
+    _check(stop, subject_ids.shape[0])
+    if some:
+        _check(stop, alive.shape[0])
+    if not chosen and not some:
+        return max(stop - start, 0)
+    for index in range(start, stop):
+        if some and not alive[index]:
+            continue
+        if chosen:
+            if subject_ids[index] >= <size_t>flags.shape[0]:
+                raise IndexError("subject id beyond the flags")
+            total += flags[subject_ids[index]] != 0
+        else:
+            total += 1
+    return total
+
+
+def find(
+    const unsigned int[::1] subject_ids,
+    const uint8_t[::1] alive,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    unsigned int wanted,
+):
+    cdef Py_ssize_t index
+    cdef bint some = alive.shape[0] > 0
+    _check(stop, subject_ids.shape[0])
+    if some:
+        _check(stop, alive.shape[0])
+    for index in range(start, stop):
+        if subject_ids[index] == wanted and (not some or alive[index]):
+            return index
+    return stop
+
+
+def find_last(
+    const unsigned int[::1] subject_ids,
+    const uint8_t[::1] alive,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    unsigned int wanted,
+):
+    cdef Py_ssize_t index
+    cdef bint some = alive.shape[0] > 0
+    _check(stop, subject_ids.shape[0])
+    if some:
+        _check(stop, alive.shape[0])
+    for index in range(stop - 1, start - 1, -1):
+        if subject_ids[index] == wanted and (not some or alive[index]):
+            return index
+    return -1
+
+
+def localize(const unsigned int[::1] subject_ids, Py_ssize_t stop, array.array local_ids not None):
+    cdef Py_ssize_t index, largest = 0, known = 0, first = len(local_ids)
+    cdef uint32_t* numbers
+    cdef array.array found = array.array("I")
+    _check(stop, subject_ids.shape[0])
+    if stop <= 0:
+        return found
+    for index in range(stop):
+        if <Py_ssize_t>subject_ids[index] > largest:
+            largest = subject_ids[index]
+    numbers = <uint32_t*>malloc((largest + 1) * sizeof(uint32_t))
+    if numbers == NULL:
+        raise MemoryError
+    try:
+        memset(numbers, 0xFF, (largest + 1) * sizeof(uint32_t))
+        array.resize(local_ids, first + stop)
+        for index in range(stop):
+            if numbers[subject_ids[index]] == <uint32_t>0xFFFFFFFF:
+                numbers[subject_ids[index]] = <uint32_t>known
+                known += 1
+                array.resize_smart(found, known)
+                found.data.as_uints[known - 1] = subject_ids[index]
+            local_ids.data.as_uints[first + index] = numbers[subject_ids[index]]
+    finally:
+        free(numbers)
+    return found
+
+
+def bury(
+    const uint8_t[::1] buffer,
+    const unsigned int[::1] positions,
+    const unsigned int[::1] subject_ids,
+    const uint8_t[::1] flags,
+    bytearray alive not None,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    int64_t messages_max,
+    uint64_t first_seq,
+    const unsigned int[::1] offsets,
+    const unsigned int[::1] table_ids,
+    array.array counts not None,
+    array.array ranges not None,
+):
+    cdef Py_ssize_t index, room = buffer.shape[0] - PREFIX_BYTES, known = len(counts)
+    cdef Py_ssize_t local = table_ids.shape[0], at = len(ranges), end = len(ranges), emptied = 0
+    cdef int64_t messages = 0, accounted = 0, recorded = 0
+    cdef uint32_t size, header_bytes
+    cdef uint64_t sequence
+    cdef size_t number
+    cdef const uint8_t* record
+    cdef char* living = PyByteArray_AS_STRING(alive)
+    cdef bint chosen = flags.shape[0] > 0, sparse = offsets.shape[0] > 0
+    _check(stop, positions.shape[0])
+    _check(stop, subject_ids.shape[0])
+    _check(stop, PyByteArray_GET_SIZE(alive))
+    if sparse:
+        _check(stop, offsets.shape[0])
+    if stop > start:
+        array.resize_smart(ranges, end + 2 * min(<int64_t>(stop - start), messages_max))
+    try:
+        for index in range(start, stop):
+            if not living[index]:
+                continue
+            number = subject_ids[index]
+            if chosen:
+                if number >= <size_t>flags.shape[0]:
+                    raise IndexError("subject id beyond the flags")
+                if not flags[number]:
+                    continue
+            if messages >= messages_max:
+                return index, messages, accounted, recorded, emptied
+            if <int64_t>positions[index] > room:
+                raise ValueError("a record reaches beyond its block")
+            if local:
+                if number >= <size_t>local:
+                    raise IndexError("subject id beyond the table")
+                number = table_ids[number]
+            if number >= <size_t>known:
+                raise IndexError("subject id beyond the counters")
+            record = &buffer[positions[index]]
+            memcpy(&size, record, 4)
+            memcpy(&header_bytes, record + HEADER_BYTES_AT, 4)
+            living[index] = 0
+            counts.data.as_ulonglongs[number] -= 1
+            emptied += counts.data.as_ulonglongs[number] == 0
+            messages += 1
+            accounted += <int64_t>size - UNACCOUNTED_BYTES
+            if header_bytes:
+                accounted += HEADER_ACCOUNTED_BYTES
+            recorded += size
+            sequence = first_seq + (offsets[index] if sparse else <uint64_t>index)
+            if end > at and ranges.data.as_ulonglongs[end - 1] == sequence:
+                ranges.data.as_ulonglongs[end - 1] = sequence + 1
+            else:
+                ranges.data.as_ulonglongs[end] = sequence
+                ranges.data.as_ulonglongs[end + 1] = sequence + 1
+                end += 2
+        return max(start, stop), messages, accounted, recorded, emptied
+    finally:
+        array.resize(ranges, end)

@@ -1,0 +1,78 @@
+"""Message ids in pure Python: the reference for `message_ids_fast`, and what runs without it.
+
+Which messages of a run ask a stream for something with their headers, and which for nothing but
+to be stored once. The arguments `chunk` and `fields` are those of a `PubRun` (`protocol/ops.py`).
+Specification: jetstream.md 5.5, checked-api-streams.md 5.4, 5.5.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from jetstream_server.kernels.frames_pure import STRIDE
+
+_HEADER_LINE = b"NATS/1.0\r\n"
+_SPECIAL_LINE = b"\r\nNats-"
+_MESSAGE_ID = b"Nats-Msg-Id"
+_EXPECTED_STREAM = b"Nats-Expected-Stream"
+
+
+def first_special(
+    chunk: bytes, fields: array[int], start: int, stop: int, stream: bytes = b""
+) -> int:
+    """Return the first message in [start, stop) that needs a look at its headers, else `stop`.
+
+    That is one whose header block has a line starting `Nats-`, or does not start with the line
+    `NATS/1.0`. A key counts only at the start of a line that ends in CR LF, as in the genuine
+    server. A `Nats-Expected-Stream` that names `stream` asks for nothing, so it does not count.
+    """
+    if stop <= start:
+        return stop
+    first, end = start * STRIDE, stop * STRIDE
+    if fields[first + 4 : end : STRIDE] == fields[first + 5 : end : STRIDE]:
+        return stop
+    for index in range(start, stop):
+        at = index * STRIDE
+        header_start, payload_start = fields[at + 4], fields[at + 5]
+        if header_start != payload_start and _id(chunk[header_start:payload_start], stream) != b"":
+            return index
+    return stop
+
+
+def message_ids(
+    chunk: bytes, fields: array[int], start: int, stop: int, stream: bytes
+) -> list[bytes]:
+    """Return the ids of the longest stretch from `start` of messages with one and no other wish.
+
+    Such a message has a `Nats-Msg-Id` that is not empty, and no other header starting `Nats-` but
+    a `Nats-Expected-Stream` that names `stream`. Of several with the same key the first counts;
+    values lose their leading blanks.
+    """
+    ids: list[bytes] = []
+    for index in range(start, stop):
+        at = index * STRIDE
+        value = _id(chunk[fields[at + 4] : fields[at + 5]], stream)
+        if not value:
+            break
+        ids.append(value)
+    return ids
+
+
+def _id(block: bytes, stream: bytes) -> bytes | None:
+    """Return the id in a block, b"" when it has none, None when it asks for anything else."""
+    if not block.startswith(_HEADER_LINE):
+        return None
+    found: dict[bytes, bytes] = {}
+    at = block.find(_SPECIAL_LINE)
+    while at >= 0:
+        stop = block.find(b"\r\n", at + 2)
+        if stop < 0:
+            stop = len(block)  # a last line without its end counts all the same
+        key, colon, value = block[at + 2 : stop].partition(b":")
+        if not colon or key not in (_MESSAGE_ID, _EXPECTED_STREAM):
+            return None
+        found.setdefault(key, value.lstrip(b" "))
+        at = block.find(_SPECIAL_LINE, stop)
+    if found.get(_EXPECTED_STREAM, b"") not in (b"", stream):
+        return None
+    return found.get(_MESSAGE_ID, b"")

@@ -1,0 +1,40 @@
+"""The subjects of a run: cut it by target, find those that only servers may use.
+
+The compiled twin when it was built, else the pure one; `JETSTREAM_PURE=1` forces the pure one.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+TWIN = "pure"
+
+if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
+    from jetstream_server.kernels.subjects_pure import (
+        family,
+        first_reserved,
+        segment,
+    )
+else:
+    try:
+        from jetstream_server.kernels.subjects_fast import (
+            family,
+            first_reserved,
+            segment,
+        )
+
+        TWIN = "compiled"
+    except ImportError:
+        from jetstream_server.kernels.subjects_pure import (
+            family,
+            first_reserved,
+            segment,
+        )
+
+__all__ = [
+    "TWIN",
+    "family",
+    "first_reserved",
+    "segment",
+]

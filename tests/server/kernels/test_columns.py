@@ -1,0 +1,110 @@
+"""The columns kernel: counting, finding, choosing and burying entries."""
+
+from __future__ import annotations
+
+from array import array
+from random import Random
+from typing import Any
+
+import pytest
+from jetstream_server.kernels import columns_pure, records_pure
+from jetstream_server.protocol.ops import PubRun
+
+
+@pytest.fixture(scope="module")
+def columns(twins: Any) -> Any:
+    return twins.load("columns")
+
+
+def make_block(random: Random) -> Any:
+    count = random.randrange(1, 30)
+    run = PubRun.of(
+        [
+            (
+                b"s.%d" % random.randrange(5),
+                b"",
+                random.choice([b"", b"H"]),
+                b"x" * random.randrange(9),
+            )
+            for _ in range(count)
+        ]
+    )
+    buffer, positions, ids, interned = bytearray(5000), array("I"), array("I"), {}
+    records_pure.encode_run(
+        run.chunk, run.fields, 0, count, 100, 5, buffer, 0, positions, ids, interned
+    )
+    alive = (
+        bytearray(random.choice(b"\0\1\1") for _ in range(count)) if random.random() < 0.5 else b""
+    )
+    flags = bytes(random.choice(b"\0\1") for _ in range(5)) if random.random() < 0.5 else b""
+    offsets = array("I")
+    if random.random() < 0.5:
+        offsets = array("I", sorted(random.sample(range(100), count)))
+    start = random.randrange(count + 1)
+    return (
+        count,
+        buffer,
+        positions,
+        ids,
+        alive,
+        flags,
+        offsets,
+        start,
+        random.randrange(start, count + 1),
+    )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_questions_have_the_same_answers(columns, seed):
+    random = Random(seed)
+    count, buffer, positions, ids, alive, flags, offsets, start, stop = make_block(random)
+    count_max, bytes_max, wanted = random.randrange(9), random.randrange(60), random.randrange(5)
+
+    def answers(kernel):
+        out = array("Q", [1]), array("Q", [2]), array("Q", [3])
+        counts, firsts, lasts = array("Q", [0] * 5), array("Q", [0] * 5), array("Q", [0] * 5)
+        local = array("I")
+        yield kernel.select(
+            buffer,
+            positions,
+            ids,
+            flags,
+            alive,
+            start,
+            stop,
+            9,
+            offsets,
+            count_max,
+            bytes_max,
+            *out,
+        )
+        yield out
+        yield kernel.count(ids, flags, alive, start, stop)
+        yield kernel.find(ids, alive, start, stop, wanted)
+        yield kernel.find_last(ids, alive, start, stop, wanted)
+        yield kernel.tally(ids, 0, count, 9, offsets, counts, firsts, lasts)
+        yield kernel.tally(ids, start, stop, 9, offsets, counts, firsts, lasts)
+        yield (counts[:], firsts, lasts)
+        yield kernel.withdraw(ids, alive, start, stop, array("I"), counts)
+        yield kernel.withdraw(
+            ids, alive, start, stop, array("I", [4, 3, 2, 1, 0]), array("Q", [99] * 5)
+        )
+        yield counts
+        yield kernel.localize(ids, stop, local)
+        yield local
+        living = bytearray(alive) or bytearray(b"\1" * count)
+        counts, ranges = array("Q", [99] * 5), array("Q", [7])
+        table = array("I", [4, 3, 2, 1, 0])
+        for most in (count_max, 1 << 62):
+            out = (living, start, stop, most, 9, offsets, table, counts, ranges)
+            yield kernel.bury(buffer, positions, ids, flags, *out)
+            yield (living[:], counts[:], ranges[:])
+
+    for mine, theirs in zip(answers(columns), answers(columns_pure), strict=True):
+        assert mine == theirs
+
+
+def test_views_of_mapped_files_will_do(columns):
+    numbers = memoryview(array("I", [0, 1, 0]).tobytes()).cast("I")
+    assert columns.find(numbers, b"", 1, 3, 0) == 2
+    assert columns.count(numbers, b"\1\0", b"", 0, 3) == 2
