@@ -80,8 +80,8 @@ class SimDisk:
         self._locks: set[Path] = set()
 
     def restart(self) -> None:
-        """Lose what was not durable, and whoever held locks; faults end."""
-        self.fail_in = self.dark_in = self.capacity = None
+        """Lose what was not durable, and whoever held locks; faults end, but for a full disk."""
+        self.fail_in = self.dark_in = None
         self._locks.clear()
         survived: dict[Path, _File] = {}
         for path in sorted({*self._files, *self._durable}):
@@ -183,6 +183,16 @@ class SimDisk:
         for at, data in ((offset, head), (offset + len(head), bytes(stop - offset - len(head)))):
             self.write(file, memoryview(data), at)
             self.sync(file)
+
+    def free_bytes(self, path: Path) -> int:
+        return self._room()
+
+    def allocate(self, path: Path, size: int) -> None:
+        file = self.open(path)[0]
+        if size - len(file.content) > self._room():
+            del file.content[:]
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        file.content[:] = bytes(size)
 
     def read(self, path: Path) -> bytes | None:
         file = self._files.get(path)

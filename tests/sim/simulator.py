@@ -38,6 +38,7 @@ from jetstream_server.store.cipher_disk import CipherDisk
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.disk import Disk
 from jetstream_server.store.keyring import Keyring
+from jetstream_server.store.reserve import Reserve
 from jetstream_server.store.store_folder import open_folder
 from jetstream_server.store.vault import FileVault
 
@@ -130,6 +131,7 @@ class Machine:
         self.block_bytes = random.choice([2_000, 8_000, 60_000])
         self.cipher = random.choice(["", "", "", "", "chacha"])
         self.slow_flushes = random.choice([2, 10, 60])
+        self.reserve_bytes = random.choice([0, 1_000, 20_000, 200_000])
         self.notes: list[str] = []
         self.failure: BaseException | None = None
         self.links: list[Link] = []
@@ -151,7 +153,12 @@ class Machine:
             disk: Disk = self.disk
             if self.cipher:
                 disk = CipherDisk(disk, Keyring(folder.path, disk, b"k" * 32, self.cipher))
-            self.commit = GroupCommit(disk, lazily_ns=self.lazily_ns)
+            reserve = None
+            if self.reserve_bytes:
+                reserve = Reserve(
+                    folder.path, self.disk, bytes_max=self.reserve_bytes, bytes_min=100
+                )
+            self.commit = GroupCommit(disk, lazily_ns=self.lazily_ns, reserve=reserve)
             chance = Random(self.random.randrange(1 << 30))
             self.node = node = Node(SETTINGS, Authenticator([]), chance, self._note)
             account = node.accounts[GLOBAL_ACCOUNT]
@@ -172,6 +179,7 @@ class Machine:
             return False
         except (OSError, StoreError):
             require(self.disk.fail_in is None, "only one operation fails")
+            require(will_fail, "did not start on a full disk")
             witness.count("failed at start")
             self._release_lock()
             return False
@@ -221,7 +229,7 @@ class Machine:
             self.disk.restart()
         else:
             self.witness.count("kills")
-            self.disk.fail_in = self.disk.dark_in = self.disk.capacity = None
+            self.disk.fail_in = self.disk.dark_in = None  # but a full disk stays full
             self._release_lock()
 
     def stop(self) -> None:
@@ -240,7 +248,6 @@ class Machine:
         else:
             raise BrokenError("the pump waits at its end")
         self.witness.count("stops")
-        self.disk.capacity = None  # who starts a server again has made room
         self._end()
         self._release_lock()
 

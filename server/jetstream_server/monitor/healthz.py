@@ -89,7 +89,11 @@ def _ailments(node: Node, options: HealthzOptions) -> list[_Ailment]:
         if not options.enabled_only:
             return []
         return [_Ailment(503, "JETSTREAM", "JetStream is not enabled")]
-    if options.enabled_only or options.server_only:
+    if options.enabled_only:
+        return []
+    if node.disk_full:
+        return [_Ailment(503, "JETSTREAM", f"JetStream storage: {node.disk_full}")]
+    if options.server_only:
         return []
     catalogs = {
         each.name: each.catalog for each in node.accounts.values() if each.catalog is not None

@@ -82,6 +82,8 @@ def jsz(node: Node, now: int, options: JszOptions | None = None) -> dict[str, An
     }
     if not node.settings.jetstream:
         view["disabled"] = True
+    if node.disk_full:  # the genuine server shuts JetStream down instead
+        view["disk_full"] = node.disk_full
     view |= {
         "config": jetstream_config(node),
         "streams": sum(len(catalog.streams) for _, catalog in catalogs.values()),

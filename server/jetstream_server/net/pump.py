@@ -154,13 +154,18 @@ class Pump:
 
     def _note_failures(self, failures: list[StoreError]) -> None:
         """Log each failure when it begins; a full disk fails again with every retry."""
-        if not failures and not self._noted:
+        assert self._commit is not None
+        full, was_full = self._commit.full, self.node.disk_full
+        self.node.disk_full = str(full) if full is not None else ""
+        if not failures and not self._noted and full is None:
             return
         texts = {f"JetStream storage: {failure}" for failure in failures}
+        if full is not None:
+            texts.add(f"JetStream storage: {full}")
         for text in sorted(texts - self._noted):
             self.node.note("ERR", text)
-        if self._noted and not texts:
-            self.node.note("INF", "JetStream storage: what was held up has been written")
+        if was_full and full is None:
+            self.node.note("INF", "JetStream storage: there is room on the disk again")
         self._noted = texts
 
     def _settle(

@@ -90,6 +90,7 @@ class Node:
         self.stats = NodeStats()
         self.started_at = 0
         self.is_draining = False
+        self.disk_full = ""  # which file or folder finds no room, as the pump was told
         self.events = 0  # answers and events in the name of the server so far
         self._next_cid = 1
         self._fed: dict[Session, None] = {}

@@ -247,7 +247,7 @@ class BlockLog(BlockList):
         index = open_block.seal(self._table)
         self._open = None
         self._commit.seal(self, open_block.file)
-        self._commit.replace(self, block.index_path, [index])
+        self._commit.replace(self, block.index_path, [index], is_spare=True)
         self._pin(block)
         self._sealed(block)
         if self._table.absent > max(RENUMBER_MIN, self._table.present):
@@ -315,8 +315,8 @@ class BlockLog(BlockList):
 
     def _check_writable(self) -> None:
         self._check_online()
-        if self._full:
-            raise StoreError(self._full)
+        if full := self._full or str(self._commit.full or ""):
+            raise StoreError(full)
 
     # -- life ------------------------------------------------------------------------------
 
@@ -325,7 +325,7 @@ class BlockLog(BlockList):
         if self._open is not None and not self._offline and not self._is_closed:
             index = self._open.seal(self._table)
             self._commit.seal(self, self._open.file)
-            self._commit.replace(self, self._open.block.index_path, [index])
+            self._commit.replace(self, self._open.block.index_path, [index], is_spare=True)
             self._open = None
         self._is_closed = True
         self._offline = self._offline or "the store is closed"

@@ -19,6 +19,9 @@ Invariants:
   the state machines above concluded from these messages (duplicates, counts, positions) cannot be.
   Writing again is safe: bytes come from memory, not from the page cache. Removals that only free
   space do not wait, else a purge could not end the shortage.
+- With a `Reserve` (`store/reserve.py`) refused operations get room at once. `full` says that there
+  is a shortage, and stores then take no messages; it ends when the reserve is as it was. Only when
+  the reserve is used up as well does anything stay queued.
 
 The lazy policy (`lazily_ns` > 0) writes at every flush, and syncs blocks at most once in that time
 and at the end. Metadata replacements are synced always; they are rare.
@@ -29,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from jetstream_server.base.clock import MILLISECOND, earlier
+from jetstream_server.base.clock import MILLISECOND, SECOND, earlier
 from jetstream_server.base.errors import StoreError
 from jetstream_server.store.disk import Buffer, Disk
 from jetstream_server.store.flush import (
@@ -45,11 +48,13 @@ from jetstream_server.store.flush import (
     Seal,
     Write,
 )
+from jetstream_server.store.reserve import Reserve
 
 __all__ = ["BlockFile", "Flush", "GroupCommit", "Owner"]
 
 LAZY_REPLACE_NS = 100 * MILLISECOND
 RETRY_NS = 250 * MILLISECOND
+FILL_NS = SECOND  # how often the end of a shortage is looked for
 
 
 class GroupCommit:
@@ -58,9 +63,13 @@ class GroupCommit:
     Args:
         disk: where operations are carried out.
         lazily_ns: 0 syncs every flush; otherwise the longest time between two syncs of a block.
+        reserve: room for what is queued when the disk is full.
+
+    Attributes:
+        full: why stores take no messages for the time being.
     """
 
-    def __init__(self, disk: Disk, *, lazily_ns: int = 0) -> None:
+    def __init__(self, disk: Disk, *, lazily_ns: int = 0, reserve: Reserve | None = None) -> None:
         self.disk = disk
         self.lazily_ns = lazily_ns
         self.taken = 0  # flushes so far; what is queued now goes with flush number `taken + 1`
@@ -75,6 +84,10 @@ class GroupCommit:
         self._retry_at: int | None = None
         self._lazy_at: int | None = None
         self._sync_at: int | None = None
+        self.full: StoreError | None = None
+        self._reserve = reserve
+        # With the first flush, and then while the disk is full.
+        self._fill_at: int | None = None if reserve is None else 0
         self._queued_bytes = 0  # of writes in the queue
         self._flying_bytes = 0
 
@@ -98,10 +111,19 @@ class GroupCommit:
         self._queue.append(Seal(owner, file.path, file))
 
     def replace(
-        self, owner: Owner, path: Path, parts: Sequence[Buffer], *, lazily: bool = False
+        self,
+        owner: Owner,
+        path: Path,
+        parts: Sequence[Buffer],
+        *,
+        lazily: bool = False,
+        is_spare: bool = False,
     ) -> None:
-        """Queue a new content for a small file; the last one queued wins."""
-        operation = Replace(owner, path, parts)
+        """Queue a new content for a small file; the last one queued wins.
+
+        One that `is_spare` can be had again from other files; a full disk does without.
+        """
+        operation = Replace(owner, path, parts, is_spare)
         self._lazy.pop(path, None)
         if lazily:
             self._lazy[path] = operation
@@ -216,7 +238,8 @@ class GroupCommit:
 
     def next_deadline(self) -> int | None:
         """Return when `take` will have something although nobody queued anything."""
-        return earlier(earlier(self._retry_at, self._lazy_at), self._sync_at)
+        fill_at = self._fill_at if self.full is not None else None
+        return earlier(earlier(self._retry_at, self._lazy_at), earlier(self._sync_at, fill_at))
 
     def queued(self, path: Path) -> Buffer | None:
         """Return the content queued for a small file, as one that reads it must see it."""
@@ -265,7 +288,10 @@ class GroupCommit:
             now: without it, lazy work is due as well: everything goes, and is synced.
         """
         assert self._in_flight is None, "one flush at a time: settle the last one first"
-        if now is not None and not self._queue and not self._lazy:  # the end of every turn
+        fills = self._fills(now)
+        if now is not None and not (
+            self._queue or self._lazy or self.full
+        ):  # the end of every turn
             is_waiting = self._sync_at is not None and now < self._sync_at
             if is_waiting or not self._unsynced:
                 return None
@@ -275,12 +301,19 @@ class GroupCommit:
         if self._stalled and not fresh and not retries:
             return None
         lazy_due, sync_due = _is_due(self._lazy_at, now), _is_due(self._sync_at, now)
-        if not (self._queue or (self._lazy and lazy_due) or (self._unsynced and sync_due)):
+        if not (
+            self._queue
+            or (self._lazy and lazy_due)
+            or (self._unsynced and sync_due)
+            or (fills and self.full)
+        ):
             return None
         operations, self._queue = self._queue + list(self._lazy.values()), []
         self._lazy = {}
         self._appends.clear()
         self._lazy_at = self._retry_at = None
+        if fills:
+            self._fill_at = None
         syncs = not self.lazily_ns or sync_due
         unsynced, self._unsynced = self._unsynced, {}
         if syncs:
@@ -289,9 +322,22 @@ class GroupCommit:
         self._flying_bytes, self._queued_bytes = self._queued_bytes, 0
         self.taken += 1
         self._in_flight = Flush(
-            self.disk, operations, syncs, unsynced, frozenset(unsynced), self._files
+            self.disk,
+            operations,
+            syncs,
+            unsynced,
+            frozenset(unsynced),
+            self._files,
+            self._reserve,
+            fills,
         )
         return self._in_flight
+
+    def _fills(self, now: int | None) -> bool:
+        """Tell whether the next flush is to fill up the reserve."""
+        if self._reserve is None or now is None or self._stalled:
+            return False
+        return self._fill_at is not None and now >= self._fill_at
 
     def _arm(self, now: int | None) -> None:
         if now is None:
@@ -300,6 +346,8 @@ class GroupCommit:
             self._lazy_at = now + LAZY_REPLACE_NS
         if self._stalled and self._retry_at is None:
             self._retry_at = now + RETRY_NS
+        if self.full is not None and self._reserve is not None and self._fill_at is None:
+            self._fill_at = now + FILL_NS
         busy = self._unsynced or any(isinstance(o, Write) for o in self._queue)
         if self.lazily_ns and busy and self._sync_at is None:
             self._sync_at = now + self.lazily_ns
@@ -312,6 +360,7 @@ class GroupCommit:
         self._unsynced = flush.unsynced
         self._queue[:0] = flush.stalled
         self._stalled = len(flush.stalled)
+        self._note_shortage(flush)
         if self._removes_trees or flush.stalled:
             self._removes_trees = False
             self._forget_removed()
@@ -333,6 +382,17 @@ class GroupCommit:
             if owner not in told and owner not in refused:
                 owner.flushed()
 
+    def _note_shortage(self, flush: Flush) -> None:
+        """Learn from a flush whether there is room."""
+        if flush.stalled:
+            refused = {operation.owner for operation in flush.stalled}
+            errors = (error for owner, error in flush.failures if owner in refused)
+            self.full = self.full or next(errors, None)
+            if flush.gave:
+                self._retry_at = 0
+        elif self._reserve is None or not self._reserve.is_usable or flush.fills:
+            self.full = flush.shortage
+
     def _forget_owner(self, owner: Owner) -> None:
         """Drop what a failed owner queued meanwhile; removing its folder stays possible."""
         self._appends.clear()
@@ -349,7 +409,7 @@ class GroupCommit:
         while (flush := self.take()) is not None:
             failures += flush.run()
             self.settle(flush)
-            if flush.stalled:
+            if flush.stalled and not flush.gave:
                 break
         return failures
 

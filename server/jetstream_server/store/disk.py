@@ -170,6 +170,25 @@ class OsDisk:
         finally:
             os.close(handle)
 
+    def free_bytes(self, path: Path) -> int:
+        """Return what an ordinary user may still take."""
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+
+    def allocate(self, path: Path, size: int) -> None:
+        """Take the room without writing it; a file that is there already grows or shrinks."""
+        if not hasattr(os, "posix_fallocate"):  # pragma: no cover - not Linux
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), str(path))
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            os.posix_fallocate(handle, 0, size)
+            os.ftruncate(handle, size)
+        except OSError:
+            os.ftruncate(handle, 0)
+            raise
+        finally:
+            os.close(handle)
+
     def read(self, path: Path) -> bytes | None:
         """Read the file."""
         try:
@@ -242,7 +261,8 @@ class OsDisk:
                 return None
             raise
         os.ftruncate(handle, 0)
-        os.pwrite(handle, note, 0)
+        with contextlib.suppress(OSError):  # on a full disk nobody is told who holds it
+            os.pwrite(handle, note, 0)
         return handle
 
     def unlock(self, lock: int) -> None:

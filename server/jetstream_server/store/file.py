@@ -10,8 +10,8 @@ Invariants that recovery (`store/recovery.py`) relies on:
 - a tombstone outlives the record it is about: before a block is removed, tombstones in it that
   older blocks still need are repeated in the open one (`_retire`).
 
-Full disk: appends raise StoreError until what is queued has found its place; see `commit` for what
-happens to it. Deleting and purging go on, since they are what makes room. After any other failure
+Full disk: appends raise StoreError until there is room again; see `commit` for what happens to
+what is queued. Deleting and purging go on, since they are what makes room. After any other failure
 the store is offline for good: nothing is queued any more and everything raises.
 """
 
@@ -134,7 +134,7 @@ class FileStore(BlockLog):
             table_ids, table = content.table_ids, self._table
             index = seal_block(block, bytes(whole), content.entries, table_ids, table)
             self._pin(block)
-            commit.replace(self, block.index_path, [index])
+            commit.replace(self, block.index_path, [index], is_spare=True)
 
     def _bury(self, block: Block, content: Content, entry: int) -> None:
         """Take one live message out of every count."""
@@ -419,11 +419,21 @@ class FileStore(BlockLog):
         block.is_gone = True
         if self._open is None:
             self._begin()
-        is_newest = all(other.number < block.number for other in self._blocks[:-1])
-        waits = is_newest and (not self._durable or self._commit.lazily_ns > 0)
-        waits = self._repeat_tombstones(block.number) or waits
+        waits = self._repeat_tombstones(block.number) or not self._is_outlived(block)
         self._commit.remove(self, block.index_path)
         self._commit.remove(self, block.path, waits=waits or not is_below_floor)
+
+    def _is_outlived(self, block: Block) -> bool:
+        """Tell whether a newer block, which knows the numbers of the store, is on the disk."""
+        for other in reversed(self._blocks):
+            if other.number < block.number:
+                continue
+            if self._open is None or other is not self._open.block:
+                if other.pinned is None:
+                    return True
+            elif self._durable and not self._commit.lazily_ns:
+                return True
+        return False
 
     def _repeat_tombstones(self, number: int) -> bool:
         """Write again what the tombstones of a block say about blocks still there."""
@@ -482,7 +492,7 @@ class FileStore(BlockLog):
         self._rewritten.append(block)
         self._commit.remove(self, block.index_path, waits=True)
         self._commit.replace(self, block.path, [smaller])
-        self._commit.replace(self, block.index_path, [index])
+        self._commit.replace(self, block.index_path, [index], is_spare=True)
 
     # -- damage ----------------------------------------------------------------------------
 
@@ -536,13 +546,15 @@ class FileStore(BlockLog):
             return
         assert scan is not None, "a block is read when it has no index"
         recovery.merge_scan(block, scan, self._table)
+        if found.rewrites:
+            self._commit.replace(self, block.path, [found.whole])
         if is_last and block.size <= recovery.REOPEN_BYTES:
             self._reopen(block, found.whole, scan)
         else:
             entries = Entries(scan.positions, scan.subject_ids, scan.offsets())
             index = seal_block(block, found.whole, entries, array("I"), self._table)
             self._pin(block)
-            self._commit.replace(self, block.index_path, [index])
+            self._commit.replace(self, block.index_path, [index], is_spare=True)
 
     def _reopen(self, block: Block, whole: bytes, scan: Scan) -> None:
         room = FIRST_ROOM_BYTES
@@ -551,6 +563,8 @@ class FileStore(BlockLog):
         self._open = open_block = BlockWriter(block, room)
         open_block.buffer[: len(whole)] = whole
         open_block.used = self._durable = self._marked = len(whole)
+        if self._commit.queued(block.path) is not None:  # a full disk has yet to take it
+            self._durable = self._marked = 0
         self._epoch, self._epochs_used = self._commit.taken, (len(whole), len(whole))
         open_block.positions.extend(scan.positions)
         open_block.subject_ids.extend(scan.subject_ids)

@@ -14,10 +14,12 @@ from typing import Any, Protocol
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.store.disk import FULL_ERRNOS, Buffer, Disk
+from jetstream_server.store.reserve import Reserve
 
 # A flush of no more than this, without a sync, is not worth a thread.
 _QUICK_WRITES_MAX = 8
 _QUICK_BYTES_MAX = 16 * 1024
+_OVERHEAD_BYTES = 16 * 1024  # of one operation: names, the ends of files
 
 
 class Owner(Hashable, Protocol):
@@ -69,6 +71,7 @@ class Replace:
     owner: Owner
     path: Path
     parts: Sequence[Buffer]
+    is_spare: bool = False  # left out on a full disk
 
 
 @dataclass(slots=True, eq=False)
@@ -116,9 +119,13 @@ class Flush:
         unsynced: files written but not synced; what is left in it is handed to the next flush.
         carried: those of them whose bytes earlier flushes wrote.
         files: all that are open.
+        reserve: room for a full disk, None for none.
+        fills: whether the reserve is to be filled up.
         failures: per owner, what went wrong; filled by `run`.
         stalled: operations to try again, in order.
         touched: owners with operations in this flush.
+        gave: the reserve made room for what was refused.
+        shortage: why the reserve could not be filled up.
     """
 
     disk: Disk
@@ -127,9 +134,13 @@ class Flush:
     unsynced: dict[BlockFile, Owner]
     carried: frozenset[BlockFile]
     files: dict[BlockFile, Owner]
+    reserve: Reserve | None = None
+    fills: bool = False
     failures: list[tuple[Owner, StoreError]] = field(default_factory=list)
     stalled: list[Operation] = field(default_factory=list)
     touched: dict[Owner, None] = field(default_factory=dict)
+    gave: bool = False
+    shortage: StoreError | None = None
     _full: dict[Owner, None] = field(default_factory=dict)
     _broken: dict[Owner, None] = field(default_factory=dict)
     _folders: dict[Path, Owner] = field(default_factory=dict)
@@ -137,7 +148,7 @@ class Flush:
     @property
     def is_quick(self) -> bool:
         """Return whether it only hands a little to the page cache, which takes microseconds."""
-        if self.syncs or len(self.operations) > _QUICK_WRITES_MAX:
+        if self.syncs or self.fills or len(self.operations) > _QUICK_WRITES_MAX:
             return False
         for operation in self.operations:
             if type(operation) is Append:
@@ -169,6 +180,11 @@ class Flush:
         if self.syncs:
             for file, owner in list(self.unsynced.items()):
                 self._sync(file, owner)
+        if self.reserve is not None:
+            if self.stalled:
+                self.gave = self.reserve.give(sum(map(_bytes_of, self.stalled)))
+            elif self.fills:
+                self.shortage = self.reserve.fill()
         return self.failures
 
     def _carry_out(self, operation: Operation) -> None:
@@ -295,6 +311,8 @@ class Flush:
 
     def _fail(self, operation: Operation, error: OSError) -> None:
         if error.errno in FULL_ERRNOS:
+            if isinstance(operation, Replace) and operation.is_spare:
+                return
             self.stalled.append(operation)
             self._refuse(operation.owner, operation.path, error)
         else:
@@ -315,3 +333,13 @@ def _frees_space(operation: Operation) -> bool:
     if isinstance(operation, Remove):
         return not operation.waits
     return isinstance(operation, RemoveTree)
+
+
+def _bytes_of(operation: Operation) -> int:
+    """Return about how much room an operation needs."""
+    size = _OVERHEAD_BYTES
+    if isinstance(operation, Write):
+        size += operation.stop - operation.start
+    elif isinstance(operation, Replace | Append):
+        size += sum(map(len, operation.parts))
+    return size

@@ -36,7 +36,7 @@ from jetstream_server.store.block import (
     scan_block,
     without_columns,
 )
-from jetstream_server.store.disk import TEMPORARY_SUFFIX, Disk
+from jetstream_server.store.disk import FULL_ERRNOS, TEMPORARY_SUFFIX, Disk
 from jetstream_server.store.index import Summary
 from jetstream_server.store.subjects import SubjectTable
 
@@ -56,6 +56,7 @@ class FoundBlock:
         whole, scan: the bytes and entries, when the block was read.
         summary: with the per-subject columns, when it was not.
         tombstones: of this block, in order.
+        rewrites: whether the disk was too full to mend the file, which `whole` is to replace.
     """
 
     block: Block
@@ -63,6 +64,7 @@ class FoundBlock:
     whole: bytes = b""
     scan: Scan | None = None
     summary: Summary | None = None
+    rewrites: bool = False
 
 
 @dataclass(slots=True)
@@ -165,6 +167,7 @@ def _from_block(
     path: Path, number: int, disk: Disk, table: SubjectTable, notes: list[str], *, is_last: bool
 ) -> FoundBlock | None:
     whole = disk.read(path) or b""
+    rewrites = False
     scan = scan_block(whole, table.ids)
     table.grow()
     if scan.stop < len(whole) or not scan.tombstones:
@@ -177,15 +180,15 @@ def _from_block(
         notes.append(
             f"cut {len(whole) - scan.stop} unfinished bytes off {path} at byte {scan.stop}"
         )
-        disk.truncate(path, scan.stop)
+        rewrites = not _mend(path, disk, scan.stop)
         whole = whole[: scan.stop]
-    if is_last:
-        _make_durable(path, disk)
+    elif is_last:
+        rewrites = not _mend(path, disk)
     block = Block(number, path, 0)
     block.size = len(whole)
     block.tombstones += scan.tombstone_bytes
     _fill(block, whole, scan)
-    return FoundBlock(block, [found for _, found in scan.tombstones], whole, scan)
+    return FoundBlock(block, [found for _, found in scan.tombstones], whole, scan, None, rewrites)
 
 
 def _fill(block: Block, whole: bytes, scan: Scan) -> None:
@@ -219,15 +222,26 @@ def _is_marked_durable(whole: bytes, damaged_at: int) -> bool:
     return False
 
 
-def _make_durable(path: Path, disk: Disk) -> None:
-    """A process that was killed leaves bytes that only the system's memory holds; before anybody
-    is shown them they must be safe."""
-    handle, _ = disk.open(path)
+def _mend(path: Path, disk: Disk, size: int | None = None) -> bool:
+    """Cut the last block to its sound bytes and make them durable, False if there is no room.
+
+    A process that was killed leaves bytes that only the system's memory holds; before anybody is
+    shown them they must be safe.
+    """
     try:
-        disk.sync(handle)
-    finally:
-        disk.close(handle)
-    disk.sync_folder(path.parent)
+        if size is not None:
+            disk.truncate(path, size)
+        handle, _ = disk.open(path)
+        try:
+            disk.sync(handle)
+        finally:
+            disk.close(handle)
+        disk.sync_folder(path.parent)
+    except OSError as error:
+        if error.errno not in FULL_ERRNOS:
+            raise
+        return False
+    return True
 
 
 def merge_summary(summary: Summary, table: SubjectTable) -> None:

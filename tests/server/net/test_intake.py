@@ -181,6 +181,7 @@ class SlowCommit:
     """A queue to a disk that is stuck until the test lets it go on."""
 
     is_stalled = False
+    full = None
     stalled = ()
 
     def __init__(self) -> None:

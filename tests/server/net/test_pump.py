@@ -31,6 +31,7 @@ class HeldCommit:
         self.dirty = 0
         self.flushes = 0
         self.is_stalled = False
+        self.full = None
         self.unflushed_bytes = 0
 
     def take(self, now=None):
