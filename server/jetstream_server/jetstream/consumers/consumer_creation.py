@@ -226,9 +226,9 @@ def reset_consumer(consumer: Consumer, sequence: int, now: int) -> int:
     consumer.delivered_at = consumer.acked_at = 0
     consumer.changed(now, must_precede_answer=True)
     consumer.context.wake(consumer)
-    if consumer.stream.config.retention == "interest":  # a work queue keeps what was passed over
-        passed = range(store.first_seq, min(sequence, store.last_seq + 1))
-        consumer.stream.settle(consumer, passed, now)
+    # A work queue keeps what was passed over; beyond the end nothing counts as passed over.
+    if consumer.stream.config.retention == "interest" and sequence <= store.last_seq + 1:
+        consumer.stream.settle(consumer, range(store.first_seq, sequence), now)
     return sequence
 
 
