@@ -1,4 +1,4 @@
-"""Fixtures that more than one folder of tests needs: the genuine server, on a free port."""
+"""Fixtures that more than one folder of tests needs: the genuine server, and certificates."""
 
 from __future__ import annotations
 
@@ -6,15 +6,23 @@ import os
 import re
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import hypothesis
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 # HYPOTHESIS_PROFILE=nightly for a long run; no deadlines, because a busy machine is no defect.
 hypothesis.settings.register_profile("dev", max_examples=50, deadline=None)
@@ -104,3 +112,77 @@ def start_genuine(
 def genuine(start_genuine: Callable[..., GenuineServer]) -> GenuineServer:
     """One genuine server for everybody who does not harm it."""
     return start_genuine()
+
+
+class Pki:
+    """A certificate authority and what it signs, as PEM files in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Test CA")])
+        self._sign("ca", self._name, self._key, [x509.BasicConstraints(ca=True, path_length=None)])
+        hosts = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
+        self.issue("server", "localhost", hosts)
+        self.issue("client", "client", [x509.RFC822Name("derek@nats.io")])
+        self.issue("nameless", "Bob", [])
+
+    def issue(self, file: str, common_name: str, alternatives: list[x509.GeneralName]) -> None:
+        """Write `file.pem` and `file-key.pem`."""
+        name = x509.Name(
+            [
+                x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Example"),
+                x509.NameAttribute(NameOID.COMMON_NAME, common_name),
+            ]
+        )
+        san = [x509.SubjectAlternativeName(alternatives)] if alternatives else []
+        self._sign(file, name, ec.generate_private_key(ec.SECP256R1()), san)
+
+    def _sign(
+        self,
+        file: str,
+        name: x509.Name,
+        key: ec.EllipticCurvePrivateKey,
+        extensions: Sequence[x509.ExtensionType],
+    ) -> None:
+        now = datetime.now(UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=1))
+        )
+        for extension in extensions:
+            builder = builder.add_extension(extension, critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
+        secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        (self.folder / f"{file}.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+        (self.folder / f"{file}-key.pem").write_bytes(secret)
+
+    def cert(self, file: str) -> str:
+        """Return the path of a certificate."""
+        return str(self.folder / f"{file}.pem")
+
+    def key(self, file: str) -> str:
+        """Return the path of its key."""
+        return str(self.folder / f"{file}-key.pem")
+
+    def der(self, file: str) -> bytes:
+        """Return a certificate in DER."""
+        return ssl.PEM_cert_to_DER_cert(Path(self.cert(file)).read_text())
+
+    def client_context(self, file: str = "") -> ssl.SSLContext:
+        """Return a client that trusts the authority, with a certificate of its own or none."""
+        context = ssl.create_default_context(cafile=self.cert("ca"))
+        if file:
+            context.load_cert_chain(self.cert(file), self.key(file))
+        return context
+
+
+@pytest.fixture(scope="session")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    """Certificates for a server on this machine and for two clients."""
+    return Pki(tmp_path_factory.mktemp("pki"))

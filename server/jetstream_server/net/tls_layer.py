@@ -1,0 +1,102 @@
+"""TLS as a layer: records in, plain bytes out.
+
+Python's own `ssl` over memory, not a transport of asyncio: a NATS server sends INFO in clear and
+only then sees whether the client begins a handshake, and where TLS is optional the first byte
+decides. Specification: jetstream.md 1.9, checked-wire-consumers.md 1.4.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+
+from jetstream_server.net.layer import LayerError
+
+HANDSHAKE_FAILURE = "TLS Handshake Failure"
+# A handshake record (RFC 8446, 5.1); no line of the NATS protocol begins so.
+FIRST_BYTE = 0x16
+_READ_BYTES = 1 << 18
+
+
+class TlsLayer:
+    """The server's side of one TLS connection."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._arrived, self._leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._arrived, self._leaving, server_side=True)
+        self._waiting: list[bytes] = []
+        self.is_established = False
+        self.is_over = False
+
+    @property
+    def version(self) -> str:
+        """Return the version in use, such as `1.3`; empty before the handshake is over."""
+        return (self._tls.version() or "").removeprefix("TLSv") if self.is_established else ""
+
+    @property
+    def cipher_suite(self) -> str:
+        """Return the name of the cipher in use; empty before the handshake is over."""
+        cipher = self._tls.cipher() if self.is_established else None
+        return cipher[0] if cipher else ""
+
+    @property
+    def peer_certificate(self) -> bytes:
+        """Return the client's certificate in DER; empty when it sent none."""
+        return self._tls.getpeercert(binary_form=True) or b""
+
+    def receive(self, data: bytes) -> bytes:
+        """Take records, finish the handshake when it can be finished, return plain bytes.
+
+        Raises:
+            LayerError: the handshake failed, or a record is damaged.
+        """
+        self._arrived.write(data)
+        if not self.is_established and not self._shake_hands():
+            return b""
+        pieces: list[bytes] = []
+        try:
+            while piece := self._tls.read(_READ_BYTES):
+                pieces.append(piece)
+            self.is_over = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            self.is_over = True
+        except ssl.SSLError as error:
+            raise LayerError("Read Error", _words(error)) from error
+        return b"".join(pieces)
+
+    def _shake_hands(self) -> bool:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError as error:
+            raise LayerError(HANDSHAKE_FAILURE, _words(error)) from error
+        self.is_established = True
+        for data in self._waiting:
+            self._tls.write(data)
+        self._waiting.clear()
+        return True
+
+    def send(self, data: bytes) -> None:
+        """Encrypt, or keep until the handshake is over."""
+        if self.is_established:
+            self._tls.write(data)
+        else:
+            self._waiting.append(data)
+
+    def end(self, reason: str) -> None:
+        """Send a closing alert."""
+        if self.is_established:
+            # The peer's own alert is not waited for.
+            with contextlib.suppress(ssl.SSLError):
+                self._tls.unwrap()
+
+    def take_output(self) -> bytes:
+        """Return the records to send."""
+        return self._leaving.read()
+
+
+def _words(error: ssl.SSLError) -> str:
+    return (error.reason or str(error)).replace("_", " ").lower()

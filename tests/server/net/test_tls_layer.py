@@ -1,0 +1,153 @@
+"""TLS between bytes and bytes: whole, byte by byte, in random cuts, and when it goes wrong."""
+
+from __future__ import annotations
+
+import ssl
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jetstream_server.config.options import TlsOptions
+from jetstream_server.net.layer import LayerError
+from jetstream_server.net.tls_context import make_context
+from jetstream_server.net.tls_layer import FIRST_BYTE, TlsLayer
+
+
+class Client:
+    """The other side, by Python's own library."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.arrived, self.leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.arrived, self.leaving, server_hostname="localhost")
+
+    def shake_hands(self) -> bool:
+        try:
+            self.tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        return True
+
+    def read(self) -> bytes:
+        pieces = b""
+        try:
+            while piece := self.tls.read(1 << 16):
+                pieces += piece
+        except ssl.SSLWantReadError:
+            pass
+        return pieces
+
+
+def context_of(pki: Any, **more: Any) -> ssl.SSLContext:
+    options = TlsOptions(cert_file=pki.cert("server"), key_file=pki.key("server"), **more)
+    return make_context(options)
+
+
+def connected(pki: Any, client: Client, layer: TlsLayer) -> None:
+    for _ in range(4):
+        client.shake_hands()
+        assert layer.receive(client.leaving.read()) == b""
+        client.arrived.write(layer.take_output())
+    assert client.shake_hands()
+    assert layer.is_established
+
+
+def test_both_ways(pki: Any) -> None:
+    client, layer = Client(pki.client_context()), TlsLayer(context_of(pki))
+    assert (layer.version, layer.cipher_suite) == ("", "")
+    connected(pki, client, layer)
+    assert layer.version == "1.3"
+    assert layer.cipher_suite.startswith("TLS_")
+    layer.send(b"INFO {} \r\n")
+    client.arrived.write(layer.take_output())
+    assert client.read() == b"INFO {} \r\n"
+    client.tls.write(b"PING\r\n" * 50_000)
+    assert layer.receive(client.leaving.read()) == b"PING\r\n" * 50_000
+    assert layer.peer_certificate == b""
+
+
+def test_what_is_sent_early_waits(pki: Any) -> None:
+    client, layer = Client(pki.client_context()), TlsLayer(context_of(pki))
+    layer.send(b"INFO ")
+    layer.send(b"{} \r\n")
+    assert layer.take_output() == b""
+    connected(pki, client, layer)
+    assert client.read() == b"INFO {} \r\n"
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 10_000), one_by_one=st.booleans())
+def test_any_cuts(pki: Any, seed: int, one_by_one: bool) -> None:
+    random = Random(seed)
+    client, layer = Client(pki.client_context()), TlsLayer(context_of(pki))
+
+    def feed(data: bytes) -> bytes:
+        plain = b""
+        while data:
+            cut = 1 if one_by_one else random.randint(1, 400)
+            plain += layer.receive(data[:cut])
+            data = data[cut:]
+        return plain
+
+    for _ in range(4):
+        client.shake_hands()
+        assert feed(client.leaving.read()) == b""
+        client.arrived.write(layer.take_output())
+    client.tls.write(b"PUB a 5\r\nhello\r\n")
+    assert feed(client.leaving.read()) == b"PUB a 5\r\nhello\r\n"
+
+
+def test_a_handshake_begins_with_its_first_byte(pki: Any) -> None:
+    client = Client(pki.client_context())
+    client.shake_hands()
+    assert client.leaving.read()[0] == FIRST_BYTE
+
+
+def test_no_handshake(pki: Any) -> None:
+    layer = TlsLayer(context_of(pki))
+    with pytest.raises(LayerError) as refused:
+        layer.receive(b"CONNECT {}\r\nPING\r\n")
+    assert refused.value.reason == "TLS Handshake Failure"
+
+
+def test_a_client_without_the_certificate_it_needs(pki: Any) -> None:
+    context = context_of(pki, ca_file=pki.cert("ca"), is_verifying=True)
+    client, layer = Client(pki.client_context()), TlsLayer(context)
+    with pytest.raises(LayerError) as refused:
+        connected(pki, client, layer)
+    assert refused.value.reason == "TLS Handshake Failure"
+    assert "certificate" in str(refused.value)
+    assert layer.take_output()  # the alert that says so
+
+
+def test_a_client_with_it(pki: Any) -> None:
+    context = context_of(pki, ca_file=pki.cert("ca"), is_verifying=True)
+    layer = TlsLayer(context)
+    connected(pki, Client(pki.client_context("client")), layer)
+    assert layer.peer_certificate == pki.der("client")
+
+
+def test_a_damaged_record(pki: Any) -> None:
+    client, layer = Client(pki.client_context()), TlsLayer(context_of(pki))
+    connected(pki, client, layer)
+    client.tls.write(b"PING\r\n")
+    record = bytearray(client.leaving.read())
+    record[-1] ^= 1
+    with pytest.raises(LayerError) as refused:
+        layer.receive(bytes(record))
+    assert refused.value.reason == "Read Error"
+
+
+def test_goodbyes(pki: Any) -> None:
+    client, layer = Client(pki.client_context()), TlsLayer(context_of(pki))
+    connected(pki, client, layer)
+    layer.end("Client Closed")
+    client.arrived.write(layer.take_output())
+    assert client.tls.read(1) == b""  # an orderly end
+    other, layer = Client(pki.client_context()), TlsLayer(context_of(pki))
+    connected(pki, other, layer)
+    with pytest.raises(ssl.SSLWantReadError):
+        other.tls.unwrap()
+    assert layer.receive(other.leaving.read()) == b""
+    assert layer.is_over

@@ -1,0 +1,221 @@
+"""WebSocket between bytes and bytes, against the client of the same library."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jetstream_server.net.layer import LayerError
+from jetstream_server.net.websocket_layer import WebsocketLayer, WebsocketRules
+from websockets.client import ClientProtocol
+from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
+from websockets.frames import Close, Frame, Opcode
+from websockets.protocol import State
+from websockets.uri import parse_uri
+
+KEY = "dGhlIHNhbXBsZSBub25jZQ=="
+
+
+def client_of(**options: object) -> ClientProtocol:
+    return ClientProtocol(parse_uri("ws://localhost:8080/"), max_size=None, **options)
+
+
+def connected(rules: WebsocketRules, client: ClientProtocol) -> WebsocketLayer:
+    layer = WebsocketLayer(rules)
+    client.send_request(client.connect())
+    assert layer.receive(b"".join(client.data_to_send())) == b""
+    deliver(layer, client)
+    assert client.state is State.OPEN
+    return layer
+
+
+def deliver(layer: WebsocketLayer, client: ClientProtocol) -> bytes:
+    client.receive_data(layer.take_output())
+    frames = [event for event in client.events_received() if isinstance(event, Frame)]
+    return b"".join(bytes(frame.data) for frame in frames if frame.opcode is not Opcode.CLOSE)
+
+
+def sent(client: ClientProtocol) -> bytes:
+    return b"".join(client.data_to_send())
+
+
+def request(*lines: str, first: str = "GET / HTTP/1.1") -> bytes:
+    usual = [
+        "Host: localhost:8080",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        f"Sec-WebSocket-Key: {KEY}",
+        "Sec-WebSocket-Version: 13",
+    ]
+    given = {line.partition(":")[0] for line in lines}
+    kept = [line for line in usual if line.partition(":")[0] not in given]
+    kept += [line for line in lines if not line.endswith(": ")]
+    return "\r\n".join([first, *kept, "", ""]).encode()
+
+
+def refusal(rules: WebsocketRules, data: bytes) -> tuple[bytes, str]:
+    """Return the status line and the reason of a refused request."""
+    layer = WebsocketLayer(rules)
+    with pytest.raises(LayerError) as refused:
+        layer.receive(data)
+    head, _, body = layer.take_output().partition(b"\r\n\r\n")
+    status = head.split(b"\r\n")[0]
+    assert body == status.split(b" ", 2)[2] + b"\n"
+    assert b"Sec-Websocket-Version: 13" in head
+    return status, str(refused.value)
+
+
+def test_both_ways() -> None:
+    client = client_of()
+    layer = connected(WebsocketRules(), client)
+    layer.send(b"INFO {} \r\n")
+    assert deliver(layer, client) == b"INFO {} \r\n"
+    client.send_binary(b"CONNECT {}\r\nPI")
+    client.send_text(b"NG\r\n")
+    assert layer.receive(sent(client)) == b"CONNECT {}\r\nPING\r\n"
+
+
+def test_what_is_sent_early_waits_for_the_upgrade() -> None:
+    layer, client = WebsocketLayer(WebsocketRules()), client_of()
+    layer.send(b"INFO {} \r\n")
+    client.send_request(client.connect())
+    layer.receive(sent(client))
+    assert deliver(layer, client) == b"INFO {} \r\n"
+
+
+def test_the_answer_to_an_upgrade() -> None:
+    layer = WebsocketLayer(WebsocketRules(headers={"X-Served-By": "us"}))
+    layer.receive(request(first="GET /any/path HTTP/1.1"))
+    lines = layer.take_output().decode().split("\r\n")
+    assert lines[0] == "HTTP/1.1 101 Switching Protocols"
+    assert sorted(line for line in lines[1:] if line) == [
+        "Connection: Upgrade",
+        "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=",
+        "Upgrade: websocket",
+        "X-Served-By: us",
+    ]
+
+
+def test_compression() -> None:
+    client = client_of(extensions=[ClientPerMessageDeflateFactory()])
+    layer = connected(WebsocketRules(is_compressing=True), client)
+    layer.send(b"INFO {} \r\n" * 100)
+    frame = layer.take_output()
+    assert frame[0] == 0xC2 and len(frame) < 100
+    client.receive_data(frame)
+    (event,) = client.events_received()
+    assert event.data == b"INFO {} \r\n" * 100
+    client.send_binary(b"PING\r\n" * 100)
+    assert layer.receive(sent(client)) == b"PING\r\n" * 100
+
+
+@settings(max_examples=30)
+@given(
+    pieces=st.lists(st.binary(max_size=200), max_size=6),
+    one_by_one=st.booleans(),
+    seed=st.integers(0, 10_000),
+)
+def test_any_cuts(pieces: list[bytes], one_by_one: bool, seed: int) -> None:
+    random = Random(seed)
+    layer, client = WebsocketLayer(WebsocketRules()), client_of()
+    client.send_request(client.connect())
+
+    def feed(data: bytes) -> bytes:
+        plain = b""
+        while data:
+            cut = 1 if one_by_one else random.randint(1, 60)
+            plain += layer.receive(data[:cut])
+            data = data[cut:]
+        return plain
+
+    assert feed(sent(client)) == b""
+    deliver(layer, client)
+    for number, piece in enumerate(pieces):
+        client.send_binary(piece)
+        if number % 2:
+            client.send_ping(b"?")
+    assert feed(sent(client)) == b"".join(pieces)
+
+
+def test_pings_are_answered_and_fragments_joined() -> None:
+    client = client_of()
+    layer = connected(WebsocketRules(), client)
+    client.send_ping(b"are you there")
+    client.send_binary(b"PI", fin=False)
+    client.send_continuation(b"NG\r\n", fin=True)
+    assert layer.receive(sent(client)) == b"PING\r\n"
+    client.receive_data(layer.take_output())
+    (pong,) = client.events_received()
+    assert (pong.opcode, pong.data) == (Opcode.PONG, b"are you there")
+
+
+def test_goodbyes() -> None:
+    client = client_of()
+    layer = connected(WebsocketRules(), client)
+    client.send_close(1000)
+    layer.receive(sent(client))
+    assert layer.is_over
+    for reason, code in (("Authentication Failure", 1008), ("Server Shutdown", 1001), ("?", 1011)):
+        other = client_of()
+        layer = connected(WebsocketRules(), other)
+        layer.end(reason)
+        deliver(layer, other)
+        assert other.close_rcvd == Close(code, reason)
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "reason"),
+    [
+        (request("Host: "), b"400 Bad Request", "missing required Host header"),
+        (request("Upgrade: "), b"400 Bad Request", "Upgrade"),
+        (request("Connection: close"), b"400 Bad Request", "Connection"),
+        (request("Sec-WebSocket-Key: "), b"400 Bad Request", "Sec-WebSocket-Key"),
+        (request("Sec-WebSocket-Key: short"), b"400 Bad Request", "Sec-WebSocket-Key"),
+        (request("Sec-WebSocket-Version: 12"), b"400 Bad Request", "Sec-WebSocket-Version"),
+        (request(first="POST / HTTP/1.1"), b"405 Method Not Allowed", "method must be GET"),
+        (b"CONNECT {}\r\nPING\r\n\r\n", b"405 Method Not Allowed", "method must be GET"),
+        (b"\x16\x03\x01 and no request\r\n\r\n", b"400 Bad Request", ""),
+    ],
+)
+def test_requests_that_are_refused(data: bytes, status: bytes, reason: str) -> None:
+    line, why = refusal(WebsocketRules(), data)
+    assert line == b"HTTP/1.1 " + status
+    assert reason in why
+
+
+def test_origins() -> None:
+    same = WebsocketRules(is_same_origin=True)
+    listed = WebsocketRules(allowed_origins=("https://example.com", "http://localhost:3000"))
+    for rules, origin in (
+        (same, "http://localhost:8080"),
+        (listed, "https://example.com:443"),
+        (listed, "http://localhost:3000"),
+        (WebsocketRules(), "http://anywhere"),
+    ):
+        WebsocketLayer(rules).receive(request(f"Origin: {origin}"))
+    WebsocketLayer(listed).receive(request())  # not a browser
+    for rules, origin, reason in (
+        (same, "https://localhost:8080", "not same origin"),
+        (same, "http://localhost", "not same origin"),
+        (listed, "http://example.com", "not in the allowed list"),
+        (listed, "null", "invalid origin"),
+    ):
+        line, why = refusal(rules, request(f"Origin: {origin}"))
+        assert line == b"HTTP/1.1 403 Forbidden"
+        assert f"origin not allowed: {reason}" in why
+
+
+def test_cookies_stand_for_credentials() -> None:
+    rules = WebsocketRules(cookies={"user": "u", "pass": "p", "auth_token": "t"})
+    layer = WebsocketLayer(rules)
+    layer.receive(request("Cookie: u=derek; other=1; p=s3cret"))
+    assert layer.credentials == {"user": "derek", "pass": "s3cret"}
+
+
+def test_frames_that_break_the_rules() -> None:
+    layer = connected(WebsocketRules(), client_of())
+    with pytest.raises(LayerError) as refused:
+        layer.receive(b"\x82\x05hello")  # not masked
+    assert refused.value.reason == "Protocol Violation"
