@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, Protocol
 
@@ -107,7 +108,7 @@ class Network:
         self,
         agenda: Agenda,
         random: Random,
-        said: Callable[[Frame], None],
+        said: Callable[[Link, Frame], None],
         digest: Callable[[bytes], None],
     ) -> None:
         self.agenda = agenda
@@ -160,7 +161,7 @@ class Link:
         agenda, network = self.network.agenda, self.network
         for piece in network.cuts(data):
             self._up_at = max(self._up_at, agenda.clock.now_ns + network.delay())
-            agenda.plan(self._up_at, lambda piece=piece: self._reached_server(piece))
+            agenda.plan(self._up_at, partial(self._reached_server, piece))
 
     def break_off(self) -> None:
         """Lose the connection; each end learns of it in its time."""
@@ -228,14 +229,12 @@ class Link:
         network, agenda = self.network, self.network.agenda
         network.digest(data)
         for end, frame in read_frames(data):
-            network.said(frame)
+            network.said(self, frame)
             self._frames.append((self._written + end, frame))
         for piece in network.cuts(data):
             self._written += len(piece)
             self._down_at = max(self._down_at, agenda.clock.now_ns + network.delay())
-            agenda.plan(
-                self._down_at, lambda position=self._written: self._reached_client(position)
-            )
+            agenda.plan(self._down_at, partial(self._reached_client, self._written))
         if not self._is_full and self.get_write_buffer_size() > self._high:
             self._is_full = True
             self.protocol.pause_writing()
