@@ -1,22 +1,25 @@
 """Batch reads: `spark.read.format("jetstream")`.
 
-The tail is looked up once, when the read is planned; what arrives later is not part of it.
+The tail is looked up once, when the read is planned; what arrives later is not part of it. Of a
+bucket the current values are read (`kv_latest.py`), or with `kvMode=history` every revision.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from jetstream_spark.bucket_options import CHANGES, HISTORY
 from jetstream_spark.data_loss import find_loss
 from jetstream_spark.errors import OptionsError
 from jetstream_spark.offsets import Offsets
 from jetstream_spark.options import EARLIEST, LATEST, SourceOptions
-from jetstream_spark.partition import RangePartition, read_partition
+from jetstream_spark.partition import LatestPartition, RangePartition, columns_of, read_partition
 from jetstream_spark.planner import plan_ranges
 from jetstream_spark.rows import arrow_schema
 from jetstream_spark.stream_watch import StreamWatch
@@ -34,16 +37,27 @@ class BatchReader(DataSourceReader):
             raise OptionsError(
                 ["option 'startingOffsets' cannot be latest in a batch: it would read nothing"]
             )
-        if options.commit_mode == "purge":
-            raise OptionsError(["option 'commitMode' = 'purge' is for streaming queries only"])
+        if options.commit_mode in ("ack", "purge"):
+            raise OptionsError(
+                [f"option 'commitMode' = '{options.commit_mode}' is for streaming queries only"]
+            )
+        if options.kv_mode == CHANGES:
+            raise OptionsError(
+                [
+                    "option 'kvMode' = 'changes' is for streaming queries only; history reads all "
+                    "revisions that the bucket keeps, latest the current values"
+                ]
+            )
         self.options = options
-        self.schema = arrow_schema(schema)
+        self.schema = arrow_schema(schema, columns_of(options))
 
     def partitions(self) -> list[InputPartition]:
         """Plan the read; an empty list when there is nothing to read."""
         watch = StreamWatch(self.options)
         start = watch.starting_offsets(EARLIEST)
         end = watch.ending_offsets(start)
+        if self.options.bucket and self.options.kv_mode != HISTORY:
+            return self._current_values(start, end)
         self._check_loss(watch, start)
         ranges = plan_ranges(
             start,
@@ -54,10 +68,21 @@ class BatchReader(DataSourceReader):
         )
         return [RangePartition(sequences) for sequences in ranges]
 
+    def _current_values(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+        if self.options.starting or self.options.ending or self.options.starting_timestamp_ns:
+            raise OptionsError(
+                [
+                    "the current values of a bucket are all read, wherever they stand; starting "
+                    "and ending points are for kvMode=history"
+                ]
+            )
+        ranges = plan_ranges(start, end, range_max=sys.maxsize, pieces_min=1, pieces_max=1)
+        return [LatestPartition(sequences) for sequences in ranges]
+
     def _check_loss(self, watch: StreamWatch, start: Offsets) -> None:
         tails = watch.tails()
         for name, at in start.streams.items():
-            loss = find_loss(name, at, tails[name])
+            loss = find_loss(name, at, tails[name], self.options.expects_removals)
             if loss is not None:
                 if self.options.fail_on_data_loss:
                     raise loss

@@ -22,11 +22,14 @@ _ACCEPT = (
 )
 
 
-def find_loss(stream: str, at: StreamOffset, tail: Tail | None) -> DataLossError | None:
+def find_loss(
+    stream: str, at: StreamOffset, tail: Tail | None, expects_removals: bool = False
+) -> DataLossError | None:
     """What was lost between the query's position and the stream, None when nothing was.
 
     Args:
         tail: what the stream holds now, None when there is no such stream any more.
+        expects_removals: messages may go before they were read (`SourceOptions`).
     """
     if tail is None:
         return stream_deleted(stream, at.next)
@@ -38,7 +41,7 @@ def find_loss(stream: str, at: StreamOffset, tail: Tail | None) -> DataLossError
             f"{at.next - 1}; it was restored from an older copy, or lost its end.",
             _ACCEPT,
         )
-    if tail.first > at.next:
+    if tail.first > at.next and not expects_removals:
         return messages_expired(stream, at.next, tail.first)
     return None
 

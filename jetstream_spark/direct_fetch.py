@@ -17,23 +17,16 @@ from array import array
 from collections.abc import Iterator
 
 from jetstream_spark.client import pool
-from jetstream_spark.client.control import MESSAGE_NOT_FOUND, STREAM_NOT_FOUND, Control
+from jetstream_spark.client.control import MESSAGE_NOT_FOUND, STREAM_NOT_FOUND
 from jetstream_spark.client.flow import Flow, Message
-from jetstream_spark.data_loss import messages_expired, stream_deleted, stream_recreated
-from jetstream_spark.errors import (
-    DataLossError,
-    ReadTimeoutError,
-    RequestRefusedError,
-    RetryableError,
-    StreamNotFoundError,
-)
+from jetstream_spark.errors import RequestRefusedError, RetryableError, StreamNotFoundError
+from jetstream_spark.fetch import Fetch
 from jetstream_spark.option_values import timestamp_ns
 from jetstream_spark.options import SourceOptions
 from jetstream_spark.ranges import SequenceRange
 from jetstream_spark.rows import Block
 
 BATCH_MAX = 1000
-PAUSE_S = 0.2
 _OWN_HEADERS = (
     b"Nats-Stream:",
     b"Nats-Subject:",
@@ -50,66 +43,32 @@ class _AnswerIncompleteError(RetryableError):
     condition = "ANSWER_INCOMPLETE"
 
 
-class DirectFetch:
-    """One reading of one range.
-
-    Attributes:
-        position: the first sequence not fetched yet.
-        loss: what was lost unread, when `failOnDataLoss` is false; otherwise it is raised.
-    """
+class DirectFetch(Fetch):
+    """One reading of one range, a block for each answer."""
 
     def __init__(self, options: SourceOptions, sequences: SequenceRange) -> None:
-        self.options = options
-        self.range = sequences
-        self.position = sequences.start
-        self.loss: DataLossError | None = None
-        self._control = Control(options.connection, "reader")
-        self._progress_at = time.monotonic()
+        super().__init__(options, sequences)
+        self._is_checked = False
 
-    def blocks(self) -> Iterator[Block]:
-        """The messages of the range in order, a block for each answer.
-
-        Raises:
-            DataLossError: messages of the range are not there any more.
-            ReadTimeoutError: no progress within `readTimeout`.
-        """
-        self._check_stream()
+    def _read_on(self) -> Iterator[Block]:
+        if not self._is_checked:
+            self._check_once()
         while self.position < self.range.stop:
-            try:
-                with pool.lease(self.options.connection, "reader") as flow:
-                    block = self._fetch(flow)
-                if block.count:
-                    self._progress_at = time.monotonic()
-                    yield block
-                elif self.position < self.range.stop:
-                    self._confirm_end()
-            except RetryableError as error:
-                if time.monotonic() - self._progress_at > self.options.read_timeout_s:
-                    raise ReadTimeoutError(
-                        f"{self.range} made no progress beyond sequence {self.position}; the last "
-                        f"reason: {error.what}",
-                        "The task can be retried. Raise readTimeout if the server needs longer.",
-                    ) from error
-                time.sleep(PAUSE_S)
+            with pool.lease(self.options.connection, "reader") as flow:
+                block = self._fetch(flow)
+            if block.count:
+                self._note_progress()
+                yield block
+            elif self.position < self.range.stop:
+                self._confirm_end()
 
-    def _check_stream(self) -> None:
+    def _check_once(self) -> None:
         try:
             state = self._control.stream_state(self.range.stream)
         except StreamNotFoundError:
-            self._lose(stream_deleted(self.range.stream, self.position))
-            self.position = self.range.stop
-            return
-        if state.created != self.range.created:
-            self._lose(stream_recreated(self.range.stream, self.range.created, state.created))
-            self.position = self.range.stop
-        elif state.first > self.position:
-            first = min(state.first, self.range.stop)
-            self._lose(messages_expired(self.range.stream, self.position, first))
-
-    def _lose(self, loss: DataLossError) -> None:
-        if self.options.fail_on_data_loss:
-            raise loss
-        self.loss = self.loss or loss
+            state = None
+        self._check_stream(state)
+        self._is_checked = True
 
     def _fetch(self, flow: Flow) -> Block:
         """One request and its answer, up to the end of the range."""

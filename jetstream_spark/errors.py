@@ -174,6 +174,18 @@ class StreamTruncatedError(DataLossError):
     condition = "STREAM_TRUNCATED"
 
 
+class MessagesAcknowledgedError(DataLossError):
+    """The query's own consumer has acknowledged messages that the query has not read."""
+
+    condition = "MESSAGES_ALREADY_ACKNOWLEDGED"
+
+
+class ConsumerDeletedError(DataLossError):
+    """The consumer that held a query's unread messages does not exist any more."""
+
+    condition = "CONSUMER_DELETED"
+
+
 class ReadTimeoutError(RetryableError):
     """A range of the stream made no progress for `readTimeout`."""
 

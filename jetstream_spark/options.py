@@ -12,6 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from jetstream_spark.bucket_options import (
+    BUCKET_STREAM_PREFIX,
+    key_subjects,
+    kv_mode,
+    read_bucket,
+)
 from jetstream_spark.connection_options import ConnectionOptions, read_connection_options
 from jetstream_spark.errors import OffsetsError, OptionsError
 from jetstream_spark.offsets import StartingPoint, parse_starting_point
@@ -31,6 +37,8 @@ class SourceOptions:
     """Options of a batch or streaming read (`spark.md` 3.2).
 
     Attributes:
+        streams: with `bucket`, the bucket's own stream.
+        subjects: with `bucket`, the subjects of `keys`.
         starting: where to begin, None when the user said nothing: `latest` for a streaming query,
             `earliest` for a batch.
         ending: where a batch ends, exclusive; None is the tail at planning time.
@@ -58,7 +66,20 @@ class SourceOptions:
     read_timeout_s: float = 60.0
     poll_interval_s: float = 0.1
     commit_mode: str | None = None
+    consumer: str = ""
     eager_commit: bool = True
+    fetch_mode: str = "auto"
+    bucket: str = ""
+    kv_mode: str | None = None
+
+    @property
+    def expects_removals(self) -> bool:
+        """Whether messages may be gone before they were read, and that is no loss.
+
+        A bucket forgets what a later revision replaced; on a stream with interest retention others
+        acknowledge what the subjects of this query leave out.
+        """
+        return bool(self.bucket) or (self.commit_mode == "ack" and bool(self.subjects))
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -115,15 +136,20 @@ def _parse(
 
 
 def _read_source(options: OptionMap) -> SourceOptions:
-    streams = options.words("stream")
-    if not options.has("stream"):
-        options.add_problem("stream", "is required: the stream to read, or several as a,b")
+    bucket, keys = read_bucket(options)
+    streams, subjects = options.words("stream"), _subject_patterns(options)
+    if not options.has("stream") and not bucket:
+        options.add_problem(
+            "stream", "is required: the stream to read, or several as a,b; or bucket, to read one"
+        )
     for stream in streams:
         _check_stream_name(options, stream)
+    if bucket:
+        streams, subjects = (f"{BUCKET_STREAM_PREFIX}{bucket}",), key_subjects(bucket, keys)
     source = SourceOptions(
         connection=read_connection_options(options),
         streams=streams,
-        subjects=_subject_patterns(options),
+        subjects=subjects,
         starting=_starting_point(options, "startingOffsets", streams),
         starting_timestamp_ns=options.read("startingTimestamp", timestamp_ns, None),
         starting_timestamp_strategy=options.choice(
@@ -147,7 +173,11 @@ def _read_source(options: OptionMap) -> SourceOptions:
         read_timeout_s=options.seconds("readTimeout", "60s"),
         poll_interval_s=options.seconds("pollInterval", "100ms"),
         commit_mode=_commit_mode(options),
+        consumer=_consumer_name(options),
         eager_commit=options.flag("eagerCommit", True),
+        fetch_mode=options.choice("fetchMode", ("auto", "consumer", "direct"), "auto"),
+        bucket=bucket,
+        kv_mode=options.read("kvMode", kv_mode, None),
     )
     _check_source_pairs(options, source)
     return source
@@ -182,14 +212,31 @@ def _starting_point(options: OptionMap, key: str, streams: tuple[str, ...]) -> S
 
 
 def _commit_mode(options: OptionMap) -> str | None:
-    mode = options.choice("commitMode", ("none", "purge"), "none")
+    mode = options.choice("commitMode", ("none", "ack", "purge"), "none")
     return mode if options.has("commitMode") else None
+
+
+def _consumer_name(options: OptionMap) -> str:
+    name = options.text("consumer")
+    if name and not _STREAM_NAME.fullmatch(name):
+        options.add_problem("consumer", "is no name: it has no '.', '*', '>', '/', '\\'")
+    return name
 
 
 def _check_source_pairs(options: OptionMap, source: SourceOptions) -> None:
     if source.min_partitions > source.max_partitions:
         options.add_problem(
             "minPartitions", f"is more than maxPartitions ({source.max_partitions})"
+        )
+    if (source.commit_mode == "ack") != bool(source.consumer):
+        options.add_problem(
+            "consumer",
+            "and commitMode=ack go together: it names the durable consumer that keeps what this "
+            "query has not committed; no two queries may share one",
+        )
+    if len(source.subjects) > 1 and source.fetch_mode == "direct":
+        options.add_problem(
+            "fetchMode", "cannot be direct with several subjects; direct get has one"
         )
     least, most = source.min_offsets_per_trigger, source.max_offsets_per_trigger
     if least is not None and most is not None and least > most:

@@ -13,14 +13,13 @@ silent loss. The consumer's own sequence must rise by one from message to messag
 that the network of servers dropped one, and everything from the gap on is fetched again.
 
 A broken connection, a vanished consumer or ten silent seconds end the consumer; the next one starts
-at the position reached. When nothing came for `readTimeout`, the task fails and Spark retries it.
+at the position reached (`fetch.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import secrets
 import time
 from array import array
@@ -29,24 +28,21 @@ from collections.abc import Iterator
 import numpy as np
 
 from jetstream_spark.client import pool
-from jetstream_spark.client.control import CONSUMER_PREFIX, STREAM_NOT_FOUND, Control
+from jetstream_spark.client.control import CONSUMER_PREFIX, STREAM_NOT_FOUND
 from jetstream_spark.client.flow import Flow, Message, publish_frame
-from jetstream_spark.data_loss import messages_expired, stream_deleted, stream_recreated
+from jetstream_spark.data_loss import messages_expired
 from jetstream_spark.errors import (
-    DataLossError,
     MessageTooLargeError,
     ProtocolViolationError,
-    ReadTimeoutError,
     RequestRefusedError,
     RetryableError,
     StreamNotFoundError,
 )
+from jetstream_spark.fetch import Fetch
 from jetstream_spark.kernels import wire_to_arrow as kernel
 from jetstream_spark.options import SourceOptions
 from jetstream_spark.ranges import SequenceRange
 from jetstream_spark.rows import Block
-
-_log = logging.getLogger("jetstream_spark")
 
 # A record batch of this many wire bytes: large enough for Arrow, far below its 2 GiB.
 BLOCK_BYTES = 16 << 20
@@ -54,8 +50,6 @@ ROOM_BYTES_MIN = 1 << 16
 # The server answers a pull request, or says so, well before this.
 SILENCE_MAX_S = 10.0
 PULL_EXPIRES_S = 30.0
-PAUSE_S = 0.1
-PAUSE_MAX_S = 2.0
 
 
 class _ConsumerLostError(RetryableError):
@@ -64,52 +58,12 @@ class _ConsumerLostError(RetryableError):
     condition = "CONSUMER_LOST"
 
 
-class RangeFetch:
-    """One reading of one range.
-
-    Attributes:
-        position: the first sequence not fetched yet.
-        loss: what was lost unread, when `failOnDataLoss` is false; otherwise it is raised.
-    """
+class RangeFetch(Fetch):
+    """One reading of one range, by consumers that follow each other."""
 
     def __init__(self, options: SourceOptions, sequences: SequenceRange) -> None:
-        self.options = options
-        self.range = sequences
-        self.position = sequences.start
-        self.loss: DataLossError | None = None
-        self._control = Control(options.connection, "reader")
-        self._progress_at = time.monotonic()
+        super().__init__(options, sequences)
         self._first_gap: int | None = None
-        self._pause_s = PAUSE_S
-
-    def blocks(self) -> Iterator[Block]:
-        """The messages of the range in order; each block is used up before the next is asked for.
-
-        Raises:
-            DataLossError: messages of the range are not there any more.
-            ReadTimeoutError: no progress within `readTimeout`.
-            ConnectorError: the server refuses to serve the range.
-        """
-        while self.position < self.range.stop:
-            try:
-                for block in self._read_on():
-                    yield block
-                    self._progress_at = time.monotonic()
-            except RetryableError as error:
-                self._pause_or_give_up(error)
-        self._check_gaps()
-
-    def _pause_or_give_up(self, error: RetryableError) -> None:
-        silent_s = time.monotonic() - self._progress_at
-        if silent_s + self._pause_s > self.options.read_timeout_s:
-            raise ReadTimeoutError(
-                f"{self.range} made no progress beyond sequence {self.position} for "
-                f"{silent_s:.0f} s; the last reason: {error.what}",
-                "The task can be retried. Raise readTimeout if the server needs longer.",
-            ) from error
-        _log.warning("%s: going on at sequence %d after: %s", self.range, self.position, error.what)
-        time.sleep(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
 
     # --- one consumer -----------------------------------------------------------------------
 
@@ -135,8 +89,7 @@ class RangeFetch:
         """Create the consumer; False when there is nothing (more) to read."""
         config = {
             "name": name,
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": self.position,
+            **self._beginning(),
             "ack_policy": "none",
             "max_deliver": 1,
             "replay_policy": "instant",
@@ -155,22 +108,20 @@ class RangeFetch:
         except (RequestRefusedError, StreamNotFoundError) as error:
             if isinstance(error, RequestRefusedError) and error.err_code != STREAM_NOT_FOUND:
                 raise
-            self._lose(stream_deleted(self.range.stream, self.position))
-            self.position = self.range.stop
+            self._check_stream(None)
             return False
-        is_done = int(created["num_pending"]) == 0
-        if state.created != self.range.created:
-            self._lose(stream_recreated(self.range.stream, self.range.created, state.created))
-            is_done = True
-        elif state.first > self.position:
-            first = min(state.first, self.range.stop)
-            self._lose(messages_expired(self.range.stream, self.position, first))
-            is_done |= first == self.range.stop
-        if is_done:
+        self._check_stream(state)
+        if int(created["num_pending"]) == 0:
             self.position = self.range.stop
-            with contextlib.suppress(RetryableError):
-                self._control.delete_consumer(self.range.stream, name)
-        return not is_done
+        if self.position < self.range.stop:
+            return True
+        with contextlib.suppress(RetryableError):
+            self._control.delete_consumer(self.range.stream, name)
+        return False
+
+    def _beginning(self) -> dict[str, object]:
+        """Where the next consumer begins, as part of its configuration."""
+        return {"deliver_policy": "by_start_sequence", "opt_start_seq": self.position}
 
     def check_progress(self) -> None:
         """End the consumer when it is alive and yet brings nothing.
@@ -178,15 +129,10 @@ class RangeFetch:
         Raises:
             RetryableError: nothing was delivered for `readTimeout`.
         """
-        if time.monotonic() - self._progress_at > self.options.read_timeout_s:
+        if self._silent_s > self.options.read_timeout_s:
             raise _ConsumerLostError("the server is there but delivers nothing")
 
     # --- loss -------------------------------------------------------------------------------
-
-    def _lose(self, loss: DataLossError) -> None:
-        if self.options.fail_on_data_loss:
-            raise loss
-        self.loss = self.loss or loss
 
     def _note_gap(self, start: int, stop: int) -> None:
         if start < stop and self._first_gap is None:
@@ -198,6 +144,8 @@ class RangeFetch:
         With a subject filter gaps are how other subjects look, so nothing can be said.
         """
         if self._first_gap is None or self.options.subjects or self.loss is not None:
+            return
+        if self.options.expects_removals:
             return
         try:
             state = self._control.stream_state(self.range.stream)
@@ -238,8 +186,7 @@ class RangeFetch:
                 before = self.position if gap == 0 else int(sequences[gap - 1]) + 1
                 self._note_gap(before, int(sequences[gap]))
             self.position = int(sequences[usable - 1]) + 1
-            self._progress_at = time.monotonic()
-            self._pause_s = PAUSE_S
+            self._note_progress()
         if usable < count:
             # A message beyond the range: everything before it was delivered.
             self._note_gap(self.position, self.range.stop)
@@ -346,9 +293,9 @@ class _Delivery:
         self._outstanding -= added // kernel.NUMBERS
         self._received += added // kernel.NUMBERS
         block = self._block
+        last = block.numbers[-kernel.NUMBERS :]
         usable, is_whole = self._fetch.accept(block, self._last_delivered)
         block.count += usable
-        last = block.numbers[-kernel.NUMBERS :]
         self._last_delivered, self._pending = last[kernel.DELIVERED], last[kernel.PENDING]
         # Only whole blocks are counted by their length, so what lies beyond is cut off.
         del block.fields[block.count * kernel.STRIDE :]

@@ -7,6 +7,7 @@ pruning, so this is how columns that nobody needs are not built (`spark.md` find
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,22 +44,22 @@ class Block:
     count: int
 
 
-def schema_text(include_headers: bool) -> str:
+def schema_text(include_headers: bool, columns: Mapping[str, str] = COLUMNS) -> str:
     """The schema of the source as DDL."""
     return ", ".join(
-        f"{name} {kind}" for name, kind in COLUMNS.items() if name != "headers" or include_headers
+        f"{name} {kind}" for name, kind in columns.items() if name != "headers" or include_headers
     )
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema of what Spark asks for.
+def arrow_schema(schema: StructType, columns: Mapping[str, str] = COLUMNS) -> pa.Schema:
+    """The Arrow schema of what Spark asks for, out of the columns that there are.
 
     Raises:
         SchemaError: a column does not exist or has another type.
     """
     problems = []
     for field in schema.fields:
-        expected = COLUMNS.get(field.name)
+        expected = columns.get(field.name)
         found = field.dataType.simpleString().upper()
         if expected is None:
             problems.append(f"'{field.name}' is no column of the source")
@@ -67,23 +68,28 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     if problems:
         raise SchemaError(
             f"the schema is not one of the source: {'; '.join(problems)}.",
-            f"Leave it out, or choose from {schema_text(True)}.",
+            f"Leave it out, or choose from {schema_text(True, columns)}.",
         )
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def record_batch(block: Block, stream: str, schema: pa.Schema) -> pa.RecordBatch:
     """Build one record batch; nothing of it refers to the block's memory."""
-    columns = [_column(block, stream, field.name, field.type) for field in schema]
+    columns = [column(block, stream, field.name, field.type) for field in schema]
+    return batch_of(columns, schema, block.count)
+
+
+def batch_of(columns: list[pa.Array], schema: pa.Schema, count: int) -> pa.RecordBatch:
+    """Columns as a record batch; without columns it still counts rows, for `df.count()`."""
     if not columns:
-        # A count of rows without columns, for `df.count()` on an empty schema.
         return pa.RecordBatch.from_struct_array(
-            pa.StructArray.from_buffers(pa.struct([]), block.count, [None])
+            pa.StructArray.from_buffers(pa.struct([]), count, [None])
         )
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _column(block: Block, stream: str, name: str, kind: pa.DataType) -> pa.Array:
+def column(block: Block, stream: str, name: str, kind: pa.DataType) -> pa.Array:
+    """One column of `COLUMNS`."""
     chunk, fields, count = block.chunk, block.fields, block.count
     if name == "data":
         return kernel.binary_column(

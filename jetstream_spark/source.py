@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from jetstream_spark.errors import ConnectorError, OptionsError
 from jetstream_spark.options import SINK_ONLY, SOURCE_ONLY, SinkOptions, SourceOptions
+from jetstream_spark.partition import columns_of
 from jetstream_spark.rows import schema_text
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ class JetStreamDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns of a read when the user gives no schema."""
-        return schema_text(self._source_options().include_headers)
+        options = self._source_options()
+        return schema_text(options.include_headers, columns_of(options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""

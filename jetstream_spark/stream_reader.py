@@ -4,17 +4,17 @@ One object lives in a process of its own on the driver and answers Spark's calls
 a second one is pickled to the executors, so nothing that the first learns may be needed by `read`
 (`spark.md` 1.1). All state that must survive is in Spark's checkpoint, as offsets.
 
-Nothing here is acknowledged. With `commitMode=purge` the messages of a batch are purged from the
-stream after Spark has committed it: `commit(end)` comes one batch late and never for the last one,
-so `latestOffset(start)` does the same, because `start` is by contract the end of the last finished
-batch (`spark.md` 4.3).
+No task acknowledges anything. With `commitMode=purge` the messages of a batch are purged from the
+stream after Spark has committed it, with `ack` a consumer lets go of them (`anchor.py`):
+`commit(end)` comes one batch late and never for the last one, so `latestOffset(start)` does the
+same, because `start` is by contract the end of the last finished batch (`spark.md` 4.3).
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -29,12 +29,14 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from jetstream_spark.bucket_options import CHANGES
 from jetstream_spark.client import pool
+from jetstream_spark.client.control import StreamState
 from jetstream_spark.data_loss import find_loss
-from jetstream_spark.errors import OffsetsError, OptionsError
-from jetstream_spark.offsets import Offsets
-from jetstream_spark.options import LATEST, SourceOptions
-from jetstream_spark.partition import RangePartition, read_partition
+from jetstream_spark.errors import DataLossError, OffsetsError, OptionsError
+from jetstream_spark.offsets import Offsets, StreamOffset
+from jetstream_spark.options import EARLIEST, LATEST, SourceOptions
+from jetstream_spark.partition import RangePartition, columns_of, read_partition
 from jetstream_spark.planner import Limits, Tail, available, plan_end, plan_ranges
 from jetstream_spark.rows import arrow_schema
 from jetstream_spark.stream_watch import StreamWatch
@@ -51,9 +53,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise OptionsError(
                 ["options 'endingOffsets' and 'endingTimestamp' are for batch reads only"]
             )
+        if options.kv_mode not in (None, CHANGES):
+            raise OptionsError(
+                [
+                    f"option 'kvMode' = '{options.kv_mode}' is for batch reads only; a streaming "
+                    "query reads changes"
+                ]
+            )
         stop_on_sigterm()
         self.options = options
-        self.schema = arrow_schema(schema)
+        self.schema = arrow_schema(schema, columns_of(options))
         self._watch = StreamWatch(options)
         self._initial: Offsets | None = None
         self._last_end: Offsets | None = None
@@ -69,6 +78,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a query without checkpoint begins; asked twice, answered the same."""
         if self._initial is None:
             self._initial = self._watch.starting_offsets(LATEST)
+            if self.options.commit_mode == "ack":
+                self._initial = self._hold(self._initial)
             self._is_checked = True
         return self._initial.to_json()
 
@@ -82,7 +93,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         at = self._start(start)
         if not self._is_checked:
-            self._check_again()
+            self._check_again(at)
         if self.options.eager_commit:
             self._commit(at)
         tails = self._frozen if self._frozen is not None else self._watch.tails()
@@ -107,23 +118,48 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return at
 
-    def _check_again(self) -> None:
+    def _hold(self, at: Offsets) -> Offsets:
+        """Make the anchors of a new query; return where it begins.
+
+        What others acknowledged before the anchor was there is gone, so `earliest` is looked up
+        again under its protection.
+        """
+        for name, position in at.streams.items():
+            self._watch.anchor(name).hold(position)
+        again = self._watch.starting_offsets(LATEST)
+        return again if self.options.starting == EARLIEST else at
+
+    def _check_again(self, at: Offsets) -> None:
         """The checks of a new query for one that goes on; a deleted stream is data loss here."""
         states = self._watch.states(is_fresh=True)
         if all(state is not None for state in states.values()):
             self._watch.check()
+            if self.options.commit_mode == "ack":
+                self._check_anchors(at, states)
         self._is_checked = True
+
+    def _check_anchors(self, at: Offsets, states: Mapping[str, StreamState | None]) -> None:
+        for name, position in at.streams.items():
+            state = states[name]
+            if state is None or state.created != position.created:
+                continue  # another loss, which is about to be found
+            anchor = self._watch.anchor(name)
+            if (loss := anchor.find(position)) is not None:
+                self._accept_loss(loss)
+                anchor.hold_again(position)
 
     def _check_loss(self, at: Offsets, tails: dict[str, Tail | None]) -> None:
         for name, tail in tails.items():
-            loss = find_loss(name, at.streams[name], tail)
-            if loss is None:
-                continue
-            if self.options.fail_on_data_loss:
-                raise loss
-            if str(loss) not in self._warned:
-                self._warned.add(str(loss))
-                _log.warning("reading on after data loss (failOnDataLoss=false): %s", loss)
+            loss = find_loss(name, at.streams[name], tail, self.options.expects_removals)
+            if loss is not None:
+                self._accept_loss(loss)
+
+    def _accept_loss(self, loss: DataLossError) -> None:
+        if self.options.fail_on_data_loss:
+            raise loss
+        if str(loss) not in self._warned:
+            self._warned.add(str(loss))
+            _log.warning("reading on after data loss (failOnDataLoss=false): %s", loss)
 
     def _limits(self, limit: ReadLimit | None) -> Limits:
         options = self.options
@@ -203,15 +239,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commit(Offsets.from_json(end))
 
     def _commit(self, end: Offsets) -> None:
-        """Purge what is committed, if that is the mode; cumulative, so repeating it is harmless."""
-        if self.options.commit_mode != "purge":
+        """Give up what is committed, if that is the mode; cumulative, so repeating is harmless."""
+        mode = self.options.commit_mode
+        if mode not in ("ack", "purge"):
             return
-        for name, at in end.streams.items():
-            done = self._committed.streams.get(name) if self._committed else None
-            if at.next > 1 and (done is None or done != at):
+        before = self._committed.streams if self._committed else {}
+        news = {n: at for n, at in end.streams.items() if at.next > 1 and before.get(n) != at}
+        states = self._watch.states(is_fresh=True) if news else {}
+        for name, at in news.items():
+            state = states.get(name)
+            if state is None or state.created != at.created:
+                # A stream that is gone or another one; `latestOffset` says what that means. Its
+                # sequences are not ours to give up.
+                continue
+            if mode == "ack":
+                self._acknowledge(name, at)
+            else:
                 for subject in self.options.subjects or ("",):
                     self._watch.control.purge(name, at.next, subject)
         self._committed = end
+
+    def _acknowledge(self, stream: str, at: StreamOffset) -> None:
+        anchor = self._watch.anchor(stream)
+        try:
+            anchor.acknowledge(at)
+        except DataLossError as loss:
+            self._accept_loss(loss)
+            anchor.hold_again(at)
 
     def stop(self) -> None:
         """Close the driver's connections; `stop_on_sigterm` sees to it that this is called."""

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Mapping
 
+from jetstream_spark.anchor import Anchor
 from jetstream_spark.client.control import CONSUMER_PREFIX, Control, StreamState
 from jetstream_spark.errors import (
     OffsetsError,
@@ -73,6 +74,8 @@ class StreamWatch:
         for state in found.values():
             self._check_subjects(state)
             self._check_retention(state)
+            if self.options.bucket:
+                self._check_bucket(state)
         return found
 
     def _check_subjects(self, state: StreamState) -> None:
@@ -90,14 +93,34 @@ class StreamWatch:
                 )
 
     def _check_retention(self, state: StreamState) -> None:
-        mode = self.options.commit_mode
-        if state.retention != "limits":
+        mode, fetch_mode = self.options.commit_mode, self.options.fetch_mode
+        if fetch_mode == "direct" and not state.config.get("allow_direct"):
+            raise RetentionRefusedError(
+                f"stream '{state.name}' does not allow direct get, which fetchMode=direct needs.",
+                "Set allow_direct on the stream, or leave fetchMode out.",
+            )
+        if mode == "ack":
+            if state.retention == "workqueue":
+                raise RetentionRefusedError(
+                    f"stream '{state.name}' is a work queue: moving a consumer's floor, as "
+                    f"commitMode=ack does, removes nothing from it.",
+                    "Use commitMode=purge.",
+                )
+            self.anchor(state.name).check_server()
+        elif state.retention != "limits":
             if mode is None:
                 raise RetentionRefusedError(
                     f"stream '{state.name}' has {state.retention} retention: a message stays until "
                     f"somebody acknowledges it, and this query would not.",
-                    "Choose commitMode=none (this query never removes messages) or "
-                    "commitMode=purge (what Spark has committed is purged from the stream).",
+                    "Choose commitMode=none (this query never removes messages), "
+                    "commitMode=purge (what Spark has committed is purged from the stream), or "
+                    "with interest retention commitMode=ack (the same by a consumer of its own).",
+                )
+            if fetch_mode == "consumer":
+                raise RetentionRefusedError(
+                    f"stream '{state.name}' has {state.retention} retention: with "
+                    f"fetchMode=consumer, reading would take messages away.",
+                    "Leave fetchMode out; on interest retention commitMode=ack allows it.",
                 )
             if not state.config.get("allow_direct"):
                 raise RetentionRefusedError(
@@ -132,6 +155,18 @@ class StreamWatch:
                     f"consumer '{name}' still waits for.",
                     "Give the query subjects that no consumer reads, or delete the consumer.",
                 )
+
+    def _check_bucket(self, state: StreamState) -> None:
+        if self.options.subjects and state.config.get("mirror"):
+            raise SubjectsDoNotOverlapError(
+                f"the bucket '{self.options.bucket}' is a mirror, whose keys stand under the name "
+                f"of the bucket that it mirrors; the option 'keys' cannot match them.",
+                "Leave keys out and filter in Spark, or read the bucket that is mirrored.",
+            )
+
+    def anchor(self, stream: str) -> Anchor:
+        """The consumer of `commitMode=ack` in a stream."""
+        return Anchor(self.control, stream, self.options.consumer, self.options.subjects)
 
     # --- positions ----------------------------------------------------------------------------
 

@@ -55,13 +55,48 @@ def test_all_mistakes_come_in_one_error():
         ({"startingOffsets": '{"A": 9}', "endingOffsets": '{"A": 8}'}, "before startingOffsets"),
         ({"minPartitions": "9", "maxPartitions": "8"}, "more than maxPartitions"),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "more than maxOffsets"),
-        ({"commitMode": "ack"}, "must be one of none, purge"),
+        ({"commitMode": "later"}, "must be one of none, ack, purge"),
+        ({"commitMode": "ack"}, "'consumer' and commitMode=ack go together"),
+        ({"consumer": "c"}, "'consumer' = 'c' and commitMode=ack go together"),
+        ({"consumer": "a.b", "commitMode": "ack"}, "'consumer' = 'a.b' is no name"),
+        ({"fetchMode": "fast"}, "must be one of auto, consumer, direct"),
+        ({"fetchMode": "direct", "subjects": "a,b"}, "cannot be direct with several subjects"),
+        ({"keys": "a"}, "about the option bucket, which is not given"),
+        ({"kvMode": "latest"}, "about the option bucket, which is not given"),
+        ({"bucket": "b"}, "'stream' = 'A' cannot be combined with bucket"),
         ({"dedupe": "auto"}, "does not apply here"),
     ],
 )
 def test_mistakes_of_a_source(options, expected):
     with pytest.raises(OptionsError, match=expected):
         SourceOptions.parse(BASE | options)
+
+
+def test_a_bucket_is_a_stream_of_its_own():
+    bucket = {"servers": "nats://h:1", "bucket": "prices"}
+    assert SourceOptions.parse(bucket).streams == ("KV_prices",)
+    parsed = SourceOptions.parse(bucket | {"keys": "eu.*, us.>", "kvMode": "history"})
+    assert parsed.subjects == ("$KV.prices.eu.*", "$KV.prices.us.>")
+    assert (parsed.kv_mode, parsed.expects_removals) == ("history", True)
+    assert not SourceOptions.parse(BASE).expects_removals
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"bucket": "a.b"}, "no name of a bucket"),
+        ({"keys": "a..b"}, "has the entry 'a..b'"),
+        ({"keys": "a.>.b"}, "has the entry"),
+        ({"keys": "a b"}, "a key is letters"),
+        ({"subjects": "a"}, "use keys"),
+        ({"commitMode": "purge"}, "cannot be combined with bucket"),
+        ({"kvMode": "newest"}, "must be one of latest, history, changes"),
+        ({"startingOffsets": '{"prices": 3}'}, "does not name KV_prices"),
+    ],
+)
+def test_mistakes_about_a_bucket(options, expected):
+    with pytest.raises(OptionsError, match=expected):
+        SourceOptions.parse({"servers": "nats://h:1", "bucket": "prices"} | options)
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,17 @@ import pickle
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from jetstream_spark.errors import (
+    ConsumerDeletedError,
+    MessagesAcknowledgedError,
     MessagesExpiredError,
     OffsetsError,
+    OptionsError,
     RetentionRefusedError,
     StreamDeletedError,
+    StreamRecreatedError,
 )
 from jetstream_spark.options import SourceOptions
 from jetstream_spark.stream_reader import StreamReader
@@ -170,6 +174,110 @@ def test_purging_follows_the_commit(genuine, make_stream):
     assert queue.count == 6
     lazy.commit(second)
     assert queue.count == 2
+
+
+def test_a_stream_made_again_is_not_purged(genuine, make_stream):
+    queue = make_stream(genuine.url, retention="workqueue", allow_direct=True)
+    publish(queue, 10)
+    source = reader(queue, commitMode="purge")
+    end = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+    queue.control.request(f"STREAM.DELETE.{queue.name}")
+    body = {"name": queue.name, "subjects": [f"{queue.subject}.>"], "retention": "workqueue"}
+    queue.control.request(f"STREAM.CREATE.{queue.name}", body | {"allow_direct": True})
+    publish(queue, 5)
+    with pytest.raises(StreamRecreatedError):
+        source.latestOffset(end, ReadAllAvailable())
+    source.commit(end)
+    assert queue.count == 5
+
+
+def test_acknowledging_follows_the_commit(genuine, make_stream):
+    interest = make_stream(genuine.url, retention="interest")
+    other = {"name": "other", "durable_name": "other", "ack_policy": "explicit"}
+    subject = f"{interest.subject}.b"
+    interest.control.create_consumer(interest.name, other | {"filter_subject": subject})
+    ack = {"commitMode": "ack", "consumer": "query", "maxOffsetsPerTrigger": 4}
+    source = reader(interest, **ack)
+    start = source.initialOffset()
+    publish(interest, 10)
+    interest.control.request_message(subject, b"10")
+    first = source.latestOffset(start, ReadMaxRows(4))
+    assert rows(source, start, first) == [1, 2, 3, 4]
+    assert rows(source, start, first) == [1, 2, 3, 4], "reading takes nothing away"
+    assert interest.count == 11
+    second = source.latestOffset(first, ReadMaxRows(4))
+    assert interest.count == 7
+    again = reader(interest, **ack)
+    third = again.latestOffset(second, ReadMaxRows(4))
+    assert rows(again, second, third) == [9, 10, 11]
+    again.commit(third)
+    assert interest.count == 1, "what the other consumer waits for stays"
+    with pytest.raises(MessagesAcknowledgedError, match="stands at 5"):
+        reader(interest, **ack).latestOffset(first, ReadMaxRows(4))
+    interest.control.delete_consumer(interest.name, "query")
+    with pytest.raises(ConsumerDeletedError):
+        reader(interest, **ack).latestOffset(third, ReadMaxRows(4))
+    accepting = reader(interest, failOnDataLoss="false", **ack)
+    assert accepting.latestOffset(third, ReadMaxRows(4)) == third
+    names = {consumer["name"] for consumer in interest.control.consumers(interest.name)}
+    assert "query" in names
+
+
+def test_a_filtered_query_does_not_miss_what_others_acknowledged(genuine, make_stream):
+    interest = make_stream(genuine.url, retention="interest")
+    wanted = {"subjects": f"{interest.subject}.b", "commitMode": "ack", "consumer": "query"}
+    source = reader(interest, **wanted)
+    start = source.initialOffset()
+    publish(interest, 5)
+    interest.control.request_message(f"{interest.subject}.b", b"6")
+    end = source.latestOffset(start, ReadAllAvailable())
+    assert len(rows(source, start, end)) == 1
+
+
+def test_acknowledging_is_not_for_work_queues(genuine, make_stream):
+    queue = make_stream(genuine.url, retention="workqueue", allow_direct=True)
+    with pytest.raises(RetentionRefusedError, match="Use commitMode=purge"):
+        reader(queue, commitMode="ack", consumer="c").initialOffset()
+    kept = make_stream(genuine.url)
+    with pytest.raises(RetentionRefusedError, match="fetchMode=direct needs"):
+        reader(kept, fetchMode="direct").initialOffset()
+    interest = make_stream(genuine.url, retention="interest", allow_direct=True)
+    with pytest.raises(RetentionRefusedError, match="reading would take messages away"):
+        reader(interest, fetchMode="consumer", commitMode="none").initialOffset()
+
+
+def test_changes_of_a_bucket(stream):
+    name = f"changes_{stream.name}"
+    body = {"name": f"KV_{name}", "subjects": [f"$KV.{name}.>"], "max_msgs_per_subject": 1}
+    stream.control.request(f"STREAM.CREATE.KV_{name}", body)
+    schema = arrow_types_of("key", "operation")
+    options = {"servers": stream.url, "bucket": name, "startingOffsets": "earliest"}
+    options |= {"pollInterval": "1us"}
+    source = StreamReader(SourceOptions.parse(options), schema)
+    start = source.initialOffset()
+    stream.control.request_message(f"$KV.{name}.a", b"1")
+    first = source.latestOffset(start, ReadAllAvailable())
+    stream.control.request_message(f"$KV.{name}.b", b"1")
+    deleted = b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n"
+    stream.control.request_message(f"$KV.{name}.a", b"", deleted)
+    second = source.latestOffset(first, ReadAllAvailable())
+
+    def changes(begin, end) -> list[tuple[str, str]]:
+        return [
+            tuple(row.values())
+            for partition in source.partitions(begin, end)
+            for batch in source.read(partition)
+            for row in batch.to_pylist()
+        ]
+
+    assert changes(first, second) == [("b", "PUT"), ("a", "DEL")]
+    assert changes(start, first) == [], "a revision that was replaced is gone, which is no loss"
+    with pytest.raises(OptionsError, match="batch reads only"):
+        StreamReader(SourceOptions.parse(options | {"kvMode": "latest"}), schema)
+
+
+def arrow_types_of(*names: str) -> StructType:
+    return StructType([StructField(name, StringType()) for name in names])
 
 
 def test_purging_under_another_consumer_is_refused(genuine, make_stream):

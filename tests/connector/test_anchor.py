@@ -1,0 +1,96 @@
+"""The consumer that holds what a query has not committed, on the genuine server."""
+
+from __future__ import annotations
+
+import pytest
+
+from jetstream_spark.anchor import Anchor
+from jetstream_spark.errors import (
+    ConsumerDeletedError,
+    MessagesAcknowledgedError,
+    RetentionRefusedError,
+)
+from jetstream_spark.offsets import StreamOffset
+
+pytestmark = pytest.mark.genuine
+
+
+@pytest.fixture
+def interest(genuine, make_stream):
+    return make_stream(genuine.url, retention="interest")
+
+
+def at(sequence: int) -> StreamOffset:
+    return StreamOffset("t", sequence)
+
+
+def publish(stream, count: int, token: str = "a") -> None:
+    for i in range(count):
+        stream.control.request_message(f"{stream.subject}.{token}", b"%d" % i)
+
+
+def test_it_holds_and_lets_go(interest):
+    anchor = Anchor(interest.control, interest.name, "query")
+    anchor.check_server()
+    anchor.hold(at(1))
+    publish(interest, 10)
+    assert interest.count == 10
+    anchor.acknowledge(at(5))
+    assert interest.control.stream_state(interest.name).first == 5
+    anchor.acknowledge(at(5))
+    anchor.acknowledge(at(11))
+    assert interest.count == 0
+    anchor.hold(at(11))
+
+
+def test_it_never_goes_back(interest):
+    anchor = Anchor(interest.control, interest.name, "query")
+    anchor.hold(at(1))
+    publish(interest, 10)
+    anchor.acknowledge(at(8))
+    assert isinstance(anchor.find(at(5)), MessagesAcknowledgedError)
+    for call in (anchor.acknowledge, anchor.hold):
+        with pytest.raises(MessagesAcknowledgedError, match=r"up to sequence 7.* stands at 5"):
+            call(at(5))
+    assert interest.count == 3
+
+
+def test_one_that_is_gone(interest):
+    anchor = Anchor(interest.control, interest.name, "query")
+    assert isinstance(anchor.find(at(3)), ConsumerDeletedError)
+    with pytest.raises(ConsumerDeletedError, match=r"'query' .* from sequence 3 on"):
+        anchor.acknowledge(at(3))
+    anchor.hold_again(at(3))
+    assert anchor.find(at(3)) is None
+
+
+def test_consumers_of_others_are_left_alone(interest):
+    config = {"name": "worker", "durable_name": "worker", "ack_policy": "explicit"}
+    interest.control.create_consumer(interest.name, config)
+    with pytest.raises(RetentionRefusedError, match="was not made by this connector"):
+        Anchor(interest.control, interest.name, "worker").hold(at(1))
+    one = Anchor(interest.control, interest.name, "query", (f"{interest.subject}.a",))
+    one.hold(at(1))
+    other = Anchor(interest.control, interest.name, "query", (f"{interest.subject}.b",))
+    with pytest.raises(RetentionRefusedError, match=r"holds the subjects .*\.a"):
+        other.hold(at(1))
+
+
+def test_a_filter_holds_nothing_else(interest):
+    anchor = Anchor(
+        interest.control,
+        interest.name,
+        "query",
+        (f"{interest.subject}.a", f"{interest.subject}.b"),
+    )
+    anchor.hold(at(1))
+    for token in "abc":
+        publish(interest, 2, token)
+    assert interest.count == 4
+
+
+def test_an_older_server(interest, monkeypatch):
+    anchor = Anchor(interest.control, interest.name, "query")
+    monkeypatch.setattr(interest.control, "request", lambda operation: {"api": {"level": 1}})
+    with pytest.raises(RetentionRefusedError, match=r"needs nats-server 2\.14"):
+        anchor.check_server()
