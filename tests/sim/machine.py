@@ -66,6 +66,8 @@ class WatchedVault(FileVault):
     def folder(self, stream: str, *, memory: bool, first_seq: int = 0) -> Any:
         """Return the place of one stream."""
         folder = super().folder(stream, memory=memory, first_seq=first_seq)
+        if stream.startswith("."):  # what a restore has received so far
+            return folder
         open_store = folder.messages
         folder.messages = lambda: self._watched(stream, open_store())  # type: ignore[method-assign]
         return folder

@@ -52,7 +52,13 @@ def pull_from(workload: Workload, program: Program, life: Life, reader: Reader) 
     body |= _priority(workload, program, reader)
     request = Request("pull", program, inbox, workload.now + 4 * SECOND)
     pulled = Pull(request, life, reader, sid, batch, must_end=workload.is_calm)
-    request.arrived = lambda frame: end_pull(workload, pulled)
+
+    def arrived(frame: Frame) -> bool:
+        if frame.status == b"423":  # somebody else has the pin
+            program.pins.pop(reader.name, None)
+        return end_pull(workload, pulled)
+
+    request.arrived = arrived
     program.requests[inbox] = workload.requests[inbox] = request
     program.pulls[sid] = pulled
     path = f"$JS.API.CONSUMER.MSG.NEXT.{life.name}.{reader.name}".encode()
