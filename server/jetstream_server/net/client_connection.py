@@ -13,14 +13,16 @@ from typing import cast
 
 from jetstream_server.base.limits import OUTBOX_LOW_BYTES
 from jetstream_server.net.pump import Pump
+from jetstream_server.node.door import Door
 from jetstream_server.node.session import Session
 
 
 class ClientConnection(asyncio.Protocol):
     """One TCP connection."""
 
-    def __init__(self, pump: Pump) -> None:
+    def __init__(self, pump: Pump, door: Door | None = None) -> None:
         self._pump = pump
+        self._door = door
         self._transport: asyncio.Transport
         self._session: Session
         self._is_paused = False
@@ -30,7 +32,8 @@ class ClientConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=OUTBOX_LOW_BYTES)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
-        self._session = self._pump.node.open_session(host, port, self._pump.clock.now())
+        now = self._pump.clock.now()
+        self._session = self._pump.node.open_session(host, port, now, self._door)
         self._pump.connections[self._session] = self
         self._pump.wake()
 
@@ -59,16 +62,24 @@ class ClientConnection(asyncio.Protocol):
         """Write the session's outbox; close afterwards if the session says so."""
         session = self._session
         if session.outbox and not self._transport.is_closing():
-            self._transport.write(session.take_output())
+            self._write(session.take_output())
             session.backlog_bytes = self._transport.get_write_buffer_size()
         if session.closing:
             if session.outbox or self._is_stuck():
                 self._transport.abort()
             else:
+                self._say_goodbye(session.closing)
                 self._transport.close()
+
+    def _write(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def _say_goodbye(self, reason: str) -> None:
+        """Say that the connection ends; plain NATS has no word for it."""
 
     def close(self) -> None:
         """Close after what is written has gone out; the server is ending."""
+        self._say_goodbye("Server Shutdown")
         self._transport.close()
 
     def _is_stuck(self) -> bool:

@@ -85,6 +85,11 @@ class WebsocketLayer:
         self.credentials: dict[str, str] = {}
 
     @property
+    def is_open(self) -> bool:
+        """Return whether the connection is upgraded."""
+        return self._protocol.state is State.OPEN
+
+    @property
     def is_over(self) -> bool:
         """Return whether the client has said goodbye."""
         return self._protocol.state in (State.CLOSING, State.CLOSED)

@@ -71,12 +71,23 @@ class Authenticator:
         return self._make_nonce() if self._by_key else ""
 
     def authenticate(
-        self, options: dict[str, Any], nonce: str = "", connection_type: str = "STANDARD"
+        self,
+        options: dict[str, Any],
+        nonce: str = "",
+        connection_type: str = "STANDARD",
+        certificate_names: Sequence[str] | None = None,
     ) -> User | None:
-        """Return the user whom these CONNECT options prove, None for nobody."""
+        """Return the user whom these CONNECT options prove, None for nobody.
+
+        Args:
+            certificate_names: what the client's certificate calls it, where that decides.
+        """
         if not self.is_required:
             return User()
-        user = self._find(options, nonce)
+        if certificate_names is None:
+            user = self._find(options, nonce)
+        else:
+            user = next(filter(None, map(self._by_name.get, certificate_names)), None)
         if user is None or (user.connection_types and connection_type not in user.connection_types):
             return None
         return user

@@ -21,6 +21,7 @@ from jetstream_server.config.options import ServerOptions
 from jetstream_server.jetstream.output import Frames, Send
 from jetstream_server.node.account import Account
 from jetstream_server.node.auth import GLOBAL_ACCOUNT, Authenticator, User
+from jetstream_server.node.door import Door
 from jetstream_server.node.session import Session
 from jetstream_server.node.stats import NodeStats, Traffic
 from jetstream_server.protocol import errors as faults
@@ -85,11 +86,13 @@ class Node:
         self.nuid = Nuid(random)
         self.server_id = "N" + "".join(random.choice(_BASE32) for _ in range(55))
         self.name = settings.server_name or self.server_id
+        self.door = Door(settings.host, settings.port, auth_timeout_ns=settings.auth_timeout_ns)
         self.accounts = {GLOBAL_ACCOUNT: Account(GLOBAL_ACCOUNT, random)}
         self.sessions: dict[int, Session] = {}
         self.stats = NodeStats()
         self.started_at = 0
         self.is_draining = False
+        self.has_links = False  # accounts import from each other
         self.disk_full = ""  # which file or folder finds no room, as the pump was told
         self.events = 0  # answers and events in the name of the server so far
         self._next_cid = 1
@@ -111,9 +114,9 @@ class Node:
             self.accounts[name] = Account(name, self.random)
         return self.accounts[name]
 
-    def open_session(self, host: str, port: int, now: int) -> Session:
+    def open_session(self, host: str, port: int, now: int, door: Door | None = None) -> Session:
         """Welcome a client; its INFO is already in its outbox."""
-        session = Session(self, self._next_cid, host, port, now)
+        session = Session(self, self._next_cid, host, port, now, door or self.door)
         self._next_cid += 1
         self.stats.total_connections += 1
         self.sessions[session.cid] = session
@@ -136,14 +139,17 @@ class Node:
 
     def info(self, session: Session, *, connect_info: bool = False) -> bytes:
         """Return an INFO line for one client."""
-        settings = self.settings
+        settings, door = self.settings, session.door
         return Info(
             server_id=self.server_id,
             server_name=self.name,
             version=settings.version,
             go="python",
-            host=settings.host,
-            port=settings.port,
+            host=door.host,
+            port=door.port,
+            tls_required=door.tls_required,
+            tls_verify=door.tls_verify,
+            tls_available=door.tls_available,
             headers=settings.options.has_headers,
             max_payload=session.parser.payload_max,
             client_id=session.cid,
@@ -169,9 +175,9 @@ class Node:
 
     def drained(self, session: Session) -> None:
         """Note that a session's backlog fell below the low mark; deliveries to it go on."""
-        catalog = session.account.catalog
-        if catalog is not None:
-            catalog.outlet_drained(session)
+        for account in (session.account, *session.account.exporters):
+            if account.catalog is not None:
+                account.catalog.outlet_drained(session)
 
     # -- the turn ----------------------------------------------------------------------------
 
@@ -188,16 +194,28 @@ class Node:
 
     def _run_accounts(self, now: int) -> None:
         for account in self.accounts.values():
-            if account.catalog is not None:
-                account.catalog.run(now)
-            output, rounds = account.output, 0
-            while output.sends and rounds < _ROUNDS_MAX:
-                rounds += 1
-                sends, output.sends = output.sends, []
-                self._send(account, sends, now)
-            if output.sends_after_flush:
-                self._held.append((account, output.sends_after_flush))
-                output.sends_after_flush = []
+            self._run_account(account, now)
+        rounds = 0
+        # What one account has set off in another that had its turn before.
+        while self.has_links and rounds < _ROUNDS_MAX:
+            left = [account for account in self.accounts.values() if account.output.has_any]
+            if not left:
+                return
+            rounds += 1
+            for account in left:
+                self._run_account(account, now)
+
+    def _run_account(self, account: Account, now: int) -> None:
+        if account.catalog is not None:
+            account.catalog.run(now)
+        output, rounds = account.output, 0
+        while output.sends and rounds < _ROUNDS_MAX:
+            rounds += 1
+            sends, output.sends = output.sends, []
+            self._send(account, sends, now)
+        if output.sends_after_flush:
+            self._held.append((account, output.sends_after_flush))
+            output.sends_after_flush = []
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do although nothing arrives."""
@@ -234,7 +252,7 @@ class Node:
         for send in sends:
             if isinstance(send, Frames):
                 outlet = send.subscription.outlet
-                assert isinstance(outlet, Session), "only client sessions have frames encoded"
+                assert outlet is not None, "only clients have frames encoded"
                 outlet.deliver_frames(send.subscription, send.data, send.count, now)
             else:
                 account.router.route(send.run, None, now)

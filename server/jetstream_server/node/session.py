@@ -18,6 +18,7 @@ from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels import frames, subjects
 from jetstream_server.node.auth import User
+from jetstream_server.node.door import Door
 from jetstream_server.node.expected_replies import ExpectedReplies
 from jetstream_server.node.permissions import Permissions
 from jetstream_server.node.stats import Traffic
@@ -52,11 +53,14 @@ FIRST_PING_NS = 2 * SECOND
 class Session:
     """One client."""
 
-    def __init__(self, node: Node, cid: int, host: str, port: int, now: int) -> None:
+    def __init__(self, node: Node, cid: int, host: str, port: int, now: int, door: Door) -> None:
         self.node = node
         self.cid = cid
         self.host = host
         self.port = port
+        self.door = door
+        self.certificate_names: list[str] | None = None
+        self.tls_version = self.tls_cipher_suite = ""
         self.start = now
         self.last_activity = now
         self.parser = Parser(
@@ -126,7 +130,7 @@ class Session:
         """Look after pings and the time allowed for CONNECT."""
         settings = self.node.settings
         if not self.is_connected and not self.node.authenticator.admits_anonymous:
-            if now >= self.start + settings.auth_timeout_ns:
+            if now >= self.start + self.door.auth_timeout_ns:
                 self.refuse(faults.AUTHENTICATION_TIMEOUT)
             return
         if now < self._next_ping:
@@ -143,7 +147,7 @@ class Session:
     def next_deadline(self) -> int:
         """Return when `tick` has something to do."""
         if not self.is_connected and not self.node.authenticator.admits_anonymous:
-            return self.start + self.node.settings.auth_timeout_ns
+            return self.start + self.door.auth_timeout_ns
         return self._next_ping
 
     # -- output ------------------------------------------------------------------------------
@@ -245,7 +249,11 @@ class Session:
                 info[key] = value
         if self.rtt_ns:
             info["rtt"] = self.rtt_ns
-        return info | {"server": self.node.name, "kind": "Client", "client_type": "nats"}
+        return info | {
+            "server": self.node.name,
+            "kind": "Client",
+            "client_type": self.door.client_type,
+        }
 
     # -- ops ---------------------------------------------------------------------------------
 
@@ -265,7 +273,9 @@ class Session:
         if self.protocol not in (0, 1):
             self.refuse(faults.INVALID_CLIENT_PROTOCOL)
             return
-        user = self.node.authenticator.authenticate(options, self.nonce)
+        user = self.node.authenticator.authenticate(
+            options, self.nonce, self.door.connection_type, self.certificate_names
+        )
         if user is None or options.get("account") or options.get("new_account"):
             self.node.note(
                 "ERR", f"{self.host}:{self.port} - cid:{self.cid} - authentication error"
