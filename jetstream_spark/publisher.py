@@ -59,7 +59,10 @@ _REMEDIES = {
     10060: "The option stream names another stream than the one that collects this subject.",
     10054: "Raise max_msg_size of the stream, or write smaller messages.",
     10077: "The stream is full and discards new messages; raise its limits or consume from it.",
-    10071: "A header asked for an expected last sequence, and the stream has moved on.",
+    10071: "expectedLastSeq or expectedLastSubjectSeq: somebody else has published meanwhile.",
+    10164: "expectedLastSubjectSeq: somebody else has published to this subject meanwhile.",
+    10165: "A ttl is at least a second: seconds, a duration like 1h30m, or never.",
+    10166: "Set allow_msg_ttl on the stream, or leave the column ttl out.",
 }
 
 

@@ -1,4 +1,5 @@
-"""The columns a write takes: `data`, `subject`, `headers`, `msgId`, checked before they are sent.
+"""The columns a write takes, checked before they are sent: `data`, and optionally `subject`,
+`headers`, `msgId`, `ttl`, `expectedLastSeq`, `expectedLastSubjectSeq`.
 
 `SinkColumns` is made once from the schema and the options and says everything that is wrong with
 them in one error. `take` turns one Arrow batch into the columns that the encoder needs and
@@ -29,12 +30,23 @@ from jetstream_spark.options import SinkOptions
 # The server takes 4,096 bytes of command line; the reply and the sizes take up to 100 of them.
 SUBJECT_BYTES_MAX = 4096 - 100
 
-_ALLOWED: dict[str, tuple[str, str]] = {
+_ALLOWED: dict[str, tuple[str, ...]] = {
     "data": ("binary", "string"),
     "subject": ("string", "string"),
     "headers": ("map<string,array<string>>", "map<string,array<string>>"),
     "msgId": ("string", "string"),
+    "ttl": ("string", "bigint", "int"),
+    "expectedLastSeq": ("bigint", "int"),
+    "expectedLastSubjectSeq": ("bigint", "int"),
 }
+# Columns that are a header of the message, by their lower-cased name; null is no header.
+_HEADER_COLUMNS = {
+    "ttl": b"Nats-TTL",
+    "expectedlastseq": b"Nats-Expected-Last-Sequence",
+    "expectedlastsubjectseq": b"Nats-Expected-Last-Subject-Sequence",
+}
+# What the server takes: seconds, a Go duration, or never.
+_TTL = r"^(?:never|[1-9][0-9]*|(?:[0-9]+(?:\.[0-9]+)?(?:h|m|s|ms|us|ns))+)$"
 # One dot between tokens, no blank in them, no token that is a wildcard.
 _LITERAL = r"^(?:[^.\s*>][^.\s]*|[*>][^.\s]+)(?:\.(?:[^.\s*>][^.\s]*|[*>][^.\s]+))*$"
 _SERVER_SPACE = r"^(?:\$JS|\$SYS|_INBOX)\."
@@ -81,6 +93,7 @@ class SinkColumns:
             self._dropped.append(b"Nats-Expected-Stream")
         if options.dedupe != "none":
             self._dropped.append(b"Nats-Msg-Id")
+        self._dropped += [_HEADER_COLUMNS[name] for name in self._names if name in _HEADER_COLUMNS]
 
     @property
     def fixed_lines(self) -> bytes:
@@ -129,6 +142,10 @@ class SinkColumns:
         if "headers" in columns:
             _check_headers(columns["headers"], subjects, first_row)
             lines = header_lines(columns["headers"], self._dropped)
+        for name, header in _HEADER_COLUMNS.items():
+            if name in columns:
+                _check_header_column(name, columns[name], subjects, first_row)
+                lines = pc.binary_join_element_wise(lines, _lines_of(header, columns[name]), b"")
         return OutgoingRows(subjects, lines, payloads, self._ids(columns, subjects, first_row))
 
     def _subjects(self, columns: dict[str, pa.Array], first_row: int) -> BytesColumn:
@@ -214,6 +231,29 @@ def _check_headers(headers: pa.MapArray, subjects: BytesColumn, first_row: int) 
                 mistake = f"its header {name!r} has a value of more than one line"
             if mistake:
                 raise RowRefusedError(first_row + row, _subject_at(subjects, row), mistake)
+
+
+def _check_header_column(
+    name: str, column: pa.Array, subjects: BytesColumn, first_row: int
+) -> None:
+    if name == "ttl" and pa.types.is_string(column.type):
+        good = pc.match_substring_regex(column, _TTL)
+        reason = "its ttl is {!r}, and must be seconds, a duration like '90s' or '1h', or 'never'"
+    else:
+        good = pc.greater_equal(column, 1 if name == "ttl" else 0)
+        word = "a ttl" if name == "ttl" else "an expected sequence"
+        reason = f"{word} cannot be {{}}"
+    good = pc.fill_null(good, True)
+    if not pc.all(good, min_count=0).as_py():
+        row = _first_true(pc.invert(good))
+        reason = reason.format(column[row].as_py())
+        raise RowRefusedError(first_row + row, _subject_at(subjects, row), reason)
+
+
+def _lines_of(header: bytes, column: pa.Array) -> pa.BinaryArray:
+    """One header line for each row, nothing where the column is null."""
+    values = column.cast(pa.string()).cast(pa.binary())
+    return pc.fill_null(pc.binary_join_element_wise(header + b": ", values, b"\r\n", b""), b"")
 
 
 def _subject_mistake(subject: str) -> str:

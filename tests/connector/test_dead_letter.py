@@ -16,7 +16,7 @@ def test_a_frame_without_headers_gets_some() -> None:
 
 def test_headers_stay_except_what_was_expected_of_the_stream() -> None:
     kept = b"Nats-Msg-Id: 7\r\nTrace: 1\r\nTrace: 2\r\n"
-    block = b"NATS/1.0\r\nNats-Expected-Stream: S\r\n" + kept + b"\r\n"
+    block = b"NATS/1.0\r\nNats-Expected-Stream: S\r\nNats-TTL: 9\r\n" + kept + b"\r\n"
     original = b"HPUB a.b r.1 %d %d\r\n%b\r\n" % (len(block), len(block), block)
     frame = dead_letter_frame(original, b"dead", "too large")
     block = b"NATS/1.0\r\n" + kept + ADDED

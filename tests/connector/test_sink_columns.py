@@ -101,3 +101,63 @@ def test_subjects_are_judged_as_token_by_token(subject) -> None:
     else:
         with pytest.raises(RowRefusedError):
             columns.take(batch, 0)
+
+
+SUBJECT_AND_DATA = {"subject": StringType(), "data": StringType()}
+
+
+def test_columns_that_are_headers_of_the_message() -> None:
+    kinds = SUBJECT_AND_DATA | {
+        "ttl": StringType(),
+        "expectedLastSeq": LongType(),
+        "expectedLastSubjectSeq": IntegerType(),
+    }
+    columns = SinkColumns(schema(**kinds), options(subject="a"))
+    values = {
+        "subject": ["s"] * 3,
+        "data": ["x"] * 3,
+        "ttl": ["1h30m", None, "never"],
+        "expectedLastSeq": [7, None, None],
+        "expectedLastSubjectSeq": pa.array([None, None, 0], pa.int32()),
+    }
+    assert columns.take(pa.record_batch(values), 0).lines.to_pylist() == [
+        b"Nats-TTL: 1h30m\r\nNats-Expected-Last-Sequence: 7\r\n",
+        b"",
+        b"Nats-TTL: never\r\nNats-Expected-Last-Subject-Sequence: 0\r\n",
+    ]
+
+
+def test_they_replace_what_the_headers_say() -> None:
+    kinds = SUBJECT_AND_DATA | {"ttl": LongType(), "headers": HEADERS}
+    columns = SinkColumns(schema(**kinds), options())
+    headers = pa.array(
+        [[("Nats-TTL", ["5s"]), ("Kind", ["a"])]],
+        pa.map_(pa.string(), pa.list_(pa.string())),
+    )
+    batch = pa.record_batch([["s"], ["x"], [60], headers], ["subject", "data", "ttl", "headers"])
+    assert columns.take(batch, 0).lines.to_pylist() == [b"Kind: a\r\nNats-TTL: 60\r\n"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "value", "reason"),
+    [
+        ("ttl", StringType(), "soon", "its ttl is 'soon'"),
+        ("ttl", StringType(), "1h\r\nX: y", "its ttl is"),
+        ("ttl", StringType(), "", "its ttl is ''"),
+        ("ttl", LongType(), 0, "a ttl cannot be 0"),
+        ("expectedLastSeq", LongType(), -1, "an expected sequence cannot be -1"),
+    ],
+)
+def test_values_that_no_header_can_have(name, kind, value, reason) -> None:
+    columns = SinkColumns(schema(**SUBJECT_AND_DATA, **{name: kind}), options())
+    batch = pa.record_batch([["s", "t"], ["x", "y"], [None, value]], ["subject", "data", name])
+    with pytest.raises(RowRefusedError, match=f"^.ROW_REFUSED. row 6 .* to 't' .*{reason}"):
+        columns.take(batch, 5)
+
+
+def test_their_types() -> None:
+    kinds = SUBJECT_AND_DATA | {"ttl": BinaryType(), "expectedLastSeq": StringType()}
+    with pytest.raises(SchemaError) as caught:
+        SinkColumns(schema(**kinds), options())
+    assert "'ttl' is binary, but must be string or bigint or int" in str(caught.value)
+    assert "'expectedLastSeq' is string, but must be bigint or int" in str(caught.value)

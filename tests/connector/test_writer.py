@@ -8,7 +8,15 @@ import time
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from jetstream_spark.errors import (
     ConnectorError,
@@ -252,3 +260,57 @@ def test_a_ledger_nobody_may_use_says_what_to_set(start_genuine, make_stream, tm
     stream = make_stream(server.url, credentials={"user": "u", "password": "p"})
     with pytest.raises(ConnectorError, match=r"cannot be used.*ledger=none"):
         write(stream, query("q16"), [batch(f"{stream.subject}.a", numbered(3))])
+
+
+CONDITIONAL = StructType([*SCHEMA, StructField("expectedLastSubjectSeq", LongType())])
+
+
+def conditional(stream, *rows: tuple[str, bytes, int | None]) -> pa.RecordBatch:
+    subjects, values, expected = zip(*rows, strict=True)
+    return pa.record_batch(
+        [
+            pa.array([f"{stream.subject}.{one}" for one in subjects]),
+            pa.array(values, pa.binary()),
+            pa.array(expected, pa.int64()),
+        ],
+        CONDITIONAL.names,
+    )
+
+
+def test_rows_that_expect_what_is_there(stream) -> None:
+    rows = [conditional(stream, ("a", b"1", 0), ("a", b"2", 1), ("b", b"3", None), ("b", b"4", 3))]
+    assert write(stream, query("cas"), rows, schema=CONDITIONAL).rows == 4
+    assert write(stream, query("cas"), rows, schema=CONDITIONAL).skipped == 4
+    late = [conditional(stream, ("c", b"5", 0), ("a", b"6", 1))]
+    with pytest.raises(PublishRefusedError, match=r"row 1 .*wrong last sequence.* somebody else"):
+        write(stream, query("cas", 2), late, schema=CONDITIONAL)
+    assert stream.count == 5
+
+
+def test_an_attempt_that_follows_another_skips_what_that_one_stored(stream) -> None:
+    rows = [conditional(stream, ("a", b"1", 0), ("b", b"2", 0), ("a", b"3", 9))]
+    with pytest.raises(PublishRefusedError):
+        write(stream, query("again"), rows, schema=CONDITIONAL, maxInFlight=1)
+    assert stream.count == 2
+    with pytest.raises(PublishRefusedError, match="row 2"):
+        write(stream, query("again"), rows, schema=CONDITIONAL, maxInFlight=1)
+    assert stream.count == 2
+
+
+def test_messages_with_a_time_to_live(make_stream, genuine, stream) -> None:
+    schema = StructType([*SCHEMA, StructField("ttl", StringType())])
+    passing = make_stream(genuine.url, allow_msg_ttl=True)
+
+    def rows(where, *ttls: str | None) -> list[pa.RecordBatch]:
+        subjects = [f"{where.subject}.{i}" for i in range(len(ttls))]
+        return [pa.record_batch([subjects, [b"x"] * len(ttls), list(ttls)], schema.names)]
+
+    write(passing, query("ttl"), rows(passing, "1s", None, "never", "1h"), schema=schema)
+    blocks = [headers for _, headers, _ in passing.messages()]
+    assert [b"Nats-TTL" in block for block in blocks] == [True, False, True, True]
+    deadline = time.monotonic() + 10
+    while passing.count > 3 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert passing.count == 3
+    with pytest.raises(PublishRefusedError, match="Set allow_msg_ttl on the stream"):
+        write(stream, query("ttl"), rows(stream, "1h"), schema=schema)
