@@ -22,12 +22,13 @@ from jetstream_server.kernels import (
     frames,
     message_ids,
     records,
+    seen_ids,
     subjects,
 )
 from jetstream_server.net.log import ServerLog
 from jetstream_server.server import Server
 
-KERNELS = (frames, subjects, message_ids, records, columns, deliveries, acks)
+KERNELS = (frames, subjects, message_ids, seen_ids, records, columns, deliveries, acks)
 
 # A collection that walks every long-lived object costs milliseconds; what the server makes each
 # turn dies young, so the older generations are looked at rarely.

@@ -1,4 +1,4 @@
-"""Message ids: which messages have one, and which ask for more.
+"""Message ids: where they are, and which messages ask for more.
 
 The compiled twin when it was built, else the pure one; `JETSTREAM_PURE=1` forces the pure one.
 """
@@ -13,24 +13,24 @@ TWIN = "pure"
 if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
     from jetstream_server.kernels.message_ids_pure import (
         first_special,
-        message_ids,
+        id_spans,
     )
 else:
     try:
         from jetstream_server.kernels.message_ids_fast import (
             first_special,
-            message_ids,
+            id_spans,
         )
 
         TWIN = "compiled"
     except ImportError:
         from jetstream_server.kernels.message_ids_pure import (
             first_special,
-            message_ids,
+            id_spans,
         )
 
 __all__ = [
     "TWIN",
     "first_special",
-    "message_ids",
+    "id_spans",
 ]

@@ -5,7 +5,7 @@ Loops that only look at bytes run without the GIL.
 """
 
 from cpython cimport array
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.string cimport memchr, memcmp
 
 cdef enum:
@@ -99,27 +99,31 @@ def first_special(
     return min(index, stop)
 
 
-def message_ids(
-    bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop, bytes stream
-):
-    """Return the ids of the longest stretch from `start` of messages with one and no other wish.
+def id_spans(bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop, bytes stream):
+    """Return where the ids are of the longest stretch from `start` of messages with one and no
+    other wish.
 
-    See `frames_pure.message_ids`.
+    See `message_ids_pure.id_spans`.
     """
     cdef const char* raw = PyBytes_AS_STRING(chunk)
     cdef const char* name = PyBytes_AS_STRING(stream)
     cdef Py_ssize_t name_bytes = PyBytes_GET_SIZE(stream)
-    cdef const int* columns = fields.data.as_ints
-    cdef const int* message
-    cdef Py_ssize_t index
+    cdef const int* message = fields.data.as_ints + start * WIDTH
+    cdef Py_ssize_t found = 0, count = max(stop - start, 0)
+    cdef array.array spans = array.clone(fields, 2 * count, False)
+    cdef int* span = spans.data.as_ints
     cdef Text id
-    cdef list ids = []
-    for index in range(start, stop):
-        message = columns + index * WIDTH
-        if (
-            not _is_plain(raw + message[4], message[5] - message[4], name, name_bytes, &id)
-            or not id.length
-        ):
-            break
-        ids.append(PyBytes_FromStringAndSize(id.start, id.length))
-    return ids
+    with nogil:
+        while found < count:
+            if (
+                not _is_plain(raw + message[4], message[5] - message[4], name, name_bytes, &id)
+                or not id.length
+            ):
+                break
+            span[0] = <int>(id.start - raw)
+            span[1] = span[0] + <int>id.length
+            span += 2
+            found += 1
+            message += WIDTH
+    array.resize(spans, 2 * found)
+    return spans

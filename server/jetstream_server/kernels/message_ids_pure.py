@@ -1,7 +1,8 @@
 """Message ids in pure Python: the reference for `message_ids_fast`, and what runs without it.
 
 Which messages of a run ask a stream for something with their headers, and which for nothing but
-to be stored once. The arguments `chunk` and `fields` are those of a `PubRun` (`protocol/ops.py`).
+to be stored once; where their ids are, for `seen_ids` to compare. The arguments `chunk` and
+`fields` are those of a `PubRun` (`protocol/ops.py`).
 Specification: jetstream.md 5.5, checked-api-streams.md 5.4, 5.5.
 """
 
@@ -39,23 +40,25 @@ def first_special(
     return stop
 
 
-def message_ids(
-    chunk: bytes, fields: array[int], start: int, stop: int, stream: bytes
-) -> list[bytes]:
-    """Return the ids of the longest stretch from `start` of messages with one and no other wish.
+def id_spans(chunk: bytes, fields: array[int], start: int, stop: int, stream: bytes) -> array[int]:
+    """Return where the ids are of the longest stretch from `start` of messages with one and no
+    other wish: an `array('i')` of two positions in the chunk for each.
 
     Such a message has a `Nats-Msg-Id` that is not empty, and no other header starting `Nats-` but
     a `Nats-Expected-Stream` that names `stream`. Of several with the same key the first counts;
     values lose their leading blanks.
     """
-    ids: list[bytes] = []
+    spans = array("i")
     for index in range(start, stop):
         at = index * STRIDE
-        value = _id(chunk[fields[at + 4] : fields[at + 5]], stream)
+        block = chunk[fields[at + 4] : fields[at + 5]]
+        value = _id(block, stream)
         if not value:
             break
-        ids.append(value)
-    return ids
+        line = block.index(b"\r\n%b:" % _MESSAGE_ID)
+        found = fields[at + 4] + block.index(value, line + len(_MESSAGE_ID) + 3)
+        spans.extend((found, found + len(value)))
+    return spans
 
 
 def _id(block: bytes, stream: bytes) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import pytest
@@ -15,6 +16,10 @@ from jetstream_server.protocol.ops import PubRun
 @pytest.fixture(scope="module")
 def kernel(twins: Any) -> Any:
     return twins.load("message_ids")
+
+
+def ids_of(run: PubRun, spans: array[int]) -> list[bytes]:
+    return [run.chunk[a:b] for a, b in zip(spans[::2], spans[1::2], strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +81,8 @@ def test_message_ids_agree_with_the_headers(kernel: Any, blocks: list[bytes], st
     # A payload that looks like an id header must not be taken for one.
     run = PubRun.of([(b"s", b"", block, b"\r\nNats-Msg-Id: p\r\n\r\n") for block in blocks])
     start = min(start, run.count)
-    ids = kernel.message_ids(run.chunk, run.fields, start, run.count, b"S")
+    spans = kernel.id_spans(run.chunk, run.fields, start, run.count, b"S")
+    ids = ids_of(run, spans)
     taken = blocks[start : start + len(ids)]
     for block, value in zip(taken, ids, strict=True):
         found = special_headers(block)
@@ -85,7 +91,7 @@ def test_message_ids_agree_with_the_headers(kernel: Any, blocks: list[bytes], st
     special = kernel.first_special(run.chunk, run.fields, start, run.count, b"S")
     for block in blocks[start:special]:
         assert special_headers(block) in ({}, {b"Nats-Expected-Stream": b"S"})
-    assert ids == message_ids_pure.message_ids(run.chunk, run.fields, start, run.count, b"S")
+    assert spans == message_ids_pure.id_spans(run.chunk, run.fields, start, run.count, b"S")
     assert special == message_ids_pure.first_special(run.chunk, run.fields, start, run.count, b"S")
 
 
@@ -93,11 +99,14 @@ def test_message_ids_of_what_writers_send(kernel: Any) -> None:
     lines = [b"Nats-Msg-Id: %d\r\nX: y\r\nNats-Expected-Stream: S\r\n" % i for i in range(4)]
     blocks = [b"NATS/1.0\r\n%b\r\n" % line for line in lines]
     run = PubRun.of([(b"s", b"", block, b"x") for block in blocks])
-    find = kernel.message_ids
-    assert find(run.chunk, run.fields, 1, 4, b"S") == [b"1", b"2", b"3"]
-    assert find(run.chunk, run.fields, 1, 3, b"S") == [b"1", b"2"]
-    assert find(run.chunk, run.fields, 0, 4, b"T") == []
-    assert find(run.chunk, run.fields, 2, 2, b"S") == []
+
+    def find(start: int, stop: int, stream: bytes) -> list[bytes]:
+        return ids_of(run, kernel.id_spans(run.chunk, run.fields, start, stop, stream))
+
+    assert find(1, 4, b"S") == [b"1", b"2", b"3"]
+    assert find(1, 3, b"S") == [b"1", b"2"]
+    assert find(0, 4, b"T") == []
+    assert find(2, 2, b"S") == []
 
 
 @pytest.mark.parametrize("name", [b"S", b"", b"T", b"SS"])
@@ -106,4 +115,4 @@ def test_a_message_that_names_its_stream_is_not_special(kernel: Any, name: bytes
     run = PubRun.of([(b"s", b"", block, b"x")] * 3)
     expected = 3 if name == b"S" else 0
     assert kernel.first_special(run.chunk, run.fields, 0, 3, name) == expected
-    assert kernel.message_ids(run.chunk, run.fields, 0, 3, name) == []
+    assert not kernel.id_spans(run.chunk, run.fields, 0, 3, name)

@@ -5,14 +5,15 @@ not prolong the life of an id. What is known is not stored anywhere: after a res
 from the headers of stored messages. Specification: jetstream.md 5.5, checked-api-streams.md 5.4.
 
 Writers that want each message exactly once put an id on every one, so ids are handled a stretch at
-a time: the kernel `message_ids` reads them out of a run, `Dedupe.fresh` and `Dedupe.record` take
-them whole.
+a time, as positions in a chunk: the kernel `message_ids` finds them, the kernel `seen_ids` holds
+them. This class says how long.
 
-Invariant: every key of `_sequences` is in exactly one of `_batches`, which are in order of time.
+Invariant: the counts of `_spells` add up to what is held; they are in order of time.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from dataclasses import dataclass
 
@@ -20,17 +21,20 @@ from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.jetstream.streams import publish_headers as names
 from jetstream_server.jetstream.streams.publish_headers import special_headers
 from jetstream_server.jetstream.streams.scan import stored
+from jetstream_server.kernels.seen_ids import SeenIds
 from jetstream_server.store.ports import MessageStore
 
-# Ids recorded within this time leave together: fewer batches, and nobody notices 10 ms in 2 min.
-_BATCH_NS = 10 * MILLISECOND
+# Ids recorded within a spell leave together. Nobody notices 10 ms in 2 min; and however long the
+# window, it has few thousand spells.
+_SPELL_NS = 10 * MILLISECOND
+_SPELLS_MAX = 8192
 
 
 @dataclass(slots=True)
-class _Batch:
+class _Spell:
     first: int
     last: int
-    ids: list[bytes]
+    count: int
 
 
 class Dedupe:
@@ -42,53 +46,51 @@ class Dedupe:
 
     def __init__(self, window_ns: int) -> None:
         self.window_ns = window_ns
-        self._sequences: dict[bytes, int] = {}
-        self._batches: deque[_Batch] = deque()
+        self._seen = SeenIds()
+        self._spells: deque[_Spell] = deque()
 
     def __len__(self) -> int:
-        return len(self._sequences)
+        return len(self._seen)
 
     def find(self, message_id: bytes) -> int | None:
         """Return the sequence of an id seen before, None when it is new."""
-        return self._sequences.get(message_id)
+        return self._seen.find(message_id)
 
-    def fresh(self, ids: list[bytes], start: int) -> int:
-        """Return the end of the stretch of new ids from `start`; an id repeated there ends it."""
-        known = self._sequences
-        if not start:
-            distinct = set(ids)
-            if len(distinct) == len(ids) and known.keys().isdisjoint(distinct):
-                return len(ids)
-        met: set[bytes] = set()
-        for index in range(start, len(ids)):
-            value = ids[index]
-            if value in known or value in met:
-                return index
-            met.add(value)
-        return len(ids)
+    def take(self, chunk: bytes, spans: array[int], start: int) -> int:
+        """Return the end of the stretch of new ids from number `start`; a repeated one ends it.
 
-    def seen(self, ids: list[bytes], start: int) -> list[int]:
-        """Return the sequences of the stretch of known ids from `start`."""
-        look_up = self._sequences.get
-        sequences: list[int] = []
-        for index in range(start, len(ids)):
-            sequence = look_up(ids[index])
-            if sequence is None:
-                break
-            sequences.append(sequence)
-        return sequences
+        If there are any, `keep` or `drop` says what became of their messages.
+        """
+        if self.window_ns <= 0:
+            return len(spans) // 2
+        return self._seen.take(chunk, spans, start)
 
-    def record(self, ids: list[bytes], first_seq: int, now: int) -> None:
-        """Remember new ids, stored with consecutive sequences."""
-        if self.window_ns <= 0 or not ids:
+    def keep(self, first_seq: int, now: int) -> None:
+        """Remember the ids that were taken: their messages have consecutive sequences."""
+        before = len(self._seen)
+        self._seen.keep(first_seq)
+        count = len(self._seen) - before
+        if not count:
             return
-        self._sequences.update(zip(ids, range(first_seq, first_seq + len(ids)), strict=True))
-        newest = self._batches[-1] if self._batches else None
-        if newest is not None and now - newest.first < _BATCH_NS:
-            newest.last = now
-            newest.ids += ids
+        newest = self._spells[-1] if self._spells else None
+        if newest is not None and now - newest.first < self._spell_ns:
+            newest.last = max(newest.last, now)
+            newest.count += count
         else:
-            self._batches.append(_Batch(now, now, list(ids)))
+            self._spells.append(_Spell(now, now, count))
+
+    def drop(self) -> None:
+        """Forget the ids that were taken: their messages were not stored."""
+        self._seen.drop()
+
+    def sequences(self, chunk: bytes, spans: array[int], start: int) -> array[int]:
+        """Return the sequences of the stretch of known ids from number `start`."""
+        return self._seen.sequences(chunk, spans, start)
+
+    def record(self, message_id: bytes, sequence: int, now: int) -> None:
+        """Remember one id; one that is known keeps its sequence."""
+        self.take(message_id, array("i", (0, len(message_id))), 0)
+        self.keep(sequence, now)
 
     def recover(self, store: MessageStore, now: int) -> None:
         """Read the ids of the stored messages that are within the window."""
@@ -98,16 +100,18 @@ class Dedupe:
         for sequence, timestamp, _, headers in stored(store, since, names.MESSAGE_ID):
             if names.MESSAGE_ID in headers:
                 message_id = special_headers(headers).get(names.MESSAGE_ID)
-                if message_id and self.find(message_id) is None:
-                    self.record([message_id], sequence, timestamp)
+                if message_id:
+                    self.record(message_id, sequence, timestamp)
 
     def expire(self, now: int) -> None:
         """Forget the ids whose window is over."""
-        while self._batches and self._batches[0].last + self.window_ns <= now:
-            forget = self._sequences.__delitem__
-            for value in self._batches.popleft().ids:
-                forget(value)
+        while self._spells and self._spells[0].last + self.window_ns <= now:
+            self._seen.forget(self._spells.popleft().count)
 
     def next_deadline(self) -> int | None:
         """Return when the next ids are to be forgotten."""
-        return self._batches[0].last + self.window_ns if self._batches else None
+        return self._spells[0].last + self.window_ns if self._spells else None
+
+    @property
+    def _spell_ns(self) -> int:
+        return max(_SPELL_NS, self.window_ns // _SPELLS_MAX)

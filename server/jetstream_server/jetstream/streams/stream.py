@@ -17,6 +17,7 @@ Specification: jetstream.md 5.4 to 5.13, checked-api-streams.md 1.2 and 4.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
@@ -56,7 +57,7 @@ from jetstream_server.jetstream.streams.republish import Republisher
 from jetstream_server.jetstream.streams.schedule import Copy, Schedules
 from jetstream_server.jetstream.streams.stream_config import StreamConfig
 from jetstream_server.jetstream.streams.stream_state import describe_state
-from jetstream_server.kernels.message_ids import first_special, message_ids
+from jetstream_server.kernels.message_ids import first_special, id_spans
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import MessageStore, StreamFolder
 
@@ -158,9 +159,9 @@ class Stream:
             cut = first_special(chunk, fields, index, stop, name)
             if cut > index:
                 self.store_run(run, index, cut, now)
-            elif ids := message_ids(chunk, fields, index, stop, name):
-                self._store_identified(run, index, ids, now)
-                cut = index + len(ids)
+            elif spans := id_spans(chunk, fields, index, stop, name):
+                self._store_identified(run, index, spans, now)
+                cut = index + len(spans) // 2
             else:
                 self._receive_one(run, index, now)
                 cut = index + 1
@@ -184,21 +185,26 @@ class Stream:
         self.after_storing(first, first + stop - start - 1, now)
         return first
 
-    def _store_identified(self, run: PubRun, start: int, ids: list[bytes], now: int) -> None:
+    def _store_identified(self, run: PubRun, start: int, spans: array[int], now: int) -> None:
         """Store the new ones of a stretch in which every message has an id and nothing else."""
-        self.dedupe.expire(now)
-        at = 0
-        while at < len(ids):
-            cut = self.dedupe.fresh(ids, at)
+        dedupe, chunk = self.dedupe, run.chunk
+        dedupe.expire(now)
+        at, count = 0, len(spans) // 2
+        while at < count:
+            cut = dedupe.take(chunk, spans, at)
             if cut > at:
-                fresh = ids if cut - at == len(ids) else ids[at:cut]
-                first = self.store_run(run, start + at, start + cut, now)
+                first = None
+                try:
+                    first = self.store_run(run, start + at, start + cut, now)
+                finally:
+                    if first is None:
+                        dedupe.drop()
                 if first is not None:
-                    self.dedupe.record(fresh, first, now)
-                    self.last_message_id = fresh[-1]
+                    dedupe.keep(first, now)
+                    self.last_message_id = chunk[spans[2 * cut - 2] : spans[2 * cut - 1]]
                     self._arm_dedupe(now)
             else:
-                sequences = self.dedupe.seen(ids, at)
+                sequences = dedupe.sequences(chunk, spans, at)
                 cut = at + len(sequences)
                 if not self.config.no_ack:
                     self.pub_ack.send_duplicates(self.context.output, run, start + at, sequences)
@@ -320,7 +326,7 @@ class Stream:
     def _remember_id(self, message: Candidate, sequence: int, now: int) -> None:
         self.last_message_id = message_id = message.message_id
         if message_id:
-            self.dedupe.record([message_id], sequence, now)
+            self.dedupe.record(message_id, sequence, now)
             self._arm_dedupe(now)
 
     def purge_outdated(self, message: Candidate, sequence: int, now: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from typing import Any
 
 import pytest
@@ -10,13 +11,24 @@ from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.jetstream.streams.dedupe import Dedupe
 
 
+def spans_of(*ids: bytes) -> tuple[bytes, array[int]]:
+    chunk, spans = b"", array("i")
+    for each in ids:
+        spans.extend((len(chunk), len(chunk) + len(each)))
+        chunk += each
+    return chunk, spans
+
+
 def test_ids_end_with_their_window() -> None:
     dedupe = Dedupe(SECOND)
-    dedupe.record([b"a", b"b"], 1, 0)
-    dedupe.record([b"c"], 3, 20 * MILLISECOND)
-    assert dedupe.fresh([b"x", b"y", b"c", b"z"], 0) == 2
-    assert dedupe.fresh([b"x", b"y", b"x"], 0) == 2
-    assert dedupe.seen([b"a", b"c", b"x", b"b"], 0) == [1, 3]
+    assert dedupe.take(*spans_of(b"a", b"b"), 0) == 2
+    dedupe.keep(1, 0)
+    dedupe.record(b"c", 3, 20 * MILLISECOND)
+    assert dedupe.take(*spans_of(b"x", b"y", b"c", b"z"), 0) == 2
+    dedupe.drop()
+    assert dedupe.take(*spans_of(b"x", b"y", b"x"), 0) == 2
+    dedupe.drop()
+    assert list(dedupe.sequences(*spans_of(b"a", b"c", b"x", b"b"), 0)) == [1, 3]
     dedupe.expire(SECOND - 1)
     assert len(dedupe) == 3
     dedupe.expire(SECOND)
@@ -28,8 +40,39 @@ def test_ids_end_with_their_window() -> None:
 
 def test_no_window_remembers_nothing() -> None:
     dedupe = Dedupe(0)
-    dedupe.record([b"a"], 1, 0)
+    dedupe.record(b"a", 1, 0)
+    assert dedupe.take(*spans_of(b"a", b"a"), 0) == 2
+    dedupe.keep(1, 0)
+    assert (len(dedupe), dedupe.next_deadline()) == (0, None)
+
+
+def test_a_known_id_keeps_its_sequence() -> None:
+    dedupe = Dedupe(SECOND)
+    dedupe.record(b"a", 1, 0)
+    dedupe.record(b"a", 2, 5)
+    assert (dedupe.find(b"a"), len(dedupe)) == (1, 1)
+    dedupe.expire(SECOND)
+    assert dedupe.find(b"a") is None
+
+
+def test_a_clock_set_back_prolongs_the_life_of_ids() -> None:
+    dedupe = Dedupe(SECOND)
+    dedupe.record(b"a", 1, 5 * SECOND)
+    dedupe.record(b"b", 2, 4 * SECOND)
+    dedupe.expire(5 * SECOND)
+    assert (dedupe.find(b"a"), dedupe.find(b"b")) == (1, 2)
+    dedupe.expire(6 * SECOND)
     assert len(dedupe) == 0
+
+
+def test_long_windows_are_remembered_in_a_bounded_number_of_spells() -> None:
+    day = 86_400 * SECOND
+    dedupe = Dedupe(day)
+    for minute in range(60):
+        dedupe.record(b"%d" % minute, minute, minute * 60 * SECOND)
+    assert len(dedupe) == 60
+    dedupe.expire(day + 30 * 60 * SECOND)
+    assert (dedupe.find(b"30"), dedupe.find(b"31")) == (None, 31)
 
 
 def with_ids(*ids: object) -> list[tuple[bytes, bytes, tuple[str, ...]]]:

@@ -1,0 +1,160 @@
+"""The seen ids kernel: a table of ids in the order in which they came."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+SEGMENT = 4096  # entries that the compiled twin keeps and gives back together
+
+
+@pytest.fixture(scope="module")
+def kernel(twins: Any) -> Any:
+    return twins.load("seen_ids")
+
+
+def spans_of(ids: Sequence[bytes]) -> tuple[bytes, array[int]]:
+    """Return ids as a run has them: somewhere in a chunk."""
+    chunk, spans = b"-", array("i")
+    for each in ids:
+        spans.extend((len(chunk), len(chunk) + len(each)))
+        chunk += each + b"-"
+    return chunk, spans
+
+
+def keep(seen: Any, ids: Sequence[bytes], first_seq: int) -> int:
+    chunk, spans = spans_of(ids)
+    taken: int = seen.take(chunk, spans, 0)
+    seen.keep(first_seq)
+    return taken
+
+
+def test_what_is_kept_is_found(kernel: Any) -> None:
+    seen = kernel.SeenIds()
+    assert (len(seen), seen.find(b"a")) == (0, None)
+    assert keep(seen, [b"a", b"b", b"ab"], 7) == 3
+    assert [seen.find(each) for each in (b"a", b"b", b"ab", b"", b"abc")] == [7, 8, 9, None, None]
+    assert len(seen) == 3
+
+
+def test_a_repeated_id_ends_a_stretch(kernel: Any) -> None:
+    seen = kernel.SeenIds()
+    chunk, spans = spans_of([b"a", b"b", b"a", b"b", b"c", b"d"])
+    assert seen.take(chunk, spans, 0) == 2
+    seen.keep(1)
+    assert seen.take(chunk, spans, 2) == 2
+    assert seen.sequences(chunk, spans, 2) == array("Q", [1, 2])
+    assert seen.take(chunk, spans, 4) == 6
+    seen.keep(3)
+    assert not seen.sequences(*spans_of([b"x", b"a"]), 0)
+    assert seen.sequences(chunk, spans, 0) == array("Q", [1, 2, 1, 2, 3, 4])
+
+
+def test_what_is_dropped_is_new_again(kernel: Any) -> None:
+    seen = kernel.SeenIds()
+    keep(seen, [b"a"], 1)
+    chunk, spans = spans_of([b"b", b"c"])
+    assert seen.take(chunk, spans, 0) == 2
+    seen.drop()
+    assert (len(seen), seen.find(b"b")) == (1, None)
+    assert keep(seen, [b"c", b"b"], 5) == 2
+    assert [seen.find(each) for each in (b"a", b"b", b"c")] == [1, 6, 5]
+
+
+def test_the_oldest_are_forgotten_first(kernel: Any) -> None:
+    seen = kernel.SeenIds()
+    keep(seen, [b"a", b"b", b"c"], 1)
+    seen.forget(2)
+    assert [seen.find(each) for each in (b"a", b"b", b"c")] == [None, None, 3]
+    assert keep(seen, [b"b", b"a"], 9) == 2
+    seen.forget(9)
+    assert len(seen) == 0
+    assert keep(seen, [b"a"], 1) == 1
+
+
+def test_an_empty_stretch_takes_nothing(kernel: Any) -> None:
+    seen = kernel.SeenIds()
+    assert seen.take(b"", array("i"), 0) == 0
+    seen.keep(1)
+    assert not seen.sequences(b"", array("i"), 0)
+    assert len(seen) == 0
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("take"), st.lists(st.integers(0, 40).map(lambda n: b"%d" % n))),
+        st.tuples(st.just("drop"), st.lists(st.integers(0, 40).map(lambda n: b"%d" % n))),
+        st.tuples(st.just("forget"), st.integers(0, 6)),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=80)
+@given(STEPS)
+def test_it_is_a_dictionary_in_order(kernel: Any, steps: list[tuple[str, Any]]) -> None:
+    seen, model, sequence = kernel.SeenIds(), {}, 1
+    for step, value in steps:
+        if step == "forget":
+            seen.forget(value)
+            for each in list(model)[:value]:
+                del model[each]
+            continue
+        chunk, spans = spans_of(value)
+        cut = seen.take(chunk, spans, 0)
+        new = value[:cut]
+        assert len(set(new)) == len(new) and model.keys().isdisjoint(new)
+        assert cut == len(value) or value[cut] in model or value[cut] in new
+        if step == "drop":
+            seen.drop()
+            continue
+        seen.keep(sequence)
+        for each in new:
+            model[each] = sequence
+            sequence += 1
+        assert list(seen.sequences(chunk, spans, 0)) == [
+            model[each]
+            for each in value[
+                : next((i for i, v in enumerate(value) if v not in model), len(value))
+            ]
+        ]
+        assert len(seen) == len(model)
+    assert [seen.find(b"%d" % n) for n in range(41)] == [model.get(b"%d" % n) for n in range(41)]
+
+
+def test_over_many_segments_and_tables(kernel: Any) -> None:
+    """A window slides over many ids of many lengths; now and then a stretch is given up."""
+    random, seen, window = Random(1), kernel.SeenIds(), 3 * SEGMENT
+    kept: list[bytes] = []
+    first = 0
+    for turn in range(24):
+        fresh = [b"%d.%b" % (turn * SEGMENT + i, b"x" * random.randrange(40)) for i in range(3000)]
+        chunk, spans = spans_of(fresh)
+        assert seen.take(chunk, spans, 0) == len(fresh)
+        if turn % 5 == 3:
+            seen.drop()
+            continue
+        seen.keep(len(kept))
+        kept += fresh
+        excess = len(kept) - first - window
+        if excess > 0:
+            seen.forget(excess)
+            first += excess
+        assert len(seen) == len(kept) - first
+    chunk, spans = spans_of(kept[first:])
+    assert seen.sequences(chunk, spans, 0) == array("Q", range(first, len(kept)))
+    assert all(seen.find(each) is None for each in kept[:first])
+
+
+def test_long_ids(kernel: Any) -> None:
+    seen = kernel.SeenIds()
+    ids = [bytes([65 + i % 26]) * (20_000 + i) for i in range(200)]
+    assert keep(seen, ids, 1) == 200
+    assert seen.find(ids[150]) == 151
+    assert seen.find(ids[150] + b"x") is None
