@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import random
 import secrets
 import signal
+import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jetstream_server import API_LEVEL, NATS_VERSION, __version__
 from jetstream_server.base.clock import SystemClock
-from jetstream_server.config.options import AccountJetStreamOptions, ServerOptions
+from jetstream_server.config.options import AccountJetStreamOptions, ServerOptions, WebsocketOptions
 from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
@@ -33,6 +35,7 @@ from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.log import ServerLog
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.account import Account, ClientLimits
+from jetstream_server.node.account_links import AccountLinks, has_own_api
 from jetstream_server.node.auth import GLOBAL_ACCOUNT, Authenticator
 from jetstream_server.node.domain_mapping import DomainMapping
 from jetstream_server.node.node import Node, NodeSettings
@@ -68,6 +71,7 @@ class Server:
             given.batch_messages_max,
             given.batch_timeout_ns,
         )
+        self._websocket_url = ""
         self._ended = asyncio.Event()
         self._exit_code = 0
 
@@ -85,7 +89,7 @@ class Server:
             listener = stack.enter_context(
                 contextlib.closing(listening.bind(options.host, options.port))
             )
-            host, port = listening.address_of(listener)
+            _, port = listening.address_of(listener)
             node = self._make_node(options.host, port)
             node.started_at = clock.now()
             self.log.write("INF", f"  Name:     {node.name}")
@@ -97,16 +101,15 @@ class Server:
             )
             pump = Pump(node, commit, clock, self._fail)
             monitor = await self._monitor(pump)
-            server = await listening.serve(listener, lambda: ClientConnection(pump))
+            servers = await self._listen(pump, listener, stack)
             self._trap_signals()
-            address = listening.host_port(host, port)
-            self.log.write("INF", f"Listening for client connections on {address}")
             pump.wake()
             with self._files(port):
                 self.log.write("INF", "Server is ready")
                 await self._ended.wait()
             self.log.write("INF", "Initiating Shutdown...")
-            server.close()
+            for server in servers:
+                server.close()
             await pump.stop()
             for connection in list(pump.connections.values()):
                 connection.close()
@@ -160,6 +163,9 @@ class Server:
             if mapped:
                 node.accounts[name].mappings = SubjectMappings(mapped, chance)
         node.add_account(options.system_account)
+        links = AccountLinks(node.accounts, accounts_of(options))
+        node.has_links = bool(links)
+        links.open()
         for account in node.accounts.values():
             SystemServices(node, account).subscribe()
         return node
@@ -224,14 +230,17 @@ class Server:
             batches=self._batches,
             log=self.log.write,
         )
+        has_api = has_own_api(accounts_of(self.options).get(account.name))
         if limits is None:
-            Api.disabled(context).subscribe()
+            if has_api:
+                Api.disabled(context).subscribe()
             return
         catalog = account.catalog = Catalog(
             context, vault, _account_limits(limits), self._server_limits()
         )
         catalog.recover(now)
-        Api(catalog).subscribe()
+        if has_api:
+            Api(catalog).subscribe()
         if context.domain:
             DomainMapping(account, context.domain).subscribe()
         if catalog.streams:
@@ -251,6 +260,54 @@ class Server:
             max_ack_pending=options.max_ack_pending,
             max_request_batch=options.max_request_batch,
         )
+
+    async def _listen(
+        self, pump: Pump, listener: socket.socket, stack: contextlib.ExitStack
+    ) -> list[asyncio.Server]:
+        """Let clients in: by the socket that is bound, and by WebSocket where configured."""
+        servers: list[asyncio.Server] = []
+        if self.options.websocket is not None and self.options.websocket.port:
+            servers.append(await self._listen_for_websockets(pump, self.options.websocket, stack))
+        host, port = listening.address_of(listener)
+        make_connection: Callable[[], ClientConnection] = functools.partial(ClientConnection, pump)
+        if self.options.tls is not None:
+            # Imported here: most servers are without, and start sooner.
+            from jetstream_server.net.entrance import client_entrance
+            from jetstream_server.net.layered_connection import LayeredConnection
+
+            entrance = client_entrance(self.options, self.options.tls, port)
+            make_connection = functools.partial(LayeredConnection, pump, entrance)
+        servers.append(await listening.serve(listener, make_connection))
+        address = listening.host_port(host, port)
+        self.log.write("INF", f"Listening for client connections on {address}")
+        if self.options.tls is not None:
+            word = "available" if self.options.is_plain_allowed else "required"
+            self.log.write("INF", f"TLS {word} for client connections")
+            if self.options.tls.greets_after_ns < 0:
+                who = 'Clients that are not using "TLS Handshake First" option'
+                self.log.write("WRN", f"{who} will fail to connect")
+        return servers
+
+    async def _listen_for_websockets(
+        self, pump: Pump, options: WebsocketOptions, stack: contextlib.ExitStack
+    ) -> asyncio.Server:
+        from jetstream_server.net.entrance import websocket_entrance
+        from jetstream_server.net.layered_connection import LayeredConnection
+
+        listener = stack.enter_context(
+            contextlib.closing(listening.bind(options.host, options.port, "websocket port"))
+        )
+        host, port = listening.address_of(listener)
+        entrance = websocket_entrance(self.options, options, port)
+        make_connection = functools.partial(LayeredConnection, pump, entrance)
+        server = await listening.serve(listener, make_connection)
+        scheme = "ws" if options.tls is None else "wss"
+        self._websocket_url = f"{scheme}://{listening.host_port(host, port)}"
+        self.log.write("INF", f"Listening for websocket clients on {self._websocket_url}")
+        if options.tls is None:
+            text = "Websocket not configured with TLS. DO NOT USE IN PRODUCTION!"
+            self.log.write("WRN", text)
+        return server
 
     async def _monitor(self, pump: Pump) -> MonitorHttp | None:
         """Serve monitoring where a port was asked for."""
@@ -278,7 +335,10 @@ class Server:
         if options.ports_file_dir:
             ports = Path(options.ports_file_dir) / f"nats-server_{os.getpid()}.ports"
             url = f"nats://{listening.host_port(options.host, port)}"
-            ports.write_text(json.dumps({"nats": [url]}, separators=(",", ":")))
+            urls = {"nats": [url]}
+            if self._websocket_url:
+                urls["websocket"] = [self._websocket_url]
+            ports.write_text(json.dumps(urls, separators=(",", ":")))
         try:
             yield
         finally:

@@ -18,7 +18,7 @@ from typing import Any
 
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.load import load
-from jetstream_server.config.options import ServerOptions
+from jetstream_server.config.options import ServerOptions, TlsOptions
 
 USAGE = """
 Usage: nats-server [options]
@@ -54,6 +54,13 @@ Authorization Options:
         --user <user>                Require this user
         --pass <password>            Require this password
         --auth <token>               Require this token
+
+TLS Options:
+        --tls                        Require TLS of clients
+        --tlscert <file>             The server's certificate
+        --tlskey <file>              Its private key
+        --tlsverify                  Require certificates of clients
+        --tlscacert <file>           Who may have signed them
 
 Common Options:
     -h, --help                       Show this message
@@ -96,6 +103,11 @@ class Flags:
     is_debugging: bool | None = None
     is_tracing: bool | None = None
     is_tracing_verbosely: bool | None = None
+    is_tls: bool | None = None
+    is_verifying: bool | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    ca_file: str | None = None
     user: str | None = None
     password: str | None = None
     token: str | None = None
@@ -133,6 +145,11 @@ _FLAGS: dict[str, tuple[str, type]] = {
     "DVV": ("debug_and_verbose_trace", bool),
     **dict.fromkeys(("js", "jetstream"), ("is_jetstream", bool)),
     **dict.fromkeys(("sd", "store_dir"), ("store_dir", str)),
+    "tls": ("is_tls", bool),
+    "tlsverify": ("is_verifying", bool),
+    "tlscert": ("cert_file", str),
+    "tlskey": ("key_file", str),
+    "tlscacert": ("ca_file", str),
     "user": ("user", str),
     "pass": ("password", str),
     "auth": ("token", str),
@@ -142,8 +159,8 @@ _FLAGS: dict[str, tuple[str, type]] = {
 
 # Flags of the genuine server without which this one would not be what was asked for.
 _REFUSED: dict[str, type] = {
-    **dict.fromkeys(("tls", "tlsverify", "no_advertise", "s", "syslog"), bool),
-    **dict.fromkeys(("tlscert", "tlskey", "tlscacert", "r", "remote_syslog"), str),
+    **dict.fromkeys(("no_advertise", "s", "syslog"), bool),
+    **dict.fromkeys(("r", "remote_syslog"), str),
     **dict.fromkeys(("routes", "cluster", "cluster_name", "cluster_listen"), str),
     **dict.fromkeys(("cluster_advertise", "sl", "signal"), str),
     **dict.fromkeys(("ms", "https_port", "profile", "connect_retries"), int),
@@ -211,7 +228,26 @@ def resolve(flags: Flags, environment: Mapping[str, str] = os.environ) -> Server
         jetstream["store_dir"] = flags.store_dir
     if jetstream:
         given["jetstream"] = dataclasses.replace(options.jetstream, **jetstream)
-    return _with_credentials(dataclasses.replace(options, **given), flags)
+    options = _with_tls(dataclasses.replace(options, **given), flags)
+    return _with_credentials(options, flags)
+
+
+def _with_tls(options: ServerOptions, flags: Flags) -> ServerOptions:
+    given = {
+        name: value
+        for name in ("is_verifying", "cert_file", "key_file", "ca_file")
+        if (value := getattr(flags, name)) is not None
+    }
+    if flags.is_tls is False:
+        return dataclasses.replace(options, tls=None)
+    if not flags.is_tls and not given:
+        return options
+    tls = dataclasses.replace(options.tls or TlsOptions(), **given)
+    if not tls.cert_file:
+        raise ConfigError("TLS Server certificate must be present and valid")
+    if not tls.key_file:
+        raise ConfigError("TLS Server private key must be present and valid")
+    return dataclasses.replace(options, tls=tls)
 
 
 def _with_credentials(options: ServerOptions, flags: Flags) -> ServerOptions:

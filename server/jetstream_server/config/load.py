@@ -14,7 +14,6 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config import values
 from jetstream_server.config.authorization import read_accounts, read_authorization
@@ -29,14 +28,15 @@ from jetstream_server.config.options import (
     TlsOptions,
     WebsocketOptions,
 )
+from jetstream_server.config.tls_block import read_tls
 from jetstream_server.config.values import (
     error_at,
     format_duration,
     ignored,
     read_table,
-    shown,
     type_name,
 )
+from jetstream_server.config.websocket_block import read_websocket
 
 _NOT_SERVED = {
     "cluster": "clusters",
@@ -50,12 +50,9 @@ _NOT_SERVED = {
     "trusted_keys": "operator mode",
     "resolver": "operator mode",
     "resolver_preload": "operator mode",
-    "tls": "TLS",
     "https": "HTTPS monitoring",
     "https_port": "HTTPS monitoring",
     "proxy_protocol": "the PROXY protocol",
-    "authorization": "authorization of its own for WebSocket clients",
-    "authentication": "authorization of its own for WebSocket clients",
 }
 
 
@@ -80,8 +77,6 @@ def options_of(token: Token) -> ServerOptions:
 # Read and kept, but nothing acts on them yet.
 _WITHOUT_EFFECT = frozenset(
     (
-        "websocket",
-        "ws",
         "client_advertise",
         "lame_duck_duration",
         "lame_duck_grace_period",
@@ -104,7 +99,6 @@ _WITHOUT_EFFECT_IN_JETSTREAM = frozenset(
         "unique_tag",
     )
 )
-_WITHOUT_EFFECT_IN_ACCOUNT = frozenset(("exports", "imports"))
 
 
 class _Reading:
@@ -147,10 +141,11 @@ class _Reading:
                 yield str(error_at(inner, text))
         accounts = token.value.get("accounts", token).value
         for account, item in accounts.items() if isinstance(accounts, dict) else ():
-            for key, inner in item.value.items() if isinstance(item.value, dict) else ():
-                if key.lower() in _WITHOUT_EFFECT_IN_ACCOUNT and inner.value:
-                    text = f'"{key}" of account "{account}" has no effect in this server'
-                    yield str(error_at(inner, text))
+            exports = item.value.get("exports", token).value if isinstance(item.value, dict) else ()
+            for export in exports if isinstance(exports, list) else ():
+                if isinstance(export.value, dict) and "latency" in export.value:
+                    text = f'"latency" of an export of account "{account}" has no effect'
+                    yield str(error_at(export.value["latency"], f"{text} in this server"))
 
     def _block(self, given: dict[str, Any], name: str, read: Any) -> Any:
         try:
@@ -160,7 +155,7 @@ class _Reading:
             return AuthorizationOptions(), set()
 
     def _check_accounts(self, given: dict[str, Any], accounts: Any) -> None:
-        """Refuse accounts beside a single user or token, and references to unknown ones."""
+        """Refuse accounts beside a single user or token."""
         token: Token = given["accounts"]
         authorization = given.get("authorization") or AuthorizationOptions()
         for account in accounts:
@@ -171,23 +166,6 @@ class _Reading:
                 self.errors.append(error_at(users, "Can not have a token and accounts"))
             elif authorization.user or authorization.password:
                 self.errors.append(error_at(users, "Can not have a single user/pass and accounts"))
-        names = {account.name for account in accounts}
-        for account in accounts:
-            for export in account.exports:
-                kind = "stream" if "stream" in export else "service"
-                allowed = export.get("accounts")
-                for name in allowed if isinstance(allowed, list) else ():
-                    self._check_account(name, names, f"{kind} export", token)
-            for entry in account.imports:
-                for kind in ("stream", "service"):
-                    source = entry.get(kind)
-                    if isinstance(source, dict) and source.get("account"):
-                        self._check_account(source["account"], names, f"{kind} import", token)
-
-    def _check_account(self, name: object, names: set[str], what: str, token: Token) -> None:
-        if not isinstance(name, str) or name not in names:
-            text = f'"{name}" account not defined for {what}'
-            self.errors.append(error_at(token, text))
 
     def _top_table(self) -> values.Table:
         return {
@@ -200,7 +178,7 @@ class _Reading:
             "jetstream": ("jetstream", self._jetstream),
             "websocket": ("websocket", self._websocket),
             "ws": ("websocket", self._websocket),
-            "tls": ("tls", self._served_tls),
+            "tls": ("tls", self._tls),
         }
 
     def _mappings(self, key: str, token: Token) -> Any:
@@ -210,51 +188,10 @@ class _Reading:
         return read_jetstream(token, self.errors)
 
     def _websocket(self, key: str, token: Token) -> WebsocketOptions:
-        if not isinstance(token.value, dict):
-            text = f"Expected websocket to be a map, got {type_name(token.value)}"
-            raise error_at(token, text)
-        table = {**_WEBSOCKET, "tls": ("tls", self._tls)}
-        given = read_table(token.value, table, self.errors)
-        if "listen" in given:
-            host, given["port"] = given.pop("listen")
-            if host is not None:
-                given["host"] = host
-        if "headers" in given:
-            given["headers"] = self._headers(given["headers"])
-        return WebsocketOptions(**given)
-
-    def _headers(self, token: Token) -> dict[str, str]:
-        if not isinstance(token.value, dict):
-            text = f"error parsing headers: unsupported type {type_name(token.value)}"
-            self.errors.append(error_at(token, text))
-            return {}
-        made: dict[str, str] = {}
-        for name, item in token.value.items():
-            if isinstance(item.value, str):
-                made[name] = item.value
-            else:
-                got = type_name(item.value)
-                text = f"error parsing header key {name}: unsupported type {got}"
-                self.errors.append(error_at(item, text))
-        return made
-
-    def _served_tls(self, key: str, token: Token) -> TlsOptions:
-        before = len(self.errors)
-        made = self._tls(key, token)
-        if token.value and len(self.errors) == before:
-            _not_served(key, token)
-        return made
+        return read_websocket(token, self.errors)
 
     def _tls(self, key: str, token: Token) -> TlsOptions:
-        entries = values.mapping(key, token)
-        unknown = 'error parsing tls config, unknown field "{}"'
-        before = len(self.errors)
-        given = read_table(entries, _TLS, self.errors, unknown)
-        made = TlsOptions(**given)
-        if len(self.errors) == before and bool(made.cert_file) != bool(made.key_file):
-            missing = "key_file" if made.cert_file else "cert_file"
-            raise error_at(token, f"missing '{missing}' in TLS configuration")
-        return made
+        return read_tls(key, token, self.errors)
 
 
 def _block(key: str, token: Token) -> Token:
@@ -312,70 +249,6 @@ def _has_headers(key: str, token: Token) -> bool:
     return not values.boolean(key, token)
 
 
-def _handshake_timeout(key: str, token: Token) -> int:
-    if isinstance(token.value, str):
-        try:
-            return values.parse_duration(token.value)
-        except ValueError as error:
-            raise error_at(token, str(error)) from None
-    if type(token.value) is not int:
-        got = type_name(token.value)
-        raise error_at(token, f"error parsing handshake timeout: unsupported type {got}")
-    return token.value * SECOND
-
-
-def _tls_file(key: str, token: Token) -> str:
-    if not isinstance(token.value, str):
-        raise error_at(token, f"error parsing tls config, expected '{key}' to be filename")
-    return token.value
-
-
-def _tls_boolean(key: str, token: Token) -> bool:
-    if not isinstance(token.value, bool):
-        raise error_at(token, f"error parsing tls config, expected '{key}' to be a boolean")
-    return token.value
-
-
-def _tls_names(key: str, token: Token) -> tuple[str, ...]:
-    items = values.array(key, token)
-    if not items:
-        raise error_at(token, f"error parsing tls config, '{key}' cannot be empty")
-    return tuple(values.string(key, item) for item in items)
-
-
-def _tls_pins(key: str, token: Token) -> tuple[str, ...]:
-    if not isinstance(token.value, list):
-        raise error_at(
-            token,
-            f"error parsing tls config, expected '{key}' to be a list of hex-encoded sha256 of"
-            " DER encoded SubjectPublicKeyInfo",
-        )
-    return tuple([values.string(key, item).lower() for item in token.value])
-
-
-def _tls_handshake_first(key: str, token: Token) -> bool | str:
-    if not isinstance(token.value, bool | str):
-        got = type_name(token.value)
-        text = f'field "{key}" should be a boolean or a string, got {got}'
-        raise error_at(token, text)
-    return token.value
-
-
-def _tls_version(key: str, token: Token) -> str:
-    if not isinstance(token.value, str):
-        text = f"error parsing tls config: '{key}' wrong type: {shown(token.value)}"
-        raise error_at(token, text)
-    if token.value not in ("1.2", "1.3"):
-        raise error_at(token, f"error parsing tls config: unknown version: {token.value}")
-    return token.value
-
-
-def _tls_rate(key: str, token: Token) -> int:
-    if type(token.value) is not int:
-        raise error_at(token, f"error parsing tls config, '{key}' wrong type")
-    return token.value
-
-
 _TOP: values.Table = {
     "listen": ("listen", values.address),
     "host": ("host", values.string),
@@ -423,7 +296,7 @@ _TOP: values.Table = {
     "no_auth_user": ("no_auth_user", values.string),
     "system_account": ("system_account", _system_account),
     "system": ("system_account", _system_account),
-    "allow_non_tls": ("", values.boolean),
+    "allow_non_tls": ("is_plain_allowed", values.boolean),
     "connect_error_reports": ("", values.integer),
     "default_js_domain": ("", ignored),
     "default_sentinel": ("", values.string),
@@ -442,52 +315,4 @@ _TOP: values.Table = {
     "resolver_tls": ("", values.mapping),
     "syslog": ("", values.boolean),
     "write_timeout": ("", _write_timeout),
-}
-
-_WEBSOCKET: values.Table = {
-    "listen": ("listen", values.address),
-    "host": ("host", values.string),
-    "net": ("host", values.string),
-    "port": ("port", values.integer),
-    "advertise": ("advertise", values.string),
-    "no_tls": ("is_without_tls", values.boolean),
-    "same_origin": ("is_same_origin", values.boolean),
-    "allowed_origins": ("allowed_origins", values.strings("allowed origins")),
-    "allowed_origin": ("allowed_origins", values.strings("allowed origins")),
-    "allow_origins": ("allowed_origins", values.strings("allowed origins")),
-    "allow_origin": ("allowed_origins", values.strings("allowed origins")),
-    "origins": ("allowed_origins", values.strings("allowed origins")),
-    "origin": ("allowed_origins", values.strings("allowed origins")),
-    "compression": ("is_compressing", values.boolean),
-    "handshake_timeout": ("handshake_timeout_ns", _handshake_timeout),
-    "no_auth_user": ("no_auth_user", values.string),
-    "jwt_cookie": ("jwt_cookie", values.string),
-    "user_cookie": ("user_cookie", values.string),
-    "pass_cookie": ("password_cookie", values.string),
-    "token_cookie": ("token_cookie", values.string),
-    "headers": ("headers", _block),
-    "authorization": ("", _not_served),
-    "authentication": ("", _not_served),
-    "ping_interval": ("", ignored),
-}
-_TLS: values.Table = {
-    "cert_file": ("cert_file", _tls_file),
-    "key_file": ("key_file", _tls_file),
-    "ca_file": ("ca_file", _tls_file),
-    "verify": ("is_verifying", _tls_boolean),
-    "verify_and_map": ("is_mapping", _tls_boolean),
-    "timeout": ("timeout_ns", values.seconds("tls")),
-    "handshake_first": ("handshake_first", _tls_handshake_first),
-    "first": ("handshake_first", _tls_handshake_first),
-    "immediate": ("handshake_first", _tls_handshake_first),
-    "min_version": ("min_version", _tls_version),
-    "cipher_suites": ("cipher_suites", _tls_names),
-    "curve_preferences": ("curve_preferences", _tls_names),
-    "pinned_certs": ("pinned_certs", _tls_pins),
-    "connection_rate_limit": ("connection_rate_limit", _tls_rate),
-    "insecure": ("", _tls_boolean),
-    "verify_cert_and_check_known_urls": ("", _tls_boolean),
-    "ca_certs_match": ("", ignored),
-    "certs": ("", ignored),
-    "ocsp_peer": ("", ignored),
 }

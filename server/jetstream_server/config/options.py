@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from jetstream_server.base import limits
 from jetstream_server.base.clock import MINUTE, SECOND
@@ -92,12 +91,62 @@ class AccountJetStreamOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """What an account offers: a stream of messages, or a service that answers requests.
+
+    Attributes:
+        kind: `stream` or `service`.
+        subject: a pattern.
+        accounts: who may import it; empty for everybody.
+        account_token_position: the token, from 1, that has to be the importer's name; 0 for none.
+        response: how many answers a request has: `singleton`, `stream` or `chunked`.
+        response_threshold_ns: how long an answer may take, after the request or another answer.
+    """
+
+    kind: str
+    subject: str
+    accounts: tuple[str, ...] = ()
+    account_token_position: int = 0
+    response: str = "singleton"
+    response_threshold_ns: int = 2 * MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """What an account takes from another one.
+
+    Attributes:
+        kind: `stream` or `service`.
+        account: whence.
+        subject: there; within the subject of an export.
+        to: here, with `$1` or `*` for the wildcards of `subject`; empty for the same.
+        prefix: of a stream's subjects here; instead of `to`.
+        is_sharing: whether a service is told who asks.
+    """
+
+    kind: str
+    account: str
+    subject: str
+    to: str = ""
+    prefix: str = ""
+    is_sharing: bool = False
+
+    @property
+    def local_subject(self) -> str:
+        """What it is called in the importing account."""
+        if self.prefix:
+            return f"{self.prefix.removesuffix('.')}.{self.subject}"
+        return self.to or self.subject
+
+
+@dataclass(frozen=True, slots=True)
 class AccountOptions:
     """One account.
 
     Attributes:
         jetstream: None when the account may not use JetStream.
-        exports, imports: the entries as written, checked for shape only.
+        exports: what other accounts may import.
+        imports: what it takes from other accounts.
         mappings: as `ServerOptions.mappings`.
     """
 
@@ -108,8 +157,8 @@ class AccountOptions:
     max_connections: int = -1
     max_subscriptions: int = -1
     max_payload: int = -1
-    exports: tuple[Mapping[str, Any], ...] = ()
-    imports: tuple[Mapping[str, Any], ...] = ()
+    exports: tuple[ExportOptions, ...] = ()
+    imports: tuple[ImportOptions, ...] = ()
     mappings: tuple[SubjectMapping, ...] = ()
 
 
@@ -173,7 +222,12 @@ class JetStreamOptions:
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """A `tls` block."""
+    """A `tls` block.
+
+    Attributes:
+        greets_after_ns: how long INFO waits for a client that begins TLS first; 0 greets at once,
+            -1 only through TLS (`handshake_first`).
+    """
 
     cert_file: str = ""
     key_file: str = ""
@@ -181,7 +235,7 @@ class TlsOptions:
     is_verifying: bool = False
     is_mapping: bool = False
     timeout_ns: int = 2 * SECOND
-    handshake_first: bool | str = False
+    greets_after_ns: int = 0
     min_version: str = "1.2"
     cipher_suites: tuple[str, ...] = ()
     curve_preferences: tuple[str, ...] = ()
@@ -269,6 +323,7 @@ class ServerOptions:
     jetstream: JetStreamOptions = JetStreamOptions()
     websocket: WebsocketOptions | None = None
     tls: TlsOptions | None = None
+    is_plain_allowed: bool = False
 
     config_file: str = ""
     config_digest: str = ""

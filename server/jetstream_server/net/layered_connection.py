@@ -14,38 +14,15 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from jetstream_server.base.clock import SECOND
 from jetstream_server.net.client_connection import ClientConnection
+from jetstream_server.net.entrance import Entrance
 from jetstream_server.net.layer import Layer, LayerError
 from jetstream_server.net.pump import Pump
 from jetstream_server.net.tls_context import is_pinned, user_names
 from jetstream_server.net.tls_layer import FIRST_BYTE, HANDSHAKE_FAILURE, TlsLayer
-from jetstream_server.net.websocket_layer import WebsocketLayer, WebsocketRules
-from jetstream_server.node.door import Door
-
-
-@dataclass(frozen=True, slots=True)
-class Entrance:
-    """What a listener does with those who connect.
-
-    Attributes:
-        door: what they are told of it.
-        tls: the server's side of TLS, None without.
-        tls_timeout_ns: how long a client has to come through the layers.
-        greets_after_ns: how long INFO waits for a client to begin TLS; 0 greets in clear at once,
-            -1 only through TLS.
-        pinned_certs: keys of which a client's certificate must have one; empty for any.
-        websocket: the rules of WebSocket, None where clients speak NATS right away.
-    """
-
-    door: Door
-    tls: ssl.SSLContext | None = None
-    tls_timeout_ns: int = 2 * SECOND
-    greets_after_ns: int = 0
-    pinned_certs: tuple[str, ...] = ()
-    websocket: WebsocketRules | None = None
+from jetstream_server.net.websocket_layer import WebsocketLayer
 
 
 class LayeredConnection(ClientConnection):

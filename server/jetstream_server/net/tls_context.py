@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jetstream_server.base.errors import ConfigError
@@ -55,21 +56,24 @@ def make_context(options: TlsOptions) -> ssl.SSLContext:
         ConfigError: a file cannot be read or is not what it should be, or a name is unknown.
     """
     if not options.cert_file:
-        raise ConfigError("tls: 'cert_file' and 'key_file' are needed to serve TLS")
+        raise ConfigError("TLS Server certificate must be present and valid")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[options.min_version]
+    what = "error parsing X509 certificate/key pair: "
+    for file in (options.cert_file, options.key_file):
+        _check_readable(file, what)
     try:
         context.load_cert_chain(options.cert_file, options.key_file)
-    except (OSError, ssl.SSLError) as error:
+    except ssl.SSLError as error:
         raise ConfigError(
-            f"error parsing X509 certificate/key pair: {options.cert_file}, {options.key_file}:"
-            f" {_words(error)}"
+            f"{what}{options.cert_file}, {options.key_file}: {_words(error)}"
         ) from error
     if options.ca_file:
+        _check_readable(options.ca_file)
         try:
             context.load_verify_locations(options.ca_file)
-        except (OSError, ssl.SSLError) as error:
-            text = f"failed to parse root certificate from file {options.ca_file}: {_words(error)}"
+        except ssl.SSLError as error:
+            text = f"failed to parse root ca certificate {options.ca_file}: {_words(error)}"
             raise ConfigError(text) from error
     if verifies(options):
         if not options.ca_file:
@@ -144,7 +148,13 @@ def _parsed(certificate: bytes) -> Certificate:
     return load_der_x509_certificate(certificate)
 
 
-def _words(error: OSError) -> str:
-    if isinstance(error, ssl.SSLError):
-        return (error.reason or str(error)).replace("_", " ").lower()
-    return (error.strerror or str(error)).lower()
+def _check_readable(file: str, what: str = "") -> None:
+    try:
+        Path(file).open("rb").close()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"{what}open {file}: {reason}") from error
+
+
+def _words(error: ssl.SSLError) -> str:
+    return (error.reason or str(error)).replace("_", " ").lower()

@@ -19,6 +19,8 @@ from jetstream_server.config.lexer import parse_text
 from jetstream_server.config.load import load, options_of
 from jetstream_server.config.options import (
     AccountJetStreamOptions,
+    ExportOptions,
+    ImportOptions,
     JetStreamOptions,
     MappingDestination,
     ResponsePermissions,
@@ -189,7 +191,8 @@ def test_accounts(folder: Path) -> None:
     assert user.permissions.subscribe.allow == ("_INBOX.>", "work q1")
     assert user.permissions.responses == ResponsePermissions(5, MINUTE)
     assert (b.max_connections, b.max_payload) == (3, 1024)
-    assert a.exports[1] == {"service": "svc.*", "accounts": ["B"]}
+    assert a.exports[1] == ExportOptions("service", "svc.*", ("B",))
+    assert b.imports == (ImportOptions("stream", "A", "pub.>", prefix="fromA"),)
     assert b.mappings[0].destinations[0] == MappingDestination("out.$1", 80)
     assert options.no_auth_user == "a"
 
@@ -206,7 +209,6 @@ def test_encryption(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("tls { verify: true }", '"tls": TLS'),
         ("cluster { name: x }", '"cluster": clusters'),
         ("leafnodes { port: 1 }", '"leafnodes": leaf nodes'),
         ("gateway { name: x }", '"gateway": gateways'),
@@ -288,8 +290,8 @@ def test_options_without_effect_are_warned_of(folder: Path) -> None:
         '"prof_port" has no effect in this server',
         '"max_closed_clients" has no effect in this server',
         '"request_queue_limit" of "jetstream" has no effect in this server',
-        '"exports" of account "A" has no effect in this server',
-        '"imports" of account "B" has no effect in this server',
     ]
+    (warning,) = read("accounts { A { exports: [{service: a, latency: b}] } }").warnings
+    assert '"latency" of an export of account "A" has no effect' in warning
     assert read("port: 1").warnings == ()
     assert read("accounts: [A]").warnings == ()

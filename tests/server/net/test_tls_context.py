@@ -48,13 +48,13 @@ def test_curves(pki: Any) -> None:
 
 
 def test_files_that_are_not_there_or_not_right(pki: Any) -> None:
-    with pytest.raises(ConfigError, match=r"/no/cert.pem, .*: no such file"):
+    with pytest.raises(ConfigError, match=r"pair: open /no/cert.pem: no such file"):
         make_context(TlsOptions(cert_file="/no/cert.pem", key_file="/no/key.pem"))
     with pytest.raises(ConfigError, match=r"server.pem, .*client-key.pem: .*mismatch"):
         make_context(TlsOptions(cert_file=pki.cert("server"), key_file=pki.key("client")))
-    with pytest.raises(ConfigError, match=r"root certificate from file /no/ca.pem: no such file"):
+    with pytest.raises(ConfigError, match=r"^open /no/ca.pem: no such file"):
         make_context(options_of(pki, ca_file="/no/ca.pem"))
-    with pytest.raises(ConfigError, match="'cert_file' and 'key_file' are needed"):
+    with pytest.raises(ConfigError, match="certificate must be present"):
         make_context(TlsOptions())
 
 
