@@ -13,7 +13,9 @@ from typing import Any
 
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config import values
-from jetstream_server.config.lexer import Token, plain
+from jetstream_server.config.account_links import read_exports, read_imports
+from jetstream_server.config.lexer import Token
+from jetstream_server.config.link_checks import check_links
 from jetstream_server.config.mappings import read_mappings
 from jetstream_server.config.options import (
     GLOBAL_ACCOUNT,
@@ -216,27 +218,11 @@ class _Reading:
         unknown = 'Unknown field "{}" parsing account limits'
         return read_table(token.value, _ACCOUNT_LIMITS, self.errors, unknown)
 
-    def _exports(self, key: str, token: Token) -> tuple[dict[str, Any], ...]:
-        return self._items(token, "Export", _EXPORT_FIELDS)
+    def _exports(self, key: str, token: Token) -> Any:
+        return read_exports(token, self.errors)
 
-    def _imports(self, key: str, token: Token) -> tuple[dict[str, Any], ...]:
-        return self._items(token, "Import", _IMPORT_FIELDS)
-
-    def _items(self, token: Token, kind: str, fields: frozenset[str]) -> tuple[dict[str, Any], ...]:
-        if not isinstance(token.value, list):
-            raise error_at(token, f"{kind}s should be an array, got {type_name(token.value)}")
-        items: list[dict[str, Any]] = []
-        for item in token.value:
-            if not isinstance(item.value, dict):
-                got = type_name(item.value)
-                text = f"{kind} Items should be a map with type entry, got {got}"
-                self.errors.append(error_at(item, text))
-                continue
-            for field, inner in item.value.items():
-                if field.lower() not in fields and not inner.is_variable:
-                    self.errors.append(error_at(inner, f'unknown field "{field}"'))
-            items.append({field.lower(): plain(inner) for field, inner in item.value.items()})
-        return tuple(items)
+    def _imports(self, key: str, token: Token) -> Any:
+        return read_imports(token, self.errors)
 
     def _mappings(self, key: str, token: Token) -> Any:
         return read_mappings(key, token, self.errors)
@@ -276,23 +262,6 @@ _ACCOUNT_LIMITS: values.Table = {
     "max_leafnodes": ("", values.integer),
     "max_leafs": ("", values.integer),
 }
-_EXPORT_FIELDS = frozenset(
-    (
-        "accounts",
-        "account_token_position",
-        "allow_trace",
-        "latency",
-        "response",
-        "response_max_time",
-        "response_threshold",
-        "response_time",
-        "response_type",
-        "service",
-        "stream",
-        "threshold",
-    )
-)
-_IMPORT_FIELDS = frozenset(("allow_trace", "local", "prefix", "service", "share", "stream", "to"))
 
 
 def read_authorization(
@@ -344,11 +313,14 @@ def read_accounts(
     if not isinstance(token.value, dict):
         return ()
     accounts: list[AccountOptions] = []
+    before = len(errors)
     for name, item in token.value.items():
         try:
             accounts.append(reading.account(name, item))
         except ConfigError as error:
             errors.append(error)
+    if len(errors) == before:
+        errors += [error_at(token, text) for text in check_links(accounts)]
     return tuple(accounts)
 
 

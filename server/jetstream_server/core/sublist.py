@@ -14,6 +14,7 @@ Specification: jetstream.md 1.6 and 1.7.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from jetstream_server.core.subject import is_literal, is_valid_subject
 from jetstream_server.core.subscription import Subscription
@@ -164,8 +165,26 @@ def _take_out(members: _Members | None, sub: Subscription) -> bool:
     return True
 
 
+class Watcher(Protocol):
+    """Somebody who follows interest: an import."""
+
+    def inserted(self, sub: Subscription) -> None:
+        """Note a subscription that came."""
+        ...
+
+    def removed(self, sub: Subscription) -> None:
+        """Note a subscription that went."""
+        ...
+
+
 class Sublist:
-    """Subscriptions, found by the subjects they match."""
+    """Subscriptions, found by the subjects they match.
+
+    Attributes:
+        generation: rises with every change.
+        count: of the subscriptions.
+        watchers: told of every change.
+    """
 
     def __init__(self) -> None:
         self._root = _Node()
@@ -173,6 +192,7 @@ class Sublist:
         self._prefixes: dict[bytes, Subscription | None] = {}
         self.generation = 0
         self.count = 0
+        self.watchers: tuple[Watcher, ...] = ()
 
     def insert(self, sub: Subscription) -> None:
         """Add a subscription; its subject must be valid, and it must not be in the list."""
@@ -183,6 +203,8 @@ class Sublist:
         node.add(sub)
         self.count += 1
         self._changed(sub.subject)
+        for watcher in self.watchers:
+            watcher.inserted(sub)
 
     def remove(self, sub: Subscription) -> bool:
         """Take a subscription out and mark it closed; False when it is not in the list."""
@@ -202,6 +224,8 @@ class Sublist:
             node.prune(token)
         self.count -= 1
         self._changed(sub.subject)
+        for watcher in self.watchers:
+            watcher.removed(sub)
         return True
 
     def match(self, subject: bytes) -> Match:

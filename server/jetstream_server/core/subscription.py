@@ -43,8 +43,19 @@ class Receiver(Protocol):
 class Outlet(Receiver, Protocol):
     """A receiver with a socket behind it: a client session."""
 
-    headers: bool  # the client understands HMSG
-    backlog_bytes: int  # output not yet taken by the socket
+    @property
+    def headers(self) -> bool:
+        """Whether the client understands HMSG."""
+        ...
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Output not yet taken by the socket."""
+        ...
+
+    def deliver_frames(self, subscription: Subscription, data: bytes, count: int, now: int) -> None:
+        """Send encoded frames of one of its subscriptions."""
+        ...
 
 
 class Subscription:

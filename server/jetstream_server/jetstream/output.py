@@ -32,7 +32,15 @@ class Publish:
     run: PubRun
 
 
-Send = Frames | Publish
+@dataclass(slots=True)
+class Handover:
+    """Messages for a receiver inside this server: a mirror, a source, an import."""
+
+    subscription: Subscription
+    run: PubRun
+
+
+Send = Frames | Publish | Handover
 
 
 @dataclass(slots=True)
@@ -42,6 +50,11 @@ class Output:
     sublist: Sublist
     sends: list[Send] = field(default_factory=list)
     sends_after_flush: list[Send] = field(default_factory=list)
+
+    @property
+    def has_any(self) -> bool:
+        """Return whether anything wants to be sent."""
+        return bool(self.sends or self.sends_after_flush)
 
     def publish(
         self, subject: bytes, payload: bytes, *, reply: bytes = b"", headers: bytes = b""
@@ -56,6 +69,14 @@ class Output:
     def frames(self, subscription: Subscription, data: bytes, count: int) -> None:
         """Deliver encoded frames after the flush."""
         self.sends_after_flush.append(Frames(subscription, data, count))
+
+    def hand_over(self, subscription: Subscription, run: PubRun) -> None:
+        """Deliver messages within the server after the flush.
+
+        What a mirror stores must not outlive its origin's messages: their sequences would be used
+        again, for messages that the mirror then takes for known ones.
+        """
+        self.sends_after_flush.append(Handover(subscription, run))
 
     def pub_acks(self, run: PubRun, start: int, stop: int, head: bytes, first_seq: int) -> None:
         """Acknowledge messages of a run, stored with consecutive sequences from `first_seq`.

@@ -1,6 +1,7 @@
 """One account: an isolated subject space with its own streams.
 
-Interest, routing and JetStream of an account meet here; nothing crosses from one to another.
+Interest, routing and JetStream of an account meet here. What crosses from one to another goes
+through its imports (`stream_imports.py`, `service_imports.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.output import Output
 from jetstream_server.node.router import Router
+from jetstream_server.node.service_replies import ServiceReplies
 from jetstream_server.node.subject_mappings import SubjectMappings
 
 if TYPE_CHECKING:
@@ -47,19 +49,24 @@ class Account:
         limits: of its clients.
         mappings: of what its clients publish, None without any.
         clients: ids of the sessions that are connected to it.
+        replies: stands in for reply subjects of other accounts.
+        exporters: the accounts whose messages reach its clients, by whatever number of imports.
     """
 
     def __init__(self, name: str, random: Random) -> None:
         self.name = name
         self.sublist = Sublist()
         self.output = Output(self.sublist)
-        self.router = Router(self.sublist, random, self._store_failed)
+        self.router = Router(self.sublist, random, self.store_failed)
         self.catalog: Catalog | None = None
         self.limits = ClientLimits()
         self.mappings: SubjectMappings | None = None
         self.clients: set[int] = set()
+        self.replies = ServiceReplies(self, random)
+        self.exporters: tuple[Account, ...] = ()
 
-    def _store_failed(self, error: StoreError) -> None:
+    def store_failed(self, error: StoreError) -> None:
+        """Note that one of its streams could not take something."""
         if self.catalog is not None:
             self.catalog.report(error)
 

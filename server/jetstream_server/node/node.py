@@ -18,7 +18,7 @@ from random import Random
 from jetstream_server.base.clock import earlier
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
-from jetstream_server.jetstream.output import Frames, Send
+from jetstream_server.jetstream.output import Frames, Handover, Send
 from jetstream_server.node.account import Account
 from jetstream_server.node.auth import GLOBAL_ACCOUNT, Authenticator, User
 from jetstream_server.node.door import Door
@@ -254,6 +254,10 @@ class Node:
                 outlet = send.subscription.outlet
                 assert outlet is not None, "only clients have frames encoded"
                 outlet.deliver_frames(send.subscription, send.data, send.count, now)
+            elif isinstance(send, Handover):
+                if not send.subscription.closed:
+                    receiver = send.subscription.receiver
+                    receiver.receive(send.run, 0, send.run.count, send.subscription, None, now)
             else:
                 account.router.route(send.run, None, now)
 

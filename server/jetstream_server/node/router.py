@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.queue_group import in_turn
@@ -23,8 +23,9 @@ from jetstream_server.protocol.ops import PubRun
 ROUTES_MAX = 65536
 
 
+@runtime_checkable
 class Publisher(Origin, Protocol):
-    """A client that publishes."""
+    """A client that publishes, here or in another account."""
 
     def unanswered(self, run: PubRun, start: int, stop: int) -> None:
         """Nobody received these messages; those with a reply may earn a 503."""

@@ -295,6 +295,8 @@ class Session:
             return
         self.account.clients.add(self.cid)
         self.is_connected = self._info_due = True
+        if not self.rtt_ns:  # the first measure: how long the answer to INFO took
+            self.rtt_ns = max(self._now - self.start, 1)
         self._adopt()
         self._ok()
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from jetstream_server.base import limits
+from jetstream_server.core.relay import REPLY_PREFIX, resolved
 from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.context import Context
@@ -88,8 +89,9 @@ class Delivery:
         self._in_flight: dict[Subscription, InFlight] = {}
 
     def match(self, subject: bytes) -> Match:
-        """Return what a subject reaches."""
-        return self._sublist.match(subject)
+        """Return what a subject reaches, in whatever account."""
+        match = self._sublist.match(subject)
+        return resolved(match, subject) if subject.startswith(REPLY_PREFIX) else match
 
     def is_congested(self, match: Match) -> bool:
         """Tell whether everybody behind a match has too much unsent output."""
@@ -178,9 +180,7 @@ class Delivery:
         if outlet is None:
             messages = [self._message(batch, at, extra) for at in range(start, stop)]
             run = PubRun.of(messages)
-            # A receiver inside this server: a mirror, an import. What it stores is queued for the
-            # disk behind what it got here, so there is no flush to wait for.
-            subscription.receiver.receive(run, 0, run.count, subscription, None, batch.sent_at)
+            self._output.hand_over(subscription, run)
             return len(run.chunk)
         if self.headers_only or extra:
             frames = [

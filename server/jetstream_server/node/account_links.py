@@ -1,0 +1,82 @@
+"""The imports of all accounts, as configured, joined to what the others export.
+
+Names, rights and mappings were checked when the configuration was read. A new configuration takes
+the old links down and makes its own; what is on its way meets its end at the replies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jetstream_server.config.link_checks import export_of
+from jetstream_server.config.options import AccountOptions, ImportOptions
+from jetstream_server.core.wildcard_mapping import WildcardMapping
+from jetstream_server.node.account import Account
+from jetstream_server.node.service_imports import ServiceImport
+from jetstream_server.node.service_replies import ResponseTerms
+from jetstream_server.node.stream_imports import StreamImport
+
+_API = "$JS.API.>"
+
+
+class AccountLinks:
+    """Everything that crosses between accounts."""
+
+    def __init__(
+        self, accounts: Mapping[str, Account], configured: Mapping[str, AccountOptions]
+    ) -> None:
+        """Prepare the links; `open` makes them."""
+        self._accounts = accounts
+        self._configured = configured
+        self._links: list[StreamImport | ServiceImport] = [
+            self._link(accounts[options.name], entry)
+            for options in configured.values()
+            for entry in options.imports
+        ]
+
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        return bool(self._links)
+
+    def open(self) -> None:
+        """Join the accounts."""
+        for name, account in self._accounts.items():
+            account.exporters = tuple([self._accounts[each] for each in self._reached(name)])
+        for link in self._links:
+            link.open()
+
+    def close(self) -> None:
+        """Part them."""
+        for account in self._accounts.values():
+            account.exporters = ()
+        for link in self._links:
+            link.close()
+
+    def _link(self, importer: Account, entry: ImportOptions) -> StreamImport | ServiceImport:
+        exporter = self._accounts[entry.account]
+        mapping = WildcardMapping(entry.subject.encode(), entry.local_subject.encode())
+        if entry.kind == "stream":
+            return StreamImport(importer, exporter, mapping)
+        export = export_of(self._configured[entry.account], entry)
+        assert export is not None, "an import without an export is refused when it is read"
+        terms = ResponseTerms(export.response, export.response_threshold_ns)
+        return ServiceImport(importer, exporter, mapping, terms, is_sharing=entry.is_sharing)
+
+    def _reached(self, name: str) -> list[str]:
+        """Return the accounts that one imports from, directly or not."""
+        reached: dict[str, None] = {}
+        waiting = [name]
+        while waiting:
+            options = self._configured.get(waiting.pop())
+            for entry in options.imports if options is not None else ():
+                if entry.account not in reached and entry.account != name:
+                    reached[entry.account] = None
+                    waiting.append(entry.account)
+        return list(reached)
+
+
+def has_own_api(options: AccountOptions | None) -> bool:
+    """Tell whether an account's API is its own: it may import another account's in its place."""
+    return options is None or not any(
+        entry.kind == "service" and entry.local_subject == _API for entry in options.imports
+    )

@@ -1,0 +1,166 @@
+"""Services of another account: requests go there, answers come back.
+
+An import is a subscription like any other. What is published to it is published again in the
+exporting account, under the subject that the service has there, with a stand-in for the reply
+(`service_replies.py`) and a header that tells whence the request comes. Where nobody serves, the
+requester is told so under the subject that it used.
+
+A stretch of a run stays one run on its way. Specification: jetstream.md 1.11 and Appendix H,
+checked-wire-consumers.md 1.11.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.wildcard_mapping import WildcardMapping
+from jetstream_server.jetstream.streams.publish_headers import REQUEST_INFO, extended, without
+from jetstream_server.jetstream.wire.go_json import encode
+from jetstream_server.node.router import Publisher
+from jetstream_server.node.service_replies import ACK_PREFIX, ResponseTerms
+from jetstream_server.protocol.ops import PubRun
+
+if TYPE_CHECKING:
+    from jetstream_server.node.account import Account
+
+# What a service may know about a client that does not share more.
+_UNSHARED = ("acc", "svc", "rtt")
+# The order of the fields that are added on the way.
+_BEFORE_SERVICE = ("start", "host", "id", "acc")
+
+
+class ServiceImport:
+    """One imported service. A Receiver of requests.
+
+    Args:
+        importer: who asks.
+        exporter: who answers.
+        mapping: from the exporter's subjects to the importer's.
+        terms: what the export says about answers.
+        is_sharing: whether the service is told who the client is.
+    """
+
+    def __init__(
+        self,
+        importer: Account,
+        exporter: Account,
+        mapping: WildcardMapping,
+        terms: ResponseTerms,
+        *,
+        is_sharing: bool,
+    ) -> None:
+        self.importer = importer
+        self.exporter = exporter
+        self.subscription = Subscription(mapping.target, self)
+        self._mapping = mapping
+        self._terms = terms
+        self.is_sharing = is_sharing
+
+    def open(self) -> None:
+        """Begin to take requests."""
+        self.importer.sublist.insert(self.subscription)
+
+    def close(self) -> None:
+        """Take no more requests."""
+        self.importer.sublist.remove(self.subscription)
+
+    def subject_of(self, subject: bytes) -> bytes:
+        """Return what the exporter calls a subject, its own mappings included; empty for lost."""
+        subject = self._mapping.reverse(subject)
+        mappings = self.exporter.mappings
+        return subject if mappings is None else mappings.apply(subject)
+
+    def receive(
+        self,
+        run: PubRun,
+        start: int,
+        stop: int,
+        subscription: Subscription,
+        origin: Origin | None,
+        now: int,
+    ) -> None:
+        """Publish requests in the exporting account."""
+        request = ServiceRequest(self, run, start, origin, now)
+        messages = []
+        for index in range(start, stop):
+            reply = run.reply(index)
+            if reply and not reply.startswith(ACK_PREFIX):
+                reply = self.exporter.replies.expect(self.importer, reply, self._terms, now)
+            headers = without(run.headers(index), REQUEST_INFO)
+            headers = extended(headers, request.header)
+            messages.append(
+                (self.subject_of(run.subject(index)), reply, headers, run.payload(index))
+            )
+        self.exporter.router.route(PubRun.of(messages), request, now)
+
+
+class ServiceRequest:
+    """Requests on their way into another account. The Publisher of them there.
+
+    Attributes:
+        info: what the service is told of the client.
+        header: the same as a header line.
+    """
+
+    echo = True
+
+    def __init__(
+        self, service: ServiceImport, run: PubRun, start: int, origin: Origin | None, now: int
+    ) -> None:
+        self._service = service
+        self._run = run
+        self._start = start
+        self._origin = origin
+        self.is_shared = service.is_sharing
+        self._client: dict[str, Any] = {"acc": service.importer.name}
+        self.info: dict[str, Any]
+        if isinstance(origin, ServiceRequest):
+            self.is_shared = origin.is_shared
+            self._client = origin._client
+            self.info = _with_service(origin.info, service.importer.name)
+        else:
+            if origin is not None:
+                self._client = origin.client_info(now)
+            self.info = self._client
+            if not self.is_shared:
+                self.info = {key: self._client[key] for key in _UNSHARED if key in self._client}
+        self.header = b"%b: %b\r\n" % (REQUEST_INFO, encode(self.info))
+
+    def client_info(self, now: int) -> dict[str, Any]:
+        """Describe the client as advisories do: what is shared, and which server it is."""
+        info = _with_service(self.info, self._service.exporter.name)
+        if not self.is_shared and "server" in self._client:
+            info["server"] = self._client["server"]
+        return info
+
+    def unanswered(self, run: PubRun, start: int, stop: int) -> None:
+        """Nobody serves; tell the requester, unless others got the request."""
+        for index in range(start, stop):
+            if reply := run.reply(index):
+                self._service.exporter.replies.forget(reply)
+        publisher = self._origin
+        if not isinstance(publisher, Publisher):
+            return
+        for index in range(self._start + start, self._start + stop):
+            if not self._has_other_interest(self._run.subject(index)):
+                publisher.unanswered(self._run, index, index + 1)
+
+    def _has_other_interest(self, subject: bytes) -> bool:
+        """Tell whether anybody else took a request, or another import will say that none did."""
+        match = self._service.importer.sublist.match(subject)
+        if match.queues:
+            return True
+        services = [each.receiver for each in match.plain]
+        for other in services:
+            if not isinstance(other, ServiceImport):
+                return True
+            if other.exporter.sublist.has_interest(other.subject_of(subject)):
+                return True
+        return services[0] is not self._service
+
+
+def _with_service(info: dict[str, Any], account: str) -> dict[str, Any]:
+    """Return the info with the account that the request was made for last."""
+    first = {key: info[key] for key in _BEFORE_SERVICE if key in info}
+    return first | {"svc": account} | {key: info[key] for key in info if key not in first}

@@ -1,0 +1,137 @@
+"""Where the answers to requests from other accounts go.
+
+A request that an import carries into an account gets a reply subject of that account,
+`_R_.<account>.<request>`, instead of the requester's, which means nothing there. What is published
+to it is published to the requester's, in the requester's account. A request of a `singleton`
+service has one answer; others end with an empty one. An answer that takes longer than the export
+allows is lost. Replies that are ack subjects are left alone by imports, so a pull request's
+messages can be acknowledged (jetstream.md 1.11, Appendix H; texts and limits probed with 2.15.1).
+
+Consumers do not publish their deliveries; they look behind the stand-in (`core/relay.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from jetstream_server.base.nuid import Nuid
+from jetstream_server.core.relay import REPLY_PREFIX, Relay, resolved
+from jetstream_server.core.sublist import Match
+from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.protocol.ops import PubRun
+
+if TYPE_CHECKING:
+    from jetstream_server.node.account import Account
+
+ACK_PREFIX = b"$JS.ACK."
+SINGLETON = "singleton"
+_NAME_CHARACTERS = 6
+# Requests that nobody answers are forgotten when their time is over, or beyond so many.
+_OPEN_MAX = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseTerms:
+    """What an export says about answers: `singleton`, `stream` or `chunked`, and for how long."""
+
+    kind: str
+    threshold_ns: int
+
+
+@dataclass(slots=True)
+class _Expected:
+    """One request that waits for answers."""
+
+    requester: Account
+    reply: bytes
+    terms: ResponseTerms
+    touched_at: int
+    is_looked_at: bool = False  # by a consumer, which delivers without a message to count
+
+
+class ServiceReplies(Relay):
+    """The reply subjects that one account knows for requests of others. A Receiver."""
+
+    def __init__(self, account: Account, random: Random) -> None:
+        self._account = account
+        self._nuid = Nuid(random)
+        self._prefix = b""
+        self._open: dict[bytes, _Expected] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def expect(self, requester: Account, reply: bytes, terms: ResponseTerms, now: int) -> bytes:
+        """Return the stand-in for a reply subject of another account."""
+        if not self._prefix:
+            name = self._nuid.short(_NAME_CHARACTERS).encode()
+            self._prefix = b"%b%b." % (REPLY_PREFIX, name)
+            self._account.sublist.insert(Subscription(self._prefix + b"*", self))
+        self._forget_late(now)
+        subject = self._prefix + self._nuid.short(_NAME_CHARACTERS).encode()
+        while subject in self._open:
+            subject = self._prefix + self._nuid.short(_NAME_CHARACTERS).encode()
+        self._open[subject] = _Expected(requester, reply, terms, now)
+        return subject
+
+    def forget(self, subject: bytes) -> None:
+        """Expect no answer (any more)."""
+        self._open.pop(subject, None)
+
+    def _forget_late(self, now: int) -> None:
+        """Drop what is over among the oldest; one look a request keeps pace."""
+        for _ in range(2):
+            subject = next(iter(self._open), b"")
+            expected = self._open.get(subject)
+            if expected is None:
+                return
+            is_over = now > expected.touched_at + expected.terms.threshold_ns
+            if not is_over and len(self._open) < _OPEN_MAX:
+                return
+            del self._open[subject]
+            if expected.is_looked_at:
+                expected.is_looked_at = False
+                expected.touched_at = now
+                self._open[subject] = expected
+
+    def behind(self, subject: bytes) -> Match | None:
+        """Return what the requester's reply subject reaches."""
+        expected = self._open.get(subject)
+        if expected is None:
+            return None
+        expected.is_looked_at = True
+        match = expected.requester.sublist.match(expected.reply)
+        return resolved(match, expected.reply)
+
+    def receive(
+        self,
+        run: PubRun,
+        start: int,
+        stop: int,
+        subscription: Subscription,
+        origin: Origin | None,
+        now: int,
+    ) -> None:
+        """Hand answers on to who asked."""
+        for index in range(start, stop):
+            self._answer(run, index, now)
+
+    def _answer(self, run: PubRun, index: int, now: int) -> None:
+        subject = run.subject(index)
+        expected = self._open.get(subject)
+        if expected is None:
+            return
+        terms = expected.terms
+        headers, payload, reply = run.headers(index), run.payload(index), run.reply(index)
+        is_late = now > expected.touched_at + terms.threshold_ns
+        if is_late or terms.kind == SINGLETON or not (headers or payload):
+            del self._open[subject]
+        expected.touched_at = now
+        if is_late:
+            return
+        if reply and not reply.startswith(ACK_PREFIX):
+            reply = expected.requester.replies.expect(self._account, reply, terms, now)
+        answer = PubRun.single(expected.reply, reply, headers, payload)
+        expected.requester.router.route(answer, None, now)
