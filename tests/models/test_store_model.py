@@ -20,6 +20,7 @@ from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.cipher_disk import CipherDisk
 from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.content_cache import ContentCache
 from jetstream_server.store.file import FileStore
 from jetstream_server.store.keyring import Keyring
 from jetstream_server.store.memory import MemoryStore
@@ -38,9 +39,8 @@ PATTERNS: list[tuple[bytes, ...]] = [
     (b"none",),
 ]
 subjects = st.sampled_from([b"a.0", b"a.1", b"a.2", b"b.1", b"b.2"])
-messages = st.tuples(
-    subjects, st.just(b""), st.sampled_from([b"", b"", HEADERS]), st.binary(max_size=90)
-)
+payloads = st.one_of(st.binary(max_size=90), st.integers(20, 90).map(bytes))
+messages = st.tuples(subjects, st.just(b""), st.sampled_from([b"", b"", HEADERS]), payloads)
 patterns = st.sampled_from(PATTERNS)
 nearby = st.integers(-3, 30)
 
@@ -73,9 +73,21 @@ class StoreMachine(RuleBasedStateMachine):
         lazily=st.booleans(),
         seed=st.integers(0, 1 << 30),
         cipher=st.sampled_from(["", "", "chacha", "aes"]),
+        compression=st.sampled_from(["none", "s2", "s2"]),
+        chunk_bytes=st.sampled_from([50, 250, 5000]),
     )
-    def begin(self, first_seq: int, block_bytes: int, lazily: bool, seed: int, cipher: str) -> None:
+    def begin(
+        self,
+        first_seq: int,
+        block_bytes: int,
+        lazily: bool,
+        seed: int,
+        cipher: str,
+        compression: str,
+        chunk_bytes: int,
+    ) -> None:
         self.cipher = cipher
+        self.compression, self.chunk_bytes = compression, chunk_bytes
         self.random = Random(seed)
         self.disk = self.disk_factory(self.random)
         self.first_seq, self.block_bytes = first_seq, block_bytes
@@ -92,8 +104,14 @@ class StoreMachine(RuleBasedStateMachine):
             disk = CipherDisk(disk, Keyring(ROOT, disk, b"k" * 32, self.cipher))
         self.commit = GroupCommit(disk, lazily_ns=self.lazily_ns)
         self.store = FileStore(
-            FOLDER, self.commit, first_seq=self.first_seq, block_bytes=self.block_bytes
+            FOLDER,
+            self.commit,
+            ContentCache(disk, inflated_bytes_max=1000),
+            first_seq=self.first_seq,
+            block_bytes=self.block_bytes,
+            chunk_bytes=self.chunk_bytes,
         )
+        self.store.compression = self.compression
         assert self.store.offline == ""
 
     # -- rules -----------------------------------------------------------------------------
@@ -190,6 +208,10 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.commit.drain() == []
         self.acked = copy.deepcopy(self.model)
         self.open()
+
+    @rule(compression=st.sampled_from(["none", "s2"]))
+    def choose_compression(self, compression: str) -> None:
+        self.store.compression = self.compression = compression
 
     @rule(capacity=st.integers(0, 2000))
     def fill_and_make_room(self, capacity: int) -> None:

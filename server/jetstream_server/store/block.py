@@ -5,46 +5,44 @@ changed again, only replaced as a whole by a compacted one or removed. *Entries*
 order; deleting one clears its byte in `alive` (made by the first delete that is not at the front)
 or moves `head` past it.
 
-For a sealed block nothing is kept per message. Its bytes and entries (`Content`) are mapped when
-somebody looks and stay mapped while the cache has room. Between sealing and the flush that carries
-the block to the disk, the content is pinned in memory.
+For a sealed block nothing is kept per message. Its bytes and entries (`Content`) are had from its
+files when somebody looks (`store/content_cache.py`). Between sealing and the flush that carries the
+block to the disk, the content is pinned in memory.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from google_crc32c import value as crc32c
 
-from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import columns, records
 from jetstream_server.kernels.records_pure import Buffer
 from jetstream_server.store import erasure, tombstone
 from jetstream_server.store import index as block_index
 from jetstream_server.store.commit import BlockFile
-from jetstream_server.store.disk import Disk
+from jetstream_server.store.compressed_block import CompressedBlock
 from jetstream_server.store.index import Entries, Summary
 from jetstream_server.store.subjects import SubjectTable
 
 BLOCK_SUFFIX = ".blk"
 INDEX_SUFFIX = ".idx"
-CACHED_BLOCKS_MAX = 64  # two mapped files each, over all streams of an account
 
 
 class Content:
     """The bytes of a block and where its messages are.
 
     Attributes:
-        buffer: the block; None until somebody needs it.
+        buffer: the block; None until somebody needs it, and when it is compressed.
+        compressed: the block, when it is compressed and somebody needed it.
         entries: one entry per message; subject ids are the block's own in a sealed block.
     """
 
-    __slots__ = ("_generation", "_resolve", "_table_ids", "buffer", "entries")
+    __slots__ = ("_generation", "_resolve", "_table_ids", "buffer", "compressed", "entries")
 
     def __init__(
         self,
@@ -63,6 +61,7 @@ class Content:
                 who looks for one message can do without.
         """
         self.buffer = buffer
+        self.compressed: CompressedBlock | None = None
         self.entries = entries
         self._table_ids = table_ids
         self._generation = generation
@@ -105,7 +104,8 @@ class Block:
         alive: one byte per entry, 0 for a deleted one; empty when none behind `head` is.
         live, accounted, recorded: messages, accounted bytes and record bytes not deleted.
         all_accounted, all_recorded: the same of every entry.
-        size: bytes of the file.
+        size: bytes of all records, which are those of the file unless it is compressed.
+        is_compressed: whether the file is compressed; it may still be plain after a full disk.
         first_ts, last_ts: times of the first and last entry.
         tombstones: the tombstone records in this block, as they stand.
         noted: numbers of the blocks that hold tombstones for entries of this one.
@@ -138,6 +138,7 @@ class Block:
     pinned: Content | None = None
     sealed_at: int = 0
     version: int = 0
+    is_compressed: bool = False
     is_verified: bool = False
     is_gone: bool = False
 
@@ -160,6 +161,10 @@ class Block:
         """Return the sequence of an entry."""
         offsets = content.entries.offsets
         return self.first_seq + (offsets[entry] if len(offsets) else entry)
+
+    def end(self, content: Content, entry: int) -> int:
+        """Return where the bytes of an entry end, or what stands between it and the next."""
+        return content.entries.positions[entry + 1] if entry + 1 < self.count else self.size
 
     def find(self, content: Content, sequence: int) -> int:
         """Return the live entry of a sequence, -1 when there is none."""
@@ -322,89 +327,6 @@ def without_columns(summary: Summary) -> Summary:
     summary.subjects = []
     summary.tombstones = b""
     return summary
-
-
-class ContentCache:
-    """Contents of sealed blocks, the most recently used ones."""
-
-    def __init__(self, disk: Disk, blocks_max: int = CACHED_BLOCKS_MAX) -> None:
-        self._disk = disk
-        self._blocks_max = blocks_max
-        self._contents: OrderedDict[Block, Content] = OrderedDict()
-
-    def content(self, block: Block, table: SubjectTable) -> Content:
-        """Return the content of a block; its `buffer` may be None, see `buffer`.
-
-        Raises:
-            StoreError: the index is damaged or cannot be read, and so is the block.
-        """
-        content = block.pinned or self._contents.get(block)
-        if content is None:
-            content = self._attach(block, table)
-        elif content.is_outdated(table.generation):
-            self.drop(block)
-            content = self._attach(block, table)
-        if block.pinned is None:
-            self._contents.move_to_end(block)
-        return content
-
-    def buffer(self, block: Block, content: Content) -> Buffer:
-        """Return the bytes of a block, compared with their checksum the first time.
-
-        Raises:
-            StoreError: they are not what was written.
-        """
-        if content.buffer is None:
-            try:
-                content.buffer = self._disk.map(block.path)
-            except OSError as error:
-                raise StoreError(f"read failed: {error.strerror}", str(block.path)) from error
-        if not block.is_verified and block.summary is not None and block.pinned is None:
-            whole = bytes(content.buffer)
-            if len(whole) != block.summary.block_bytes or crc32c(whole) != block.summary.block_crc:
-                raise StoreError("a stored record is damaged", str(block.path), damage(whole))
-            block.is_verified = True
-        return content.buffer
-
-    def _attach(self, block: Block, table: SubjectTable) -> Content:
-        content = self._read_index(block, table)
-        self._contents[block] = content
-        while len(self._contents) > self._blocks_max:
-            self._contents.popitem(last=False)
-        return content
-
-    def _read_index(self, block: Block, table: SubjectTable) -> Content:
-        try:
-            file = self._disk.map(block.index_path)
-        except OSError:
-            file = b""
-        summary = block_index.decode(file, block.size, with_subjects=False)
-        entries = block_index.decode_entries(file, summary) if summary is not None else None
-        if summary is None or entries is None:
-            return self._read_block(block, table)
-
-        def resolve() -> array[int]:
-            whole = block_index.decode(file, summary.block_bytes)
-            assert whole is not None, "it was sound a moment ago, and is mapped"
-            return table.add(whole.subjects)
-
-        return Content(None, entries, array("I"), table.generation, resolve)
-
-    def _read_block(self, block: Block, table: SubjectTable) -> Content:
-        """Read the entries from the block itself: the index was lost while the store is open."""
-        content = Content(None, Entries(array("I"), array("I"), array("I")), array("I"))
-        scan = scan_block(self.buffer(block, content), table.ids)
-        table.grow()
-        local_ids = array("I")
-        table_ids = columns.localize(scan.subject_ids, len(scan.positions), local_ids)
-        offsets = scan.offsets()
-        return Content(
-            content.buffer, Entries(scan.positions, local_ids, offsets), table_ids, table.generation
-        )
-
-    def drop(self, block: Block) -> None:
-        """Forget the content of a block."""
-        self._contents.pop(block, None)
 
 
 @dataclass(slots=True)

@@ -21,11 +21,15 @@ from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import columns
 from jetstream_server.kernels.record_format import CHECKED_FROM, PREFIX, PREFIX_BYTES
 from jetstream_server.kernels.records_pure import UNACCOUNTED_BYTES, Buffer
-from jetstream_server.store.block import Block, Content, ContentCache
+from jetstream_server.store.block import Block, Content
+from jetstream_server.store.compressed_block import CHUNK_BYTES
+from jetstream_server.store.content_cache import ContentCache
 from jetstream_server.store.ports import StoredMessage, StoreState, SubjectFilter, Window
 from jetstream_server.store.subjects import SubjectSet, SubjectTable
 
 Flags = bytes | bytearray
+PIECE_CHUNKS_MAX = 8  # inflated at once, in half a millisecond or so
+_ANY = 1 << 62
 
 
 class BlockList:
@@ -34,9 +38,10 @@ class BlockList:
     Invariant: only the last block may be without live messages.
     """
 
-    def __init__(self, cache: ContentCache, first_seq: int) -> None:
+    def __init__(self, cache: ContentCache, first_seq: int, chunk_bytes: int = CHUNK_BYTES) -> None:
         self.notes: list[str] = []
         self._cache = cache
+        self._chunk_bytes = chunk_bytes
         self._blocks: list[Block] = []
         self._table = SubjectTable()
         self._messages = 0
@@ -107,11 +112,13 @@ class BlockList:
                 continue
             content = self._content(block)
             out = (out_positions, sequences, out_sizes)
-            self._select(block, content, None, block.head, block.count, 1 << 62, out)
-            for sequence in sequences:
-                missing.extend(range(expected, sequence))
-                expected = sequence + 1
-            del out_positions[:], sequences[:], out_sizes[:]
+            entry = block.head
+            while entry < block.count:
+                entry = self._select(block, content, None, entry, block.count, _ANY, out)
+                for sequence in sequences:
+                    missing.extend(range(expected, sequence))
+                    expected = sequence + 1
+                del out_positions[:], sequences[:], out_sizes[:]
         missing.extend(range(expected, self._last_seq + 1))
         return missing
 
@@ -275,7 +282,7 @@ class BlockList:
             return False
         if not content.has_own_ids:
             return content.entries.subject_ids[entry] == subject_id
-        buffer, at = self._buffer(block, content), content.entries.positions[entry]
+        buffer, at = self._buffer(block, content, entry), content.entries.positions[entry]
         start, name = at + PREFIX_BYTES, self._table.names[subject_id]
         stop = start + PREFIX.unpack_from(buffer, at)[5]
         return buffer[start:stop] == name
@@ -323,7 +330,8 @@ class BlockList:
             next_seq = max(block.sequence(content, stop), sequence)
         else:
             next_seq = self._after(index)
-        return Window(self._buffer(block, content), positions, sequences, sizes, next_seq)
+        buffer = self._buffer(block, content, stop, stop)  # what was selected is there
+        return Window(buffer, positions, sequences, sizes, next_seq)
 
     def _after(self, index: int) -> int:
         """Return the sequence to go on with after a block."""
@@ -341,23 +349,58 @@ class BlockList:
         bytes_max: int,
         out: tuple[array[int], array[int], array[int]],
     ) -> int:
+        """Append wanted live entries from `start` on; return the first one not looked at.
+
+        Of a compressed block no more is looked at than is inflated at once.
+        """
         flags = self._flags(wanted, block, content)
         if flags and content.has_own_ids and 1 not in flags:
             return block.count  # a sealed block without any wanted subject
-        return columns.select(
-            self._buffer(block, content),
-            content.entries.positions,
-            content.entries.subject_ids,
-            flags,
-            block.alive,
-            start,
-            block.count,
-            block.first_seq,
-            content.entries.offsets,
-            count_max,
-            bytes_max,
-            *out,
-        )
+        entries, sequences = content.entries, out[1]
+        piece_bytes = self._chunk_bytes
+        if not flags:  # what is wanted stands together
+            piece_bytes = min(
+                bytes_max, count_max * (block.all_recorded // max(block.count, 1) + 1)
+            )
+        for low, high in self._pieces(block, content, start, block.count, piece_bytes):
+            if flags and not columns.count(entries.subject_ids, flags, block.alive, low, high):
+                continue
+            stop = columns.select(
+                self._buffer(block, content, low, high),
+                entries.positions,
+                entries.subject_ids,
+                flags,
+                block.alive,
+                low,
+                high,
+                block.first_seq,
+                entries.offsets,
+                count_max,
+                bytes_max,
+                *out,
+            )
+            if stop < high or sequences:
+                return stop
+        return block.count
+
+    def _pieces(
+        self, block: Block, content: Content, start: int, stop: int, piece_bytes: int = 0
+    ) -> Iterator[tuple[int, int]]:
+        """Cut entries [start, stop) into pieces whose bytes to ask for one after the other.
+
+        A plain block is one piece. Those of a compressed one begin with `piece_bytes`, a chunk if
+        that is not given, and grow, so that who needs little inflates little.
+        """
+        if start >= stop or not self._is_compressed(block, content):
+            yield start, stop
+            return
+        positions = content.entries.positions
+        size, size_max = piece_bytes or self._chunk_bytes, PIECE_CHUNKS_MAX * self._chunk_bytes
+        while start < stop:
+            size = min(size, size_max)
+            end = bisect_left(positions, positions[start] + size, start + 1, stop)
+            yield start, end
+            start, size = end, 2 * size
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -385,9 +428,32 @@ class BlockList:
             self._take_offline(error)
             raise
 
-    def _buffer(self, block: Block, content: Content) -> Buffer:
+    def _is_compressed(self, block: Block, content: Content) -> bool:
         try:
-            return self._cache.buffer(block, content)
+            return self._cache.is_compressed(block, content)
+        except StoreError as error:
+            self._take_offline(error)
+            raise
+
+    def _buffer(
+        self, block: Block, content: Content, first: int, stop: int | None = None
+    ) -> Buffer:
+        """Return the bytes of a block, of which those of entries [first, stop) may be looked at;
+        without `stop` those of one entry."""
+        stop = first + 1 if stop is None else stop
+        start = end = 0
+        if first < stop:
+            start, end = content.entries.positions[first], block.end(content, stop - 1)
+        try:
+            return self._cache.buffer(block, content, start, end)
+        except StoreError as error:
+            self._take_offline(error)
+            raise
+
+    def _whole(self, block: Block, content: Content) -> Buffer:
+        """Return all bytes of a block, tombstones included."""
+        try:
+            return self._cache.buffer(block, content, 0, block.size)
         except StoreError as error:
             self._take_offline(error)
             raise
@@ -409,12 +475,12 @@ class BlockList:
             return len(content.table_ids)
 
     def _timestamp(self, block: Block, content: Content, entry: int) -> int:
-        buffer = self._buffer(block, content)
+        buffer = self._buffer(block, content, entry)
         timestamp: int = PREFIX.unpack_from(buffer, content.entries.positions[entry])[3]
         return timestamp
 
     def _message(self, block: Block, content: Content, entry: int) -> StoredMessage:
-        buffer = self._buffer(block, content)
+        buffer = self._buffer(block, content, entry)
         at = content.entries.positions[entry]
         size, checksum, sequence, timestamp, headers, subject_bytes, _ = PREFIX.unpack_from(
             buffer, at

@@ -26,10 +26,16 @@ from jetstream_server.protocol.ops import (
     SUBJECT_STOP,
     PubRun,
 )
-from jetstream_server.store import tombstone
-from jetstream_server.store.block import BLOCK_SUFFIX, Block, BlockWriter, ContentCache
+from jetstream_server.store import erasure, tombstone
+from jetstream_server.store.block import BLOCK_SUFFIX, Block, BlockWriter, seal_block
 from jetstream_server.store.block_list import BlockList
 from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.compressed_block import (
+    Compression,
+    compressed_bytes_max,
+    is_compressible,
+)
+from jetstream_server.store.content_cache import ContentCache
 from jetstream_server.store.restamp import restamp
 from jetstream_server.store.tombstone import Tombstone
 
@@ -48,6 +54,11 @@ class BlockLog(BlockList):
         cache: contents of sealed blocks, shared with other stores.
         first_seq: the first sequence to be used; 0 for 1.
         block_bytes: when a block is full.
+        chunk_bytes: how much of a block is compressed together.
+
+    Attributes:
+        compression: how blocks are kept from now on, `none` or `s2`; others stay as they are until
+            they are rewritten for another reason.
     """
 
     def __init__(
@@ -57,8 +68,10 @@ class BlockLog(BlockList):
         cache: ContentCache,
         first_seq: int,
         block_bytes: int,
+        chunk_bytes: int,
     ) -> None:
-        super().__init__(cache, first_seq)
+        super().__init__(cache, first_seq, chunk_bytes)
+        self.compression = "none"
         self._folder = folder
         self._commit = commit
         self._block_bytes = block_bytes
@@ -247,11 +260,32 @@ class BlockLog(BlockList):
         index = open_block.seal(self._table)
         self._open = None
         self._commit.seal(self, open_block.file)
-        self._commit.replace(self, block.index_path, [index], is_spare=True)
+        self._keep(block, index, is_written=True)
         self._pin(block)
         self._sealed(block)
         if self._table.absent > max(RENUMBER_MIN, self._table.present):
             self._renumber()
+
+    def _keep(self, block: Block, index: bytes, *, is_written: bool) -> None:
+        """Queue the files of a block just sealed, compressed if that is wanted and worth it.
+
+        The worker compresses, in the flush that carries the block. A block that is written
+        already (`is_written`) stays plain when there is no room.
+        """
+        commit = self._commit
+        assert block.pinned is not None, "sealing pins the content"
+        whole = block.pinned.buffer
+        assert isinstance(whole, bytes), "that of a sealed block"
+        if self.compression == "s2" and is_compressible(whole):
+            block.is_compressed = True
+            compression = Compression(whole, self._chunk_bytes)
+            commit.replace(self, block.path, compression.file(), is_spare=is_written)
+            commit.replace(self, block.index_path, compression.index(index), is_spare=True)
+            return
+        if not is_written:
+            block.is_compressed = False
+            commit.replace(self, block.path, [whole])
+        commit.replace(self, block.index_path, [index], is_spare=True)
 
     def _pin(self, block: Block) -> None:
         """Keep the content of a block just sealed in memory until a flush has carried it."""
@@ -289,6 +323,44 @@ class BlockLog(BlockList):
         before = open_block.used
         open_block.add_tombstone(record)
         self._write(open_block, before, open_block.used)
+
+    # -- erasing ---------------------------------------------------------------------------
+
+    def _erase(self, block: Block, entries: list[int]) -> None:
+        """Overwrite messages whose tombstones are queued."""
+        content, commit = self._content(block), self._commit
+        file = None
+        if self._open is not None and block is self._open.block:
+            whole, file = self._open.buffer, self._open.file
+        else:
+            whole = bytearray(self._whole(block, content))
+            commit.remove(self, block.index_path, waits=True)  # it was made for the other content
+        for entry in entries:
+            at = content.entries.positions[entry]
+            head, stop = erasure.encode(whole, at)
+            whole[at:stop] = head.ljust(stop - at, b"\0")
+            if not block.is_compressed:
+                commit.overwrite(self, block.path, file, at, head, stop)
+        if file is None:
+            if block.is_compressed:
+                self._erase_compressed(block, bytes(whole))
+            self._cache.drop(block)
+            table_ids, table = content.table_ids, self._table
+            index = seal_block(block, bytes(whole), content.entries, table_ids, table)
+            self._pin(block)
+            commit.replace(self, block.index_path, [index], is_spare=True)
+
+    def _erase_compressed(self, block: Block, whole: bytes) -> None:
+        """Make a compressed block a plain one, of whose old file nothing is left."""
+        commit, redo = self._commit, block.path.with_suffix(erasure.REDO_SUFFIX)
+        commit.replace(self, redo, [whole])
+        commit.remove(self, block.index_path, waits=True)  # makes the new name durable as well
+        stop = compressed_bytes_max(block.size, self._chunk_bytes)
+        commit.overwrite(self, block.path, None, 0, b"", stop)
+        commit.replace(self, block.path, [whole])
+        commit.remove(self, block.index_path, waits=True)
+        commit.remove(self, redo, waits=True)
+        block.is_compressed = False
 
     # -- how flushes went (commit.Owner) ---------------------------------------------------
 

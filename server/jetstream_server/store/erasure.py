@@ -7,11 +7,16 @@ first, then the rest is zeroed, and a tear in the rest does not matter.
 
 Nor does a tear in the head, where only checksum and kind change: the new checksum follows from the
 head, the old one from the rest, which is untouched until then; any mixture of the two will do.
+
+In a compressed block no message has a place of its own. The block is written as a plain one without
+the message to a *redo* file, made durable, and then all of the compressed file is overwritten. A
+start that finds a redo file does that again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from google_crc32c import value as crc32c
 
@@ -23,6 +28,9 @@ from jetstream_server.kernels.record_format import (
     PREFIX_BYTES,
 )
 from jetstream_server.kernels.records_pure import Buffer
+from jetstream_server.store.disk import Disk
+
+REDO_SUFFIX = ".redo"
 
 
 @dataclass(slots=True)
@@ -38,6 +46,18 @@ def encode(block: Buffer, at: int) -> tuple[bytes, int]:
     """Return the head of the record at `at` once it is erased, and where the record ends."""
     size = PREFIX.unpack_from(block, at)[0]
     return _head(block, at), at + size
+
+
+def redo(path: Path, disk: Disk) -> None:
+    """Put a redo file in the place of the block file `path`, of which nothing is left."""
+    whole = disk.read(path.with_suffix(REDO_SUFFIX))
+    assert whole is not None, "it was found"
+    if disk.read(path) is not None:
+        disk.overwrite(path, 0, b"", disk.size(path))
+    disk.replace(path, [whole])
+    disk.sync_folder(path.parent)
+    disk.remove(path.with_suffix(REDO_SUFFIX))
+    disk.sync_folder(path.parent)
 
 
 def decode(block: Buffer, at: int) -> Erased | None:

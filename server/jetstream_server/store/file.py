@@ -26,17 +26,19 @@ from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import columns, records
 from jetstream_server.kernels.record_format import PREFIX
 from jetstream_server.kernels.records_pure import HEADER_ACCOUNTED_BYTES, UNACCOUNTED_BYTES
-from jetstream_server.store import erasure, recovery, tombstone
+from jetstream_server.store import index as block_index
+from jetstream_server.store import recovery, tombstone
 from jetstream_server.store.block import (
     Block,
     BlockWriter,
     Content,
-    ContentCache,
     Scan,
     seal_block,
 )
 from jetstream_server.store.block_log import FIRST_ROOM_BYTES, BlockLog
 from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.compressed_block import CHUNK_BYTES
+from jetstream_server.store.content_cache import ContentCache
 from jetstream_server.store.index import Entries
 from jetstream_server.store.ports import Limits, SubjectFilter
 from jetstream_server.store.subjects import SubjectSet
@@ -59,6 +61,7 @@ class FileStore(BlockLog):
         first_seq: the first sequence to be used, if nothing is there; 0 for 1.
         is_fresh: nothing is there, whatever the folder says: its removal is queued.
         block_bytes: when a block is full; for tests.
+        chunk_bytes: how much of a block is compressed together; for tests.
 
     Attributes:
         notes: what recovery had to do, for the operator's log.
@@ -73,8 +76,10 @@ class FileStore(BlockLog):
         first_seq: int = 0,
         is_fresh: bool = False,
         block_bytes: int = BLOCK_BYTES,
+        chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
-        super().__init__(folder, commit, cache or ContentCache(commit.disk), first_seq, block_bytes)
+        cache = cache or ContentCache(commit.disk)
+        super().__init__(folder, commit, cache, first_seq, block_bytes, chunk_bytes)
         self._rewritten: list[Block] = []  # and perhaps not on the disk yet
         self._compact_min_bytes = min(COMPACT_MIN_BYTES, block_bytes // 2)
         if not is_fresh:
@@ -115,32 +120,11 @@ class FileStore(BlockLog):
             self._tidy(touched)
         return len(gone)
 
-    def _erase(self, block: Block, entries: list[int]) -> None:
-        """Overwrite messages whose tombstones are queued."""
-        content, commit = self._content(block), self._commit
-        file = None
-        if self._open is not None and block is self._open.block:
-            whole, file = self._open.buffer, self._open.file
-        else:
-            whole = bytearray(self._buffer(block, content))
-            commit.remove(self, block.index_path, waits=True)  # it was made for the other content
-        for entry in entries:
-            at = content.entries.positions[entry]
-            head, stop = erasure.encode(whole, at)
-            whole[at:stop] = head.ljust(stop - at, b"\0")
-            commit.overwrite(self, block.path, file, at, head, stop)
-        if file is None:
-            self._cache.drop(block)
-            table_ids, table = content.table_ids, self._table
-            index = seal_block(block, bytes(whole), content.entries, table_ids, table)
-            self._pin(block)
-            commit.replace(self, block.index_path, [index], is_spare=True)
-
     def _bury(self, block: Block, content: Content, entry: int) -> None:
         """Take one live message out of every count."""
         entries, table = content.entries, self._table
         size, _, _, _, headers, _, _ = PREFIX.unpack_from(
-            self._buffer(block, content), entries.positions[entry]
+            self._buffer(block, content, entry), entries.positions[entry]
         )
         accounted = size - UNACCOUNTED_BYTES + (HEADER_ACCOUNTED_BYTES if headers else 0)
         number = entries.subject_ids[entry]
@@ -195,20 +179,32 @@ class FileStore(BlockLog):
             content = self._content(block_now)
             stop = block_now.at_or_after(content, first_seq)
             if stop > block_now.head:
-                weights = records.measure(
-                    self._buffer(block_now, content),
-                    content.entries.positions,
-                    block_now.alive,
-                    block_now.head,
-                    stop,
-                    _ALL,
-                    0,
-                    0,
-                )
+                _, *weights = self._measure(block_now, content, stop, _ALL, 0, 0)
                 self._withdraw(block_now, content, stop)
                 block_now.head = stop
                 block_now.skip_dead()
-                self._discount(block_now, *weights[1:])
+                self._discount(block_now, *weights)
+
+    def _measure(
+        self, block: Block, content: Content, stop: int, messages: int, accounted: int, expired: int
+    ) -> tuple[int, int, int, int]:
+        """Weigh live entries from the front, see `kernels/records.measure`."""
+        weighed = (0, 0, 0)
+        for low, high in self._pieces(block, content, block.head, stop):
+            entry, *found = records.measure(
+                self._buffer(block, content, low, high),
+                content.entries.positions,
+                block.alive,
+                low,
+                high,
+                max(messages - weighed[0], 0),
+                max(accounted - weighed[1], 0),
+                expired,
+            )
+            weighed = (weighed[0] + found[0], weighed[1] + found[1], weighed[2] + found[2])
+            if entry < high:
+                return entry, *weighed
+        return stop, *weighed
 
     def _withdraw(self, block: Block, content: Content, stop: int) -> None:
         self._table.present -= columns.withdraw(
@@ -284,29 +280,35 @@ class FileStore(BlockLog):
         count_max: int,
         ranges: array[int],
     ) -> int:
-        buffer = self._buffer(block, content)
+        entries, buried = content.entries, 0
         if not block.alive:
             block.alive = bytearray(b"\1" * block.count)
-        _, messages, accounted, recorded, emptied = columns.bury(
-            buffer,
-            content.entries.positions,
-            content.entries.subject_ids,
-            flags,
-            block.alive,
-            first,
-            end,
-            count_max,
-            block.first_seq,
-            content.entries.offsets,
-            content.table_ids,
-            self._table.counts,
-            ranges,
-        )
+        for low, high in self._pieces(block, content, first, end):
+            if buried == count_max or not columns.count(
+                entries.subject_ids, flags, block.alive, low, high
+            ):
+                continue
+            _, messages, accounted, recorded, emptied = columns.bury(
+                self._buffer(block, content, low, high),
+                entries.positions,
+                entries.subject_ids,
+                flags,
+                block.alive,
+                low,
+                high,
+                count_max - buried,
+                block.first_seq,
+                entries.offsets,
+                content.table_ids,
+                self._table.counts,
+                ranges,
+            )
+            buried += messages
+            self._table.present -= emptied
+            self._discount(block, messages, accounted, recorded)
         block.skip_dead()
         self._oldest = None
-        self._table.present -= emptied
-        self._discount(block, messages, accounted, recorded)
-        return messages
+        return buried
 
     # -- limits ----------------------------------------------------------------------------
 
@@ -338,15 +340,8 @@ class FileStore(BlockLog):
                 continue
             if block.live > messages and block.accounted > accounted and block.last_ts > expired_at:
                 content = self._content(block)
-                entry, *_ = records.measure(
-                    self._buffer(block, content),
-                    content.entries.positions,
-                    block.alive,
-                    block.head,
-                    block.count,
-                    messages,
-                    accounted,
-                    expired_at,
+                entry, *_ = self._measure(
+                    block, content, block.count, messages, accounted, expired_at
                 )
                 if entry < block.count:
                     target = block.sequence(content, entry)
@@ -451,26 +446,28 @@ class FileStore(BlockLog):
     def _compact(self, block: Block) -> None:
         """Rewrite a sealed block with its tombstones and live messages only.
 
-        It gets smaller, so an index can never be taken for that of the other version.
+        The index goes first, so it can never be taken for that of the other version.
         """
         content = self._content(block)
         positions, subject_ids, sequences = array("I"), array("I"), array("Q")
         smaller = bytearray(block.tombstones) + bytes(block.recorded)
-        records.gather(
-            self._buffer(block, content),
-            content.entries.positions,
-            content.entries.subject_ids,
-            block.alive,
-            block.head,
-            block.count,
-            block.first_seq,
-            content.entries.offsets,
-            smaller,
-            len(block.tombstones),
-            positions,
-            subject_ids,
-            sequences,
-        )
+        used = len(block.tombstones)
+        for low, high in self._pieces(block, content, block.head, block.count):
+            used = records.gather(
+                self._buffer(block, content, low, high),
+                content.entries.positions,
+                content.entries.subject_ids,
+                block.alive,
+                low,
+                high,
+                block.first_seq,
+                content.entries.offsets,
+                smaller,
+                used,
+                positions,
+                subject_ids,
+                sequences,
+            )
         block.first_seq, block.last_seq = sequences[0], sequences[-1]
         block.first_ts = PREFIX.unpack_from(smaller, positions[0])[3]
         block.last_ts = PREFIX.unpack_from(smaller, positions[-1])[3]
@@ -491,8 +488,7 @@ class FileStore(BlockLog):
         self._pin(block)
         self._rewritten.append(block)
         self._commit.remove(self, block.index_path, waits=True)
-        self._commit.replace(self, block.path, [smaller])
-        self._commit.replace(self, block.index_path, [index], is_spare=True)
+        self._keep(block, index, is_written=False)
 
     # -- damage ----------------------------------------------------------------------------
 
@@ -548,13 +544,14 @@ class FileStore(BlockLog):
         recovery.merge_scan(block, scan, self._table)
         if found.rewrites:
             self._commit.replace(self, block.path, [found.whole])
-        if is_last and block.size <= recovery.REOPEN_BYTES:
+        if is_last and block.size <= recovery.REOPEN_BYTES and not block.is_compressed:
             self._reopen(block, found.whole, scan)
         else:
             entries = Entries(scan.positions, scan.subject_ids, scan.offsets())
             index = seal_block(block, found.whole, entries, array("I"), self._table)
             self._pin(block)
-            self._commit.replace(self, block.index_path, [index], is_spare=True)
+            end = [block_index.end(found.compressed_bytes)] if found.compressed_bytes else []
+            self._commit.replace(self, block.index_path, [index, *end], is_spare=True)
 
     def _reopen(self, block: Block, whole: bytes, scan: Scan) -> None:
         room = FIRST_ROOM_BYTES

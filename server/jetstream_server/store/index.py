@@ -8,6 +8,7 @@ mapped when a message of the block is wanted.
               length of each subject; the subjects; the block's tombstones as they stand in it
     entries   from a multiple of 4: u32 position and u32 subject number of each message; u32
               distance from the first sequence when these are not simply 0, 1, 2...
+    end       u64 bytes of the block file, only when that is compressed and so of another size
 
 An index only counts if it was made for exactly the block that is there: its size and checksum are
 part of it. It is made when the block is complete and durable, so a missing, torn or foreign one
@@ -27,6 +28,7 @@ from jetstream_server.kernels.records_pure import Buffer, Ids
 MAGIC = b"JSINDEX1"
 _HEADER = Struct("<8sIIIIQQIIqqQQII")
 _HEADER_CHECK = Struct("<I")
+_END = Struct("<Q")
 HEADER_BYTES = _HEADER.size + _HEADER_CHECK.size
 _SPARSE = 1
 
@@ -48,6 +50,7 @@ class Summary:
         subjects: the subjects of the block.
         tombstones: tombstone records, one after the other.
         entries_at, entries_crc: where the entries begin in the index file, and their checksum.
+        compressed_bytes: of the block file, 0 when that is not compressed.
     """
 
     first_seq: int
@@ -67,6 +70,12 @@ class Summary:
     tombstones: bytes
     entries_at: int = 0
     entries_crc: int = 0
+    compressed_bytes: int = 0
+
+    @property
+    def file_bytes(self) -> int:
+        """Return the size of the block file."""
+        return self.compressed_bytes or self.block_bytes
 
 
 @dataclass(slots=True)
@@ -115,9 +124,15 @@ def encode(summary: Summary, entries: Entries) -> bytes:
     return b"".join((header, check, middle, bytes(padding), tail))
 
 
-def decode(content: Buffer, block_bytes: int, *, with_subjects: bool = True) -> Summary | None:
-    """Return what an index file says, None when it is damaged or not for a block of that size.
+def end(compressed_bytes: int) -> bytes:
+    """Return the end of an index file whose block is compressed."""
+    return _END.pack(compressed_bytes)
 
+
+def decode(content: Buffer, *, with_subjects: bool = True) -> Summary | None:
+    """Return what an index file says, None when it is damaged.
+
+    Whether it is about the block that is there is to be asked next, by the size of that.
     `with_subjects` may be False for the little that does not depend on the number of subjects.
     """
     if len(content) < HEADER_BYTES:
@@ -142,7 +157,7 @@ def decode(content: Buffer, block_bytes: int, *, with_subjects: bool = True) -> 
         middle_crc,
         entries_crc,
     ) = _HEADER.unpack(header)
-    if magic != MAGIC or size != block_bytes:
+    if magic != MAGIC:
         return None
     lengths_at = HEADER_BYTES + 12 * subject_count
     names_at = lengths_at + 2 * subject_count
@@ -152,8 +167,10 @@ def decode(content: Buffer, block_bytes: int, *, with_subjects: bool = True) -> 
     names_end = names_at + sum(lengths)
     stop = names_end + tombstone_bytes
     entries_at = stop + -stop % 4
-    if entries_at + entry_count * (12 if flags & _SPARSE else 8) != len(content):
+    entries_end = entries_at + entry_count * (12 if flags & _SPARSE else 8)
+    if len(content) not in (entries_end, entries_end + _END.size):
         return None
+    is_compressed = len(content) > entries_end
     middle = bytes(content[HEADER_BYTES:stop])
     if crc32c(middle) != middle_crc:
         return None
@@ -176,15 +193,17 @@ def decode(content: Buffer, block_bytes: int, *, with_subjects: bool = True) -> 
         tombstones=middle[names_end - HEADER_BYTES :],
         entries_at=entries_at,
         entries_crc=entries_crc,
+        compressed_bytes=_END.unpack_from(content, entries_end)[0] if is_compressed else 0,
     )
 
 
 def decode_entries(content: Buffer, summary: Summary) -> Entries | None:
     """Return views of the entries of an index file, None when they are damaged."""
-    if crc32c(bytes(content[summary.entries_at :])) != summary.entries_crc:
-        return None
-    numbers = memoryview(content)[summary.entries_at :].cast("I")
     n = summary.entries
+    stop = summary.entries_at + n * (12 if summary.sparse else 8)
+    if crc32c(bytes(content[summary.entries_at : stop])) != summary.entries_crc:
+        return None
+    numbers = memoryview(content)[summary.entries_at : stop].cast("I")
     return Entries(numbers[:n], numbers[n : 2 * n], numbers[2 * n :])
 
 

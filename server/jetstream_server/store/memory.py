@@ -44,6 +44,7 @@ class MemoryStore:
 
     def __init__(self, first_seq: int = 0) -> None:
         self.notes: list[str] = []
+        self.compression = "none"  # nothing comes of it
         self._messages: dict[int, StoredMessage] = {}
         self._subjects: dict[bytes, dict[int, None]] = {}
         self._order: list[int] = []

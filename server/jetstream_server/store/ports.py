@@ -105,9 +105,12 @@ class MessageStore(Protocol):
 
     Attributes:
         notes: what opening it had to put right, for the operator's log.
+        compression: `none` or `s2`, how messages are kept on disk from now on; those that are there
+            already may stay as they are.
     """
 
     notes: list[str]
+    compression: str
 
     # -- writing ---------------------------------------------------------------------------
 

@@ -6,8 +6,9 @@ its end is either
 
 - a torn tail: the last block ends in bytes that no flush completed, so nobody was told they are
   there. They are cut off, and a note says so;
-- damage: a sealed block, or bytes that a DURABLE mark behind them says were safe. That is for a
-  human to decide about: StoreError with file and offset, and the store stays offline.
+- damage: a sealed block (a compressed one always is), or bytes that a DURABLE mark behind them
+  says were safe. That is for a human to decide about: StoreError with file and offset, and the
+  store stays offline.
 
 Damage in a sealed block is met when somebody reads it; it is then noted in a file (`DAMAGED_NAME`),
 so that a restart does not serve the stream again until the block is repaired.
@@ -25,8 +26,8 @@ from pathlib import Path
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import columns, records
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
+from jetstream_server.store import erasure, tombstone
 from jetstream_server.store import index as block_index
-from jetstream_server.store import tombstone
 from jetstream_server.store.block import (
     BLOCK_SUFFIX,
     INDEX_SUFFIX,
@@ -36,6 +37,8 @@ from jetstream_server.store.block import (
     scan_block,
     without_columns,
 )
+from jetstream_server.store.compressed_block import MAGIC as COMPRESSED_MAGIC
+from jetstream_server.store.compressed_block import inflate_whole, is_compressed
 from jetstream_server.store.disk import FULL_ERRNOS, TEMPORARY_SUFFIX, Disk
 from jetstream_server.store.index import Summary
 from jetstream_server.store.subjects import SubjectTable
@@ -57,6 +60,7 @@ class FoundBlock:
         summary: with the per-subject columns, when it was not.
         tombstones: of this block, in order.
         rewrites: whether the disk was too full to mend the file, which `whole` is to replace.
+        compressed_bytes: of the file of a block that was read, 0 when it is not compressed.
     """
 
     block: Block
@@ -65,6 +69,7 @@ class FoundBlock:
     scan: Scan | None = None
     summary: Summary | None = None
     rewrites: bool = False
+    compressed_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -89,6 +94,9 @@ def read_folder(folder: Path, disk: Disk, table: SubjectTable) -> Findings:
 
 
 def _read_folder(folder: Path, disk: Disk, table: SubjectTable) -> Findings:
+    for name in disk.names(folder):
+        if name.endswith(erasure.REDO_SUFFIX):
+            erasure.redo((folder / name).with_suffix(BLOCK_SUFFIX), disk)
     names = set(disk.names(folder))
     numbers = sorted(
         int(name.removesuffix(BLOCK_SUFFIX))
@@ -122,27 +130,40 @@ def _check(path: Path, disk: Disk) -> None:
     Raises:
         StoreError: it is damaged.
     """
-    whole = disk.read(path) or b""
+    whole, _ = _read(path, disk)
     if (stop := damage(whole)) < len(whole):
         raise StoreError("a stored record is damaged", str(path), stop)
 
 
+def _read(path: Path, disk: Disk) -> tuple[bytes, int]:
+    """Return the content of a block, and the size of its file when it is compressed, else 0.
+
+    Raises:
+        StoreError: it is compressed and damaged.
+    """
+    file = disk.read(path) or b""
+    if is_compressed(file):
+        return inflate_whole(file, path), len(file)
+    return file, 0
+
+
 def _from_index(path: Path, number: int, disk: Disk, *, is_last: bool) -> FoundBlock | None:
     size = disk.size(path)
-    if is_last and size <= REOPEN_BYTES:
-        return None
     try:
         content = disk.map(path.with_suffix(INDEX_SUFFIX))
     except FileNotFoundError:
         return None
-    summary = block_index.decode(content, size)
-    if summary is None:
+    summary = block_index.decode(content)
+    if summary is None or summary.file_bytes != size:
+        return None
+    if is_last and size <= REOPEN_BYTES and not summary.compressed_bytes:
         return None
     block = Block(number, path, summary.first_seq, summary.last_seq)
     block.count = block.live = summary.entries
     block.accounted = block.all_accounted = summary.accounted
     block.recorded = block.all_recorded = summary.recorded
-    block.size = size
+    block.size = summary.block_bytes
+    block.is_compressed = summary.compressed_bytes > 0
     block.first_ts, block.last_ts = summary.first_ts, summary.last_ts
     block.tombstones += summary.tombstones
     block.summary = without_columns(_copy(summary))
@@ -166,12 +187,13 @@ def _decode_all(stored: bytes) -> Iterator[tombstone.Tombstone]:
 def _from_block(
     path: Path, number: int, disk: Disk, table: SubjectTable, notes: list[str], *, is_last: bool
 ) -> FoundBlock | None:
-    whole = disk.read(path) or b""
+    whole, compressed_bytes = _read(path, disk)
     rewrites = False
     scan = scan_block(whole, table.ids)
     table.grow()
     if scan.stop < len(whole) or not scan.tombstones:
-        if not is_last or _is_marked_durable(whole, scan.stop):
+        was_compressed = not scan.tombstones and whole.endswith(COMPRESSED_MAGIC)
+        if not is_last or was_compressed or _is_marked_durable(whole, scan.stop):
             raise StoreError("a stored record is damaged", str(path), scan.stop)
         if not scan.tombstones:
             disk.remove(path)  # its first record never got there, so nothing did
@@ -186,9 +208,11 @@ def _from_block(
         rewrites = not _mend(path, disk)
     block = Block(number, path, 0)
     block.size = len(whole)
+    block.is_compressed = compressed_bytes > 0
     block.tombstones += scan.tombstone_bytes
     _fill(block, whole, scan)
-    return FoundBlock(block, [found for _, found in scan.tombstones], whole, scan, None, rewrites)
+    tombstones = [found for _, found in scan.tombstones]
+    return FoundBlock(block, tombstones, whole, scan, None, rewrites, compressed_bytes)
 
 
 def _fill(block: Block, whole: bytes, scan: Scan) -> None:

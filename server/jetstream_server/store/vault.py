@@ -18,8 +18,8 @@ from pathlib import Path
 from google_crc32c import value as crc32c
 
 from jetstream_server.base.errors import StoreError
-from jetstream_server.store.block import ContentCache
 from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.content_cache import ContentCache
 from jetstream_server.store.disk import Disk
 from jetstream_server.store.file import BLOCK_BYTES, FileStore
 from jetstream_server.store.folder_name import from_name, to_name

@@ -6,10 +6,10 @@ from array import array
 from pathlib import Path
 
 import pytest
-from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import records
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store.block import Block, BlockWriter, ContentCache, scan_block
+from jetstream_server.store.block import Block, BlockWriter, scan_block
+from jetstream_server.store.content_cache import ContentCache
 from jetstream_server.store.disk import OsDisk
 from jetstream_server.store.subjects import SubjectTable
 
@@ -51,7 +51,7 @@ def test_sealed_content_comes_back_from_disk(tmp_path, table, sequences):
     assert block.find(content, 4) == block.find(content, 99) == -1
     names = [table.names[content.table_ids[n]] for n in content.entries.subject_ids]
     assert names == [b"s.%d" % (sequence % 3) for sequence in sequences]
-    assert len(cache.buffer(block, content)) == block.size
+    assert len(cache.buffer(block, content, 0, block.size)) == block.size
     assert cache.content(block, table) is content
 
 
@@ -65,20 +65,6 @@ def test_content_without_index_is_read_from_the_block(tmp_path, table):
     assert [block.sequence(content, entry) for entry in range(3)] == [5, 6, 9]
 
 
-def test_damage_is_found_on_first_use(tmp_path, table):
-    writer = write(tmp_path / "1.blk", table, [5, 6, 9])
-    block = writer.block
-    index = writer.seal(table)
-    whole = bytearray(block.pinned.buffer)
-    whole[40] ^= 1
-    OsDisk().replace(block.path, [whole])
-    OsDisk().replace(block.index_path, [index])
-    block.pinned = None
-    cache = ContentCache(OsDisk())
-    with pytest.raises(StoreError, match=r"damaged .*1.blk at byte 36"):
-        cache.buffer(block, cache.content(block, table))
-
-
 def test_burying(tmp_path, table):
     block = write(tmp_path / "1.blk", table, range(5, 10)).block
     block.bury(0)
@@ -88,22 +74,6 @@ def test_burying(tmp_path, table):
     block.bury(1)
     assert block.head == 3
     assert block.dead_ranges(block.pinned) == [(5, 8)]
-
-
-def test_cache_forgets_the_oldest(tmp_path, table):
-    cache = ContentCache(OsDisk(), blocks_max=2)
-    blocks = []
-    for number in range(3):
-        writer = write(tmp_path / f"{number}.blk", table, [5])
-        index = writer.seal(table)
-        OsDisk().replace(writer.block.path, [writer.block.pinned.buffer])
-        OsDisk().replace(writer.block.index_path, [index])
-        writer.block.pinned = None
-        blocks.append(writer.block)
-    first = cache.content(blocks[0], table)
-    for block in blocks:
-        cache.content(block, table)
-    assert cache.content(blocks[0], table) is not first
 
 
 def test_growing_leaves_the_old_buffer_alone(tmp_path, table):

@@ -91,6 +91,7 @@ class Rebuild:
         self._catalog = catalog
         self._allowance = catalog.allowance(config)
         self._store = self._folder.messages()
+        self._store.compression = self._config.compression
         self._compressed = S2Reader()
         self._archive = ArchiveReader()
         self._state: StreamState | None = None

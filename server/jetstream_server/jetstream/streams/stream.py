@@ -503,6 +503,7 @@ class Stream:
 
     def _configure(self, config: StreamConfig) -> None:
         self.config = self._expiry.config = config
+        self.store.compression = config.compression
         self.refusals.is_silent = config.no_ack
         self.dedupe.window_ns = config.duplicate_window
         self._limits = store_limits(config)

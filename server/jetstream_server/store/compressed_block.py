@@ -1,0 +1,227 @@
+"""A block file of chunks that are compressed one by one, so that one can be read without the rest.
+
+Little-endian. Positions in a block are those of its records before compression; chunk `n` holds the
+bytes from `n` times the bytes of a chunk on, wherever a record begins or ends.
+
+    header    8 bytes magic; u32 bytes of a chunk; u32 CRC-32C of the block; u64 bytes of the block
+    table     of each chunk u32 bytes in this file, u32 CRC-32C of its content
+    check     u32 CRC-32C of header and table
+    chunks    each a Snappy block, which is an S2 block; as it is when that gains nothing
+    end       the magic again
+
+Read as the length of a plain block's first record the magic would be a gigabyte. It is at both ends
+so that a damaged one is not taken for the beginning of a plain block that was never written.
+
+Invariant: a block is compressed when nobody writes to it any more, to a new file that takes the
+place of the plain one as a whole. Its content is the same, to the byte.
+"""
+
+from __future__ import annotations
+
+import mmap
+import sys
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from struct import Struct
+from typing import overload
+
+import cramjam
+from google_crc32c import value as crc32c
+
+from jetstream_server.base.errors import StoreError
+from jetstream_server.kernels.records_pure import Buffer
+from jetstream_server.store import index as block_index
+
+MAGIC = b"JSCHUNKS"
+_HEADER = Struct("<8sIIQ")
+_CHUNK = Struct("<II")
+_CHECK = Struct("<I")
+
+# Snappy looks back no further than this, so larger chunks would not compress better.
+CHUNK_BYTES = 64 * 1024
+
+# A block is left alone unless samples of it lose an eighth.
+_SAMPLES = 8
+_SAMPLE_BYTES = 8 * 1024
+
+
+def is_compressible(whole: bytes) -> bool:
+    """Tell whether to compress a block, from a few samples: some 100 microseconds."""
+    step = max(len(whole) // _SAMPLES, _SAMPLE_BYTES)
+    samples = b"".join(whole[at : at + _SAMPLE_BYTES] for at in range(0, len(whole), step))
+    return len(cramjam.snappy.compress_raw(samples)) <= len(samples) - len(samples) // 8
+
+
+def is_compressed(file: Buffer) -> bool:
+    """Tell whether a file is a compressed block."""
+    return bytes(file[: len(MAGIC)]) == MAGIC
+
+
+def compress(whole: bytes, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
+    """Return the parts of a file. What does not come back as it was is not compressed."""
+    chunks = []
+    head = bytearray(_HEADER.pack(MAGIC, chunk_bytes, crc32c(whole), len(whole)))
+    for at in range(0, len(whole), chunk_bytes):
+        plain = whole[at : at + chunk_bytes]
+        chunk = bytes(cramjam.snappy.compress_raw(plain))
+        if len(chunk) >= len(plain) or bytes(cramjam.snappy.decompress_raw(chunk)) != plain:
+            chunk = plain
+        chunks.append(chunk)
+        head += _CHUNK.pack(len(chunk), crc32c(plain))
+    head += _CHECK.pack(crc32c(bytes(head)))
+    return [bytes(head), *chunks, MAGIC]
+
+
+def compressed_bytes_max(block_bytes: int, chunk_bytes: int = CHUNK_BYTES) -> int:
+    """Return how large the file of a block can be."""
+    chunks = -(-block_bytes // chunk_bytes)
+    return _HEADER.size + chunks * _CHUNK.size + _CHECK.size + block_bytes + len(MAGIC)
+
+
+class LateParts(Sequence[Buffer]):
+    """Parts of a file that are made when they are written: in the worker thread of a flush.
+
+    They are made again when the flush is, and not kept.
+    """
+
+    def __init__(self, make: Callable[[], list[bytes]]) -> None:
+        self._make = make
+
+    def __iter__(self) -> Iterator[Buffer]:
+        return iter(self._make())
+
+    def __len__(self) -> int:
+        return len(self._make())
+
+    @overload
+    def __getitem__(self, index: int) -> Buffer: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Buffer]: ...
+
+    def __getitem__(self, index: int | slice) -> Buffer | Sequence[Buffer]:
+        return self._make()[index]
+
+
+class Compression:
+    """A block on its way to a compressed file: the work is done where the parts are written.
+
+    Args:
+        whole: the block.
+        chunk_bytes: of it, compressed together.
+    """
+
+    def __init__(self, whole: bytes, chunk_bytes: int) -> None:
+        self._whole = whole
+        self._chunk_bytes = chunk_bytes
+        self._file_bytes = 0
+
+    def file(self) -> LateParts:
+        """Return the block file."""
+        return LateParts(self._make)
+
+    def index(self, index: bytes) -> LateParts:
+        """Return the index file, which is to be written after the block file."""
+        return LateParts(lambda: [index, block_index.end(self._file_bytes)])
+
+    def _make(self) -> list[bytes]:
+        parts = compress(self._whole, self._chunk_bytes)
+        self._file_bytes = sum(map(len, parts))
+        return parts
+
+
+class CompressedBlock:
+    """A compressed file, and its content as far as somebody wanted to see it.
+
+    Attributes:
+        buffer: as large as the block; only what `inflate` was asked for is there, and only that
+            takes memory.
+        inflated_bytes: how much that is.
+
+    Raises:
+        StoreError: the file is damaged; the offset is one in the file.
+    """
+
+    def __init__(self, file: Buffer, path: Path) -> None:
+        self._file = file
+        self._path = path
+        if len(file) < _HEADER.size + len(MAGIC):
+            raise self._damage(0)
+        magic, self._chunk_bytes, self.block_crc, self.block_bytes = _HEADER.unpack_from(file)
+        table_bytes = -(-self.block_bytes // max(self._chunk_bytes, 1)) * _CHUNK.size
+        at = _HEADER.size + table_bytes
+        if magic != MAGIC or at + _CHECK.size > len(file):
+            raise self._damage(0)
+        if _CHECK.unpack_from(file, at)[0] != crc32c(bytes(file[:at])):
+            raise self._damage(0)
+        self._checksums = array("I")
+        self._starts = array("Q", [at + _CHECK.size])
+        for size, checksum in _CHUNK.iter_unpack(bytes(file[_HEADER.size : at])):
+            self._starts.append(self._starts[-1] + size)
+            self._checksums.append(checksum)
+        if self._starts[-1] + len(MAGIC) != len(file) or bytes(file[-len(MAGIC) :]) != MAGIC:
+            raise self._damage(min(self._starts[-1], len(file)))
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of what was inflated; who holds `buffer` keeps it as it is."""
+        # Memory that the system gives page by page as chunks are put there, but no more than that.
+        self.buffer = mmap.mmap(-1, self.block_bytes)
+        if sys.platform == "linux":
+            self.buffer.madvise(mmap.MADV_NOHUGEPAGE)
+        self._missing = bytearray(b"\1" * len(self._checksums))
+        self.inflated_bytes = 0
+
+    def inflate(self, start: int, stop: int) -> bool:
+        """Make [start, stop) of the block readable; tell whether that took anything.
+
+        Raises:
+            StoreError: a chunk is damaged.
+        """
+        first, last = start // self._chunk_bytes, -(-stop // self._chunk_bytes)
+        number = self._missing.find(1, first, last)
+        if number < 0:
+            return False
+        with memoryview(self.buffer) as view:
+            while number >= 0:
+                self._inflate(number, view)
+                number = self._missing.find(1, number + 1, last)
+        return True
+
+    def _inflate(self, number: int, view: memoryview) -> None:
+        begin, end = self._starts[number], self._starts[number + 1]
+        at = number * self._chunk_bytes
+        with view[at : at + self._chunk_bytes] as room:
+            chunk = bytes(self._file[begin:end])
+            if len(chunk) == len(room):
+                room[:] = chunk
+            else:
+                try:
+                    size = cramjam.snappy.decompress_raw_into(chunk, room)
+                except cramjam.DecompressionError:
+                    raise self._damage(begin) from None
+                if size != len(room):
+                    raise self._damage(begin)
+            if crc32c(bytes(room)) != self._checksums[number]:
+                raise self._damage(begin)
+            self._missing[number] = 0
+            self.inflated_bytes += len(room)
+
+    def _damage(self, offset: int) -> StoreError:
+        what = "a compressed chunk" if offset else "the table of a compressed block"
+        return StoreError(f"{what} is damaged", str(self._path), offset)
+
+
+def inflate_whole(file: Buffer, path: Path) -> bytes:
+    """Return the content of a compressed file.
+
+    Raises:
+        StoreError: it is damaged.
+    """
+    block = CompressedBlock(file, path)
+    block.inflate(0, block.block_bytes)
+    whole = bytes(block.buffer)
+    if crc32c(whole) != block.block_crc:
+        raise StoreError("a compressed block is damaged", str(path), 0)
+    return whole
