@@ -46,6 +46,8 @@ _VERBS = {
     b"-": (b"-ERR",),
 }
 _VERB_BYTES_MAX = 7
+# A read at least this long is not copied to join it to a torn frame: the frame gets what it lacks.
+_JOINED_BYTES_MAX = 32 * 1024
 # These take no arguments: the rest of the line is skipped. Ops are not changed, so one will do.
 _WITHOUT_ARGUMENTS: dict[bytes, Op | None] = {b"PING": Ping(), b"PONG": Pong(), b"+OK": None}
 # Their JSON may follow without a blank.
@@ -79,6 +81,7 @@ class Parser:
     __slots__ = (
         "_awaited_bytes",
         "_ended",
+        "_frame_bytes",
         "_headers_supported",
         "_held",
         "_held_bytes",
@@ -99,6 +102,7 @@ class Parser:
         self._held: list[bytes] = []  # pieces of the incomplete frame
         self._held_bytes = 0
         self._awaited_bytes = 0  # no use looking at the held frame before it has so many
+        self._frame_bytes = 0  # how long it will be, if that is known
         self._in_line = False  # ... or before a line feed comes, if its limit allows
 
     def feed(self, data: bytes) -> list[Op]:
@@ -110,6 +114,10 @@ class Parser:
             return []
         if not self._held:
             return self._parse(data)
+        if len(data) > _JOINED_BYTES_MAX and self._frame_bytes:
+            lacking = self._frame_bytes - self._held_bytes
+            if lacking < len(data):
+                return self._complete(data, lacking)
         self._held.append(data)
         self._held_bytes += len(data)
         if self._held_bytes < self._awaited_bytes:
@@ -120,10 +128,16 @@ class Parser:
         self._held.clear()
         return self._parse(chunk)
 
-    def _parse(self, chunk: bytes) -> list[Op]:
+    def _complete(self, data: bytes, lacking: int) -> list[Op]:
+        """Parse the held frame with the bytes that it lacks, and what is behind them."""
+        frame = b"".join((*self._held, data[:lacking]))
+        self._held.clear()
+        ops = self._parse(frame)
+        return ops if self._ended else ops + self._parse(data, lacking)
+
+    def _parse(self, chunk: bytes, at: int = 0) -> list[Op]:
         ops: list[Op] = []
         fields = array("i")
-        at = 0
         while True:
             at = scan_publishes(
                 chunk, at, fields, self.control_line_max, self.payload_max, self.headers
@@ -143,10 +157,13 @@ class Parser:
             ops.append(PubRun(chunk, fields))
         return ops
 
-    def _hold(self, rest: bytes, awaited_bytes: int = 0, *, in_line: bool = False) -> _Taken:
+    def _hold(
+        self, rest: bytes, awaited_bytes: int = 0, frame_bytes: int = 0, *, in_line: bool = False
+    ) -> _Taken:
         self._held.append(rest)
         self._held_bytes = len(rest)
         self._awaited_bytes = awaited_bytes
+        self._frame_bytes = frame_bytes
         self._in_line = in_line
         return _INCOMPLETE
 
@@ -224,7 +241,8 @@ class Parser:
         if not b"\r\n".startswith(ending):
             return _refuse(errors.UNKNOWN_OPERATION)
         if len(ending) < 2:
-            return self._hold(chunk[start:], payload_stop + len(ending) + 1 - start)
+            awaited_bytes = payload_stop + len(ending) + 1 - start
+            return self._hold(chunk[start:], awaited_bytes, payload_stop + 2 - start)
         subject = spans[0]
         reply = spans[1] if names == 2 else (subject[1], subject[1])
         fields.extend((*subject, *reply, header_start, header_start + header_bytes, payload_stop))

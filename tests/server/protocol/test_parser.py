@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from random import Random
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -58,6 +59,12 @@ def fed(pieces: Iterable[bytes]) -> list[Op | Message]:
     return flat(op for piece in pieces for op in under_test.feed(piece))
 
 
+def fed_unjoined(pieces: Iterable[bytes]) -> list[Op | Message]:
+    """Feed as if every piece were too long to be copied."""
+    with patch("jetstream_server.protocol.parser._JOINED_BYTES_MAX", 0):
+        return fed(pieces)
+
+
 def byte_by_byte(data: bytes) -> list[bytes]:
     return [data[at : at + 1] for at in range(len(data))]
 
@@ -73,6 +80,7 @@ def parsed_every_way(data: bytes) -> list[Op | Message]:
     assert fed(byte_by_byte(data)) == whole
     for seed in range(4):
         assert fed(cut_at_random(data, Random(seed))) == whole
+        assert fed_unjoined(cut_at_random(data, Random(seed))) == whole
     return whole
 
 
@@ -297,6 +305,7 @@ def test_any_bytes_give_ops_however_they_are_cut(data: bytes, random: Random) ->
         whole = fed([prefix + data])
         assert fed(byte_by_byte(prefix + data)) == whole
         assert fed(cut_at_random(prefix + data, random)) == whole
+        assert fed_unjoined(cut_at_random(prefix + data, random)) == whole
         violations = [op for op in whole if isinstance(op, Violation)]
         assert violations == whole[len(whole) - len(violations) :]
         assert len(violations) <= 1
@@ -350,3 +359,30 @@ def test_a_large_payload_in_small_pieces() -> None:
     ops = [op for piece in pieces_of(data, 1024) for op in under_test.feed(piece)]
     assert time.perf_counter() - began < 2.0
     assert flat(ops) == [message(b"big", payload), Ping()]
+
+
+@settings(max_examples=20)
+@given(st.randoms(use_true_random=False))
+def test_long_reads_of_long_messages(random: Random) -> None:
+    messages = [
+        message(b"s.%d" % index, bytes([index]) * random.randrange(70_000), b"r")
+        for index in range(12)
+    ]
+    data = b"".join(
+        b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(payload), payload)
+        for _, subject, reply, _, payload in messages
+    )
+    under_test = Parser(4096, 70_000)
+    pieces = cut_at_random(data, random)
+    assert flat(op for piece in pieces for op in under_test.feed(piece)) == messages
+
+
+def test_a_torn_frame_costs_a_long_read_no_copy() -> None:
+    under_test = Parser(4096, 100_000)
+    frame = b"PUB a 100\r\n%b\r\n" % bytes(100)
+    data = frame * 1000
+    assert under_test.feed(data[:50]) == []
+    first, rest = under_test.feed(data[50:])
+    assert isinstance(first, PubRun) and isinstance(rest, PubRun)
+    assert (first.count, rest.count) == (1, 999)
+    assert first.chunk == frame and len(rest.chunk) == len(data) - 50
