@@ -17,7 +17,6 @@ from array import array
 from collections.abc import Iterator
 
 from jetstream_spark.client import pool
-from jetstream_spark.client.control import MESSAGE_NOT_FOUND, STREAM_NOT_FOUND
 from jetstream_spark.client.flow import Flow, Message
 from jetstream_spark.errors import RequestRefusedError, RetryableError, StreamNotFoundError
 from jetstream_spark.fetch import Fetch
@@ -128,16 +127,9 @@ class DirectFetch(Fetch):
             RetryableError: there is; the replica lags.
         """
         pattern = self.options.subjects[0] if self.options.subjects else ">"
-        body = {"seq": self.position, "next_by_subj": pattern}
-        try:
-            answer = self._control.request(f"STREAM.MSG.GET.{self.range.stream}", body)
-        except RequestRefusedError as error:
-            if error.err_code not in (MESSAGE_NOT_FOUND, STREAM_NOT_FOUND):
-                raise
-        else:
-            following = int(answer["message"]["seq"])
-            if following < self.range.stop:
-                raise _AnswerIncompleteError(f"sequence {following} is not on the replica yet")
+        following = self._control.next_sequence(self.range.stream, self.position, pattern)
+        if following is not None and following < self.range.stop:
+            raise _AnswerIncompleteError(f"sequence {following} is not on the replica yet")
         self.position = self.range.stop
 
 

@@ -117,6 +117,12 @@ class RequestRefusedError(ConnectorError):
         self.description = description
 
 
+class StreamOfflineError(RetryableError):
+    """The server knows the stream and cannot serve it just now; its reason is in the text."""
+
+    condition = "STREAM_OFFLINE"
+
+
 class ProtocolViolationError(RetryableError):
     """The peer sent bytes that are not the NATS protocol."""
 

@@ -127,8 +127,8 @@ class Ledger:
             LedgerError: the bucket cannot be used.
         """
         key = f"{self._key}.{partition}"
+        stream = self._control.stream_state(self._stream)
         try:
-            stream = self._control.stream_state(self._stream)
             if self._is_committed(stream):
                 return Attempt(key, Standing.COMMITTED)
             for _ in range(CONTESTED_READS_MAX):

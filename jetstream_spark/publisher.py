@@ -55,10 +55,11 @@ RETRY_PAUSE_MAX_S = 4.0
 
 _PLAIN_ACK = re.compile(rb'(\{"stream":"[^"\\]+", ?"seq":)[0-9]+\}')
 _BUSY_ERRORS = frozenset({10009})  # not the leader; codes 429 and 503 say it themselves
+_NOT_STORED = 10077  # with the store's own text: a limit of the stream, or its disk
 _REMEDIES = {
     10060: "The option stream names another stream than the one that collects this subject.",
     10054: "Raise max_msg_size of the stream, or write smaller messages.",
-    10077: "The stream is full and discards new messages; raise its limits or consume from it.",
+    _NOT_STORED: "The stream is full and discards new messages; raise its limits or consume it.",
     10071: "expectedLastSeq or expectedLastSubjectSeq: somebody else has published meanwhile.",
     10164: "expectedLastSubjectSeq: somebody else has published to this subject meanwhile.",
     10165: "A ttl is at least a second: seconds, a duration like 1h30m, or never.",
@@ -400,6 +401,8 @@ class Publisher:
         block = self._block_of(row)
         subject = block.subject(row - block.first_row) if block else "?"
         remedy = _REMEDIES.get(err_code, "")
+        if err_code == _NOT_STORED and "maximum" not in text:
+            remedy = "The server's log and /healthz say what is wrong with the stream."
         if code == 503 and not err_code:
             remedy = "Create a stream whose subjects match it, then run the write again."
         return PublishRefusedError(row, subject, code, err_code, text, remedy)

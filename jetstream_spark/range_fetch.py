@@ -50,6 +50,7 @@ ROOM_BYTES_MIN = 1 << 16
 # The server answers a pull request, or says so, well before this.
 SILENCE_MAX_S = 10.0
 PULL_EXPIRES_S = 30.0
+HEARTBEAT_MIN_S = 0.1  # the server refuses shorter ones
 
 
 class _ConsumerLostError(RetryableError):
@@ -210,6 +211,8 @@ class _Delivery:
             f"{options.connection.api_prefix}.CONSUMER.MSG.NEXT.{fetch.range.stream}.{consumer}"
         ).encode()
         self._block = Block(flow.buffer.data, array("i"), array("q"), 0)
+        # Short enough that another consumer is tried, and says why, before the task gives up.
+        self._silence_s = min(SILENCE_MAX_S, options.read_timeout_s / 2)
         self._requested = 0
         self._outstanding = 0
         self._last_delivered = 0
@@ -225,12 +228,12 @@ class _Delivery:
                 self._pull()
                 if self._needs_block():
                     yield from self._take_block()
-                self._flow.receive(time.monotonic() + SILENCE_MAX_S)
+                self._flow.receive(time.monotonic() + self._silence_s)
                 self._scan()
                 self._fetch.check_progress()
         except TimeoutError:
             yield from self._take_block()
-            raise _ConsumerLostError(f"nothing came for {SILENCE_MAX_S:g} s") from None
+            raise _ConsumerLostError(f"nothing came for {self._silence_s:g} s") from None
         except RetryableError:
             yield from self._take_block()
             raise
@@ -253,12 +256,12 @@ class _Delivery:
                 "batch": batch,
                 "max_bytes": options.fetch_max_bytes,
                 "expires": int(PULL_EXPIRES_S * 1e9),
-                "idle_heartbeat": int(SILENCE_MAX_S / 2 * 1e9),
+                "idle_heartbeat": int(max(HEARTBEAT_MIN_S, self._silence_s / 2) * 1e9),
             }
             self._requested += 1
             reply = b"%b.%d" % (self._inbox, self._requested)
             frame = publish_frame(self._next_subject, json.dumps(request).encode(), reply)
-            self._flow.send(frame, time.monotonic() + SILENCE_MAX_S)
+            self._flow.send(frame, time.monotonic() + self._silence_s)
             self._outstanding += batch
             self._received_before[self._requested] = self._received
 

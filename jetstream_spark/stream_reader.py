@@ -80,6 +80,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._initial = self._watch.starting_offsets(LATEST)
             if self.options.commit_mode == "ack":
                 self._initial = self._hold(self._initial)
+            elif self.options.commit_mode == "purge":
+                self._watch.check_unread(self._initial)
             self._is_checked = True
         return self._initial.to_json()
 

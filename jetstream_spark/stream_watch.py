@@ -156,6 +156,25 @@ class StreamWatch:
                     "Give the query subjects that no consumer reads, or delete the consumer.",
                 )
 
+    def check_unread(self, start: Offsets) -> None:
+        """Make sure that nothing lies before the start of a query that purges.
+
+        A purge removes everything before a sequence, so also what this query never read.
+
+        Raises:
+            RetentionRefusedError: there is something.
+        """
+        for name, at in start.streams.items():
+            for subject in self.options.subjects or (">",):
+                first = self.control.next_sequence(name, 1, subject)
+                if first is not None and first < at.next:
+                    raise RetentionRefusedError(
+                        f"the query begins at sequence {at.next} of stream '{name}', and "
+                        f"commitMode=purge would remove what lies before it, from sequence {first} "
+                        f"on, unread.",
+                        "Set startingOffsets=earliest to read it, or purge it yourself first.",
+                    )
+
     def _check_bucket(self, state: StreamState) -> None:
         if self.options.subjects and state.config.get("mirror"):
             raise SubjectsDoNotOverlapError(

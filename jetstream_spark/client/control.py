@@ -21,16 +21,19 @@ from jetstream_spark.connection_options import ConnectionOptions
 from jetstream_spark.errors import (
     ConnectionFailedError,
     ConnectionLostError,
+    ConnectorError,
     NoRespondersError,
     ProtocolViolationError,
     RequestRefusedError,
     RequestTimeoutError,
     StreamNotFoundError,
+    StreamOfflineError,
 )
 
 STREAM_NOT_FOUND = 10059
 CONSUMER_NOT_FOUND = 10014
 MESSAGE_NOT_FOUND = 10037
+STREAM_OFFLINE = frozenset({10118, 10194})
 RETRY_PAUSE_S = 0.25
 
 # What the names of the connector's own short-lived consumers begin with.
@@ -79,6 +82,7 @@ class Control:
 
         Raises:
             RequestRefusedError: the API answered with an error.
+            StreamOfflineError: the answer is that the stream cannot be served.
             RequestTimeoutError, NoRespondersError, ConnectionFailedError: nothing answered within
                 `requestTimeout`.
         """
@@ -116,12 +120,7 @@ class Control:
                 f"the answer to '{subject}' is not JSON: {message.payload[:80]!r}."
             ) from None
         if error:
-            raise RequestRefusedError(
-                subject,
-                int(error.get("code", 0)),
-                int(error.get("err_code", 0)),
-                str(error.get("description", "")),
-            )
+            raise _refusal(subject, error)
         return dict(answer)
 
     # --- streams ----------------------------------------------------------------------------
@@ -164,6 +163,17 @@ class Control:
         """The names of the streams of the account, at most one page (1024) of them."""
         return list(self.request("STREAM.NAMES").get("streams") or ())
 
+    def next_sequence(self, stream: str, sequence: int, subject: str = ">") -> int | None:
+        """The first sequence from one on that holds a message of a subject; None without any."""
+        body = {"seq": sequence, "next_by_subj": subject}
+        try:
+            answer = self.request(f"STREAM.MSG.GET.{stream}", body)
+        except RequestRefusedError as error:
+            if error.err_code in (MESSAGE_NOT_FOUND, STREAM_NOT_FOUND):
+                return None
+            raise
+        return int(answer["message"]["seq"])
+
     def purge(self, stream: str, before: int, subject: str = "") -> int:
         """Remove every message below sequence `before` (that matches); return how many."""
         body: dict[str, Any] = {"seq": before}
@@ -195,3 +205,15 @@ class Control:
             found += page
             if not page or len(found) >= int(answer.get("total", 0)):
                 return found
+
+
+def _refusal(subject: str, error: dict[str, Any]) -> ConnectorError:
+    code, err_code = int(error.get("code", 0)), int(error.get("err_code", 0))
+    text = str(error.get("description", ""))
+    if err_code in STREAM_OFFLINE:
+        return StreamOfflineError(
+            f"the server cannot serve '{subject}': {text} (error {err_code}).",
+            "Its log and /healthz say more. Bring the server or its disk back, then run the query "
+            "again: it goes on where it was.",
+        )
+    return RequestRefusedError(subject, code, err_code, text)

@@ -120,13 +120,14 @@ class Flow:
         Raises:
             ConnectionFailedError: no server could be reached.
             AuthenticationFailedError: a server refused the credentials.
+            PermissionDeniedError: the user may not even receive answers.
         """
         failures = []
         for server in random.sample(options.servers, len(options.servers)):
             try:
                 return cls._connect_one(options, server, role)
-            except AuthenticationFailedError:
-                raise
+            except (AuthenticationFailedError, PermissionDeniedError):
+                raise  # the other servers know the same users
             except (OSError, ValueError, ConnectorError) as error:
                 reason = error.what if isinstance(error, ConnectorError) else str(error)
                 failures.append(f"{server}: {reason or type(error).__name__}")

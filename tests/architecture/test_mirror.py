@@ -16,7 +16,13 @@ TESTED_ELSEWHERE = {
 }
 
 # Tests of what no single source file does.
-WHOLE = {"test_calls_per_message", "test_damage", "test_encryption", "test_full_disk"}
+WHOLE = {
+    "test_calls_per_message",
+    "test_damage",
+    "test_encryption",
+    "test_failures",
+    "test_full_disk",
+}
 
 
 def test_every_source_file_has_a_test_file():

@@ -176,6 +176,17 @@ def test_purging_follows_the_commit(genuine, make_stream):
     assert queue.count == 2
 
 
+def test_what_lies_before_the_start_is_not_purged_unread(genuine, make_stream):
+    queue = make_stream(genuine.url, retention="workqueue", allow_direct=True)
+    publish(queue, 3)
+    late = {"commitMode": "purge", "startingOffsets": "latest"}
+    with pytest.raises(RetentionRefusedError, match="from sequence 1 on, unread"):
+        reader(queue, **late).initialOffset()
+    reader(queue, subjects=f"{queue.subject}.other", **late).initialOffset()
+    queue.control.purge(queue.name, 4)
+    assert next_of(queue, reader(queue, **late).initialOffset()) == 4
+
+
 def test_a_stream_made_again_is_not_purged(genuine, make_stream):
     queue = make_stream(genuine.url, retention="workqueue", allow_direct=True)
     publish(queue, 10)

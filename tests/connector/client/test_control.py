@@ -29,6 +29,10 @@ def test_the_state_of_a_stream(stream):
     assert control.purge(stream.name, 3) == 2
     state = control.stream_state(stream.name)
     assert (state.first, state.next, state.messages) == (3, 6, 3)
+    assert control.next_sequence(stream.name, 1) == 3
+    assert control.next_sequence(stream.name, 5, f"{stream.subject}.a") == 5
+    assert control.next_sequence(stream.name, 1, f"{stream.subject}.b") is None
+    assert control.next_sequence("NO_SUCH", 1) is None
     assert control.purge(stream.name, 99, f"{stream.subject}.>") == 3
     state = control.stream_state(stream.name)
     assert (state.first, state.next, state.messages) == (6, 6, 0)

@@ -1,0 +1,230 @@
+"""What a user is told when something is wrong: what, where, what to do, and how soon.
+
+Each case is met by the driver (`StreamWatch`), a reading task and a writing task, as Spark would
+call them. `tests/spark` shows that the texts reach the user.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from jetstream_spark.client import pool
+from jetstream_spark.client.control import Control
+from jetstream_spark.client.flow import publish_frame
+from jetstream_spark.embedded import JetStreamServer
+from jetstream_spark.errors import (
+    AuthenticationFailedError,
+    ConnectionFailedError,
+    ConnectorError,
+    LedgerError,
+    PermissionDeniedError,
+    PublishRefusedError,
+    ReadTimeoutError,
+    StreamNotFoundError,
+    StreamOfflineError,
+)
+from jetstream_spark.ledger import Scope, ScopeKind
+from jetstream_spark.options import SinkOptions, SourceOptions
+from jetstream_spark.partition import RangePartition, read_partition
+from jetstream_spark.ranges import SequenceRange
+from jetstream_spark.stream_reader import StreamReader
+from jetstream_spark.stream_watch import StreamWatch
+from jetstream_spark.writer import JetStreamWriter
+
+SCHEMA = StructType().add("subject", StringType()).add("data", BinaryType())
+LIMITS = {"readTimeout": "1500ms", "requestTimeout": "1s", "connectTimeout": "1s"}
+USERS = {
+    "ann": "",
+    "no_fetch": 'publish: {deny: ["$JS.API.CONSUMER.MSG.NEXT.>"]}',
+    "no_consumer": 'publish: {deny: ["$JS.API.CONSUMER.CREATE.>"]}',
+    "no_info": 'publish: {deny: ["$JS.API.STREAM.INFO.>"]}',
+    "no_direct": 'publish: {deny: ["$JS.API.DIRECT.GET.>"]}',
+    "no_purge": 'publish: {deny: ["$JS.API.STREAM.PURGE.>"]}',
+    "no_publish": 'publish: {deny: ["s.>"]}',
+    "no_ledger": 'publish: {deny: ["$KV.>"]}',
+    "no_answers": 'subscribe: {deny: ["_INBOX.>"]}',
+}
+
+
+class Place:
+    """A server with the stream S, which holds five messages."""
+
+    def __init__(self, url: str, duplicate_window_ns: int = 0, **credentials: str) -> None:
+        self.url = url
+        self._credentials = credentials
+        self.control = Control(self.sink().connection, "test")
+        body = {"name": "S", "subjects": ["s.>"], "allow_direct": True}
+        body |= {"duplicate_window": duplicate_window_ns}
+        self.control.request("STREAM.CREATE.S", body)
+        for i in range(5):
+            self.control.request_message("s.a", b"%d" % i)
+        self.created = self.control.stream_state("S").created
+
+    def source(self, **options: str) -> SourceOptions:
+        named = {"servers": self.url, "stream": "S"} | LIMITS | self._credentials
+        return SourceOptions.parse(named | options)
+
+    def sink(self, **options: str) -> SinkOptions:
+        named = {"servers": self.url, "stream": "S", "requestTimeout": "1s", "ackTimeout": "500ms"}
+        named |= {"connectTimeout": "1s", "publishRetries": "2"} | self._credentials | options
+        return SinkOptions.parse({key: value for key, value in named.items() if value})
+
+    def plan(self, **options: str) -> None:
+        StreamWatch(self.source(**options)).starting_offsets("earliest")
+
+    def read(self, **options: str) -> int:
+        partition = RangePartition(SequenceRange("S", self.created, 1, 6))
+        schema = pa.schema({"seq": pa.int64()})
+        return sum(b.num_rows for b in read_partition(self.source(**options), schema, partition))
+
+    def write(self, **options: str) -> int:
+        writer = JetStreamWriter(self.sink(**options), SCHEMA)
+        rows = pa.record_batch([["s.a"] * 3, [b"x"] * 3], SCHEMA.names)
+        return writer.write_partition([rows], Scope(ScopeKind.QUERY, "q", 1), 0).rows
+
+
+def told(kind: type[ConnectorError], call: Callable[..., object], **options: str) -> str:
+    """The text of the error, which came soon."""
+    started = time.monotonic()
+    with pytest.raises(kind) as raised:
+        call(**options)
+    assert time.monotonic() - started < 6
+    text = str(raised.value)
+    assert text.startswith(f"[{kind.condition}] ")
+    assert raised.value.remedy, "it says what to do"
+    return text
+
+
+@pytest.fixture(scope="module")
+def guarded(start_genuine, tmp_path_factory):
+    """A server that knows users who may not do everything."""
+    lines = [
+        f"{{user: {name}, password: p, permissions: {{{rights}}}}}"
+        for name, rights in USERS.items()
+    ]
+    config = tmp_path_factory.mktemp("config") / "users.conf"
+    config.write_text("authorization { users = [\n" + "\n".join(lines) + "\n] }\n")
+    server = start_genuine("-c", str(config))
+    yield Place(server.url, user="ann", password="p")
+    pool.close_all()
+
+
+@pytest.mark.genuine
+@pytest.mark.parametrize("call", ["plan", "read", "write"])
+def test_wrong_credentials(guarded, call):
+    text = told(AuthenticationFailedError, getattr(guarded, call), password="secret-guess")
+    assert guarded.url.removeprefix("nats://") in text and "options user and password" in text
+    assert "secret-guess" not in text
+
+
+@pytest.mark.genuine
+@pytest.mark.parametrize(
+    ("call", "user", "subject", "options"),
+    [
+        ("read", "no_fetch", "$JS.API.CONSUMER.MSG.NEXT.S.", {}),
+        ("read", "no_consumer", "$JS.API.CONSUMER.CREATE.S.", {}),
+        ("read", "no_direct", "$JS.API.DIRECT.GET.S", {"fetchMode": "direct"}),
+        ("read", "no_answers", "_INBOX.", {}),
+        ("plan", "no_info", "$JS.API.STREAM.INFO.S", {}),
+        ("write", "no_publish", '"s.a"', {"ledger": "none"}),
+        ("write", "no_answers", "_INBOX.", {}),
+    ],
+)
+def test_a_subject_that_is_not_allowed(guarded, call, user, subject, options):
+    text = told(PermissionDeniedError, getattr(guarded, call), user=user, **options)
+    assert subject in text and "Grant the user this subject" in text
+
+
+@pytest.mark.genuine
+def test_a_ledger_that_is_not_allowed(guarded):
+    text = told(LedgerError, guarded.write, user="no_ledger")
+    assert "$KV.spark-jetstream-ledger" in text and "set ledger=none" in text
+
+
+@pytest.mark.genuine
+def test_a_purge_that_is_not_allowed(guarded):
+    earliest = {"startingOffsets": "earliest", "pollInterval": "1us"}
+    options = guarded.source(user="no_purge", commitMode="purge", **earliest)
+    reader = StreamReader(options, StructType().add("subject", StringType()))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start)
+    text = told(PermissionDeniedError, reader.commit, end=end)
+    assert "$JS.API.STREAM.PURGE.S" in text
+
+
+@pytest.mark.genuine
+def test_a_stream_that_is_not_there(guarded):
+    for call in (guarded.plan, guarded.write):
+        text = told(StreamNotFoundError, call, stream="NO_SUCH")
+        assert "'NO_SUCH'" in text and "visible streams:" in text and " S" in text
+    text = told(PublishRefusedError, guarded.write, stream="NO_SUCH", dedupe="none")
+    assert "row 0" in text and "option stream names another stream" in text
+
+
+@pytest.mark.genuine
+def test_a_server_that_is_gone_or_hangs(start_genuine):
+    server = start_genuine()
+    place = Place(server.url)
+    server.pause()
+    for call in (place.plan, place.read, place.write):
+        told(ConnectorError, call_named(call))
+    server.resume()
+    server.kill()
+    pool.close_all()
+    for call in (place.plan, place.write):
+        text = told(ConnectionFailedError, call)
+        assert server.url.removeprefix("nats://") in text and "Connection refused" in text
+    assert "Connection refused" in told(ReadTimeoutError, place.read)
+
+
+def call_named(call: Callable[..., object]) -> Callable[..., object]:
+    """The call, whose error may be of any condition as long as it names the server or range."""
+
+    def named(**options: str) -> None:
+        try:
+            call(**options)
+        except ConnectorError as error:
+            assert "127.0.0.1" in str(error) or "stream 'S'" in str(error), str(error)
+            raise ConnectorError(error.what, error.remedy) from None
+
+    return named
+
+
+def test_an_address_that_nobody_has():
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        url = f"nats://127.0.0.1:{held.getsockname()[1]}"
+        options = SourceOptions.parse({"servers": url, "stream": "S"} | LIMITS)
+        text = told(ConnectionFailedError, lambda: StreamWatch(options).check())
+    assert url.removeprefix("nats://") in text and "driver and every executor" in text
+
+
+def test_a_stream_that_is_offline(tmp_path: Path):
+    with JetStreamServer(tmp_path) as server:
+        # A short window: else the ids in it are read at the start, and the damage with them.
+        place = Place(server.url, 100_000_000)
+        with pool.lease(place.control.options, "test") as flow:
+            frame = publish_frame(b"s.a", b"x" * 60_000)
+            flow.send(frame * 200, time.monotonic() + 20)  # more than one file of the store
+            flow.request(b"s.a", b"last", 20)
+    pool.close_all()
+    [path] = tmp_path.glob("**/streams/S/msgs/1.blk")
+    content = bytearray(path.read_bytes())
+    content[100_000] ^= 0xFF
+    path.write_bytes(content)
+    with JetStreamServer(tmp_path) as server:
+        place.url = server.url
+        for call in (place.read, place.plan, place.write):
+            kind = ReadTimeoutError if call == place.read else StreamOfflineError
+            text = told(kind, call)
+            assert "stream is offline" in text and str(path) in text
+        refused = told(PublishRefusedError, place.write, stream="")
+        assert "damaged" in refused and "/healthz" in refused
+    pool.close_all()
