@@ -16,6 +16,7 @@ if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
         gather,
         measure,
         scan_records,
+        unwritten,
     )
 else:
     try:
@@ -24,6 +25,7 @@ else:
             gather,
             measure,
             scan_records,
+            unwritten,
         )
 
         TWIN = "compiled"
@@ -33,6 +35,7 @@ else:
             gather,
             measure,
             scan_records,
+            unwritten,
         )
 
 __all__ = [
@@ -41,4 +44,5 @@ __all__ = [
     "gather",
     "measure",
     "scan_records",
+    "unwritten",
 ]

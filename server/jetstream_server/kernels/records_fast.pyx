@@ -8,7 +8,9 @@ because reading on would not be safe. Long stretches of bytes are copied and sum
 import sys
 
 from cpython cimport array
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytearray cimport (
+    PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE
+)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
@@ -69,6 +71,13 @@ cdef class _Interner:
             self.interned[key] = found
         slot.subject, slot.size, slot.number = subject, size, found
         return slot.number
+
+
+def unwritten(Py_ssize_t size):
+    """Return a `bytearray` of any content; memory comes from the system as it is written to."""
+    if size < 0:
+        raise ValueError("a negative size")
+    return PyByteArray_FromStringAndSize(NULL, size)
 
 
 cdef void _encode(

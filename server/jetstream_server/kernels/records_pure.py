@@ -35,6 +35,11 @@ HEADER_ACCOUNTED_BYTES = 4
 SIZE = Struct("<I")
 
 
+def unwritten(size: int) -> bytearray:
+    """Return a `bytearray` of any content, to be written to."""
+    return bytearray(size)
+
+
 def encode_run(
     chunk: bytes,
     fields: array[int],

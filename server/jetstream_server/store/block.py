@@ -214,7 +214,7 @@ class BlockWriter:
     def __init__(self, block: Block, room: int) -> None:
         self.block = block
         self.file = BlockFile(block.path)
-        self.buffer = bytearray(room)
+        self.buffer = records.unwritten(room)
         self.used = 0
         self.positions = array("I")
         self.subject_ids = array("I")
@@ -227,8 +227,8 @@ class BlockWriter:
 
     def grow(self, room: int) -> None:
         """Move to a larger buffer."""
-        larger = bytearray(room)
-        larger[: self.used] = memoryview(self.buffer)[: self.used]
+        larger = records.unwritten(room)
+        memoryview(larger)[: self.used] = memoryview(self.buffer)[: self.used]
         self.buffer = larger
         assert self.block.pinned is not None
         self.block.pinned.buffer = larger

@@ -39,7 +39,9 @@ from jetstream_server.store.content_cache import ContentCache
 from jetstream_server.store.restamp import restamp
 from jetstream_server.store.tombstone import Tombstone
 
-FIRST_ROOM_BYTES = 64 * 1024  # a buffer begins small and doubles: most streams are small
+# A buffer begins small and doubles: most streams are small. One that has filled a block fills
+# another, and begins with all the room; what is not written to costs no memory.
+FIRST_ROOM_BYTES = 64 * 1024
 MARK_BYTES = 256 * 1024  # how much may become durable before a DURABLE record says so
 RENUMBER_MIN = 4096  # subjects without messages before they are forgotten
 _OFFSET_MAX = 2**32 - 1
@@ -78,6 +80,7 @@ class BlockLog(BlockList):
         self._open: BlockWriter | None = None
         self._pinned: list[Block] = []  # sealed, and perhaps not on the disk yet
         self._next_number = 1
+        self._first_room = FIRST_ROOM_BYTES
         self._full = ""
         self._is_closed = False
         self._floor = 0  # everything below was removed as a whole
@@ -231,7 +234,7 @@ class BlockLog(BlockList):
         block = Block(number, self._folder / f"{number}{BLOCK_SUFFIX}", self._last_seq + 1)
         block.last_seq = self._last_seq
         block.first_ts = block.last_ts = self._last_ts  # blocks are searched by time
-        self._open = open_block = BlockWriter(block, min(FIRST_ROOM_BYTES, self._block_bytes))
+        self._open = open_block = BlockWriter(block, min(self._first_room, self._block_bytes))
         self._blocks.append(block)
         self._marked = self._durable = 0
         self._epoch, self._epochs_used = self._commit.taken, (0, 0)
@@ -257,6 +260,8 @@ class BlockLog(BlockList):
         open_block = self._open
         assert open_block is not None, "there is a block to seal"
         block = open_block.block
+        is_filled = 2 * open_block.used > self._block_bytes
+        self._first_room = self._block_bytes if is_filled else FIRST_ROOM_BYTES
         index = open_block.seal(self._table)
         self._open = None
         self._commit.seal(self, open_block.file)

@@ -136,3 +136,11 @@ def test_both_checksums_are_the_librarys(twins):
     for size in [*range(40), 1000, 70_001]:
         data = Random(size).randbytes(size)
         assert set(compiled.checksum(data)) == {google_crc32c.value(data)}
+
+
+def test_room_to_write_to(records):
+    room = records.unwritten(70_000)
+    assert (type(room), len(room)) == (bytearray, 70_000)
+    room[:] = bytes(70_000)
+    assert not any(room)
+    assert records.unwritten(0) == b""
