@@ -10,20 +10,18 @@ says of them is kept. `tests/test_error_docs.py` compares the rest with the file
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import queue
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
 from jetstream_server.jetstream import errors
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "docs" / "errors.md"
-PLAYER = ROOT / "tests" / "parity" / "player.py"
 UNIT_TESTS = ROOT / "tests" / "server"
 LANES = 4
 
@@ -211,23 +209,16 @@ def _cell(template: str) -> str:
     return template.replace("|", "\\|").replace("*", "\\*").replace(">", "\\>")
 
 
-def _player() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("parity_player", PLAYER)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def play() -> dict[int, str]:
     """Return the first scenario that reaches each code, played on the bundled server."""
-    player = _player()
+    sys.path.append(str(ROOT))
+    player = importlib.import_module("tests.parity.player")
     paths = filter(player.is_supported, sorted(player.SCENARIOS.glob("*.txt")))
     scenarios = [scenario for path in paths for scenario in player.read_scenarios(path)]
-    servers = [
-        player.ServerProcess([sys.executable, "-m", "jetstream_server"]) for _ in range(LANES)
-    ]
+    scenarios = [scenario for scenario in scenarios if " / " not in scenario.title]
+    # Servers are started anew for each configuration.
+    scenarios.sort(key=lambda scenario: scenario.config)
+    servers = [player.ServerProcess(player.bundled_command()) for _ in range(LANES)]
     free: queue.SimpleQueue[object] = queue.SimpleQueue()
     for server in servers:
         server.start()
@@ -236,6 +227,7 @@ def play() -> dict[int, str]:
     def reached(scenario) -> set[int]:
         server = free.get()
         try:
+            server.configure(scenario.config_text)
             transcript = "\n".join(player.Play(server).run(scenario))
         finally:
             server.revive()

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-
-def _load(path: Path) -> Any:
-    """Return a module of this folder: tests are no packages that could be imported from."""
-    spec = importlib.util.spec_from_file_location(f"parity_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-player = _load(Path(__file__).with_name("player.py"))
+ROOT = Path(__file__).parents[2]
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
+PREFIX = "io.nats.jetstream."
+player = importlib.import_module("tests.parity.player")
 
 
 @pytest.fixture(scope="session", name="player")
 def player_module() -> Any:
     """Return the module, for tests that start servers of their own."""
     return player
+
+
+@pytest.fixture(scope="session")
+def schemas() -> Any:
+    """Return the module that holds what servers send against the published schemas."""
+    return importlib.import_module("tests.parity.schemas")
 
 
 @pytest.fixture(scope="session")
@@ -50,11 +50,12 @@ def lanes(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make one test of each scenario; those that restart servers go last, they take longest."""
+    """Make one test of each scenario; those that restart servers go last, they take longest,
+    and after them those with a configuration, for which servers are started anew."""
     if "scenario" in metafunc.fixturenames:
         paths = filter(player.is_supported, sorted(player.SCENARIOS.glob("*.txt")))
         scenarios = [scenario for path in paths for scenario in player.read_scenarios(path)]
-        scenarios.sort(key=lambda scenario: scenario.restarts)
+        scenarios.sort(key=lambda scenario: (scenario.config, scenario.restarts))
         metafunc.parametrize("scenario", scenarios, ids=[s.title for s in scenarios])
 
 
@@ -73,6 +74,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(
         f"parity: {len(reports)} scenarios ran, {len(reports) - deviating - failed} agreed, "
         f"{deviating} differ on purpose, {failed} failed"
+    )
+    told = [dict(report.user_properties) for report in reports]
+    valid, excused = Counter[str](), Counter[str]()
+    for properties in told:
+        valid.update(properties.get("valid", {}))
+        excused.update(properties.get("excused", {}))
+    events = sum(properties.get("events", 0) for properties in told)
+    terminalreporter.write_line(f"events: {events} advisories and metrics are the same")
+    unknown = sorted({kind for properties in told for kind in properties.get("unknown", ())})
+    terminalreporter.write_line(
+        f"schemas: {valid.total() + excused.total()} documents of {len(valid | excused)} types, "
+        f"{valid.total()} of them valid, {excused.total()} not, as those of the genuine server; "
+        f"no schema for {', '.join(kind.removeprefix(PREFIX) for kind in unknown) or 'none'}"
     )
     for path in sorted(player.SCENARIOS.glob("unsupported_*.txt")):
         for scenario in player.read_scenarios(path):

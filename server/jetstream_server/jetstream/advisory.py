@@ -58,13 +58,26 @@ def publish_api_audit(
     if not context.sublist.has_interest(API_SUBJECT):
         return
     fields: dict[str, Any] = {"server": context.server_name}
-    if origin is not None:
+    if origin is None:  # a mirror or a source asks for its consumer
+        fields["client"] = _internal_client(context, now)
+    else:
         fields["client"] = origin.client_info(now)
     fields["subject"] = subject.decode(errors="replace")
     if request:
         fields["request"] = request.decode(errors="replace")
     fields["response"] = response.decode()
     _publish(context, API_SUBJECT, "api_audit", now, fields)
+
+
+def _internal_client(context: Context, now: int) -> dict[str, Any]:
+    # No connection stands behind it: it begins with its request, and has no number.
+    return {
+        "start": format_time(now),
+        "id": 0,
+        "acc": context.account,
+        "server": context.server_name,
+        "kind": "JetStream",
+    }
 
 
 def _publish(context: Context, subject: bytes, kind: str, now: int, fields: dict[str, Any]) -> None:

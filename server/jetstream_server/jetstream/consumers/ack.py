@@ -212,12 +212,12 @@ class Acks:
         consumer = self._consumer
         progress = consumer.progress
         consumer.changed(now, must_precede_answer=True)  # though it may change nothing now
-        if sequence not in progress.pending:
-            return
+        if sequence in progress.pending:
+            settled = progress.terminate(sequence)
+            consumer.acked_at = now
+            consumer.settle(settled, now)
+        # It is told also of a message that was settled before, as the genuine server does.
         deliveries, consumer_seq = (max(count, 0) for count in counts)
-        settled = progress.terminate(sequence)
-        consumer.acked_at = now
-        consumer.settle(settled, now)
         consumer.advisories.terminated(consumer_seq, sequence, deliveries, reason, now)
 
 

@@ -34,7 +34,7 @@ from jetstream_server.jetstream.consumers.pull import Pull
 from jetstream_server.jetstream.consumers.pull_request import PullRequest
 from jetstream_server.jetstream.consumers.push import Push
 from jetstream_server.jetstream.wire.go_json import encode
-from jetstream_server.jetstream.wire.go_time import ZERO_TEXT, format_time
+from jetstream_server.jetstream.wire.go_time import ZERO, ZERO_TEXT, format_time
 from jetstream_server.jetstream.wire.name_hash import name_hash
 from jetstream_server.store.ports import StateFile, Window
 from jetstream_server.structures.deadline_heap import DeadlineHeap
@@ -107,7 +107,7 @@ class Consumer:
         self.advisories = ConsumerAdvisories(self.context, stream.name, name)
         self.timers: DeadlineHeap[PullRequest | str] = DeadlineHeap()
         self.blocked = False
-        self.paused_until = int(config.pause_until or 0)
+        self.paused_until = int(config.pause_until or ZERO)
         self.files = files
         self.delivered_at = 0
         self.acked_at = 0
@@ -369,16 +369,13 @@ class Consumer:
 
     def pause(self, until: int, now: int) -> None:
         """Pause delivery until a time; one that has passed resumes."""
-        was_paused, was_until = self.is_paused, self.paused_until
+        if until != self.paused_until:
+            self.advisories.paused(until, until > now, now)
         self.paused_until = until
         if until > now:
             self.timers.schedule("pause", until)
-            if until != was_until:
-                self.advisories.paused(until, True, now)
         else:
             self.timers.cancel("pause")
-            if was_paused:
-                self.advisories.paused(until, False, now)
             self.context.wake(self)
         self._arm()
 

