@@ -12,6 +12,7 @@ TWIN = "pure"
 
 if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
     from jetstream_server.kernels.records_pure import (
+        checksum,
         encode_run,
         gather,
         measure,
@@ -21,6 +22,7 @@ if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
 else:
     try:
         from jetstream_server.kernels.records_fast import (
+            checksum,
             encode_run,
             gather,
             measure,
@@ -31,6 +33,7 @@ else:
         TWIN = "compiled"
     except ImportError:
         from jetstream_server.kernels.records_pure import (
+            checksum,
             encode_run,
             gather,
             measure,
@@ -40,6 +43,7 @@ else:
 
 __all__ = [
     "TWIN",
+    "checksum",
     "encode_run",
     "gather",
     "measure",

@@ -35,6 +35,12 @@ HEADER_ACCOUNTED_BYTES = 4
 SIZE = Struct("<I")
 
 
+def checksum(data: Buffer) -> int:
+    """Return the CRC-32C of any buffer."""
+    value: int = crc32c(bytes(data))
+    return value
+
+
 def unwritten(size: int) -> bytearray:
     """Return a `bytearray` of any content, to be written to."""
     return bytearray(size)

@@ -18,8 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from google_crc32c import value as crc32c
-
 from jetstream_server.kernels import columns, records
 from jetstream_server.kernels.records_pure import Buffer
 from jetstream_server.store import erasure, tombstone
@@ -269,11 +267,18 @@ class BlockWriter:
         self.block.tombstones += record
 
     def seal(self, table: SubjectTable) -> bytes:
-        """Turn the block's content into that of a sealed one; return its index file."""
+        """Turn the block's content into that of a sealed one; return its index file.
+
+        The buffer goes with it, with more room than the block needs: a copy would take longer
+        than all else here.
+        """
         block = self.block
-        whole = bytes(memoryview(self.buffer)[: self.used])
-        entries = Entries(self.positions, self.subject_ids, self.offsets)
-        return seal_block(block, whole, entries, array("I"), table)
+        with memoryview(self.buffer)[: self.used] as whole:
+            entries = Entries(self.positions, self.subject_ids, self.offsets)
+            index = seal_block(block, whole, entries, array("I"), table)
+        assert block.pinned is not None, "sealing pins the content"
+        block.pinned.buffer = self.buffer
+        return index
 
 
 def seal_block(
@@ -302,7 +307,7 @@ def seal_block(
         accounted=block.all_accounted,
         recorded=block.all_recorded,
         block_bytes=len(whole),
-        block_crc=crc32c(whole),
+        block_crc=records.checksum(whole),
         first_ts=block.first_ts,
         last_ts=block.last_ts,
         sparse=len(entries.offsets) > 0,

@@ -279,11 +279,11 @@ class BlockLog(BlockList):
         """
         commit = self._commit
         assert block.pinned is not None, "sealing pins the content"
-        whole = block.pinned.buffer
-        assert isinstance(whole, bytes), "that of a sealed block"
-        if self.compression == "s2" and is_compressible(whole):
+        assert block.pinned.buffer is not None, "that of a sealed block"
+        whole = memoryview(block.pinned.buffer)[: block.size]
+        if self.compression == "s2" and is_compressible(content := bytes(whole)):
             block.is_compressed = True
-            compression = Compression(whole, self._chunk_bytes)
+            compression = Compression(content, self._chunk_bytes)
             commit.replace(self, block.path, compression.file(), is_spare=is_written)
             commit.replace(self, block.index_path, compression.index(index), is_spare=True)
             return
@@ -338,7 +338,7 @@ class BlockLog(BlockList):
         if self._open is not None and block is self._open.block:
             whole, file = self._open.buffer, self._open.file
         else:
-            whole = bytearray(self._whole(block, content))
+            whole = bytearray(memoryview(self._whole(block, content))[: block.size])
             commit.remove(self, block.index_path, waits=True)  # it was made for the other content
         for entry in entries:
             at = content.entries.positions[entry]

@@ -40,7 +40,7 @@ def test_sealed_content_comes_back_from_disk(tmp_path, table, sequences):
     writer = write(tmp_path / "1.blk", table, sequences)
     block, disk = writer.block, OsDisk()
     index = writer.seal(table)
-    disk.replace(block.path, [block.pinned.buffer])
+    disk.replace(block.path, [block.pinned.buffer[: block.size]])
     disk.replace(block.index_path, [index])
     block.pinned = None
     cache = ContentCache(disk)
@@ -59,7 +59,7 @@ def test_content_without_index_is_read_from_the_block(tmp_path, table):
     writer = write(tmp_path / "1.blk", table, [5, 6, 9])
     block = writer.block
     writer.seal(table)
-    OsDisk().replace(block.path, [block.pinned.buffer])
+    OsDisk().replace(block.path, [block.pinned.buffer[: block.size]])
     block.pinned = None
     content = ContentCache(OsDisk()).content(block, table)
     assert [block.sequence(content, entry) for entry in range(3)] == [5, 6, 9]

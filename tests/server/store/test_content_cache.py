@@ -36,9 +36,9 @@ def stored(path: Path, table, *, compressed=False, messages=20) -> Block:
         writer.extended(sequence, used, 9)
     table.grow()
     index, block = writer.seal(table), writer.block
-    parts, end = [block.pinned.buffer], b""
+    parts, end = [block.pinned.buffer[: block.size]], b""
     if compressed:
-        parts = compress(block.pinned.buffer, CHUNK_BYTES)
+        parts = compress(bytes(block.pinned.buffer[: block.size]), CHUNK_BYTES)
         end = block_index.end(sum(map(len, parts)))
     disk.replace(path, parts)
     disk.replace(block.index_path, [index, end])
