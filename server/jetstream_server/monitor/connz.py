@@ -149,7 +149,7 @@ def _connection(session: Session, now: int, options: ConnzOptions) -> dict[str, 
     view: dict[str, Any] = {
         "cid": session.cid,
         "kind": "Client",
-        "type": "nats",
+        "type": session.door.client_type,
         "ip": session.host,
         "port": session.port,
         "start": format_time(session.start),
@@ -169,6 +169,9 @@ def _connection(session: Session, now: int, options: ConnzOptions) -> dict[str, 
     for field in ("name", "lang", "version"):
         if value := session.options.get(field):
             view[field] = value
+    if session.tls_version:
+        view["tls_version"] = session.tls_version
+        view["tls_cipher_suite"] = session.tls_cipher_suite
     if options.auth:
         if name := _user_name(session):
             view["authorized_user"] = name

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jetstream_server.base.clock import SECOND
+from jetstream_server.config.options import ServerOptions, WebsocketOptions
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.node.node import Node
 from jetstream_server.node.stats import Traffic
@@ -16,6 +17,7 @@ from jetstream_server.node.stats import Traffic
 def varz(node: Node, now: int) -> dict[str, Any]:
     """Return the server's settings and totals."""
     settings, options = node.settings, node.settings.options
+    tls_timeout = options.tls.timeout_ns / SECOND if options.tls is not None else 0
     view: dict[str, Any] = {
         "server_id": node.server_id,
         "server_name": node.name,
@@ -25,6 +27,7 @@ def varz(node: Node, now: int) -> dict[str, Any]:
         "host": settings.host,
         "port": settings.port,
         "auth_required": node.authenticator.is_required,
+        **_tls(options),
         "max_connections": settings.max_connections,
         "ping_interval": settings.ping_interval_ns,
         "ping_max": settings.ping_max,
@@ -32,7 +35,7 @@ def varz(node: Node, now: int) -> dict[str, Any]:
         "http_port": options.http_port,
         "http_base_path": options.http_base_path,
         "https_port": 0,
-        "auth_timeout": settings.auth_timeout_ns / SECOND,
+        "auth_timeout": max(settings.auth_timeout_ns / SECOND, tls_timeout + bool(tls_timeout)),
         "max_control_line": settings.max_control_line,
         "max_payload": settings.max_payload,
         "max_pending": settings.max_pending,
@@ -40,8 +43,9 @@ def varz(node: Node, now: int) -> dict[str, Any]:
         "gateway": {},
         "leaf": {},
         "mqtt": {},
-        "websocket": {},
+        "websocket": _websocket(options.websocket),
         "jetstream": jetstream_settings(node) if settings.jetstream else {},
+        **({"tls_timeout": tls_timeout} if tls_timeout else {}),
         "write_deadline": options.write_deadline_ns,
         "start": format_time(node.started_at),
         "now": format_time(now),
@@ -69,6 +73,30 @@ def varz(node: Node, now: int) -> dict[str, Any]:
     if options.server_metadata:
         view["metadata"] = dict(options.server_metadata)
     return view
+
+
+def _tls(options: ServerOptions) -> dict[str, bool]:
+    """Return what clients have to do about TLS; what they need not is left out."""
+    tls = options.tls
+    if tls is None:
+        return {}
+    verifies = tls.is_verifying or tls.is_mapping
+    return {"tls_required": True} | ({"tls_verify": True} if verifies else {})
+
+
+def _websocket(options: WebsocketOptions | None) -> dict[str, Any]:
+    """Return the listener for WebSocket; what is off is left out."""
+    if options is None or not options.port:
+        return {}
+    view: dict[str, Any] = {
+        "host": options.host,
+        "port": options.port,
+        "no_tls": options.is_without_tls,
+        "same_origin": options.is_same_origin,
+        "allowed_origins": list(options.allowed_origins),
+        "compression": options.is_compressing,
+    }
+    return {name: value for name, value in view.items() if value}
 
 
 def _traffic(totals: Traffic) -> dict[str, int]:

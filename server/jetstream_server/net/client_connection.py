@@ -102,5 +102,6 @@ class ClientConnection(asyncio.Protocol):
         """Forget the session."""
         self._pump.intake.forget(self)
         self._pump.connections.pop(self._session, None)
-        self._pump.node.close_session(self._session, "Read Error" if exc else "Client Closed")
+        reason = "Read Error" if exc else "Client Closed"
+        self._pump.node.close_session(self._session, reason, self._pump.clock.now())
         self._pump.wake()

@@ -20,7 +20,7 @@ from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.entrance import Entrance
 from jetstream_server.net.layer import Layer, LayerError
 from jetstream_server.net.pump import Pump
-from jetstream_server.net.tls_context import is_pinned, user_names
+from jetstream_server.net.tls_context import is_pinned, suite_name, user_names
 from jetstream_server.net.tls_layer import FIRST_BYTE, HANDSHAKE_FAILURE, TlsLayer
 from jetstream_server.net.websocket_layer import WebsocketLayer
 
@@ -125,7 +125,7 @@ class LayeredConnection(ClientConnection):
         session, entrance = self._session, self._entrance
         if self._tls is not None:
             session.tls_version = self._tls.version
-            session.tls_cipher_suite = self._tls.cipher_suite
+            session.tls_cipher_suite = suite_name(self._tls.cipher_suite)
             certificate = self._tls.peer_certificate
             if entrance.pinned_certs and not is_pinned(certificate, entrance.pinned_certs):
                 raise LayerError(HANDSHAKE_FAILURE, "certificate not pinned")

@@ -36,6 +36,7 @@ _SUITES = {
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "ECDHE-ECDSA-CHACHA20-POLY1305",
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
 }
+_NAMES = {openssl: name for name, openssl in _SUITES.items()}
 _OF_TLS_1_3 = (
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
@@ -96,6 +97,11 @@ def _suites(names: tuple[str, ...]) -> list[str]:
     if unknown:
         raise ConfigError(f"unrecognized cipher {unknown[0]}")
     return [_SUITES[name] for name in names if name in _SUITES] or ["DEFAULT"]
+
+
+def suite_name(openssl: str) -> str:
+    """Return Go's name of a cipher suite, as `/connz` shows it."""
+    return _NAMES.get(openssl, openssl)
 
 
 def _first_curve(names: tuple[str, ...]) -> str:

@@ -11,6 +11,7 @@ import pytest
 from jetstream_server.base.clock import MINUTE, SECOND, SystemClock
 from jetstream_server.net import listener as listening
 from jetstream_server.net.client_connection import ClientConnection
+from jetstream_server.net.layered_connection import LayeredConnection
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.auth import Authenticator
 from jetstream_server.node.node import Node, NodeSettings
@@ -35,7 +36,8 @@ SETTINGS = NodeSettings(
 class Running:
     """A node served on a free port."""
 
-    def __init__(self, commit=None) -> None:
+    def __init__(self, commit=None, entrance=None) -> None:
+        self.entrance = entrance
         self.errors: list[BaseException] = []
         self.node = Node(SETTINGS, Authenticator([]), Random(1), lambda level, text: None)
         self.commit = commit
@@ -44,8 +46,13 @@ class Running:
         self.pump = Pump(self.node, self.commit, SystemClock(), self.errors.append)
         self.socket = listening.bind("127.0.0.1", -1)
         self.port = listening.address_of(self.socket)[1]
-        self.server = await listening.serve(self.socket, lambda: ClientConnection(self.pump))
+        self.server = await listening.serve(self.socket, self._connection)
         return self
+
+    def _connection(self) -> ClientConnection:
+        if self.entrance is None:
+            return ClientConnection(self.pump)
+        return LayeredConnection(self.pump, self.entrance)
 
     async def __aexit__(self, *unused) -> None:
         self.server.close()
