@@ -30,6 +30,7 @@ and at the end. Metadata replacements are synced always; they are rare.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from jetstream_server.base.clock import MILLISECOND, SECOND, earlier
@@ -53,6 +54,8 @@ from jetstream_server.store.reserve import Reserve
 __all__ = ["BlockFile", "Flush", "GroupCommit", "Owner"]
 
 LAZY_REPLACE_NS = 100 * MILLISECOND
+RUBBISH_NS = 20 * MILLISECOND
+RUBBISH_FILES = 2  # of a block
 RETRY_NS = 250 * MILLISECOND
 FILL_NS = SECOND  # how often the end of a shortage is looked for
 
@@ -75,6 +78,7 @@ class GroupCommit:
         self.taken = 0  # flushes so far; what is queued now goes with flush number `taken + 1`
         self._queue: list[Operation] = []
         self._lazy: dict[Path, Replace] = {}
+        self._rubbish: dict[Path, Remove] = {}
         self._appends: dict[Path, Append] = {}  # those in the queue that can take more
         self._unsynced: dict[BlockFile, Owner] = {}
         self._files: dict[BlockFile, Owner] = {}  # open ones; the worker's while a flush runs
@@ -83,6 +87,7 @@ class GroupCommit:
         self._stalled = 0  # how many of the first operations in the queue were refused
         self._retry_at: int | None = None
         self._lazy_at: int | None = None
+        self._rubbish_at: int | None = None
         self._sync_at: int | None = None
         self.full: StoreError | None = None
         self._reserve = reserve
@@ -154,11 +159,17 @@ class GroupCommit:
         operation = self._appends[path] = Append(owner, path, [data], offset, syncs)
         self._queue.append(operation)
 
-    def remove(self, owner: Owner, path: Path, *, waits: bool = False) -> None:
+    def remove(
+        self, owner: Owner, path: Path, *, waits: bool = False, lazily: bool = False
+    ) -> None:
         """Queue the removal of a file, for when all the owner wrote is durable.
 
-        Unless it `waits`, it goes ahead of writes that a full disk holds up.
+        Unless it `waits`, it goes ahead of writes that a full disk holds up. `lazily` is for large
+        files that mean nothing any more: a few go with each flush, for each takes milliseconds.
         """
+        if lazily:
+            self._rubbish[path] = Remove(owner, path, waits=False)
+            return
         self._lazy.pop(path, None)
         self._appends.pop(path, None)
         self._queue.append(Remove(owner, path, waits))
@@ -175,6 +186,11 @@ class GroupCommit:
     def remove_tree(self, owner: Owner, path: Path) -> None:
         """Queue the removal of a folder; what was queued for files in it is forgotten."""
         self._appends.clear()
+        self._rubbish = {
+            each: removal
+            for each, removal in self._rubbish.items()
+            if not each.is_relative_to(path)
+        }
         self._queue.append(RemoveTree(owner, path))
         self._removes_trees = self._in_flight is not None
         self._forget_removed()
@@ -239,7 +255,8 @@ class GroupCommit:
     def next_deadline(self) -> int | None:
         """Return when `take` will have something although nobody queued anything."""
         fill_at = self._fill_at if self.full is not None else None
-        return earlier(earlier(self._retry_at, self._lazy_at), earlier(self._sync_at, fill_at))
+        deadline = earlier(earlier(self._retry_at, self._lazy_at), self._rubbish_at)
+        return earlier(deadline, earlier(self._sync_at, fill_at))
 
     def queued(self, path: Path) -> Buffer | None:
         """Return the content queued for a small file, as one that reads it must see it."""
@@ -290,7 +307,7 @@ class GroupCommit:
         assert self._in_flight is None, "one flush at a time: settle the last one first"
         fills = self._fills(now)
         if now is not None and not (
-            self._queue or self._lazy or self.full
+            self._queue or self._lazy or self._rubbish or self.full
         ):  # the end of every turn
             is_waiting = self._sync_at is not None and now < self._sync_at
             if is_waiting or not self._unsynced:
@@ -301,17 +318,22 @@ class GroupCommit:
         if self._stalled and not fresh and not retries:
             return None
         lazy_due, sync_due = _is_due(self._lazy_at, now), _is_due(self._sync_at, now)
+        rubbish_due = self.full is not None or _is_due(self._rubbish_at, now)
         if not (
             self._queue
             or (self._lazy and lazy_due)
+            or (self._rubbish and rubbish_due)
             or (self._unsynced and sync_due)
             or (fills and self.full)
         ):
             return None
-        operations, self._queue = self._queue + list(self._lazy.values()), []
+        operations: list[Operation] = [*self._queue, *self._lazy.values()]
+        self._queue = []
         self._lazy = {}
         self._appends.clear()
         self._lazy_at = self._retry_at = None
+        if rubbish_due:
+            operations += self._take_rubbish(now)
         if fills:
             self._fill_at = None
         syncs = not self.lazily_ns or sync_due
@@ -333,6 +355,13 @@ class GroupCommit:
         )
         return self._in_flight
 
+    def _take_rubbish(self, now: int | None) -> list[Remove]:
+        """Return the removals whose turn it is: all at the end, or when room is needed."""
+        count = RUBBISH_FILES if now is not None and self.full is None else len(self._rubbish)
+        taken = list(islice(self._rubbish, count))
+        self._rubbish_at = None
+        return [self._rubbish.pop(path) for path in taken]
+
     def _fills(self, now: int | None) -> bool:
         """Tell whether the next flush is to fill up the reserve."""
         if self._reserve is None or now is None or self._stalled:
@@ -344,6 +373,8 @@ class GroupCommit:
             return
         if self._lazy and self._lazy_at is None:
             self._lazy_at = now + LAZY_REPLACE_NS
+        if self._rubbish and self._rubbish_at is None:
+            self._rubbish_at = now + RUBBISH_NS
         if self._stalled and self._retry_at is None:
             self._retry_at = now + RETRY_NS
         if self.full is not None and self._reserve is not None and self._fill_at is None:
@@ -401,6 +432,9 @@ class GroupCommit:
             for operation in self._queue[self._stalled :]
             if operation.owner is not owner or isinstance(operation, RemoveTree)
         ]
+        self._rubbish = {
+            path: removal for path, removal in self._rubbish.items() if removal.owner is not owner
+        }
         self._close([file for file, other in self._files.items() if other is owner])
 
     def drain(self) -> list[tuple[Owner, StoreError]]:

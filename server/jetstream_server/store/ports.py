@@ -182,6 +182,9 @@ class MessageStore(Protocol):
     def enforce(self, limits: Limits, now: int) -> list[tuple[int, int]]:
         """Remove the oldest messages until `limits` hold: age, then per subject, count, bytes.
 
+        What one call removes for its age is bounded, so that others get their turn in between;
+        `next_expiry` tells whether there is more.
+
         Returns:
             Half-open sequence ranges that were removed, in no particular order; per-subject
             trimming gives ranges of one.

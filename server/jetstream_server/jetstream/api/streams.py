@@ -168,7 +168,9 @@ def purge(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
             f"sequence is too large, maximum allowed is {SEQUENCE_MAX}"
         )
     pattern = body.filter.encode()
-    if not pattern and not body.keep:
+    # Below a sequence, each block has to be looked at for how many of each subject go.
+    is_quick = body.seq <= 1 or body.seq > stream.store.last_seq
+    if not pattern and not body.keep and is_quick:
         return {"success": True, "purged": stream.purge(pattern, body.seq, 0, request.now)}
     purging = Purging(stream, pattern, body.seq, body.keep)
     purged = purging.begin(request.now)

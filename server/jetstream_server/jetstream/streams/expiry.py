@@ -9,7 +9,7 @@ Specification: jetstream.md 5.4 and 5.13, checked-api-streams.md 1.2 (5.4, 5.13)
 
 from __future__ import annotations
 
-from jetstream_server.base.clock import SECOND
+from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.jetstream.streams import publish_headers as names
 from jetstream_server.jetstream.streams.message_ttl import MessageTtls, parse_ttl
 from jetstream_server.jetstream.streams.publish_headers import header, special_headers
@@ -19,6 +19,12 @@ from jetstream_server.jetstream.wire.go_duration import format_duration
 from jetstream_server.store.ports import Limits, MessageStore, StoredMessage
 
 Ranges = list[tuple[int, int]]
+
+# How often to look: the genuine server needs up to 250 ms as well.
+_GRANULARITY_NS = 250 * MILLISECOND
+# When much is over at once, others get their turn in between: some milliseconds each.
+_REMOVED_AT_ONCE = 1000
+_PAUSE_NS = MILLISECOND
 
 
 class Expiry:
@@ -48,16 +54,18 @@ class Expiry:
                     self.ttls.record(sequence, ttl, timestamp)
 
     def remove_due(self, now: int) -> tuple[Ranges, list[bytes]]:
-        """Remove what is over.
+        """Remove what is over, or some of it when that is much: `next_look` says when to go on.
 
         Returns:
             The ranges removed, and the subjects on which a marker is now due, in order.
         """
-        due = self.ttls.pop_due(now)
+        due = self.ttls.pop_due(now, _REMOVED_AT_ONCE)
         if not due and not self._is_aged(now):
             return [], []
         if not self.config.subject_delete_marker_ttl and not self.ttls.lasting:
-            removed = [(s, s + 1) for s in due if self._store.delete((s,))]
+            gone = [sequence for sequence in due if self._store.load(sequence) is not None]
+            self._store.delete(gone)
+            removed = [(sequence, sequence + 1) for sequence in gone]
             if self.config.max_age > 0:
                 removed += self._store.enforce(Limits(max_age_ns=self.config.max_age), now)
             return removed, []
@@ -70,6 +78,13 @@ class Expiry:
         if ttl is None or age is None:
             return age if ttl is None else ttl
         return min(ttl, age)
+
+    def next_look(self, now: int) -> int | None:
+        """Return when to remove what will be over by then; None for never."""
+        deadline = self.next_deadline()
+        if deadline is None:
+            return None
+        return now + _PAUSE_NS if deadline <= now else max(deadline, now + _GRANULARITY_NS)
 
     def marker(self) -> tuple[bytes, int]:
         """Return the header block of a delete marker, and its TTL in seconds."""
@@ -111,7 +126,11 @@ class Expiry:
         if self.config.max_age > 0:
             taken = {message.sequence for message in ended}
             message = self._oldest_mortal()
-            while message is not None and message.timestamp + self.config.max_age <= now:
+            while (
+                message is not None
+                and message.timestamp + self.config.max_age <= now
+                and len(ended) < _REMOVED_AT_ONCE
+            ):
                 if message.sequence not in self.ttls.lasting and message.sequence not in taken:
                     ended.append(message)
                 message = self._store.load_next(None, message.sequence + 1)

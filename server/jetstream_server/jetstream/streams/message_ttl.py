@@ -53,9 +53,9 @@ class MessageTtls:
         """Return when the next message ends; it may be gone by then for other reasons."""
         return self._deadlines[0][0] if self._deadlines else None
 
-    def pop_due(self, now: int) -> list[int]:
-        """Take out and return the sequences whose time is up, rising."""
+    def pop_due(self, now: int, count_max: int) -> list[int]:
+        """Take out and return the sequences whose time is up, at most so many, rising."""
         due: list[int] = []
-        while self._deadlines and self._deadlines[0][0] <= now:
+        while self._deadlines and self._deadlines[0][0] <= now and len(due) < count_max:
             due.append(heapq.heappop(self._deadlines)[1])
         return sorted(due)

@@ -1,4 +1,4 @@
-"""A purge by subject, a slice a turn, so that a large one holds nobody up.
+"""A purge of some messages, a slice a turn, so that a large one holds nobody up.
 
 What matched when it began is removed; what is published meanwhile stays. It is no transaction:
 readers see the stream shrink, and a crash leaves what was not reached. The request is answered when

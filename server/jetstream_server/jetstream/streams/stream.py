@@ -435,7 +435,7 @@ class Stream:
                 self.context.log("ERR", f"stream '{self.name}': expiry failed: {failure}")
                 self._arm(now, now + _FAILED_EXPIRY_RETRY_NS)
             else:
-                self._arm(self._expiry.next_deadline(), now + _EXPIRY_GRANULARITY_NS)
+                self._arm(self._expiry.next_look(now), now)
                 if self.schedules is not None:
                     self._arm(self.schedules.next_deadline(), now + _EXPIRY_GRANULARITY_NS)
         self._arm(self.dedupe.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
