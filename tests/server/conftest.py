@@ -16,7 +16,7 @@ from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer_creation import create_consumer, restore_consumer
 from jetstream_server.jetstream.context import Context
-from jetstream_server.jetstream.output import Frames, Output
+from jetstream_server.jetstream.output import Frames, Handover, Output
 from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.jetstream.streams.stream_config import StreamConfig, with_defaults
 from jetstream_server.protocol.ops import PubRun
@@ -194,6 +194,9 @@ class ConsumerBench:
                 assert len(messages) == send.count
                 send.subscription.delivered += send.count
                 send.subscription.receiver.received += messages
+            elif isinstance(send, Handover):
+                receiver = send.subscription.receiver
+                receiver.receive(send.run, 0, send.run.count, send.subscription, None, self.now)
             else:
                 self._route(send.run)
         return bool(sends)

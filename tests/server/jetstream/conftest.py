@@ -16,7 +16,7 @@ from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
-from jetstream_server.jetstream.output import Frames, Output
+from jetstream_server.jetstream.output import Frames, Handover, Output
 from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.jetstream.streams.stream_config import StreamConfig, with_defaults
 from jetstream_server.protocol.ops import PubRun
@@ -253,7 +253,11 @@ class Transfers:
             self.output.sends_after_flush.clear()
             for send in sends:
                 assert not isinstance(send, Frames)
-                self._route(send.run, None)
+                if isinstance(send, Handover):
+                    subscription, run = send.subscription, send.run
+                    subscription.receiver.receive(run, 0, run.count, subscription, None, self.now)
+                else:
+                    self._route(send.run, None)
             if not sends and not self.context.ready:
                 return
         raise AssertionError("it does not come to rest")
