@@ -46,7 +46,7 @@ def is_explained(life: Life, sequence: int, last: int, now: int) -> bool:
         and not reader.is_leaving
         and reader.surely_wants(subject)
         and reader.policy == "explicit"
-        and reader.max_deliver < 0
+        and not reader.may_give_up
         and not reader.was_reset
         and not reader.config.get("mem_storage")
         and not reader.has_sent_ack(sequence)

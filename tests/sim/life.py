@@ -161,6 +161,11 @@ class Reader:
         limits = [int(config.get("max_deliver", -1)) for config in self.configs]
         return -1 if min(limits) < 0 else max(limits)
 
+    @property
+    def may_give_up(self) -> bool:
+        """Return whether it has, or had, a limit of deliveries."""
+        return any(int(config.get("max_deliver", -1)) > 0 for config in self.configs)
+
     def may_want(self, subject: bytes) -> bool:
         """Tell whether a filter that it has or had matches."""
         return any(_wants(config, subject) for config in self.configs)

@@ -156,7 +156,7 @@ def _ack(
 
     def said(frame: Frame) -> None:
         # A termination of a message that was given up on changes nothing (as in NATS).
-        if body == b"+TERM" and any(each.get("max_deliver", -1) > 0 for each in reader.configs):
+        if body == b"+TERM" and reader.may_give_up:
             return
         if reader.was_reset:  # it may have come before the reset, and count for nothing
             return

@@ -220,7 +220,7 @@ class Workload:
                 continue
             consumer = stream.consumers[reader.name]
             assert isinstance(consumer, Consumer)
-            if consumer.config.max_deliver < 0 and reader.max_deliver < 0 and not reader.was_reset:
+            if not reader.may_give_up and not reader.was_reset:
                 stuck = [
                     sequence
                     for sequence in live_sequences(stream)
