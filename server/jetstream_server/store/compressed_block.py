@@ -27,6 +27,7 @@ from struct import Struct
 from typing import overload
 
 import cramjam
+from google_crc32c import extend
 from google_crc32c import value as crc32c
 
 from jetstream_server.base.errors import StoreError
@@ -46,7 +47,7 @@ _SAMPLES = 8
 _SAMPLE_BYTES = 8 * 1024
 
 
-def is_compressible(whole: bytes) -> bool:
+def is_compressible(whole: memoryview | bytes) -> bool:
     """Tell whether to compress a block, from a few samples: some 100 microseconds."""
     step = max(len(whole) // _SAMPLES, _SAMPLE_BYTES)
     samples = b"".join(whole[at : at + _SAMPLE_BYTES] for at in range(0, len(whole), step))
@@ -58,19 +59,19 @@ def is_compressed(file: Buffer) -> bool:
     return bytes(file[: len(MAGIC)]) == MAGIC
 
 
-def compress(whole: bytes, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
+def compress(whole: memoryview | bytes, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
     """Return the parts of a file. What does not come back as it was is not compressed."""
-    chunks = []
-    head = bytearray(_HEADER.pack(MAGIC, chunk_bytes, crc32c(whole), len(whole)))
+    chunks, table, checksum = [], bytearray(), 0
     for at in range(0, len(whole), chunk_bytes):
-        plain = whole[at : at + chunk_bytes]
+        plain = bytes(whole[at : at + chunk_bytes])
+        checksum = extend(checksum, plain)
         chunk = bytes(cramjam.snappy.compress_raw(plain))
         if len(chunk) >= len(plain) or bytes(cramjam.snappy.decompress_raw(chunk)) != plain:
             chunk = plain
         chunks.append(chunk)
-        head += _CHUNK.pack(len(chunk), crc32c(plain))
-    head += _CHECK.pack(crc32c(bytes(head)))
-    return [bytes(head), *chunks, MAGIC]
+        table += _CHUNK.pack(len(chunk), crc32c(plain))
+    head = _HEADER.pack(MAGIC, chunk_bytes, checksum, len(whole)) + bytes(table)
+    return [head + _CHECK.pack(crc32c(head)), *chunks, MAGIC]
 
 
 def compressed_bytes_max(block_bytes: int, chunk_bytes: int = CHUNK_BYTES) -> int:
@@ -108,11 +109,11 @@ class Compression:
     """A block on its way to a compressed file: the work is done where the parts are written.
 
     Args:
-        whole: the block.
+        whole: the block, which does not change any more.
         chunk_bytes: of it, compressed together.
     """
 
-    def __init__(self, whole: bytes, chunk_bytes: int) -> None:
+    def __init__(self, whole: memoryview | bytes, chunk_bytes: int) -> None:
         self._whole = whole
         self._chunk_bytes = chunk_bytes
         self._file_bytes = 0
