@@ -53,6 +53,6 @@ def test_deadlines() -> None:
     ttls.record(3, NEVER, SECOND)
     assert (ttls.next_deadline(), ttls.lasting) == (4 * SECOND, {3})
     assert ttls.pop_due(4 * SECOND - 1, 9) == []
-    assert ttls.pop_due(5 * SECOND, 1) == [1]
-    assert ttls.pop_due(5 * SECOND, 9) == [2]
+    assert ttls.pop_due(5 * SECOND, 1) == [2]
+    assert ttls.pop_due(5 * SECOND, 9) == [1]
     assert ttls.next_deadline() is None
