@@ -83,6 +83,8 @@ def _check_batches(life: Life, found: set[int], last: int, now: int) -> set[int]
     lost: set[int] = set()
     batches: dict[bytes, list[int]] = {}
     for sequence in sorted(life.journal):
+        if sequence in (life.archive or ()):
+            continue  # an archive has what is left of a batch
         if batch := batch_of(life.journal[sequence].headers):
             batches.setdefault(batch, []).append(sequence)
     for batch, members in batches.items():

@@ -127,6 +127,7 @@ class Reader:
     is_gone: bool = False
     resets: int = 0
     was_reset: bool = False
+    reset_at: int = 0
     paused: tuple[int, int] = (0, 0)
     pauses: int = 0  # asked for and not answered
     pins: list[tuple[bytes, int]] = field(default_factory=list)

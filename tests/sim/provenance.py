@@ -142,8 +142,8 @@ def _check_fired(life: Life, sequence: int, entry: Stored) -> None:
     rule = other.fields[b"Nats-Schedule"]
     fired = [
         each
-        for each in life.journal.values()
-        if each is not entry
+        for number, each in life.journal.items()
+        if number > at
         and each.fields.get(b"Nats-Scheduler") == schedule
         and each.payload == entry.payload
     ]

@@ -64,11 +64,11 @@ class Archive:
                     known = workload.witness.saw(life, entry.sequence)
                     require(known.content == content, life.name, entry, "archived, not", known)
                     self.messages[entry.sequence] = content
-        last, newest = self.state["last_seq"], max(life.journal, default=0)
+        last, newest, now = self.state["last_seq"], max(life.journal, default=0), workload.now
         for sequence in life.seen:
             if self.state["first_seq"] <= sequence <= last and sequence not in self.messages:
                 require(
-                    sequence in life.explained or is_explained(life, sequence, newest, workload.now),
+                    sequence in life.explained or is_explained(life, sequence, newest, now),
                     life.name, sequence, "is not in the archive",
                 )  # fmt: skip
         workload.witness.count("whole snapshots")

@@ -187,7 +187,7 @@ class Witness:
         if reader.policy != "none":
             answered = reader.is_answered(sequence, now)
             require(not answered, *where, "came again after its answered ack")
-        if not reader.resets:
+        if not reader.resets and now > reader.reset_at:  # one turn is written in any order
             deliveries = reader.deliveries.setdefault(sequence, set())
             deliveries.add(place)
             limit = reader.max_deliver

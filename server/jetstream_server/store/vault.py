@@ -211,10 +211,18 @@ class FileFolder:
         )
 
     def consumers(self) -> list[str]:
-        """Return the names of consumers with a config."""
+        """Return the names of consumers with a config; for recovery.
+
+        Raises:
+            StoreError: what is there could not be made durable.
+        """
         if self._is_fresh or self._commit.is_removed(self._path):
             return []
-        return _with_config(self._path / "consumers", self._commit)
+        path = self._path / "consumers"
+        names = _with_config(path, self._commit)
+        folders = [self._path, path, *(path / to_name(name) for name in names)]
+        _make_durable(folders, self._commit.disk)
+        return names
 
     def remove(self) -> None:
         """Queue the removal of the whole folder."""
@@ -262,7 +270,12 @@ class FileVault:
         self._memory = MemoryVault()
 
     def folders(self) -> list[str]:
-        """Return the names of streams with a config on disk."""
+        """Return the names of streams with a config on disk; for recovery.
+
+        Raises:
+            StoreError: what is there could not be made durable.
+        """
+        _make_durable([self._path.parent, self._path], self._commit.disk)
         return _with_config(self._path, self._commit)
 
     def folder(self, stream: str, *, memory: bool, first_seq: int = 0) -> FileFolder | MemoryFolder:
@@ -300,3 +313,18 @@ def _with_config(path: Path, commit: GroupCommit) -> list[str]:
         and not commit.is_removed(path / name / CONFIG_NAME)
     ]
     return sorted(found)
+
+
+def _make_durable(folders: list[Path], disk: Disk) -> None:
+    """Sync names that the process before this one may have made or removed, and not synced.
+
+    From now on clients are told of what is there, and of what is not, without a flush: a request
+    for something that exists changes nothing.
+    """
+    for path in folders:
+        try:
+            disk.sync_folder(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StoreError(f"sync failed: {error.strerror}", str(path)) from error
