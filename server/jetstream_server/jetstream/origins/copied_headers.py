@@ -7,7 +7,7 @@ them. What asks for something that the copying stream does not do is kept, but n
 from __future__ import annotations
 
 from jetstream_server.jetstream.streams import publish_headers as names
-from jetstream_server.jetstream.streams.admission import Candidate
+from jetstream_server.jetstream.streams.candidate import Candidate
 from jetstream_server.jetstream.streams.stream_config import StreamConfig
 
 _DROPPED = (

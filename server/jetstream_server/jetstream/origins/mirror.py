@@ -18,7 +18,8 @@ from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.jetstream.origins.copied_headers import disregard, settled
 from jetstream_server.jetstream.origins.feed import MIRROR, Arrival, Feed
 from jetstream_server.jetstream.origins.renaming import Renaming
-from jetstream_server.jetstream.streams.admission import Candidate, check_room, check_ttl
+from jetstream_server.jetstream.streams.admission import check_room, check_ttl
+from jetstream_server.jetstream.streams.candidate import Candidate
 from jetstream_server.jetstream.streams.direct_get import DirectGet
 from jetstream_server.jetstream.streams.interest import Interest
 from jetstream_server.jetstream.streams.stream_config import StreamSource

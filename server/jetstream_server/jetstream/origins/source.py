@@ -25,7 +25,8 @@ from jetstream_server.jetstream.origins.source_header import (
     SourceStamp,
     source_key,
 )
-from jetstream_server.jetstream.streams.admission import Candidate, check_size, needs_decisions
+from jetstream_server.jetstream.streams.admission import check_size, needs_decisions
+from jetstream_server.jetstream.streams.candidate import Candidate
 from jetstream_server.jetstream.streams.counter import convert_total
 from jetstream_server.jetstream.streams.publish_headers import STREAM_SOURCE, extended, header
 from jetstream_server.jetstream.streams.stream_config import StreamSource

@@ -2,7 +2,7 @@
 
 A stretch of a run is taken whole when nothing in the config and no header asks for a decision on
 single messages (`needs_decisions` here, `first_special` in the kernels). Otherwise each message
-becomes a `Candidate` and goes through `check`. Nothing here stores or sends.
+becomes a `Candidate` (`candidate.py`) and goes through `check`. Nothing here stores or sends.
 
 The order decides which error a client sees when several apply, and a duplicate is answered as one
 only if it passes all that comes before. Specification: checked-api-streams.md section 4, then
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from jetstream_server.base.limits import HEADER_BYTES_MAX, RECORD_BYTES_MAX
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.streams import publish_headers as names
+from jetstream_server.jetstream.streams.candidate import Candidate
 from jetstream_server.jetstream.streams.counter import check_increment, count
 from jetstream_server.jetstream.streams.limits import (
     check_discard_new,
@@ -28,8 +29,6 @@ from jetstream_server.jetstream.streams.limits import (
 from jetstream_server.jetstream.streams.message_ttl import parse_ttl
 from jetstream_server.jetstream.streams.publish_headers import (
     extended,
-    special_headers,
-    storable,
     without,
 )
 from jetstream_server.jetstream.streams.retention import is_wanted
@@ -44,43 +43,6 @@ if TYPE_CHECKING:
 
 FAST_BATCH_REPLY = b".$FI"
 _UNSIGNED_DIGITS_MAX = 18  # more digits than the genuine server reads never match a sequence
-
-
-class Candidate:
-    """A message that a stream may store.
-
-    Attributes:
-        subject: after the stream's transform.
-        headers: the block to store.
-        payload: the body.
-        reply: where the publisher wants the answer.
-        special: the `Nats-` headers with a value.
-        ttl: seconds, `NEVER` (-1), or 0 for none.
-        total: of a counter after this message, else empty.
-        sources: where the total comes from, of a counter that was copied, else empty.
-    """
-
-    __slots__ = ("headers", "payload", "reply", "sources", "special", "subject", "total", "ttl")
-
-    def __init__(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        self.subject = subject
-        self.reply = reply
-        self.headers = storable(headers) if headers else b""
-        self.payload = payload
-        self.special = special_headers(headers) if headers else {}
-        self.ttl = 0
-        self.total = b""
-        self.sources = b""
-
-    @property
-    def message_id(self) -> bytes:
-        """Return the id for deduplication, empty when there is none."""
-        return self.special.get(names.MESSAGE_ID, b"")
-
-    @property
-    def rollup(self) -> bytes:
-        """Return `sub`, `all`, or nothing."""
-        return self.special.get(names.ROLLUP, b"").lower()
 
 
 def needs_decisions(stream: Stream, run: PubRun, start: int, stop: int) -> bool:

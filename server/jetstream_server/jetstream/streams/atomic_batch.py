@@ -24,7 +24,8 @@ from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.advisory import publish_batch_abandoned
 from jetstream_server.jetstream.api.required_level import check_required_level
 from jetstream_server.jetstream.streams import publish_headers as names
-from jetstream_server.jetstream.streams.admission import Candidate, check, check_room, check_ttl
+from jetstream_server.jetstream.streams.admission import check, check_room, check_ttl
+from jetstream_server.jetstream.streams.candidate import Candidate
 from jetstream_server.jetstream.streams.limits import stored_bytes
 from jetstream_server.jetstream.streams.publish_headers import (
     extended,

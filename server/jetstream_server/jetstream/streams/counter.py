@@ -21,7 +21,7 @@ from jetstream_server.jetstream.streams.staging import Staging
 from jetstream_server.store.ports import MessageStore
 
 if TYPE_CHECKING:
-    from jetstream_server.jetstream.streams.admission import Candidate
+    from jetstream_server.jetstream.streams.candidate import Candidate
 
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
 # Decimal reads and writes digits in linear time, which `int` refuses to do for many of them.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.streams import publish_headers as names
-from jetstream_server.jetstream.streams.admission import Candidate
+from jetstream_server.jetstream.streams.candidate import Candidate
 from jetstream_server.jetstream.streams.publish_headers import without
 from jetstream_server.jetstream.wire.go_json import encode
 

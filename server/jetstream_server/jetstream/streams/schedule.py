@@ -31,7 +31,7 @@ from jetstream_server.store.ports import MessageStore, StoredMessage
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
 if TYPE_CHECKING:
-    from jetstream_server.jetstream.streams.admission import Candidate
+    from jetstream_server.jetstream.streams.candidate import Candidate
     from jetstream_server.jetstream.streams.stream import Stream
 
 PURGE = b"purge"

@@ -34,7 +34,6 @@ from jetstream_server.jetstream.streams import publish_headers as names
 from jetstream_server.jetstream.streams import retention
 from jetstream_server.jetstream.streams.admission import (
     FAST_BATCH_REPLY,
-    Candidate,
     check,
     check_room,
     check_size,
@@ -42,6 +41,7 @@ from jetstream_server.jetstream.streams.admission import (
     needs_decisions,
 )
 from jetstream_server.jetstream.streams.atomic_batch import AtomicBatches, drop_unfinished
+from jetstream_server.jetstream.streams.candidate import Candidate
 from jetstream_server.jetstream.streams.dedupe import Dedupe
 from jetstream_server.jetstream.streams.direct_get import DirectGet
 from jetstream_server.jetstream.streams.expiry import Expiry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jetstream_server.jetstream.origins.copied_headers import disregard, is_special, settled
-from jetstream_server.jetstream.streams.admission import Candidate
+from jetstream_server.jetstream.streams.candidate import Candidate
 from jetstream_server.jetstream.streams.stream_config import StreamConfig
 
 
