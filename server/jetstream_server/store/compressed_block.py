@@ -22,6 +22,7 @@ import mmap
 import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 from typing import overload
@@ -41,6 +42,8 @@ _CHECK = Struct("<I")
 
 # Snappy looks back no further than this, so larger chunks would not compress better.
 CHUNK_BYTES = 64 * 1024
+
+_REFERENCES_OF_ONE = 2  # to an object that one attribute holds: that, and the argument
 
 # A block is left alone unless samples of it lose an eighth.
 _SAMPLES = 8
@@ -132,13 +135,40 @@ class Compression:
         return parts
 
 
+@dataclass(slots=True, eq=False)
+class Memory:
+    """Room for the content of a block, which the system gives page by page as it is written to.
+
+    New pages take longer to get than to fill, so it goes from block to block.
+
+    Attributes:
+        buffer: the room.
+        used_bytes: how much of it takes memory, at most.
+    """
+
+    buffer: mmap.mmap
+    used_bytes: int = 0
+
+    @classmethod
+    def of(cls, size: int) -> Memory:
+        """Get room for a block of `size` bytes, and for others of about that size."""
+        buffer = mmap.mmap(-1, 1 << (size - 1).bit_length())
+        if sys.platform == "linux":
+            buffer.madvise(mmap.MADV_NOHUGEPAGE)  # it would take two megabytes for a chunk
+        return cls(buffer)
+
+    @property
+    def is_held(self) -> bool:
+        """Tell whether somebody else has the buffer, or a view of it."""
+        return sys.getrefcount(self.buffer) > _REFERENCES_OF_ONE
+
+
 class CompressedBlock:
     """A compressed file, and its content as far as somebody wanted to see it.
 
     Attributes:
-        buffer: as large as the block; only what `inflate` was asked for is there, and only that
-            takes memory.
-        inflated_bytes: how much that is.
+        block_bytes, block_crc: size and CRC-32C of the block.
+        memory: where it is inflated; None before `begin` and after `forget`.
 
     Raises:
         StoreError: the file is damaged; the offset is one in the file.
@@ -147,6 +177,7 @@ class CompressedBlock:
     def __init__(self, file: Buffer, path: Path) -> None:
         self._file = file
         self._path = path
+        self.memory: Memory | None = None
         if len(file) < _HEADER.size + len(MAGIC):
             raise self._damage(0)
         magic, self._chunk_bytes, self.block_crc, self.block_bytes = _HEADER.unpack_from(file)
@@ -163,16 +194,23 @@ class CompressedBlock:
             self._checksums.append(checksum)
         if self._starts[-1] + len(MAGIC) != len(file) or bytes(file[-len(MAGIC) :]) != MAGIC:
             raise self._damage(min(self._starts[-1], len(file)))
-        self.forget()
+        self._missing = bytearray()
 
-    def forget(self) -> None:
-        """Let go of what was inflated; who holds `buffer` keeps it as it is."""
-        # Memory that the system gives page by page as chunks are put there, but no more than that.
-        self.buffer = mmap.mmap(-1, self.block_bytes)
-        if sys.platform == "linux":
-            self.buffer.madvise(mmap.MADV_NOHUGEPAGE)
+    @property
+    def used_bytes(self) -> int:
+        """Return how much memory the content takes."""
+        return self.memory.used_bytes if self.memory is not None else 0
+
+    def begin(self, memory: Memory) -> None:
+        """Inflate into `memory` from now on; what is in it is of another block."""
+        assert len(memory.buffer) >= self.block_bytes, "there is room for all"
+        self.memory = memory
         self._missing = bytearray(b"\1" * len(self._checksums))
-        self.inflated_bytes = 0
+
+    def forget(self) -> Memory | None:
+        """Let go of what was inflated; return the memory if nobody looks at it any more."""
+        memory, self.memory = self.memory, None
+        return None if memory is None or memory.is_held else memory
 
     def inflate(self, start: int, stop: int) -> bool:
         """Make [start, stop) of the block readable; tell whether that took anything.
@@ -180,34 +218,36 @@ class CompressedBlock:
         Raises:
             StoreError: a chunk is damaged.
         """
+        assert self.memory is not None, "begun"
         first, last = start // self._chunk_bytes, -(-stop // self._chunk_bytes)
         number = self._missing.find(1, first, last)
         if number < 0:
             return False
-        with memoryview(self.buffer) as view:
+        with memoryview(self.memory.buffer)[: self.block_bytes] as view:
             while number >= 0:
-                self._inflate(number, view)
+                at = number * self._chunk_bytes
+                with view[at : at + self._chunk_bytes] as room:
+                    self._inflate(number, room)
+                    used = self.memory.used_bytes + len(room)
+                self.memory.used_bytes = min(used, len(self.memory.buffer))
+                self._missing[number] = 0
                 number = self._missing.find(1, number + 1, last)
         return True
 
-    def _inflate(self, number: int, view: memoryview) -> None:
+    def _inflate(self, number: int, room: memoryview) -> None:
         begin, end = self._starts[number], self._starts[number + 1]
-        at = number * self._chunk_bytes
-        with view[at : at + self._chunk_bytes] as room:
-            chunk = bytes(self._file[begin:end])
-            if len(chunk) == len(room):
-                room[:] = chunk
-            else:
-                try:
-                    size = cramjam.snappy.decompress_raw_into(chunk, room)
-                except cramjam.DecompressionError:
-                    raise self._damage(begin) from None
-                if size != len(room):
-                    raise self._damage(begin)
-            if crc32c(bytes(room)) != self._checksums[number]:
+        chunk = bytes(self._file[begin:end])
+        if len(chunk) == len(room):
+            room[:] = chunk
+        else:
+            try:
+                size = cramjam.snappy.decompress_raw_into(chunk, room)
+            except cramjam.DecompressionError:
+                raise self._damage(begin) from None
+            if size != len(room):
                 raise self._damage(begin)
-            self._missing[number] = 0
-            self.inflated_bytes += len(room)
+        if crc32c(bytes(room)) != self._checksums[number]:
+            raise self._damage(begin)
 
     def _damage(self, offset: int) -> StoreError:
         what = "a compressed chunk" if offset else "the table of a compressed block"
@@ -221,8 +261,10 @@ def inflate_whole(file: Buffer, path: Path) -> bytes:
         StoreError: it is damaged.
     """
     block = CompressedBlock(file, path)
+    memory = Memory.of(block.block_bytes)
+    block.begin(memory)
     block.inflate(0, block.block_bytes)
-    whole = bytes(block.buffer)
+    whole = memory.buffer[: block.block_bytes]
     if crc32c(whole) != block.block_crc:
         raise StoreError("a compressed block is damaged", str(path), 0)
     return whole

@@ -16,13 +16,13 @@ from jetstream_server.kernels import columns
 from jetstream_server.kernels.records_pure import Buffer
 from jetstream_server.store import index as block_index
 from jetstream_server.store.block import Block, Content, damage, scan_block
-from jetstream_server.store.compressed_block import CompressedBlock, is_compressed
+from jetstream_server.store.compressed_block import CompressedBlock, Memory, is_compressed
 from jetstream_server.store.disk import Disk
 from jetstream_server.store.index import Entries
 from jetstream_server.store.subjects import SubjectTable
 
 CACHED_BLOCKS_MAX = 64  # two mapped files each, over all streams of an account
-INFLATED_BYTES_MAX = 32 * 1024 * 1024  # likewise; the block just asked for is not counted
+INFLATED_BYTES_MAX = 32 * 1024 * 1024  # likewise; the block just asked for may be above it
 
 
 class ContentCache:
@@ -38,12 +38,13 @@ class ContentCache:
         self._blocks_max = blocks_max
         self._inflated_bytes_max = inflated_bytes_max
         self._contents: OrderedDict[Block, Content] = OrderedDict()
+        self._spare: Memory | None = None  # of the last block forgotten
 
     @property
     def inflated_bytes(self) -> int:
-        """Return how much memory chunks take."""
+        """Return how much memory chunks take, but for one block's that is kept for the next."""
         held = (content.compressed for content in self._contents.values())
-        return sum(block.inflated_bytes for block in held if block is not None)
+        return sum(block.used_bytes for block in held if block is not None)
 
     def content(self, block: Block, table: SubjectTable) -> Content:
         """Return the content of a block; its bytes are to be had with `buffer`.
@@ -71,10 +72,13 @@ class ContentCache:
         """
         if content.buffer is None and content.compressed is None:
             self._map(block, content)
-        if content.compressed is not None:
-            if content.compressed.inflate(start, stop):
+        if (compressed := content.compressed) is not None:
+            memory = compressed.memory
+            if memory is None:
+                compressed.begin(memory := self._memory(compressed.block_bytes))
+            if compressed.inflate(start, stop):
                 self._make_room(content)
-            return content.compressed.buffer
+            return memory.buffer
         assert content.buffer is not None, "mapped above"
         if not block.is_verified and block.summary is not None and block.pinned is None:
             whole = bytes(content.buffer)
@@ -110,15 +114,20 @@ class ContentCache:
             raise StoreError("a compressed block is not the one of its index", str(block.path), 0)
         content.compressed = compressed
 
+    def _memory(self, size: int) -> Memory:
+        spare, self._spare = self._spare, None
+        return spare if spare is not None and len(spare.buffer) >= size else Memory.of(size)
+
     def _make_room(self, wanted: Content) -> None:
         """Forget chunks of other blocks, those used longest ago first."""
         excess = self.inflated_bytes - self._inflated_bytes_max
         for content in self._contents.values():
             if excess <= 0:
                 return
-            if content is not wanted and content.compressed is not None:
-                excess -= content.compressed.inflated_bytes
-                content.compressed.forget()
+            compressed = content.compressed
+            if content is not wanted and compressed is not None and compressed.used_bytes:
+                excess -= compressed.used_bytes
+                self._spare = compressed.forget() or self._spare
 
     def _attach(self, block: Block, table: SubjectTable) -> Content:
         content = self._read_index(block, table)

@@ -12,6 +12,7 @@ from jetstream_server.store.compressed_block import (
     MAGIC,
     CompressedBlock,
     Compression,
+    Memory,
     compress,
     compressed_bytes_max,
     inflate_whole,
@@ -26,6 +27,14 @@ def text(size, seed=1):
     words = [b"order", b"paid", b"open", b'{"id":', b"}", b",", b" "]
     random = Random(seed)
     return b"".join(random.choice(words) for _ in range(size // 2 + 1))[:size]
+
+
+def opened(file):
+    """Return a block and where it is inflated."""
+    block = CompressedBlock(file, PATH)
+    memory = Memory.of(block.block_bytes)
+    block.begin(memory)
+    return block, memory
 
 
 def noise(size):
@@ -43,31 +52,46 @@ def test_any_part_comes_back_alone(whole, chunk_bytes):
     for _ in range(20):
         start = random.randrange(len(whole))
         stop = random.randrange(start, len(whole)) + 1
-        block = CompressedBlock(file, PATH)
+        block, memory = opened(file)
         assert block.inflate(start, stop)
-        assert block.buffer[start:stop] == whole[start:stop]
-        assert stop - start <= block.inflated_bytes <= stop - start + 2 * chunk_bytes
+        assert memory.buffer[start:stop] == whole[start:stop]
+        assert stop - start <= block.used_bytes <= stop - start + 2 * chunk_bytes
         assert not block.inflate(start, stop)
 
 
 def test_nothing_is_inflated_for_an_empty_range():
-    block = CompressedBlock(b"".join(compress(text(100), 10)), PATH)
+    block, _ = opened(b"".join(compress(text(100), 10)))
     assert not block.inflate(0, 0)
     assert not block.inflate(50, 50)
-    assert block.inflated_bytes == 0
+    assert block.used_bytes == 0
 
 
-def test_who_holds_the_buffer_keeps_it():
+def test_memory_goes_on_only_when_nobody_looks_at_it():
+    whole = text(500)
+    block, memory = opened(b"".join(compress(whole, 50)))
+    block.inflate(0, 500)
+    for hold in (lambda: memory.buffer, lambda: memoryview(memory.buffer)[3:9]):
+        held = hold()
+        assert block.forget() is None
+        assert block.used_bytes == 0
+        assert memory.buffer[:500] == whole
+        del held
+        block.begin(memory)
+    assert block.forget() is memory
+
+
+def test_what_another_block_left_behind_is_not_shown():
+    before, memory = opened(b"".join(compress(bytes(600), 50)))
+    before.inflate(0, 600)
+    assert before.forget() is memory
     whole = text(500)
     block = CompressedBlock(b"".join(compress(whole, 50)), PATH)
+    block.begin(memory)
+    assert block.used_bytes == 600, "the memory is not given back meanwhile"
+    block.inflate(100, 201)
+    assert memory.buffer[100:250] == whole[100:250]
     block.inflate(0, 500)
-    held = block.buffer
-    block.forget()
-    assert block.inflated_bytes == 0
-    assert held[:] == whole
-    block.inflate(100, 101)
-    assert block.buffer[100:150] == whole[100:150]
-    assert block.buffer[150:] == bytes(350)
+    assert memory.buffer[:500] == whole
 
 
 @pytest.mark.parametrize("whole", [text(300), noise(300)])
@@ -89,10 +113,10 @@ def test_damage_to_one_chunk_spares_the_others():
     whole = text(300)
     parts = compress(whole, 100)
     parts[2] = bytes(len(parts[2]))
-    block = CompressedBlock(b"".join(parts), PATH)
+    block, memory = opened(b"".join(parts))
     block.inflate(0, 100)
     block.inflate(200, 300)
-    assert block.buffer[200:300] == whole[200:300]
+    assert memory.buffer[200:300] == whole[200:300]
     for _ in range(2):
         with pytest.raises(StoreError, match="chunk is damaged") as caught:
             block.inflate(0, 300)

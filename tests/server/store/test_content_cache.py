@@ -82,7 +82,7 @@ def test_a_compressed_block_shows_what_is_asked_for(tmp_path, table, has_index):
     assert cache.buffer(block, content, start, stop)[start:stop] == plain[start:stop]
     assert inflated <= cache.inflated_bytes <= max(inflated, 2 * CHUNK_BYTES)
     assert block.end(content, 19) == block.size == len(plain)
-    assert cache.buffer(block, content, 0, block.size)[:] == plain
+    assert cache.buffer(block, content, 0, block.size)[: block.size] == plain
 
 
 def test_memory_is_bounded_however_many_blocks_are_read(tmp_path, table):
@@ -97,10 +97,24 @@ def test_memory_is_bounded_however_many_blocks_are_read(tmp_path, table):
                 stop = min(start + CHUNK_BYTES, block.size)
                 buffer = cache.buffer(block, content, start, stop)
                 assert buffer[start:stop] == plain[start:stop]
-            others = cache.inflated_bytes - content.compressed.inflated_bytes
+            others = cache.inflated_bytes - content.compressed.used_bytes
             assert others <= 3 * CHUNK_BYTES
             held.append(buffer)
-    assert all(buffer[:] == plain for buffer in held), "what was given out stays"
+    assert all(buffer[: len(plain)] == plain for buffer in held), "what was given out stays"
+
+
+def test_memory_goes_from_block_to_block(tmp_path, table):
+    cache = ContentCache(OsDisk(), inflated_bytes_max=2000)
+    plain = stored(tmp_path / "plain.blk", table).path.read_bytes()
+    seen = set()
+    for number in range(20):
+        block = stored(tmp_path / f"{number}.blk", table, compressed=True)
+        content = cache.content(block, table)
+        buffer = cache.buffer(block, content, 0, block.size)
+        assert buffer[: block.size] == plain
+        seen.add(id(buffer))
+        del buffer
+    assert len(seen) <= 4
 
 
 def test_damage_of_a_compressed_block_says_where(tmp_path, table):
