@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check bench sim soak fuzz clean
+.PHONY: help demo test check bench sim model soak fuzz clean
 
 help:
 	@echo "make demo   336,776 flights through JetStream and Spark, on this machine"
@@ -13,6 +13,7 @@ help:
 	@echo "make check  formatting, lint, types, import rules; no tests"
 	@echo "make bench  this server beside the genuine one, on this machine"
 	@echo "make sim    whole servers through simulated crashes, SIM_SEEDS times (1000)"
+	@echo "make model  stores, streams, consumers and more beside obvious twins: thousands of examples"
 	@echo "make soak   the demo again and again, SOAK_RUNS times (20), and 30 crashes"
 	@echo "make fuzz   bad input of every kind, FUZZ_ROUNDS (200) times what the tests try"
 	@echo "make clean  remove what these commands made"
@@ -59,6 +60,11 @@ SIM_SEEDS ?= 1000
 
 sim: $(READY)-test
 	$(BIN)/python -m tests.sim.simulator --quiet --seed 1000 --seeds $(SIM_SEEDS)
+
+MODEL_PROFILE ?= soak
+
+model: $(READY)-test
+	HYPOTHESIS_PROFILE=$(MODEL_PROFILE) $(BIN)/pytest tests/models --timeout 36000
 
 SOAK_RUNS ?= 20
 

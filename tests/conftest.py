@@ -27,6 +27,7 @@ from cryptography.x509.oid import NameOID
 # HYPOTHESIS_PROFILE=nightly for a long run; no deadlines, because a busy machine is no defect.
 hypothesis.settings.register_profile("dev", max_examples=50, deadline=None)
 hypothesis.settings.register_profile("ci", max_examples=100, deadline=None, print_blob=True)
+hypothesis.settings.register_profile("soak", max_examples=2_000, deadline=None, print_blob=True)
 hypothesis.settings.register_profile("nightly", max_examples=10_000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")

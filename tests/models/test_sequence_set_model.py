@@ -79,7 +79,5 @@ class SequenceSetMachine(RuleBasedStateMachine):
         assert [chunk.size for chunk in chunks] == sizes
 
 
-SequenceSetMachine.TestCase.settings = settings(
-    max_examples=80, stateful_step_count=40, deadline=None
-)
+SequenceSetMachine.TestCase.settings = settings(stateful_step_count=40, deadline=None)
 TestSequenceSetModel = SequenceSetMachine.TestCase

@@ -333,7 +333,6 @@ def test_file_store_keeps_what_was_acknowledged(sim_disk_module: Any) -> None:
     run_state_machine_as_test(
         StoreMachine,
         settings=settings(
-            max_examples=60,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

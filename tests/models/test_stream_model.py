@@ -293,6 +293,6 @@ class StreamMachine(RuleBasedStateMachine):
 
 
 StreamMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=25, deadline=None, report_multiple_bugs=False
+    stateful_step_count=25, deadline=None, report_multiple_bugs=False
 )
 TestStreamModel = StreamMachine.TestCase

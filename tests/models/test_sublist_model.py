@@ -81,5 +81,5 @@ class SublistMachine(RuleBasedStateMachine):
         assert Counter(map(id, self.sublist)) == Counter(map(id, self.subs))
 
 
-SublistMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+SublistMachine.TestCase.settings = settings(stateful_step_count=40, deadline=None)
 TestSublistModel = SublistMachine.TestCase
