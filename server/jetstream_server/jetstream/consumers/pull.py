@@ -384,10 +384,11 @@ class Pull:
         consumer.timers.schedule("pin", self.pin.deadline)
 
     def unpin(self, reason: str, now: int) -> None:
-        """Give up the chosen client."""
+        """Give up the chosen client; who asks for it (`admin`) is told so even if there is none."""
         consumer = self._consumer
-        if self.pin.id:
-            consumer.advisories.unpinned(self.pin.group, reason, now)
+        if self.pin.id or reason == "admin":
+            group = self.pin.group or consumer.config.priority_groups[0]
+            consumer.advisories.unpinned(group, reason, now)
         self.pin.clear()
         consumer.timers.cancel("pin")
         consumer.context.wake(consumer)
