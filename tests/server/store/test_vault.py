@@ -127,3 +127,33 @@ def test_full_disk_holds_metadata_back(vault, commit, disk):
     disk.capacity = None
     assert commit.drain() == []
     assert vault.folders() == ["ORDERS"]
+
+
+def test_names_that_a_failed_process_left_are_durable_from_recovery_on(vault, commit, disk):
+    """Whoever asks for a stream that exists is told so without a flush."""
+    folder = vault.folder("ORDERS", memory=False)
+    folder.config().save(b"{}")
+    commit.drain()
+    folder.consumer("C")[0].save(b"{}")
+    folder.consumer("D")[0].save(b"{}")
+    sync_folder, disk.sync_folder = disk.sync_folder, lambda path: None
+    commit.drain()  # the process ends before the names are synced
+    disk.sync_folder = sync_folder
+    again = FileVault(ROOT, "$G", GroupCommit(disk), disk)
+    assert again.folders() == ["ORDERS"]
+    assert again.folder("ORDERS", memory=False).consumers() == ["C", "D"]
+    disk.restart()
+    last = FileVault(ROOT, "$G", GroupCommit(disk), disk)
+    assert last.folders() == ["ORDERS"]
+    assert last.folder("ORDERS", memory=False).consumers() == ["C", "D"]
+
+
+def test_a_start_that_cannot_make_names_durable_says_so(vault, commit, disk):
+    vault.folder("ORDERS", memory=False).config().save(b"{}")
+    commit.drain()
+    disk.fail_in = 0
+    with pytest.raises(StoreError, match="sync failed"):
+        vault.folders()
+    disk.fail_in = 0
+    with pytest.raises(StoreError, match="sync failed"):
+        vault.folder("ORDERS", memory=False).consumers()
