@@ -45,6 +45,19 @@ def test_there_and_back(sparse):
     assert list(again.offsets) == ([0, 7] if sparse else [])
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_index_of_a_compressed_block_says_how_large_its_file_is(sparse):
+    summary, entries = make(sparse=sparse)
+    plain = index.encode(summary, entries)
+    assert index.decode(plain).file_bytes == 140
+    content = plain + index.end(77)
+    found = index.decode(content)
+    assert (found.file_bytes, found.block_bytes) == (77, 140)
+    assert list(index.decode_entries(content, found).positions) == [40, 90]
+    for cut in range(len(plain) + 1, len(content)):
+        assert index.decode(content[:cut]) is None
+
+
 def test_damage_is_seen():
     summary, entries = make(sparse=True)
     content = index.encode(summary, entries)

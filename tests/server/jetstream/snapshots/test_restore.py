@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import StoreError
 from jetstream_server.jetstream.catalog import RESTORES_MAX
+from jetstream_server.store.compressed_block import is_compressed
 
 
 def begin(transfers: Any) -> str:
@@ -41,6 +43,21 @@ def test_everything_comes_back_under_another_name(transfers, source: str, target
         assert ours.load(sequence) == theirs.load(sequence)
     assert list(restored.consumers) == ["C"]
     assert transfers.catalog.streams["S"].config.subjects == ["s.>"]
+
+
+def test_a_compressed_stream_comes_back_compressed(transfers) -> None:
+    stream = transfers.stream("S", compression="s2")
+    for number in range(110):
+        stream.store.append(b"s.a", b"", b"%d" % number * 45_000, transfers.now)
+    transfers.turn()
+    answer = transfers.restore("R", transfers.snapshot("S")[1], 500_000, compression="s2")
+    assert answer["config"]["compression"] == "s2"
+    restored = transfers.catalog.streams["R"].store
+    for sequence in range(1, 111):
+        assert restored.load(sequence) == stream.store.load(sequence)
+    first_blocks = [path for path in transfers.files() if path.endswith("/1.blk")]
+    assert len(first_blocks) == 2
+    assert all(is_compressed(Path(path).read_bytes()) for path in first_blocks)
 
 
 def test_it_is_still_there_after_a_restart(transfers, make_transfers) -> None:

@@ -237,6 +237,15 @@ def test_reconfigure_applies_limits_and_subjects_at_once(bench: Any, make_consum
     assert stream.store.state().messages == 0
 
 
+def test_the_store_compresses_as_the_config_says(bench: Any) -> None:
+    stream = bench.stream()
+    assert stream.store.compression == "none"
+    stream.reconfigure(bench.config(compression="s2"), bench.now)
+    assert stream.store.compression == "s2"
+    stream.reconfigure(bench.config(), bench.now)
+    assert stream.store.compression == "none"
+
+
 def test_state_as_stream_info_shows_it(bench: Any, make_consumer: Any) -> None:
     stream = bench.stream()
     zero = "0001-01-01T00:00:00Z"
