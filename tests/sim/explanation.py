@@ -36,6 +36,8 @@ def is_explained(life: Life, sequence: int, last: int, now: int) -> bool:
         return True
     if any(_is_over(config, entry, sequence, last, later, now) for config in life.configs):
         return True
+    if retentions != {"limits"} and any(each.has_copy(life, sequence) for each in life.copiers):
+        return True
     if "workqueue" in retentions:
         return any(
             reader.may_want(subject) and (reader.policy == "none" or reader.has_sent_ack(sequence))

@@ -235,7 +235,7 @@ class Life:
         explained: gone for a reason that was looked up already.
         live: stored when the server crashed.
         ids: message ids, each with the last sequence stored.
-        copied: per source, the newest origin sequence that was copied, with the origin.
+        copiers: streams that copied from it; what they have, a work queue may let go.
     """
 
     name: str
@@ -255,6 +255,7 @@ class Life:
     readers: dict[str, Reader] = field(default_factory=dict)
     live: set[int] = field(default_factory=set)
     ids: dict[bytes, int] = field(default_factory=dict)
+    copiers: list[Life] = field(default_factory=list)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -275,6 +276,14 @@ class Life:
     def copies(self) -> bool:
         """Return whether it copies from other streams."""
         return self.is_mirror or "sources" in self.config
+
+    def has_copy(self, origin: Life, sequence: int) -> bool:
+        """Tell whether it holds, or held, a message of another stream, or one with its id."""
+        entry = origin.journal[sequence]
+        return entry.fields.get(b"Nats-Msg-Id") in self.ids or any(
+            other.origin is not None and other.origin == (origin, sequence)
+            for other in self.journal.values()
+        )
 
     @property
     def is_usable(self) -> bool:

@@ -27,7 +27,7 @@ FOUND = {
     201: "a consumer's state told of messages that a crash had taken back",
     3157: "between the slices of a purge, consumers counted what was gone",
     2113: "a mirror had messages that a failed flush took back from its origin",
-    3122: "a config whose name was never synced was told of after a restart, and lost with the power",
+    3122: "a config whose name was never synced was told of after a restart, then lost",
 }
 
 

@@ -109,6 +109,8 @@ class Witness:
         life.journal[sequence] = entry
         self.count("stored")
         if entry.origin is not None:
+            if life not in entry.origin[0].copiers:
+                entry.origin[0].copiers.append(life)
             self.count("mirrored" if life.is_mirror else "sourced")
 
     def _check_new(self, life: Life, message_id: bytes, sequence: int, now: int) -> None:
