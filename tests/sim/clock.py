@@ -7,7 +7,7 @@ moment of its own between its start and its end, so that turns come before, betw
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -62,63 +62,20 @@ class Handle:
         self.is_cancelled = True
 
 
-class SimFuture:
-    """The result of work that is carried out elsewhere."""
-
-    def __init__(self) -> None:
-        self._callbacks: list[Callable[[SimFuture], None]] = []
-        self._result: Any = None
-        self._error: BaseException | None = None
-
-    def add_done_callback(self, callback: Callable[[SimFuture], None]) -> None:
-        """Have somebody told of the end."""
-        self._callbacks.append(callback)
-
-    def exception(self) -> BaseException | None:
-        """Return how the work failed."""
-        return self._error
-
-    def result(self) -> Any:
-        """Return what the work returned."""
-        if self._error is not None:
-            raise self._error
-        return self._result
-
-    def carry_out(self, job: Callable[[], Any]) -> None:
-        """Do the work, without telling anybody."""
-        try:
-            self._result = job()
-        except Exception as error:
-            if type(error).__name__ == "PowerLostError":
-                raise
-            self._error = error
-
-    def tell(self) -> None:
-        """Tell whoever waits."""
-        for callback in self._callbacks:
-            callback(self)
-
-    def __await__(self) -> Generator[None, None, Any]:
-        return self.result()
-        yield
-
-
 class SimLoop:
     """As much of an asyncio loop as the pump uses, until the server is gone.
 
     Attributes:
         is_alive: cleared when the process ends; what it had planned does not happen.
-        is_stopping: executor jobs run at once, for the last flush.
     """
 
-    def __init__(self, agenda: Agenda, random: Random, delays: Callable[[], int]) -> None:
+    def __init__(self, agenda: Agenda, random: Random) -> None:
         self.is_alive = True
-        self.is_stopping = False
         self._agenda = agenda
         self._random = random
-        self._flush_ns = delays
 
-    def _plan(self, at: int, act: Callable[[], None]) -> Handle:
+    def plan(self, at: int, act: Callable[[], None]) -> Handle:
+        """Do something at a time, if the process is there by then."""
         handle = Handle()
 
         def guarded() -> None:
@@ -130,22 +87,52 @@ class SimLoop:
 
     def call_soon(self, callback: Callable[..., None], *arguments: Any) -> Handle:
         """Call when what is due before has been done."""
-        return self._plan(self._agenda.clock.now_ns, lambda: callback(*arguments))
+        return self.plan(self._agenda.clock.now_ns, lambda: callback(*arguments))
 
     def call_later(self, delay: float, callback: Callable[..., None], *arguments: Any) -> Handle:
         """Call after so many seconds, a bit late as timers are."""
         late = self._random.randrange(MILLISECOND)
         at = self._agenda.clock.now_ns + round(delay * SECOND) + late
-        return self._plan(at, lambda: callback(*arguments))
+        return self.plan(at, lambda: callback(*arguments))
 
-    def run_in_executor(self, executor: object, job: Callable[[], Any]) -> SimFuture:
-        """Carry a job out in a while, and tell of it a while later."""
-        future = SimFuture()
+
+class SimWorker:
+    """Carries flushes out in a while, and tells of them a while later.
+
+    Attributes:
+        is_stopping: work is done at once, for the last flush.
+    """
+
+    def __init__(
+        self, loop: SimLoop, agenda: Agenda, random: Random, delays: Callable[[], int]
+    ) -> None:
+        self.is_stopping = False
+        self._loop = loop
+        self._agenda = agenda
+        self._random = random
+        self._flush_ns = delays
+
+    def run(
+        self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]
+    ) -> None:
+        """Do `work`, then call `done`."""
+        answer: list[Any] = []
+
+        def carry_out() -> None:
+            try:
+                answer.extend((work(), None))
+            except Exception as error:
+                if type(error).__name__ == "PowerLostError":
+                    raise
+                answer.extend(([], error))
+
         if self.is_stopping:
-            future.carry_out(job)
-            return future
+            carry_out()
+            done(*answer)
+            return
         now, whole = self._agenda.clock.now_ns, self._flush_ns()
-        begins = now + self._random.randrange(whole + 1)
-        self._plan(begins, lambda: future.carry_out(job))
-        self._plan(now + whole + 1, future.tell)
-        return future
+        self._loop.plan(now + self._random.randrange(whole + 1), carry_out)
+        self._loop.plan(now + whole + 1, lambda: done(*answer))
+
+    def stop(self) -> None:
+        """Nothing is left to wait for."""

@@ -31,7 +31,7 @@ from jetstream_server.store.store_folder import open_folder
 from jetstream_server.store.vault import FileVault
 
 from tests.sim.audit import audit
-from tests.sim.clock import Agenda, SimLoop
+from tests.sim.clock import Agenda, SimLoop, SimWorker
 from tests.sim.comparison import compare
 from tests.sim.disk import PowerLostError, SimDisk
 from tests.sim.life import BrokenError, Life, require
@@ -153,7 +153,9 @@ class Machine:
         witness.starts += 1
         witness.count("starts")
         will_fail = self.disk.fail_in is not None
-        self.loop = SimLoop(self.agenda, Random(self.random.randrange(1 << 30)), self._flush_ns)
+        chance = Random(self.random.randrange(1 << 30))
+        self.loop = SimLoop(self.agenda, chance)
+        self.worker = SimWorker(self.loop, self.agenda, chance, self._flush_ns)
         try:
             folder = open_folder(ROOT, self.disk)
             disk: Disk = self.disk
@@ -186,7 +188,7 @@ class Machine:
             return False
         asyncio._set_running_loop(self.loop)  # type: ignore[arg-type]
         try:
-            self.pump = Pump(node, self.commit, self.agenda.clock, self._failed)
+            self.pump = Pump(node, self.commit, self.agenda.clock, self._failed, self.worker)
         finally:
             asyncio._set_running_loop(None)
         self.is_up = True
@@ -245,7 +247,7 @@ class Machine:
         """End as on SIGTERM; wait for a flush that is under way."""
         while self.pump._flushing:
             self.agenda.run_until(self.agenda.clock.now_ns + MILLISECOND)
-        self.loop.is_stopping = True
+        self.worker.is_stopping = True
         self.witness.crashing(self.catalogs)
         ending = self.pump.stop()
         try:

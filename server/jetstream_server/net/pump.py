@@ -19,15 +19,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from jetstream_server.base.clock import SECOND, Clock, earlier
 from jetstream_server.base.errors import StoreError
+from jetstream_server.net.flush_worker import Failures, FlushWorker, Worker
 from jetstream_server.net.intake import Intake
 from jetstream_server.node.node import Held, Node
 from jetstream_server.node.session import Session
-from jetstream_server.store.commit import Flush, GroupCommit, Owner
+from jetstream_server.store.commit import Flush, GroupCommit
 
 
 class Connection(Protocol):
@@ -50,6 +50,7 @@ class Pump:
         commit: the queue in front of the disk, None for a server that stores nothing.
         clock: where `now` comes from.
         failed: told once when the pump itself meets an error that is ours.
+        worker: where flushes run; without one, in a thread of the pump's own.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Pump:
         commit: GroupCommit | None,
         clock: Clock,
         failed: Callable[[BaseException], None],
+        worker: Worker | None = None,
     ) -> None:
         self.node = node
         self.clock = clock
@@ -66,7 +68,7 @@ class Pump:
         self._commit = commit
         self._failed = failed
         self._loop = asyncio.get_running_loop()
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="flush")
+        self._worker = worker or FlushWorker(self._loop)
         self._turn_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
@@ -129,21 +131,21 @@ class Pump:
     def _start(self, flush: Flush, held: Held) -> None:
         self._flushing = True
         self._quiet.clear()
-        future = self._loop.run_in_executor(self._worker, flush.run)
-        future.add_done_callback(lambda done: self._flushed(flush, held, done))
+        self._worker.run(
+            flush.run, lambda failures, error: self._flushed(flush, held, failures, error)
+        )
 
     def _flushed(
-        self, flush: Flush, held: Held, done: asyncio.Future[list[tuple[Owner, StoreError]]]
+        self, flush: Flush, held: Held, failures: Failures, error: BaseException | None
     ) -> None:
         self._flushing = False
         self._quiet.set()
-        error = done.exception()
         if error is not None:
             self._failed(error)
             return
         try:
             now = self.clock.now()
-            self._settle(flush, held, done.result(), now)
+            self._settle(flush, held, failures, now)
             self._flush_or_release(now)
             self._write()
             self.intake.flushed(self._unflushed_bytes)
@@ -168,9 +170,7 @@ class Pump:
             self.node.note("INF", "JetStream storage: there is room on the disk again")
         self._noted = texts
 
-    def _settle(
-        self, flush: Flush, held: Held, failures: list[tuple[Owner, StoreError]], now: int
-    ) -> None:
+    def _settle(self, flush: Flush, held: Held, failures: Failures, now: int) -> None:
         """Take a flush back that has been run, and send what waited for it."""
         assert self._commit is not None
         self._commit.settle(flush)
@@ -219,7 +219,7 @@ class Pump:
         now = self.clock.now()
         self.node.stop(now)
         if self._commit is not None:
-            failures = await self._loop.run_in_executor(self._worker, self._commit.drain)
+            failures = await self._drain(self._commit)
             for _, failure in failures:
                 self.node.note("ERR", f"JetStream storage: {failure}")
             if not failures:
@@ -229,4 +229,19 @@ class Pump:
         self._write()
         if self._timer is not None:
             self._timer.cancel()
-        self._worker.shutdown()
+        self._worker.stop()
+
+    async def _drain(self, commit: GroupCommit) -> Failures:
+        """Have everything carried out, by the worker as well: the loop goes on until the end."""
+        found: Failures = []
+
+        def drained(failures: Failures, error: BaseException | None) -> None:
+            found.extend(failures)
+            self._quiet.set()
+            if error is not None:
+                self._failed(error)
+
+        self._quiet.clear()
+        self._worker.run(commit.drain, drained)
+        await self._quiet.wait()
+        return found

@@ -1,0 +1,81 @@
+"""The thread that waits for the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from jetstream_server.base.errors import StoreError
+from jetstream_server.net.flush_worker import FlushWorker
+
+
+async def answered(answers, count):
+    async with asyncio.timeout(10):
+        while len(answers) < count:
+            await asyncio.sleep(0)
+
+
+def test_work_is_done_elsewhere_in_order_and_answered_on_the_loop():
+    async def main():
+        threads, answers = [], []
+        worker = FlushWorker(asyncio.get_running_loop())
+        failure = (object(), StoreError("no"))
+
+        def work(number):
+            threads.append(threading.get_ident())
+            return [failure] * number
+
+        def done(failures, error):
+            answers.append((len(failures), error, threading.get_ident()))
+
+        for number in range(3):
+            worker.run(lambda number=number: work(number), done)
+        await answered(answers, 3)
+        here = threading.get_ident()
+        assert answers == [(0, None, here), (1, None, here), (2, None, here)]
+        assert len(set(threads)) == 1 and here not in threads
+        worker.stop()
+
+    asyncio.run(main())
+
+
+def test_an_error_of_ours_is_told_and_the_next_work_done():
+    async def main():
+        answers = []
+        worker = FlushWorker(asyncio.get_running_loop())
+        worker.run(lambda: 1 / 0, lambda *answer: answers.append(answer))
+        worker.run(list, lambda *answer: answers.append(answer))
+        await answered(answers, 2)
+        assert answers[0][0] == [] and isinstance(answers[0][1], ZeroDivisionError)
+        assert answers[1] == ([], None)
+        worker.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_stopping_waits_for_what_was_given(count):
+    async def main():
+        gate, done = threading.Event(), []
+        worker = FlushWorker(asyncio.get_running_loop())
+        for _ in range(count):
+            worker.run(lambda: done.append(gate.wait(10)) or [], lambda *answer: None)
+        gate.set()
+        worker.stop()
+        assert done == [True] * count
+
+    asyncio.run(main())
+
+
+def test_a_closed_loop_is_not_told():
+    gate = threading.Event()
+
+    async def main():
+        worker = FlushWorker(asyncio.get_running_loop())
+        worker.run(lambda: gate.wait(10) and [], lambda *answer: None)
+        return worker
+
+    worker = asyncio.run(main())
+    gate.set()
+    worker.stop()
