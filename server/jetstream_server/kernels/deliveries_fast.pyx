@@ -21,6 +21,10 @@ from jetstream_server.kernels.record_layout cimport (
 if sys.byteorder != "little":
     raise ImportError("the compiled kernel reads little-endian records; the pure one reads any")
 
+cdef enum:
+    VERSION_LINE_BYTES = 10  # NATS/1.0 CR LF
+    SIZE_LINE_BYTES = 15  # up to its number
+
 cdef struct Record:
     const char* subject
     Py_ssize_t subject_bytes
@@ -35,13 +39,19 @@ cdef struct Batch:
     const u64* wide_positions  # NULL when they are narrow
     const unsigned int* narrow_positions
     const u64* sequences
+    Py_ssize_t records  # how many there are in these three
     Py_ssize_t start
-    Py_ssize_t stop
+    const u64* picks  # NULL for all from `start` on
+    Py_ssize_t count
     const char* middle  # what every frame has between its subject and the numbers of its ack
     Py_ssize_t middle_bytes
-    u64 consumer_seq
-    u64 pending
+    u64 consumer_seq  # of the record at `start`
+    u64 pending  # likewise
+    bint is_falling
     bint headers
+    bint headers_only
+    const char* extra
+    Py_ssize_t extra_bytes
 
 
 cdef inline bint _read(const Batch* batch, Py_ssize_t index, Record* record) noexcept nogil:
@@ -79,63 +89,117 @@ cdef inline char* _put_signed(char* at, int64_t number) noexcept nogil:
     return put_number(at + 1, -<u64>number)
 
 
+cdef inline Py_ssize_t _index(const Batch* batch, Py_ssize_t ordinal) noexcept nogil:
+    """Return which record is the next one to go, -1 when there is no such record."""
+    cdef Py_ssize_t index
+    if batch.picks == NULL:
+        index = batch.start + ordinal
+    elif batch.picks[ordinal] >= <u64>batch.records:
+        return -1
+    else:
+        index = <Py_ssize_t>batch.picks[ordinal]
+    return index if batch.start <= index < batch.records else -1
+
+
+cdef inline u64 _left(const Batch* batch, Py_ssize_t index) noexcept nogil:
+    """Return how many are pending after a record."""
+    cdef u64 ahead = <u64>(index - batch.start)
+    if not batch.is_falling:
+        return batch.pending
+    return batch.pending - ahead if batch.pending > ahead else 0
+
+
+cdef inline Py_ssize_t _lines_bytes(const Batch* batch, const Record* record) noexcept nogil:
+    """Return the bytes of the header lines added to a record, 0 for none."""
+    if not batch.headers:
+        return 0
+    if batch.headers_only:
+        return batch.extra_bytes + SIZE_LINE_BYTES + digit_count(record.payload_bytes) + 2
+    return batch.extra_bytes
+
+
+cdef inline Py_ssize_t _block_bytes(const Batch* batch, const Record* record) noexcept nogil:
+    """Return the bytes of the header block as it is sent."""
+    cdef Py_ssize_t lines_bytes
+    if not batch.headers:
+        return 0
+    lines_bytes = _lines_bytes(batch, record)
+    if not lines_bytes:
+        return record.header_bytes
+    if record.header_bytes >= 2:
+        return record.header_bytes + lines_bytes
+    return VERSION_LINE_BYTES + lines_bytes + 2
+
+
 cdef Py_ssize_t _measure(const Batch* batch) noexcept nogil:
     """Return the bytes of all frames, -1 when a record is not inside the block."""
     cdef Record record
-    cdef Py_ssize_t index, body_bytes, room = 0
-    cdef u64 consumer_seq = batch.consumer_seq, pending = batch.pending
-    for index in range(batch.start, batch.stop):
-        if not _read(batch, index, &record):
+    cdef Py_ssize_t ordinal, index, body_bytes, block_bytes, room = 0
+    for ordinal in range(batch.count):
+        index = _index(batch, ordinal)
+        if index < 0 or not _read(batch, index, &record):
             return -1
         room += 4 + record.subject_bytes + batch.middle_bytes
-        room += digit_count(batch.sequences[index]) + 1 + digit_count(consumer_seq) + 1
-        room += _signed_digits(record.timestamp) + 1 + digit_count(pending) + 1
-        body_bytes = record.payload_bytes
-        if batch.headers and record.header_bytes:
-            body_bytes += record.header_bytes
-            room += 1 + digit_count(record.header_bytes) + 1
+        room += digit_count(batch.sequences[index]) + 1
+        room += digit_count(batch.consumer_seq + <u64>(index - batch.start)) + 1
+        room += _signed_digits(record.timestamp) + 1 + digit_count(_left(batch, index)) + 1
+        body_bytes = 0 if batch.headers_only else record.payload_bytes
+        block_bytes = _block_bytes(batch, &record)
+        if block_bytes:
+            body_bytes += block_bytes
+            room += 1 + digit_count(block_bytes) + 1
         room += digit_count(body_bytes) + 2 + body_bytes + 2
-        consumer_seq += 1
-        if pending:
-            pending -= 1
     return room
+
+
+cdef inline char* _put_block(char* at, const Batch* batch, const Record* record) noexcept nogil:
+    """Write the header block of a record with the lines added to it."""
+    cdef const char* stored = record.subject + record.subject_bytes
+    if not _lines_bytes(batch, record):
+        return put_bytes(at, stored, record.header_bytes)
+    if record.header_bytes >= 2:
+        at = put_bytes(at, stored, record.header_bytes - 2)
+    else:
+        at = put_bytes(at, b"NATS/1.0\r\n", VERSION_LINE_BYTES)
+    at = put_bytes(at, batch.extra, batch.extra_bytes)
+    if batch.headers_only:
+        at = put_bytes(at, b"Nats-Msg-Size: ", SIZE_LINE_BYTES)
+        at = put_number(at, record.payload_bytes)
+        at = put_bytes(at, b"\r\n", 2)
+    return put_bytes(at, b"\r\n", 2)
 
 
 cdef void _write(const Batch* batch, char* at) noexcept nogil:
     """Write the frames that were measured."""
     cdef Record record
-    cdef Py_ssize_t index, body_bytes
-    cdef u64 consumer_seq = batch.consumer_seq, pending = batch.pending
-    cdef bint with_block
-    for index in range(batch.start, batch.stop):
+    cdef Py_ssize_t ordinal, index, payload_bytes, block_bytes
+    for ordinal in range(batch.count):
+        index = _index(batch, ordinal)
         _read(batch, index, &record)
-        with_block = batch.headers and record.header_bytes
-        at = put_bytes(at, b"HMSG ", 5) if with_block else put_bytes(at, b"MSG ", 4)
+        block_bytes = _block_bytes(batch, &record)
+        payload_bytes = 0 if batch.headers_only else record.payload_bytes
+        at = put_bytes(at, b"HMSG ", 5) if block_bytes else put_bytes(at, b"MSG ", 4)
         at = put_bytes(at, record.subject, record.subject_bytes)
         at = put_bytes(at, batch.middle, batch.middle_bytes)
         at = put_number(at, batch.sequences[index])
         at = put_bytes(at, b".", 1)
-        at = put_number(at, consumer_seq)
+        at = put_number(at, batch.consumer_seq + <u64>(index - batch.start))
         at = put_bytes(at, b".", 1)
         at = _put_signed(at, record.timestamp)
         at = put_bytes(at, b".", 1)
-        at = put_number(at, pending)
+        at = put_number(at, _left(batch, index))
         at = put_bytes(at, b" ", 1)
-        body_bytes = record.payload_bytes
-        if with_block:
-            body_bytes += record.header_bytes
-            at = put_number(at, record.header_bytes)
+        if block_bytes:
+            at = put_number(at, block_bytes)
             at = put_bytes(at, b" ", 1)
-            record.header_bytes = 0  # part of the body now
-        at = put_number(at, body_bytes)
+        at = put_number(at, block_bytes + payload_bytes)
         at = put_bytes(at, b"\r\n", 2)
+        if block_bytes:
+            at = _put_block(at, batch, &record)
         at = put_bytes(
-            at, record.subject + record.subject_bytes + record.header_bytes, body_bytes
+            at, record.subject + record.subject_bytes + record.header_bytes, payload_bytes
         )
         at = put_bytes(at, b"\r\n", 2)
-        consumer_seq += 1
-        if pending:
-            pending -= 1
 
 
 def encode_deliveries(
@@ -150,6 +214,10 @@ def encode_deliveries(
     u64 first_consumer_seq,
     u64 pending,
     bint headers,
+    array.array picks=None,
+    bint is_falling=True,
+    bytes extra=b"",
+    bint headers_only=False,
 ):
     """Return the frames that deliver records `start` up to `stop` to one subscriber.
 
@@ -161,6 +229,8 @@ def encode_deliveries(
     cdef Py_ssize_t room
     cdef bytes frames
     cdef char* at
+    if sequences.itemsize != sizeof(u64) or (picks is not None and picks.itemsize != sizeof(u64)):
+        raise TypeError("sequences and picks are arrays of 'Q'")
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
         batch = Batch(
@@ -169,16 +239,25 @@ def encode_deliveries(
             wide_positions=<const u64*>positions.data.as_ulonglongs,
             narrow_positions=positions.data.as_uints,
             sequences=<const u64*>sequences.data.as_ulonglongs,
+            records=min(len(positions), len(sequences)),
             start=start,
-            stop=stop,
+            picks=NULL,
+            count=stop - start,
             middle=PyBytes_AS_STRING(middle),
             middle_bytes=PyBytes_GET_SIZE(middle),
             consumer_seq=first_consumer_seq,
             pending=pending,
+            is_falling=is_falling,
             headers=headers,
+            headers_only=headers_only,
+            extra=PyBytes_AS_STRING(extra),
+            extra_bytes=PyBytes_GET_SIZE(extra),
         )
         if positions.itemsize != sizeof(u64):
             batch.wide_positions = NULL
+        if picks is not None:
+            batch.picks = <const u64*>picks.data.as_ulonglongs
+            batch.count = len(picks)
         with nogil:
             room = _measure(&batch)
         if room < 0:

@@ -41,35 +41,60 @@ def block_of(messages: list[Stored], typecode: str) -> tuple[bytearray, array[in
 MESSAGES = st.lists(
     st.tuples(
         st.sampled_from([b"a", b"orders.new"]),
-        st.sampled_from([b"", b"NATS/1.0\r\nA: b\r\n\r\n"]),
+        # Blocks are stored as they came, whatever they are.
+        st.sampled_from([b"", b"NATS/1.0\r\nA: b\r\n\r\n", b"x", b"junk"]),
         st.binary(max_size=30),
     ),
     max_size=12,
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=100)
 @given(
-    MESSAGES,
-    st.booleans(),
-    st.integers(0, 14),
-    st.sampled_from(["I", "Q"]),
-    st.sampled_from([bytes, bytearray, memoryview]),
+    messages=MESSAGES,
+    headers=st.booleans(),
+    pending=st.integers(0, 14),
+    is_falling=st.booleans(),
+    extra=st.sampled_from([b"", b"Nats-Pin-Id: x\r\n"]),
+    headers_only=st.booleans(),
+    picked=st.none() | st.sets(st.integers(0, 11)),
+    typecode=st.sampled_from(["I", "Q"]),
+    kind=st.sampled_from([bytes, bytearray, memoryview]),
 )
 def test_frames_of_records(
-    deliveries: Any, messages: list[Stored], headers: bool, pending: int, typecode: str, kind: Any
+    deliveries: Any,
+    messages: list[Stored],
+    headers: bool,
+    pending: int,
+    is_falling: bool,
+    extra: bytes,
+    headers_only: bool,
+    picked: set[int] | None,
+    typecode: str,
+    kind: Any,
 ) -> None:
     block, positions, sequences = block_of(messages, typecode)
+    picks = None
+    if picked is not None:
+        picks = array("Q", sorted(index for index in picked if index < len(messages)))
     expected = b""
     for index, (subject, header_block, payload) in enumerate(messages):
-        left = max(0, pending - index)
+        if picks is not None and index not in picks:
+            continue
         ack = b"%b3.%d.%d.%d.%d" % (
             ACK_HEAD,
             10 + 2 * index,
             99 + index,
             TIMESTAMP + index,
-            left,
+            max(0, pending - index) if is_falling else pending,
         )
+        lines = extra + (b"Nats-Msg-Size: %d\r\n" % len(payload) if headers_only else b"")
+        if lines:
+            header_block = (
+                (header_block[:-2] if len(header_block) > 1 else b"NATS/1.0\r\n") + lines + b"\r\n"
+            )
+        if headers_only:
+            payload = b""
         if header_block and headers:
             total = len(header_block) + len(payload)
             expected += b"HMSG %b 7 %b %d %d\r\n" % (subject, ack, len(header_block), total)
@@ -88,6 +113,10 @@ def test_frames_of_records(
         99,
         pending,
         headers,
+        picks,
+        is_falling,
+        extra,
+        headers_only,
     )
     assert encoded == expected
 
@@ -127,3 +156,16 @@ def test_the_compiled_twin_never_reads_beyond_the_block(twins: Any) -> None:
     ):
         with pytest.raises(ValueError, match="beyond its block"):
             encode(damaged, array("Q", [position]), sequences, 0, 1, b"1", b"", 1, 1, 0, True)
+
+
+def test_the_compiled_twin_refuses_places_that_are_not_there(twins: Any) -> None:
+    if twins.suffix == "pure":
+        pytest.skip("a list index that is not there is an error by itself")
+    encode = twins.load("deliveries").encode_deliveries
+    block, positions, sequences = block_of([(b"s", b"", b"x")] * 3, "Q")
+    fixed = (block, positions, sequences, 0, 3, b"1", b"", 1, 1, 0, True)
+    for places in ([3], [0, 2**64 - 1]):
+        with pytest.raises(ValueError, match="beyond its block"):
+            encode(*fixed, array("Q", places))
+    with pytest.raises(TypeError):
+        encode(*fixed, array("I", [0]))

@@ -29,6 +29,7 @@ from jetstream_server.store.vault import FileVault
 KERNELS = os.path.dirname(kernels.__file__)  # noqa: PTH120 - compared with code file names
 MESSAGES = 3000
 CALLS_PER_MESSAGE_MAX = 0.02
+CALLS_PER_QUESTION = 500
 INBOX = b"_INBOX.x"
 
 
@@ -146,14 +147,14 @@ def test_publishing_with_ids(bench: Bench, lines: bytes) -> None:
     assert_flat(calls)
 
 
-def make_consumer(bench: Bench, policy: str) -> None:
-    config = f'"durable_name":"C","ack_policy":"{policy}","max_ack_pending":100000'
+def make_consumer(bench: Bench, policy: str, more: str = "") -> None:
+    config = f'"durable_name":"C","ack_policy":"{policy}","max_ack_pending":100000{more}'
     bench.ask("CONSUMER.CREATE.B.C", f'{{"stream_name":"B","config":{{{config}}}}}'.encode())
 
 
-def pull(count: int) -> bytes:
-    body = b'{"batch":%d,"expires":1000000000}' % count
-    return b"PUB $JS.API.CONSUMER.MSG.NEXT.B.C %b.pull %d\r\n%b\r\n" % (INBOX, len(body), body)
+def pull(count: int, inbox: bytes = INBOX, more: bytes = b"") -> bytes:
+    body = b'{"batch":%d,"expires":1000000000%b}' % (count, more)
+    return b"PUB $JS.API.CONSUMER.MSG.NEXT.B.C %b.pull %d\r\n%b\r\n" % (inbox, len(body), body)
 
 
 @pytest.mark.parametrize("policy", ["none", "explicit"])
@@ -176,6 +177,138 @@ def test_pulling_ahead(bench: Bench) -> None:
         return bench.calls(lambda: bench.say(pulls), b"$JS.ACK.B.C.1.", count)
 
     assert_flat(calls)
+
+
+def test_pulling_by_several_inboxes(bench: Bench) -> None:
+    bench.say(published(2 * MESSAGES))
+    for sid in (2, 3, 4):
+        bench.say(b"SUB in.%d.* %d\r\n" % (sid, sid))
+    make_consumer(bench, "explicit")
+
+    def calls(count: int) -> int:
+        pulls = b"".join(pull(count // 3, b"in.%d" % sid) for sid in (2, 3, 4))
+        return bench.calls(lambda: bench.say(pulls), b"$JS.ACK.B.C.1.", count)
+
+    assert_flat(calls)
+
+
+def test_pulling_headers_only(bench: Bench) -> None:
+    bench.say(published(2 * MESSAGES))
+    make_consumer(bench, "explicit", ',"headers_only":true')
+
+    def calls(count: int) -> int:
+        return bench.calls(lambda: bench.say(pull(count)), b"Nats-Msg-Size: 100\r\n", count)
+
+    assert_flat(calls)
+
+
+@pytest.mark.parametrize(
+    ("policy", "more"),
+    [
+        ("overflow", b',"min_pending":1'),
+        ("pinned_client", b""),
+        ("prioritized", b',"priority":1'),
+    ],
+)
+def test_pulling_in_a_priority_group(bench: Bench, policy: str, more: bytes) -> None:
+    bench.say(published(2 * MESSAGES))
+    bench.say(b"SUB in.* 2\r\n")
+
+    def calls(count: int) -> int:
+        bench.say(b"PUB $JS.API.CONSUMER.DELETE.B.C %b.api 0\r\n\r\n" % INBOX)
+        make_consumer(bench, "explicit", f',"priority_policy":"{policy}","priority_groups":["g"]')
+        bench.say(pull(1, b"in", b',"group":"g"'))
+        if policy == "pinned_client":
+            bench.say(b'PUB $JS.API.CONSUMER.UNPIN.B.C %b.api 13\r\n{"group":"g"}\r\n' % INBOX)
+        pulls = pull(count, INBOX, b',"group":"g"' + more)
+        return bench.calls(lambda: bench.say(pulls), b"$JS.ACK.B.C.1.", count)
+
+    assert_flat(calls)
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_redelivering(bench: Bench, every: int) -> None:
+    """All of what was delivered, and what is left of it between acks."""
+    bench.say(published(2 * every * MESSAGES))
+    bench.say(b"SUB in.* 2\r\n")
+    make_consumer(bench, "explicit", ',"ack_wait":5000000000')
+
+    def calls(count: int) -> int:
+        lines = bench.say(pull(every * count)).split(b"\r\n")
+        replies = [line.split(b" ")[3] for line in lines if line.startswith(b"MSG b.a ")]
+        acked = [reply for at, reply in enumerate(replies) if at % every]
+        bench.say(b"".join(b"PUB %b 0\r\n\r\n" % reply for reply in acked))
+        bench.client.now += 6_000_000_000
+
+        def twice() -> bytes:
+            again = bench.turn() + bench.say(pull(count // 2) + pull(count - count // 2, b"in"))
+            bench.client.now += 6_000_000_000
+            return again + bench.turn() + bench.say(pull(count))
+
+        called = bench.calls(twice, b"$JS.ACK.B.C.", 2 * count)
+        lines = bench.say(b"PING\r\n").split(b"\r\n")
+        bench.say(b"".join(b"PUB %b 0\r\n\r\n" % reply for reply in replies))
+        assert b'"num_ack_pending":0,"num_redelivered":0,' in bench.ask("CONSUMER.INFO.B.C", b"")
+        return called
+
+    assert_flat(calls)
+
+
+def test_acknowledging_what_went_out_again(bench: Bench) -> None:
+    bench.say(published(2 * MESSAGES))
+    make_consumer(bench, "explicit", ',"ack_wait":5000000000')
+
+    def calls(count: int) -> int:
+        lines = bench.say(pull(count)).split(b"\r\n")
+        replies = [line.split(b" ")[3] for line in lines if line.startswith(b"MSG b.a ")]
+        bench.client.now += 6_000_000_000
+        bench.turn()
+        assert bench.say(pull(count)).count(b"$JS.ACK.B.C.2.") == count
+        acks = b"".join(b"PUB %b 0\r\n\r\n" % reply for reply in replies)
+        return bench.calls(lambda: bench.say(acks), b"MSG", 0)
+
+    assert_flat(calls)
+    assert b'"num_ack_pending":0,"num_redelivered":0,' in bench.ask("CONSUMER.INFO.B.C", b"")
+
+
+def test_the_newest_of_many_subjects(bench: Bench) -> None:
+    """What a watcher of a key-value bucket gets at first."""
+
+    def calls(count: int) -> int:
+        bench.ask("STREAM.PURGE.B", b"")
+        bench.say(b"".join(b"PUB b.%d 1\r\nx\r\n" % (i // 2) for i in range(2 * count)))
+        bench.say(b"PUB $JS.API.CONSUMER.DELETE.B.C %b.api 0\r\n\r\n" % INBOX)
+        fields = ',"deliver_policy":"last_per_subject","filter_subject":"b.>"'
+        make_consumer(bench, "none", fields)
+        return bench.calls(lambda: bench.say(pull(count)), b"$JS.ACK.B.C.1.", count)
+
+    assert_flat(calls)
+
+
+def test_pushing_with_flow_control(bench: Bench) -> None:
+    """A question and its answer cost a few turns, however much goes between two of them."""
+    bench.say(b"SUB to.me 2\r\n")
+    more = ',"deliver_subject":"to.me","flow_control":true,"idle_heartbeat":1000000000'
+    make_consumer(bench, "explicit", more)
+    questions = 0
+
+    def push(data: bytes) -> bytes:
+        nonlocal questions
+        answer = got = bench.say(data)
+        while b"100 FlowControl Request" in got:
+            questions += 1
+            head = got[got.rindex(b"HMSG to.me") :]
+            got = bench.say(b"PUB %b 0\r\n\r\n" % head.split(b" ")[3])
+            answer += got
+        return answer
+
+    def calls(count: int) -> int:
+        data = b"".join(b"PUB b.a 1000\r\n%01000d\r\n" % i for i in range(count))
+        called = bench.calls(lambda: push(data), b"$JS.ACK.B.C.1.", count)
+        return called - questions * CALLS_PER_QUESTION
+
+    assert_flat(calls)
+    assert 1 < questions < 10
 
 
 def test_acknowledging(bench: Bench) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import compress
 from operator import lt
 
 from jetstream_server.kernels.acks import settle
@@ -74,7 +75,7 @@ class Run:
         if count == stop - start:
             taken = self.sequences[start:stop]
         else:
-            taken = array("Q", [self.sequences[at] for at in range(start, stop) if live[at]])
+            taken = array("Q", compress(self.sequences[start:stop], live[start:stop]))
         live[start:stop] = bytes(stop - start)
         return taken
 
@@ -85,14 +86,16 @@ class Run:
             yield self.sequences[at], self.consumer_seqs[at]
             at = self.live.find(1, at + 1)
 
+    def pending_sequences(self) -> array[int]:
+        """Return the stream sequences of what is pending."""
+        if self.count == len(self.sequences):
+            return self.sequences[:]
+        return array("Q", compress(self.sequences, self.live))
+
     def compacted(self) -> Run:
         """Return a run of only what is pending."""
-        pairs = list(self.pending())
-        run = Run(
-            array("Q", [pair[0] for pair in pairs]),
-            array("Q", [pair[1] for pair in pairs]),
-            self.sent_at,
-        )
+        consumer_seqs = array("Q", compress(self.consumer_seqs, self.live))
+        run = Run(self.pending_sequences(), consumer_seqs, self.sent_at)
         run.expired = self.expired
         return run
 
@@ -115,6 +118,13 @@ class AckPending:
         """Iterate over (stream sequence, consumer sequence), rising."""
         for run in self.runs:
             yield from run.pending()
+
+    def sequences(self) -> array[int]:
+        """Return the stream sequences of what is pending, rising."""
+        sequences: array[int] = array("Q")
+        for run in self.runs:
+            sequences += run.pending_sequences()
+        return sequences
 
     def add_run(self, sequences: array[int], first_consumer_seq: int, now: int) -> None:
         """Add first deliveries; all sequences are above those here."""

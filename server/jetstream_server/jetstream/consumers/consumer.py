@@ -33,6 +33,11 @@ from jetstream_server.jetstream.consumers.progress import AckRules, Progress
 from jetstream_server.jetstream.consumers.pull import Pull
 from jetstream_server.jetstream.consumers.pull_request import PullRequest
 from jetstream_server.jetstream.consumers.push import Push
+from jetstream_server.jetstream.consumers.selection import (
+    chosen_window,
+    missing_below,
+    shortened,
+)
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.jetstream.wire.go_time import ZERO, ZERO_TEXT, format_time
 from jetstream_server.jetstream.wire.name_hash import name_hash
@@ -242,7 +247,7 @@ class Consumer:
         """Return what may go out next, None when nothing may: redeliveries come first (B1)."""
         if self.is_paused:
             return None
-        again = self._next_redelivery(now)
+        again = self._next_redelivery(count_max, bytes_max, now)
         if again is not None:
             return Offer(again, True)
         count_max = min(count_max, self.progress.room)
@@ -257,20 +262,22 @@ class Consumer:
                 self.timers.schedule("pace", again_at)
                 return None
             if count < len(window):
-                window = _shortened(window, count)
+                window = shortened(window, count)
         return Offer(window, False)
 
-    def _next_redelivery(self, now: int) -> Window | None:
-        redelivery = self.progress.redelivery
-        while sequence := redelivery.head():
-            if self.progress.is_exhausted(sequence):
-                self._give_up(sequence, now)
+    def _next_redelivery(self, count_max: int, bytes_max: int, now: int) -> Window | None:
+        progress = self.progress
+        while run := progress.redelivery.next_run(count_max):
+            if progress.is_exhausted(run[0]):
+                for sequence in run:
+                    self._give_up(sequence, now)
                 continue
-            window = self.stream.store.window(None, sequence, 1, _ANY_SIZE)
-            if len(window) and window.sequences[0] == sequence:
+            window = chosen_window(self.stream.store, run, bytes_max)
+            for sequence in missing_below(run, window):
+                progress.removed(sequence, sequence + 1)
+                self.changed(now)
+            if len(window):
                 return window
-            self.progress.removed(sequence, sequence + 1)
-            self.changed(now)
         return None
 
     def _give_up(self, sequence: int, now: int) -> None:
@@ -279,18 +286,24 @@ class Consumer:
         self.advisories.exhausted(sequence, deliveries, now)
         self.changed(now)
 
+    def preview(self, offer: Offer, count: int) -> Batch:
+        """Return the first `count` messages of an offer as they would be sent now."""
+        progress, window = self.progress, offer.window
+        first, pending = progress.consumer_seq + 1, progress.cursor.num_pending()
+        if offer.is_redelivery:
+            delivered = progress.redelivery.deliveries(window.sequences[0]) + 1
+            return Batch(window, count, delivered, first, pending, is_falling=False)
+        return Batch(window, count, 1, first, max(pending - 1, 0))
+
     def take(self, offer: Offer, count: int, now: int) -> Batch:
         """Count the first `count` messages of an offer as delivered; they must be sent."""
         progress, window = self.progress, offer.window
+        batch = self.preview(offer, count)
         self.delivered_at = now
-        first = progress.consumer_seq + 1
-        pending = progress.cursor.num_pending()
         if offer.is_redelivery:
-            delivered = progress.redeliver(window.sequences[0], now)
-            batch = Batch(window, 1, delivered, first, pending, now)
+            progress.redeliver(window.sequences[:count], now)
         else:
             progress.deliver(window, count, now)
-            batch = Batch(window, count, 1, first, max(pending - 1, 0), now)
             if self._pace is not None:
                 self._pace.sent(window, count, now)
             if not progress.rules.tracks and self.stream.config.retention != "limits":
@@ -525,16 +538,6 @@ def _position(consumer_seq: int, stream_seq: int, active_at: int) -> dict[str, A
     if active_at:
         position["last_active"] = format_time(active_at)
     return position
-
-
-def _shortened(window: Window, count: int) -> Window:
-    return Window(
-        window.buffer,
-        window.positions[:count],
-        window.sequences[:count],
-        window.sizes[:count],
-        window.sequences[count - 1] + 1,
-    )
 
 
 def account_hash(account: str) -> str:

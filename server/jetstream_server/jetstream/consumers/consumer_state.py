@@ -118,7 +118,7 @@ def restore_state(progress: Progress, data: bytes) -> None:
         progress.redelivery.counts.update(zip(keys, values, strict=True))
         keys, values = reader.words(deadlines_count), reader.words(deadlines_count)
         for sequence, deadline in zip(keys, values, strict=True):
-            progress.redelivery.schedule(sequence, deadline)
+            progress.redelivery.schedule((sequence,), deadline)
         progress.redelivery.queue(reader.words(queue_count))
         for _ in range(runs_count):
             progress.pending.restore_run(_read_run(reader))

@@ -14,9 +14,13 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import filterfalse
 
 from jetstream_server.core.subject import matches
+from jetstream_server.jetstream.consumers.selection import chosen_window, missing_below
 from jetstream_server.store.ports import MessageStore, Window
+
+_SNAPSHOT_COUNT_MAX = 4096
 
 
 class Cursor:
@@ -91,12 +95,13 @@ class Cursor:
         Sequences that are not wanted are passed for good on the way.
         """
         while self._snapshot_at < len(self._snapshot):
-            sequence = self._snapshot[self._snapshot_at]
-            window = self._store.window(None, sequence, 1, bytes_max)
-            if len(window) and window.sequences[0] == sequence:
+            stop = self._snapshot_at + min(count_max, _SNAPSHOT_COUNT_MAX)
+            chosen = self._snapshot[self._snapshot_at : stop]
+            window = chosen_window(self._store, chosen, bytes_max)
+            if missing := missing_below(chosen, window):
+                self._forget_missing(missing)
+            if len(window):
                 return window
-            self._snapshot_at += 1
-            self._counted_seq = None
         if self._snapshot:
             self._leave_snapshot()
         last_seq = self._store.last_seq
@@ -113,8 +118,8 @@ class Cursor:
         pending = self.num_pending()
         self._pending = max(pending - count, 0)
         if self._snapshot_at < len(self._snapshot):
-            self._snapshot_at += 1
-            self.next_seq = window.sequences[0] + 1
+            self._snapshot_at += count
+            self.next_seq = window.sequences[count - 1] + 1
             self._end_snapshot()
             return
         # The position is just behind the last message, as INFO shows it; what the window found
@@ -165,6 +170,12 @@ class Cursor:
         store = self._store
         self._snapshot = array("Q", (s for s in self.snapshot if store.count(None, s, s + 1)))
         self._snapshot_at = 0
+        self._end_snapshot()
+
+    def _forget_missing(self, missing: list[int]) -> None:
+        left = filterfalse(set(missing).__contains__, self.snapshot)
+        self._snapshot, self._snapshot_at = array("Q", left), 0
+        self._counted_seq = None
         self._end_snapshot()
 
     def _end_snapshot(self) -> None:

@@ -11,6 +11,7 @@ It does not decide what is sent and keeps no state but where the last queue memb
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from dataclasses import dataclass
 from typing import cast
@@ -38,8 +39,8 @@ class Batch:
         window: where they are; the batch is the first `count`.
         delivered: how often each has been out, this time included.
         first_consumer_seq: consumer sequence of the first; it rises by one.
-        pending: how many messages are left behind the first; it falls by one.
-        sent_at: now.
+        pending: how many messages are left behind the first.
+        is_falling: `pending` falls by one a message: they go out for the first time.
     """
 
     window: Window
@@ -47,7 +48,7 @@ class Batch:
     delivered: int
     first_consumer_seq: int
     pending: int
-    sent_at: int
+    is_falling: bool = True
 
 
 @dataclass(slots=True)
@@ -130,108 +131,97 @@ class Delivery:
             if sub.delivered < in_flight.until and not sub.closed
         }
 
-    def send(self, match: Match, batch: Batch, extra: bytes = b"") -> int:
+    def send(
+        self, match: Match, batch: Batch, picks: array[int] | None = None, extra: bytes = b""
+    ) -> int:
         """Deliver a batch to all that a match reaches; return the bytes queued.
 
         Args:
+            picks: which messages of the batch, rising; None for all.
             extra: header lines added to each message, each with its CRLF.
         """
-        return self._send_stretch(match, batch, 0, batch.count, extra)
-
-    def send_stretches(self, match: Match, batch: Batch, stretches: list[tuple[int, int]]) -> int:
-        """Deliver parts of a batch, from `start` up to `stop` each; return the bytes queued."""
-        only = match.only
-        if only is None or only.outlet is None or self.headers_only:
-            return sum(self._send_stretch(match, batch, *stretch, b"") for stretch in stretches)
-        encode, outlet = self._encode, only.outlet
-        data = b"".join(
-            [encode(only.sid, outlet.headers, batch, start, stop) for start, stop in stretches]
-        )
-        self._queue(only, data, sum(stop - start for start, stop in stretches))
-        return len(data)
-
-    def _send_stretch(self, match: Match, batch: Batch, start: int, stop: int, extra: bytes) -> int:
         only = match.only
         if only is not None:
-            return self._send_to(only, batch, start, stop, extra)
+            return self._send_to(only, batch, picks, extra)
         sent = 0
         for subscription in match.plain:
-            sent += self._send_to(subscription, batch, start, stop, extra)
+            sent += self._send_to(subscription, batch, picks, extra)
         for members in match.queues:
-            sent += self._share(members, batch, start, stop, extra)
+            sent += self._share(members, batch, picks, extra)
         return sent
 
     def _share(
-        self, members: list[Subscription], batch: Batch, start: int, stop: int, extra: bytes
+        self, members: list[Subscription], batch: Batch, picks: array[int] | None, extra: bytes
     ) -> int:
         """Deal messages out to the members of a queue group, a stretch to each."""
         able = [member for member in members if not self._is_behind(member)] or members
-        length = -(-(stop - start) // len(able))
+        if picks is None:
+            picks = array("Q", range(batch.count))
+        length = -(-len(picks) // len(able))
         sent = 0
-        for at in range(start, stop, length):
+        for at in range(0, len(picks), length):
             self._turn = (self._turn + 1) % len(able)
-            sent += self._send_to(able[self._turn], batch, at, min(at + length, stop), extra)
+            sent += self._send_to(able[self._turn], batch, picks[at : at + length], extra)
         return sent
 
     def _send_to(
-        self, subscription: Subscription, batch: Batch, start: int, stop: int, extra: bytes
+        self, subscription: Subscription, batch: Batch, picks: array[int] | None, extra: bytes
     ) -> int:
         outlet = subscription.outlet
         if outlet is None:
-            messages = [self._message(batch, at, extra) for at in range(start, stop)]
-            run = PubRun.of(messages)
+            places = range(batch.count) if picks is None else picks
+            run = PubRun.of([self._message(batch, at, extra) for at in places])
             self._output.hand_over(subscription, run)
             return len(run.chunk)
-        if self.headers_only or extra:
-            frames = [
-                _frame(subscription.sid, outlet.headers, *self._message(batch, at, extra))
-                for at in range(start, stop)
-            ]
-            data = b"".join(frames)
-        else:
-            data = self._encode(subscription.sid, outlet.headers, batch, start, stop)
-        self._queue(subscription, data, stop - start)
-        return len(data)
-
-    def _encode(self, sid: bytes, with_headers: bool, batch: Batch, start: int, stop: int) -> bytes:
         window = batch.window
-        return encode_deliveries(
+        data = encode_deliveries(
             cast(bytes, window.buffer),  # the kernel takes an mmap as well
             window.positions,
             window.sequences,
-            start,
-            stop,
-            sid,
+            0,
+            batch.count,
+            subscription.sid,
             self.ack_head,
             batch.delivered,
-            batch.first_consumer_seq + start,
-            max(batch.pending - start, 0),
-            with_headers,
+            batch.first_consumer_seq,
+            batch.pending,
+            outlet.headers,
+            picks,
+            batch.is_falling,
+            extra,
+            self.headers_only,
         )
+        self._queue(subscription, data, batch.count if picks is None else len(picks))
+        return len(data)
 
-    def reply_bytes(self, batch_seq: int, sequence: int, timestamp: int, pending: int) -> int:
+    def reply_bytes(self, batch: Batch, at: int) -> int:
         """Return the length of an ack subject, which counts towards `max_bytes`."""
-        return len(b"%b1.%d.%d.%d.%d" % (self.ack_head, sequence, batch_seq, timestamp, pending))
+        timestamp = timestamp_at(batch.window, at)
+        return len(self._reply(batch, at, timestamp))
 
-    def charged_bytes(self, window: Window, first_consumer_seq: int, pending: int) -> int | None:
-        """Return what a window counts towards `max_bytes`, None when that takes a look at each.
+    def charged_bytes(self, batch: Batch) -> int | None:
+        """Return what a batch counts towards `max_bytes`, None when that takes a look at each.
 
         The sizes and the `reply_bytes` of all its messages, by counting digits for stretches.
         """
-        count = len(window)
+        window, count = batch.window, batch.count
         width = len(str(timestamp_at(window, 0)))
         if width != len(str(timestamp_at(window, count - 1))):
             return None
-        falling = min(count, max(pending, 0))  # then it stays at 0, which is one digit
-        digits = _digits(first_consumer_seq, count) + _digits(pending - falling, falling)
-        digits += count - falling + count * width
+        digits = _digits(batch.first_consumer_seq, count) + count * width
+        if batch.is_falling:
+            falling = min(count, batch.pending + 1)  # then it stays at 0, which is one digit
+            digits += _digits(batch.pending + 1 - falling, falling) + count - falling
+        else:
+            digits += count * len(str(batch.pending))
         at, sequences = 0, window.sequences
         while at < count:
             width = len(str(sequences[at]))
             stop = bisect_left(sequences, 10**width, at, count)
             digits += width * (stop - at)
             at = stop
-        return sum(window.sizes) + count * (len(self.ack_head) + len("1....")) + digits
+        head = len(self.ack_head) + len(str(batch.delivered)) + len("....")
+        return sum(window.sizes[:count]) + count * head + digits
 
     def _message(self, batch: Batch, at: int, extra: bytes) -> tuple[bytes, bytes, bytes, bytes]:
         window = batch.window
@@ -241,15 +231,17 @@ class Delivery:
             payload = b""
         if extra:
             headers = (headers[:-2] if headers else _VERSION_LINE + b"\r\n") + extra + b"\r\n"
-        reply = b"%b%d.%d.%d.%d.%d" % (
+        return subject, self._reply(batch, at, timestamp), headers, payload
+
+    def _reply(self, batch: Batch, at: int, timestamp: int) -> bytes:
+        return b"%b%d.%d.%d.%d.%d" % (
             self.ack_head,
             batch.delivered,
-            window.sequences[at],
+            batch.window.sequences[at],
             batch.first_consumer_seq + at,
             timestamp,
-            max(batch.pending - at, 0),
+            max(batch.pending - at, 0) if batch.is_falling else batch.pending,
         )
-        return subject, reply, headers, payload
 
     def status(self, subject: bytes, line: bytes, fields: bytes = b"", reply: bytes = b"") -> None:
         """Publish a status: an empty message with a status line.
@@ -281,22 +273,6 @@ def _read(window: Window, at: int) -> tuple[bytes, bytes, bytes, int]:
         bytes(buffer[payload_start : position + length]),
         timestamp,
     )
-
-
-def _frame(
-    sid: bytes, with_headers: bool, subject: bytes, reply: bytes, headers: bytes, payload: bytes
-) -> bytes:
-    if headers and with_headers:
-        return b"HMSG %b %b %b %d %d\r\n%b%b\r\n" % (
-            subject,
-            sid,
-            reply,
-            len(headers),
-            len(headers) + len(payload),
-            headers,
-            payload,
-        )
-    return b"MSG %b %b %b %d\r\n%b\r\n" % (subject, sid, reply, len(payload), payload)
 
 
 def _digits(first: int, count: int) -> int:

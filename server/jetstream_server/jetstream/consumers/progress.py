@@ -8,7 +8,8 @@ Invariants (jetstream.md 6.5, 6.7, B3-B6, with checked-wire-consumers.md 1.3):
 - the ack floor never goes back, and nothing at or below it is pending;
 - the consumer sequence rises by one with each delivery, redeliveries included;
 - no message goes out more than `max_deliver` times;
-- a message that was out as often as allowed is not pending, and does not move the floor.
+- a message that was out as often as allowed is not pending, and does not move the floor;
+- what is queued to go out again, or has a deadline of its own, is pending.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import filterfalse
 
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.jetstream.consumers.ack_pending import AckPending
@@ -103,12 +105,13 @@ class Progress:
             self.floor_consumer_seq = self.consumer_seq
             self.floor_stream_seq = sequences[-1]
 
-    def redeliver(self, sequence: int, now: int) -> int:
-        """A message goes out again; return how often it has been out, this time included."""
-        self.consumer_seq += 1
-        deliveries = self.redelivery.deliveries(sequence) + 1
+    def redeliver(self, sequences: array[int], now: int) -> int:
+        """Messages that have been out equally often go out again; return how often they have
+        been, this time included."""
+        self.consumer_seq += len(sequences)
+        deliveries = self.redelivery.deliveries(sequences[0]) + 1
         deadline = now + self.rules.wait_ns(deliveries) + _ACK_WAIT_SLACK_NS
-        return self.redelivery.delivered(sequence, deadline)
+        return self.redelivery.delivered(sequences, deadline)
 
     def is_exhausted(self, sequence: int) -> bool:
         """Tell whether a message has been out as often as allowed."""
@@ -133,27 +136,23 @@ class Progress:
         if self.rules.cumulative:
             passed = [seq for seq in sequences if self.cursor.has_passed(seq)]
             return self._ack_through(max(passed)) if passed else array("Q")
-        given_up = [seq for seq in sequences if self._is_given_up(seq)] if self._gives_up else []
         before = self.pending.first()
         taken = self.pending.ack_run(sequences)
-        self.redelivery.forget(sequences)
         if taken:
             self._raise_floor(before)
-        taken.extend(given_up)
-        return taken
+        settled = taken + self._given_up(sequences, taken)
+        self.redelivery.forget(sequences)
+        return settled
 
-    @property
-    def _gives_up(self) -> bool:
-        return bool(self.redelivery.counts) or self.rules.max_deliver == 1
-
-    def _is_given_up(self, sequence: int) -> bool:
-        """Tell whether a message was out as often as allowed, or is settled already."""
-        if sequence in self.pending:
-            return False
-        # After a single allowed delivery nothing is remembered of a message.
-        return sequence in self.redelivery.counts or (
-            self.rules.max_deliver == 1 and self.cursor.has_passed(sequence)
-        )
+    def _given_up(self, sequences: array[int], taken: array[int]) -> array[int]:
+        """Return which of the sequences were out as often as allowed; `taken` were pending."""
+        counts, is_single = self.redelivery.counts, self.rules.max_deliver == 1
+        if len(taken) == len(sequences) or not (counts or is_single):
+            return array("Q")
+        others = array("Q", filterfalse(set(taken).__contains__, dict.fromkeys(sequences)))
+        if is_single:  # nothing is remembered of a message after a single allowed delivery
+            return array("Q", filter(self.cursor.has_passed, others))
+        return array("Q", filter(counts.__contains__, others))
 
     def _ack_through(self, sequence: int) -> array[int]:
         if sequence <= self.floor_stream_seq:
@@ -191,7 +190,7 @@ class Progress:
         """Let a pending message expire at a time of its own (NAK with delay, WPI)."""
         if sequence not in self.pending:
             return False
-        self.redelivery.schedule(sequence, deadline_ns)
+        self.redelivery.schedule((sequence,), deadline_ns)
         return True
 
     def refuse(self, sequence: int) -> bool:
@@ -210,7 +209,7 @@ class Progress:
 
     def expire(self, now: int) -> list[int]:
         """Queue what was not acknowledged in time; return the sequences, rising."""
-        due = {seq for seq in self.redelivery.pop_due(now) if seq in self.pending}
+        due = set(self.redelivery.pop_due(now))
         wait = self.rules.wait_ns(1) + _ACK_WAIT_SLACK_NS
         for run in self.pending.runs:
             if run.expired:
@@ -218,12 +217,7 @@ class Progress:
             if run.sent_at + wait > now:
                 break
             run.expired = True
-            due.update(
-                sequence
-                for sequence, _ in run.pending()
-                if not self.redelivery.has_deadline(sequence)
-                and not self.redelivery.is_queued(sequence)
-            )
+            due.update(self.redelivery.untimed(run.pending_sequences()))
         expired = sorted(due)
         self.redelivery.queue(expired)
         return expired
@@ -279,7 +273,7 @@ class Progress:
 
     def start_over(self) -> None:
         """Queue everything that is pending for delivery again: others receive it from now on."""
-        self.redelivery.queue([sequence for sequence, _ in self.pending])
+        self.redelivery.queue(self.pending.sequences())
 
     def refilter(self, patterns: Sequence[bytes]) -> None:
         """Change the filter subjects."""

@@ -1,6 +1,6 @@
 """Pull consumers: requests wait in a queue, and messages are dealt out to them.
 
-One request alone is served a window at a time; when several wait, each message goes to the next of
+Messages go out a window at a time; when several requests wait, each message goes to the next of
 them in turn, so that workers share fairly. A request leaves with a status, or silently when all it
 wanted came or nobody listens on its inbox any more. Statuses are byte-exact: client libraries
 match on them (jetstream.md 6.6 with checked-wire-consumers.md 3).
@@ -8,13 +8,14 @@ match on them (jetstream.md 6.6 with checked-wire-consumers.md 3).
 
 from __future__ import annotations
 
-from collections import deque
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 from jetstream_server.base import limits
 from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Origin, Subscription
-from jetstream_server.jetstream.consumers.delivery import timestamp_at
+from jetstream_server.jetstream.consumers.dealing import deal, picked
+from jetstream_server.jetstream.consumers.delivery import Batch
 from jetstream_server.jetstream.consumers.priority import Pin, is_overflowing, refusal
 from jetstream_server.jetstream.consumers.pull_request import PullRequest, parse_request
 from jetstream_server.jetstream.wire.go_duration import format_duration
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 # What one consumer sends in one turn before others get theirs; the rest follows in the next turn.
 TURN_BYTES = limits.OUTBOX_LOW_BYTES
 _NO_MESSAGES = b"404 No Messages"
+_ANY_COUNT = 1 << 62
+_priority = attrgetter("priority")
 
 
 class Pull:
@@ -133,19 +136,20 @@ class Pull:
     def _enqueue(self, request: PullRequest) -> None:
         if self._consumer.config.priority_policy == "prioritized":
             # A stable sort puts a request behind its equals.
-            ordered = sorted((*self._waiting, request), key=lambda waiting: waiting.priority)
-            self._waiting = dict.fromkeys(ordered)
+            self._waiting = dict.fromkeys(sorted((*self._waiting, request), key=_priority))
         else:
             self._waiting[request] = None
         self._watch(request)
 
-    def _rotate(self, request: PullRequest) -> None:
-        if len(self._waiting) > 1:
+    def _rotate(self, served: list[PullRequest]) -> None:
+        """Have requests wait behind all others, or behind their equals."""
+        if len(self._waiting) < 2:
+            return
+        for request in served:
             del self._waiting[request]
-            if self._consumer.config.priority_policy == "prioritized":
-                self._enqueue(request)
-            else:
-                self._waiting[request] = None
+        self._waiting.update(dict.fromkeys(served))
+        if self._consumer.config.priority_policy == "prioritized":
+            self._waiting = dict.fromkeys(sorted(self._waiting, key=_priority))
 
     def _watch(self, request: PullRequest) -> None:
         if request.deadline:
@@ -167,7 +171,7 @@ class Pull:
             if budget <= 0:
                 consumer.context.wake(consumer)
                 return
-            sent = self._deal(budget, now) if self._can_deal() else self._serve_next(budget, now)
+            sent = self._serve_next(budget, now)
             if sent is None:
                 break
             budget -= sent
@@ -175,25 +179,68 @@ class Pull:
             self._end_no_wait()
 
     def _serve_next(self, budget: int, now: int) -> int | None:
-        """Serve one request; return the bytes queued, None when nothing can be served."""
-        chosen = self._choose(now)
-        if chosen is None:
+        """Serve those whose turn it is; return the bytes queued, None when nothing can be sent."""
+        consumer = self._consumer
+        progress = consumer.progress
+        available = progress.cursor.num_pending() + progress.redelivery.queued
+        turns = self._turns(max(available, 1), now)
+        if not turns:
             return None
-        request, match = chosen
-        # The minimums of an overflow request are looked at for every message.
-        is_alone = len(self._waiting) == 1 and not request.has_minimums
-        room = request.batch if is_alone else 1
-        offer = self._consumer.peek(room, budget, now)
-        return None if offer is None else self._serve(request, match, offer, now)
+        request, match = turns[0]
+        is_limited = any(request.limits_bytes for request, _ in turns)
+        room = sum(request.batch for request, _ in turns)
+        if is_limited and len(self._waiting) > 1:
+            room = 1  # whether the next one fits is to be looked at for each message
+        elif consumer.config.priority_policy == "overflow":
+            room = min(room, self._steady_count())
+        offer = consumer.peek(room, budget, now)
+        if offer is None:
+            return None
+        extra = b""
+        if consumer.config.priority_policy == "pinned_client":
+            self._pin(request, now)
+            extra = b"Nats-Pin-Id: %b\r\n" % self.pin.id.encode()
+        if is_limited:
+            return self._serve(request, match, offer, extra, now)
+        return self._deal(turns, offer, extra, now)
 
-    def _choose(self, now: int) -> tuple[PullRequest, Match] | None:
-        """Return the request that is to get the next message, if there is one."""
+    def _turns(self, count_max: int, now: int) -> list[tuple[PullRequest, Match]]:
+        """Return the requests that are to get the next messages in turn, at most so many.
+
+        What makes them eligible is the same for all of them, and stays so while they are served
+        (`_steady_count`).
+        """
         policy = self._consumer.config.priority_policy
+        turns: list[tuple[PullRequest, Match]] = []
         for request in list(self._waiting):
+            if len(turns) >= count_max:
+                break
+            if turns and policy == "prioritized" and request.priority != turns[0][0].priority:
+                break
+            if turns and policy == "pinned_client" and request.pin != self.pin.id:
+                continue
             match = self._reach(request, now)
-            if match is not None and not (policy and not self._is_eligible(request, policy)):
-                return request, match
-        return None
+            if match is None or (policy and not self._is_eligible(request, policy)):
+                continue
+            turns.append((request, match))
+            if policy == "pinned_client" and not self.pin.id:
+                break  # it is the one to be chosen
+        return turns
+
+    def _steady_count(self) -> int:
+        """Return how many messages may go before a minimum is reached or no longer reached."""
+        progress = self._consumer.progress
+        pending, ack_pending = progress.cursor.num_pending(), len(progress.pending)
+        changes = [
+            change
+            for request in self._waiting
+            for change in (
+                pending - request.min_pending + 1 if request.min_pending > 0 else 0,
+                request.min_ack_pending - ack_pending,
+            )
+            if change > 0
+        ]
+        return min(changes, default=_ANY_COUNT)
 
     def _reach(self, request: PullRequest, now: int) -> Match | None:
         """Return where a request's messages go, None when it is over or cannot take any now."""
@@ -210,91 +257,45 @@ class Pull:
             return None
         return match
 
-    def _can_deal(self) -> bool:
-        """Tell whether several requests wait, and nothing has to be decided for each message."""
-        consumer = self._consumer
-        return (
-            len(self._waiting) > 1
-            and not consumer.config.priority_policy
-            and not consumer.progress.redelivery.queued
-            and not any(request.limits_bytes for request in self._waiting)
-        )
-
-    def _deal(self, budget: int, now: int) -> int | None:
-        """Deal a window out to the waiting requests in turn, a message to each; return the bytes
-        queued, None when there is nothing to deal or nobody to take it.
+    def _deal(
+        self, turns: list[tuple[PullRequest, Match]], offer: Offer, extra: bytes, now: int
+    ) -> int:
+        """Deal an offer out to requests in turn, a message to each; return the bytes queued.
 
         What goes to one subscription is sent together and in order, whoever of its requests it is
         for: clients ask again before the last request is used up, on the same inbox or on another
         that the same wildcard subscription reads.
         """
         consumer = self._consumer
-        reached = [(request, self._reach(request, now)) for request in list(self._waiting)]
-        turns = deque((request, match) for request, match in reached if match is not None)
-        if not turns:
-            return None
-        offer = consumer.peek(sum(request.batch for request, _ in turns), budget, now)
-        if offer is None:
-            return None
         count = len(offer.window)
         batch = consumer.take(offer, count, now)
-        served = [request for request, _ in turns][:count]
-        if len({request.reply for request, _ in turns}) == 1:
-            # One client that asks ahead: all goes to it, there is only counting to do.
-            self._charge([request for request, _ in turns], count)
-            for request in served:
+        shares = deal([request.batch for request, _ in turns], count)
+        last_places: list[tuple[int, PullRequest]] = []
+        outlets: dict[object, tuple[Match, list[range]]] = {}
+        for (request, match), share in zip(turns, shares, strict=True):
+            if not share:
+                break  # nor is there anything for those behind
+            outlets.setdefault(match.only or request.reply, (match, []))[1].extend(share)
+            taken = sum(map(len, share))
+            request.delivered += taken
+            request.batch -= taken
+            if request.batch:
+                last_places.append((share[-1][-1], request))
                 self._restart_heartbeat(request, now)
-            return consumer.delivery.send(turns[0][1], batch)
-        shares: dict[object, tuple[Match, list[tuple[int, int]]]] = {}
-        for at in range(count):
-            request, match = turns.popleft()
-            _, stretches = shares.setdefault(match.only or request.reply, (match, []))
-            if stretches and stretches[-1][1] == at:
-                stretches[-1] = (stretches[-1][0], at + 1)
-            else:
-                stretches.append((at, at + 1))
-            request.delivered += 1
-            request.batch -= 1
-            if request.batch:
-                turns.append((request, match))
             else:
                 self._drop(request)
-        for request, _ in turns:
-            del self._waiting[request]
-            self._waiting[request] = None
-        for request in served:
-            self._restart_heartbeat(request, now)
+        last_places.sort(key=itemgetter(0))
+        self._rotate([request for _, request in last_places])
+        if len(outlets) == 1:
+            return consumer.delivery.send(turns[0][1], batch, None, extra)
         return sum(
-            consumer.delivery.send_stretches(match, batch, stretches)
-            for match, stretches in shares.values()
+            consumer.delivery.send(match, batch, picked(ranges), extra)
+            for match, ranges in outlets.values()
         )
-
-    def _charge(self, requests: list[PullRequest], count: int) -> None:
-        """Count messages as dealt out to requests in turn; used up requests leave, and who is
-        next stays next."""
-        while count and requests:
-            rounds = min(count // len(requests), min(request.batch for request in requests))
-            if not rounds:
-                break
-            for request in requests:
-                request.delivered += rounds
-                request.batch -= rounds
-                if not request.batch:
-                    self._drop(request)
-            count -= rounds * len(requests)
-            requests = [request for request in requests if request.batch]
-        for request in requests[:count]:  # behind those that are still to get theirs
-            request.delivered += 1
-            request.batch -= 1
-            if request.batch:
-                del self._waiting[request]
-                self._waiting[request] = None
-            else:
-                self._drop(request)
 
     def _restart_heartbeat(self, request: PullRequest, now: int) -> None:
         """Note that a request got something."""
-        if request.heartbeat_ns and request in self._waiting:
+        if request.heartbeat_ns:
             request.heartbeat_at = now + request.heartbeat_ns
             self._watch(request)
 
@@ -310,21 +311,19 @@ class Pull:
             return False
         return not self.pin.id
 
-    def _serve(self, request: PullRequest, match: Match, offer: Offer, now: int) -> int:
-        """Send an offer, or as much of it as the request takes; return the bytes queued."""
+    def _serve(
+        self, request: PullRequest, match: Match, offer: Offer, extra: bytes, now: int
+    ) -> int:
+        """Send as much of an offer as a request takes; return the bytes queued."""
         consumer = self._consumer
         count = len(offer.window)
         if request.limits_bytes:
-            count = self._count_within(request, offer)
+            count = self._count_within(request, consumer.preview(offer, count))
             if not count:
                 line = b"409 Message Size Exceeds MaxBytes"
                 self._drop(request, line, request.pending_fields)
                 return 0
-        extra = b""
-        if consumer.config.priority_policy == "pinned_client":
-            self._pin(request, now)
-            extra = b"Nats-Pin-Id: %b\r\n" % self.pin.id.encode()
-        sent = consumer.delivery.send(match, consumer.take(offer, count, now), extra)
+        sent = consumer.delivery.send(match, consumer.take(offer, count, now), None, extra)
         request.batch -= count
         request.delivered += count
         self._restart_heartbeat(request, now)
@@ -332,29 +331,22 @@ class Pull:
             line = b"409 Batch Completed" if request.limits_bytes else b""
             self._drop(request, line, request.pending_fields)
         else:
-            self._rotate(request)
+            self._rotate([request])
         return sent
 
-    def _count_within(self, request: PullRequest, offer: Offer) -> int:
-        """Return how many messages of an offer fit the request's bytes, and charge them."""
-        delivery, progress = self._consumer.delivery, self._consumer.progress
-        window = offer.window
-        pending = progress.cursor.num_pending()
-        whole = delivery.charged_bytes(window, progress.consumer_seq + 1, pending)
+    def _count_within(self, request: PullRequest, batch: Batch) -> int:
+        """Return how many messages of a batch fit the request's bytes, and charge them."""
+        delivery = self._consumer.delivery
+        whole = delivery.charged_bytes(batch)
         if whole is not None and whole <= request.max_bytes:
             request.max_bytes -= whole
-            return len(window)
-        for at in range(len(window)):
-            size = window.sizes[at] + delivery.reply_bytes(
-                progress.consumer_seq + 1 + at,
-                window.sequences[at],
-                timestamp_at(window, at),
-                max(pending - 1 - at, 0),
-            )
+            return batch.count
+        for at in range(batch.count):
+            size = batch.window.sizes[at] + delivery.reply_bytes(batch, at)
             if size > request.max_bytes:
                 return at
             request.max_bytes -= size
-        return len(window)
+        return batch.count
 
     def _end_no_wait(self) -> None:
         """Answer the no_wait requests that got what there was.

@@ -5,16 +5,36 @@ deadlines of single messages (redelivered before, delayed by a NAK, prolonged by
 number of times each message beyond its first delivery went out. The ack wait of a first delivery
 belongs to its run in `ack_pending.py`, so a message that is acked in time costs nothing here.
 
+Messages come and go by the hundred thousand when a client dies, so everything is done to many at
+once: the queue is made of stretches of rising sequences, deadlines are kept in waves of messages
+that went out together, and both are left lazily.
+
 Order (jetstream.md 6.5, B6, checked-wire-consumers.md 1.3): what expires together goes out in
 stream order, NAKs in the order of their arrival; nothing is queued twice.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import heapq
+from array import array
+from collections import Counter, deque
 from collections.abc import Iterable
+from itertools import compress, filterfalse, repeat, takewhile
+from operator import lt
 
-from jetstream_server.structures.deadline_heap import DeadlineHeap
+_RUN_MAX = 4096
+
+
+class Stretch:
+    """Part of the queue: rising sequences, from `at` on. One counts only while it has the ticket
+    of its stretch, so that leaving the queue need not look for it here."""
+
+    __slots__ = ("at", "sequences", "ticket")
+
+    def __init__(self, sequences: array[int], ticket: int) -> None:
+        self.sequences = sequences
+        self.ticket = ticket
+        self.at = 0
 
 
 class Redelivery:
@@ -27,41 +47,90 @@ class Redelivery:
 
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}
-        # An entry of `_order` counts only while `_queue` has its ticket: leaving is lazy, and the
-        # front of a dictionary that is emptied from the front is slow to find.
-        self._queue: dict[int, int] = {}
-        self._order: deque[tuple[int, int]] = deque()
+        self._queue: dict[int, int] = {}  # sequence -> ticket
+        self._stretches: deque[Stretch] = deque()
         self._ticket = 0
-        self._deadlines: DeadlineHeap[int] = DeadlineHeap()
-        self._due_at: dict[int, int] = {}  # the same, to be saved
+        # A message is in the wave of its deadline, and perhaps still in those of earlier ones.
+        self._due_at: dict[int, int] = {}
+        self._waves: dict[int, array[int]] = {}
+        self._wave_counts: dict[int, int] = {}
+        self._heap: list[int] = []  # deadlines of waves, some of them gone
+
+    # -- the queue -------------------------------------------------------------------------
 
     @property
     def queued(self) -> int:
         """Return how many messages wait to go out again."""
         return len(self._queue)
 
-    def head(self) -> int:
-        """Return the sequence to deliver next, 0 when there is none."""
-        order = self._order
-        while order:
-            sequence, ticket = order[0]
-            if self._queue.get(sequence) == ticket:
-                return sequence
-            order.popleft()
-        return 0
-
     def queue(self, sequences: Iterable[int]) -> None:
         """Append sequences, unless they are queued; their deadlines end."""
-        for sequence in sequences:
-            self._cancel(sequence)
-            if sequence not in self._queue:
-                self._ticket += 1
-                self._queue[sequence] = self._ticket
-                self._order.append((sequence, self._ticket))
+        given = array("Q", sequences)
+        self._cancel(given)
+        fresh = array("Q", filterfalse(self._queue.__contains__, given))
+        if all(map(lt, fresh, fresh[1:])):
+            self._append(fresh)
+        else:
+            for sequence in dict.fromkeys(fresh):
+                self._append(array("Q", (sequence,)))
+
+    def _append(self, rising: array[int]) -> None:
+        if not rising:
+            return
+        last = self._stretches[-1] if self._stretches else None
+        if last is not None and last.sequences[-1] < rising[0]:
+            last.sequences += rising
+        else:
+            self._ticket += 1
+            last = Stretch(rising, self._ticket)
+            self._stretches.append(last)
+        self._queue.update(dict.fromkeys(rising, last.ticket))
+
+    def next_run(self, count_max: int) -> array[int]:
+        """Return the sequences to deliver next, empty when there are none.
+
+        They rise and have all been out equally often. They stay queued until told otherwise.
+        """
+        count_max = min(count_max, _RUN_MAX)
+        while self._stretches:
+            stretch = self._stretches[0]
+            part = stretch.sequences[stretch.at : stretch.at + count_max]
+            if not part:
+                self._stretches.popleft()
+                continue
+            tickets = list(map(self._queue.get, part, repeat(0)))
+            if tickets[0] != stretch.ticket:
+                is_left = stretch.ticket not in tickets
+                stretch.at += len(part) if is_left else tickets.index(stretch.ticket)
+                continue
+            if tickets.count(stretch.ticket) != len(part):
+                part = array("Q", compress(part, map(stretch.ticket.__eq__, tickets)))
+            counts = list(map(self.counts.get, part, repeat(0)))
+            if counts.count(counts[0]) != len(counts):
+                part = part[: len(list(takewhile(counts[0].__eq__, counts)))]
+            return part
+        return array("Q")
 
     def is_queued(self, sequence: int) -> bool:
         """Tell whether a message waits to go out again."""
         return sequence in self._queue
+
+    def queued_sequences(self) -> list[int]:
+        """Return the queue, in order."""
+        queued: list[int] = []
+        for stretch in self._stretches:
+            part = stretch.sequences[stretch.at :]
+            tickets = map(self._queue.get, part, repeat(0))
+            queued += compress(part, map(stretch.ticket.__eq__, tickets))
+        return queued
+
+    def _unqueue(self, sequences: Iterable[int]) -> None:
+        if self._queue:
+            _drop(self._queue, sequences)
+            if not self._queue:
+                self._stretches.clear()
+
+    # -- deadlines -------------------------------------------------------------------------
 
     def has_deadline(self, sequence: int) -> bool:
         """Tell whether a message has a deadline of its own."""
@@ -72,69 +141,106 @@ class Redelivery:
         """Return the deadlines of single messages; not to be changed."""
         return self._due_at
 
-    def queued_sequences(self) -> list[int]:
-        """Return the queue, in order."""
-        queue = self._queue
-        return [sequence for sequence, ticket in self._order if queue.get(sequence) == ticket]
+    def schedule(self, sequences: Iterable[int], deadline_ns: int) -> None:
+        """Give messages a deadline of their own, and take them out of the queue."""
+        given = array("Q", sequences)
+        if not given:
+            return
+        self._cancel(given)
+        self._unqueue(given)
+        self._due_at.update(dict.fromkeys(given, deadline_ns))
+        wave = self._waves.get(deadline_ns)
+        if wave is None:
+            wave = self._waves[deadline_ns] = array("Q")
+            heapq.heappush(self._heap, deadline_ns)
+        wave += given
+        self._wave_counts[deadline_ns] = self._wave_counts.get(deadline_ns, 0) + len(given)
 
-    def schedule(self, sequence: int, deadline_ns: int) -> None:
-        """Give a message a deadline of its own, and take it out of the queue."""
-        self._queue.pop(sequence, None)
-        self._deadlines.schedule(sequence, deadline_ns)
-        self._due_at[sequence] = deadline_ns
+    def untimed(self, sequences: array[int]) -> array[int]:
+        """Return those that are neither queued nor have a deadline of their own."""
+        for held in (self._queue, self._due_at):
+            if held:
+                sequences = array("Q", filterfalse(held.__contains__, sequences))
+        return sequences
 
-    def delivered(self, sequence: int, deadline_ns: int) -> int:
-        """Count a redelivery and start its ack wait; return how often the message has been out."""
-        self.counts[sequence] = count = self.counts.get(sequence, 0) + 1
-        self.schedule(sequence, deadline_ns)
+    def pop_due(self, now: int) -> list[int]:
+        """Take out and return the sequences whose own deadline has passed, rising."""
+        due: set[int] = set()
+        heap, due_at = self._heap, self._due_at
+        while heap and heap[0] <= now:
+            deadline = heapq.heappop(heap)
+            self._wave_counts.pop(deadline, None)
+            wave = self._waves.pop(deadline, None)
+            if wave is not None:
+                deadlines = map(due_at.get, wave, repeat(0))
+                due.update(compress(wave, map(deadline.__eq__, deadlines)))
+        _drop(due_at, due)
+        return sorted(due)
+
+    def next_deadline(self) -> int | None:
+        """Return the earliest deadline of a single message."""
+        heap = self._heap
+        while heap and heap[0] not in self._waves:
+            heapq.heappop(heap)
+        return heap[0] if heap else None
+
+    def _cancel(self, sequences: Iterable[int]) -> None:
+        if not self._due_at:
+            return
+        ended = Counter(map(self._due_at.pop, sequences, repeat(0)))
+        ended.pop(0, 0)
+        for deadline, count in ended.items():
+            self._wave_counts[deadline] -= count
+            if not self._wave_counts[deadline]:
+                del self._wave_counts[deadline], self._waves[deadline]
+
+    # -- deliveries ------------------------------------------------------------------------
+
+    def delivered(self, sequences: array[int], deadline_ns: int) -> int:
+        """Count a redelivery of messages that have been out equally often, and start their ack
+        wait; return how often they have been out."""
+        count = self.deliveries(sequences[0])
+        self.counts.update(dict.fromkeys(sequences, count))
+        self.schedule(sequences, deadline_ns)
         return count + 1
 
     def deliveries(self, sequence: int) -> int:
         """Return how often a delivered message has been out."""
         return self.counts.get(sequence, 0) + 1
 
-    def pop_due(self, now: int) -> list[int]:
-        """Take out and return the sequences whose own deadline has passed, rising."""
-        due = sorted(self._deadlines.pop_due(now))
-        for sequence in due:
-            del self._due_at[sequence]
-        return due
-
-    def next_deadline(self) -> int | None:
-        """Return the earliest deadline of a single message."""
-        return self._deadlines.next_deadline()
+    # -- leaving ---------------------------------------------------------------------------
 
     def unqueue(self, sequence: int) -> None:
         """Stop delivering a message again, but remember how often it has been out."""
-        self._queue.pop(sequence, None)
-        self._cancel(sequence)
-
-    def _cancel(self, sequence: int) -> None:
-        if self._due_at.pop(sequence, None) is not None:
-            self._deadlines.cancel(sequence)
+        self._unqueue((sequence,))
+        self._cancel((sequence,))
 
     def forget(self, sequences: Iterable[int]) -> None:
         """Drop everything about messages that are settled or gone."""
         if not self.counts and not self._queue and not self._due_at:
             return
-        for sequence in sequences:
-            self.counts.pop(sequence, None)
-            self._queue.pop(sequence, None)
-            self._cancel(sequence)
+        given = array("Q", sequences)
+        _drop(self.counts, given)
+        self._unqueue(given)
+        self._cancel(given)
 
     def forget_range(self, start: int, stop: int) -> None:
         """Drop everything about sequences with start <= sequence < stop."""
-        if self.counts:
-            self.forget([sequence for sequence in self.counts if start <= sequence < stop])
-        if self._queue:
-            self.forget([sequence for sequence in self._queue if start <= sequence < stop])
-        if self._due_at:
-            self.forget([sequence for sequence in self._due_at if start <= sequence < stop])
+        for held in (self.counts, self._queue, self._due_at):
+            if held:
+                self.forget([sequence for sequence in held if start <= sequence < stop])
 
     def clear(self) -> None:
         """Drop everything."""
         self.counts.clear()
         self._queue.clear()
-        self._order.clear()
+        self._stretches.clear()
         self._due_at.clear()
-        self._deadlines = DeadlineHeap()
+        self._waves.clear()
+        self._wave_counts.clear()
+        self._heap.clear()
+
+
+def _drop(held: dict[int, int], sequences: Iterable[int]) -> None:
+    if held:
+        deque(map(held.pop, sequences, repeat(0)), maxlen=0)

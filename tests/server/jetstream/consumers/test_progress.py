@@ -69,7 +69,7 @@ def test_what_is_given_up_holds_the_floor_until_nothing_is_pending(make):
 
 def test_a_late_ack_of_what_was_given_up_settles_it(make):
     progress = make(max_deliver=2)
-    progress.redeliver(1, 10)
+    progress.redeliver(array("Q", [1]), 10)
     progress.exhaust(1)
     assert progress.num_redelivered == 1
     assert ack(progress, 1) == [1]
@@ -105,8 +105,8 @@ def test_expiry_queues_in_stream_order_once(make):
     assert progress.expire(WAIT + SLACK - 1) == []
     assert progress.expire(WAIT + SLACK) == [1, 2, 3, 4, 5]
     assert progress.expire(10 * SLACK) == []
-    assert progress.redelivery.head() == 1
-    assert progress.redeliver(1, 5000) == 2
+    assert list(progress.redelivery.next_run(1)) == [1]
+    assert progress.redeliver(array("Q", [1]), 5000) == 2
     assert progress.consumer_seq == 6
     assert progress.next_deadline() == 5000 + WAIT + SLACK
 
@@ -116,7 +116,7 @@ def test_backoff_grows_with_the_deliveries(make):
     assert progress.next_deadline() == 10 + SLACK
     progress.expire(10 + SLACK)
     for deliveries, wait in ((2, 20), (3, 30), (4, 30)):
-        assert progress.redeliver(1, 0) == deliveries
+        assert progress.redeliver(array("Q", [1]), 0) == deliveries
         assert progress.redelivery.next_deadline() == wait + SLACK
 
 
@@ -138,7 +138,7 @@ def test_acknowledged_messages_are_not_delivered_again(make):
     progress = make()
     progress.expire(WAIT + SLACK)
     ack(progress, 1, 2)
-    assert progress.redelivery.head() == 3
+    assert list(progress.redelivery.next_run(9)) == [3, 4, 5]
 
 
 def test_removal_and_purge_move_the_floor(make):
@@ -155,7 +155,7 @@ def test_reset_starts_over(make):
     progress.refuse(1)
     progress.reset(3)
     assert (progress.consumer_seq, progress.stream_seq, *floors(progress)) == (0, 2, 0, 2)
-    assert progress.redelivery.head() == 0
+    assert not progress.redelivery.next_run(1)
     assert progress.next_deadline() is None
 
 
