@@ -141,7 +141,7 @@ class Flush:
     touched: dict[Owner, None] = field(default_factory=dict)
     gave: bool = False
     shortage: StoreError | None = None
-    _full: dict[Owner, None] = field(default_factory=dict)
+    _full: dict[Owner, list[StoreError]] = field(default_factory=dict)
     _broken: dict[Owner, None] = field(default_factory=dict)
     _folders: dict[Path, Owner] = field(default_factory=dict)
 
@@ -180,12 +180,25 @@ class Flush:
         if self.syncs:
             for file, owner in list(self.unsynced.items()):
                 self._sync(file, owner)
+        self._drop_broken()
         if self.reserve is not None:
             if self.stalled:
                 self.gave = self.reserve.give(sum(map(_bytes_of, self.stalled)))
             elif self.fills:
                 self.shortage = self.reserve.fill()
         return self.failures
+
+    def _drop_broken(self) -> None:
+        """Have nobody wait for room who has failed as well: what followed the failure is skipped,
+        so the rest, tried again, would leave out the middle."""
+        broken, full = self._broken, self._full
+        if broken and full:
+            self.stalled = [each for each in self.stalled if each.owner not in broken]
+            self.failures = [
+                (owner, error)
+                for owner, error in self.failures
+                if owner not in broken or error not in full.get(owner, ())
+            ]
 
     def _carry_out(self, operation: Operation) -> None:
         disk, path = self.disk, operation.path
@@ -320,8 +333,9 @@ class Flush:
             self._break(operation.owner, operation.path, error, verb)
 
     def _refuse(self, owner: Owner, path: Path, error: OSError) -> None:
-        self._full[owner] = None
-        self.failures.append((owner, StoreError(f"the disk is full: {error.strerror}", str(path))))
+        refusal = StoreError(f"the disk is full: {error.strerror}", str(path))
+        self._full.setdefault(owner, []).append(refusal)
+        self.failures.append((owner, refusal))
 
     def _break(self, owner: Owner, path: Path, error: OSError, verb: str) -> None:
         self._broken[owner] = None

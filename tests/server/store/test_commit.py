@@ -131,6 +131,22 @@ def test_full_disk_keeps_what_was_queued_in_order(disk, owner):
     assert owner.heard[-1] == "flushed"
 
 
+def test_who_fails_on_a_full_disk_does_not_wait_for_room(disk, owner):
+    """What follows the failure is skipped: trying the rest again would leave out the middle."""
+    disk.put(B, b"old")
+    commit = GroupCommit(disk)
+    commit.write(owner, BlockFile(A), bytearray(b"hello world"), 0, 11)
+    commit.remove(owner, B)
+    commit.replace(owner, B, [b"new"])
+    disk.capacity = 5
+    disk.fail_in, disk.fail_errno = 3, errno.EIO  # file, name, write without room; then the removal
+    failures = commit.drain()
+    assert [str(error) for _, error in failures] == ["remove failed: Input/output error (/s/b)"]
+    assert owner.heard == ["failed: remove failed: Input/output error (/s/b)"]
+    assert not commit.is_stalled
+    assert not commit.is_dirty
+
+
 def test_sync_that_finds_no_room_writes_again(disk, owner):
     commit = GroupCommit(disk)
     commit.write(owner, BlockFile(A), bytearray(b"hello"), 0, 5)
