@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jetstream_server import NATS_VERSION, __version__
 from jetstream_server.base.errors import ConfigError, StoreError
@@ -52,7 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"nats-server: {error}", file=sys.stderr)
         return 1
-    return serve(options)
+    config = outcome.config
+    return serve(options, (lambda: flags.resolve(outcome)) if config else None)
 
 
 def _version() -> str:
@@ -63,8 +64,8 @@ def _version() -> str:
     return f"{NATS_VERSION} (jetstream-spark {__version__}, kernels: {kernels})"
 
 
-def serve(options: ServerOptions) -> int:
-    """Serve until told to stop."""
+def serve(options: ServerOptions, reread: Callable[[], ServerOptions] | None = None) -> int:
+    """Serve until told to stop; `reread` reads the configuration again."""
     log = ServerLog(
         debug=options.is_debugging,
         trace=options.is_tracing,
@@ -74,7 +75,7 @@ def serve(options: ServerOptions) -> int:
     gc.set_threshold(*_GC_THRESHOLDS)
     gc.freeze()
     try:
-        return _run(Server(options, log))
+        return _run(Server(options, log, reread))
     except (ConfigError, StoreError) as error:
         log.write("FTL", str(error))
         return 1

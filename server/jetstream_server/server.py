@@ -1,7 +1,8 @@
 """The composition root: the only place that picks concrete classes.
 
 Start: lock the folder, recover the streams, listen, say so. Stop (SIGTERM, SIGINT): tell waiting
-pulls, write everything out, close; exit code 0.
+pulls, write everything out, close; exit code 0. SIGHUP has the configuration read again, SIGUSR2
+has clients move on before the end.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from typing import TYPE_CHECKING
 
 from jetstream_server import API_LEVEL, NATS_VERSION, __version__
 from jetstream_server.base.clock import SystemClock
+from jetstream_server.base.errors import ConfigError
+from jetstream_server.config.changes import changes
 from jetstream_server.config.options import AccountJetStreamOptions, ServerOptions, WebsocketOptions
 from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.api.dispatch import Api
@@ -29,17 +32,20 @@ from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.open_batches import OpenBatches
 from jetstream_server.jetstream.streams.ingest import IngestLimits
+from jetstream_server.monitor.server_commands import ServerCommands
+from jetstream_server.monitor.system_events import SystemEvents
 from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.net import listener as listening
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.log import ServerLog
 from jetstream_server.net.pump import Pump
-from jetstream_server.node.account import Account, ClientLimits
-from jetstream_server.node.account_links import AccountLinks, has_own_api
-from jetstream_server.node.auth import GLOBAL_ACCOUNT, Authenticator
+from jetstream_server.node.account import Account
+from jetstream_server.node.account_links import has_own_api
+from jetstream_server.node.auth import Authenticator
 from jetstream_server.node.domain_mapping import DomainMapping
+from jetstream_server.node.lame_duck import LameDuck
 from jetstream_server.node.node import Node, NodeSettings
-from jetstream_server.node.subject_mappings import SubjectMappings
+from jetstream_server.node.reload import arrange_accounts, reload
 from jetstream_server.node.users import accounts_of, users_of
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.disk import Disk, OsDisk
@@ -51,6 +57,16 @@ from jetstream_server.store.vault import FileVault
 if TYPE_CHECKING:
     from jetstream_server.net.monitor_http import MonitorHttp
 
+# What the genuine server's platform calls them.
+_SIGNAL_WORDS = {
+    signal.SIGTERM: "terminated",
+    signal.SIGINT: "interrupt",
+    signal.SIGHUP: "hangup",
+    signal.SIGUSR2: "user defined signal 2",
+}
+# How often a server that is fading looks whether its clients have gone.
+_FADING_SECONDS = 0.02
+
 
 class Server:
     """One server process.
@@ -58,9 +74,15 @@ class Server:
     Args:
         options: what the operator asked for.
         log: where log lines go.
+        reread: reads the configuration again; None without a file.
     """
 
-    def __init__(self, options: ServerOptions, log: ServerLog) -> None:
+    def __init__(
+        self,
+        options: ServerOptions,
+        log: ServerLog,
+        reread: Callable[[], ServerOptions] | None = None,
+    ) -> None:
         self.options = options
         self.log = log
         given = options.jetstream
@@ -72,6 +94,10 @@ class Server:
             given.batch_timeout_ns,
         )
         self._websocket_url = ""
+        self._reread = reread
+        self._make_vault: Callable[[str], FileVault] | None = None
+        self._refusing: dict[str, Api] = {}  # of the accounts without JetStream
+        self._fading: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
         self._exit_code = 0
 
@@ -92,6 +118,7 @@ class Server:
             _, port = listening.address_of(listener)
             node = self._make_node(options.host, port)
             node.started_at = clock.now()
+            node.chronicle = SystemEvents(node, node.started_at)
             self.log.write("INF", f"  Name:     {node.name}")
             self.log.write("INF", f"  ID:       {node.server_id}")
             commit = (
@@ -102,7 +129,7 @@ class Server:
             pump = Pump(node, commit, clock, self._fail)
             monitor = await self._monitor(pump)
             servers = await self._listen(pump, listener, stack)
-            self._trap_signals()
+            self._trap_signals(pump, servers)
             pump.wake()
             with self._files(port):
                 self.log.write("INF", "Server is ready")
@@ -146,28 +173,13 @@ class Server:
             store_dir=options.jetstream.store_dir or str(Path(tempfile.gettempdir()) / "nats"),
             options=options,
         )
-        # 15 letters, as the genuine server's.
-        authenticator = Authenticator(
-            users_of(options), options.no_auth_user, lambda: secrets.token_urlsafe(11)
-        )
         # Not seeded from the clock: two servers started together must not share identifiers.
         chance = random.Random(secrets.randbits(128))
-        node = Node(settings, authenticator, chance, self.log.write)
-        mappings = {GLOBAL_ACCOUNT: options.mappings}
-        for name, given in accounts_of(options).items():
-            node.add_account(name).limits = ClientLimits(
-                given.max_connections, given.max_subscriptions, given.max_payload
-            )
-            mappings[name] = given.mappings
-        for name, mapped in mappings.items():
-            if mapped:
-                node.accounts[name].mappings = SubjectMappings(mapped, chance)
-        node.add_account(options.system_account)
-        links = AccountLinks(node.accounts, accounts_of(options))
-        node.has_links = bool(links)
-        links.open()
+        node = Node(settings, _authenticator(options), chance, self.log.write)
+        arrange_accounts(node, options)
         for account in node.accounts.values():
             SystemServices(node, account).subscribe()
+        ServerCommands(node, lambda now: self._reload(node, now)).subscribe()
         return node
 
     def _open_jetstream(self, node: Node, now: int, stack: contextlib.ExitStack) -> GroupCommit:
@@ -182,15 +194,22 @@ class Server:
         disk, block_bytes = self._encrypted(folder.path, plain)
         reserve = Reserve(folder.path, plain)
         commit = GroupCommit(disk, lazily_ns=options.sync_interval_ns, reserve=reserve)
-        configured = accounts_of(self.options)
+
+        def make_vault(account: str) -> FileVault:
+            return FileVault(folder.path, account, commit, disk, block_bytes=block_bytes)
+
+        self._make_vault = make_vault
         for account in node.accounts.values():
-            vault = FileVault(folder.path, account.name, commit, disk, block_bytes=block_bytes)
-            given = configured.get(account.name)
-            limits = given.jetstream if given is not None else AccountJetStreamOptions()
-            if account.name == self.options.system_account:
-                limits = None
-            self._open_account(node, account, vault, limits, now)
+            limits = self._jetstream_of(account.name)
+            self._open_account(node, account, make_vault(account.name), limits, now)
         return commit
+
+    def _jetstream_of(self, account: str) -> AccountJetStreamOptions | None:
+        """Return what an account may store, None for nothing."""
+        if account == self.options.system_account:
+            return None
+        given = accounts_of(self.options).get(account)
+        return given.jetstream if given is not None else AccountJetStreamOptions()
 
     def _encrypted(self, root: Path, plain: OsDisk) -> tuple[Disk, int]:
         """Return the disk that the streams use, and how large their blocks get."""
@@ -231,9 +250,13 @@ class Server:
             log=self.log.write,
         )
         has_api = has_own_api(accounts_of(self.options).get(account.name))
+        refusing = self._refusing.pop(account.name, None)
+        if refusing is not None:
+            refusing.unsubscribe()
         if limits is None:
             if has_api:
-                Api.disabled(context).subscribe()
+                self._refusing[account.name] = Api.disabled(context)
+                self._refusing[account.name].subscribe()
             return
         catalog = account.catalog = Catalog(
             context, vault, _account_limits(limits), self._server_limits()
@@ -345,14 +368,94 @@ class Server:
             if ports is not None:
                 ports.unlink(missing_ok=True)
 
-    def _trap_signals(self) -> None:
+    def _trap_signals(self, pump: Pump, servers: list[asyncio.Server]) -> None:
+        actions: dict[signal.Signals, Callable[[], None]] = {
+            signal.SIGTERM: self._ended.set,
+            signal.SIGINT: self._ended.set,
+            signal.SIGHUP: lambda: self._on_hangup(pump),
+            signal.SIGUSR2: lambda: self._enter_lame_duck(pump, servers),
+        }
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._trapped, number)
+        for number, act in actions.items():
+            loop.add_signal_handler(number, self._trapped, number, act)
 
-    def _trapped(self, number: signal.Signals) -> None:
-        word = {signal.SIGTERM: "terminated", signal.SIGINT: "interrupt"}[number]
-        self.log.write("INF", f'Trapped "{word}" signal')
+    def _trapped(self, number: signal.Signals, act: Callable[[], None]) -> None:
+        self.log.write("INF", f'Trapped "{_SIGNAL_WORDS[number]}" signal')
+        act()
+
+    # -- other settings ----------------------------------------------------------------------
+
+    def _on_hangup(self, pump: Pump) -> None:
+        with contextlib.suppress(ConfigError):  # it has been logged
+            self._reload(pump.node, pump.clock.now())
+        pump.wake()
+
+    def _reload(self, node: Node, now: int) -> None:
+        """Read the configuration again and follow it.
+
+        Raises:
+            ConfigError: it is wrong, or changes what cannot be changed; nothing has changed then.
+        """
+        try:
+            if self._reread is None:
+                raise ConfigError(
+                    "can only reload config when a file is provided using -c or --config"
+                )
+            options = self._reread()
+            said = changes(self.options, options)
+            self.log.follow(
+                debug=options.is_debugging,
+                trace=options.is_tracing,
+                logtime=options.is_logging_time,
+                path=options.log_file,
+            )
+            known = set(node.accounts)
+            reload(node, options, _authenticator(options))
+        except ConfigError as error:
+            text = str(error).rstrip("\n")
+            self.log.write("ERR", f"Failed to reload server configuration: {text}")
+            raise ConfigError(text) from None
+        self.options = options
+        for name, account in node.accounts.items():
+            if name not in known:
+                SystemServices(node, account).subscribe()
+        self._follow_jetstream(node, now)
+        for each in said:
+            self.log.write("INF", f"Reloaded: {each}")
+        self.log.write("INF", f"Reloaded server configuration ({options.config_digest})")
+
+    def _follow_jetstream(self, node: Node, now: int) -> None:
+        """Give accounts the JetStream and the limits that they have from now on."""
+        if self._make_vault is None:
+            return
+        for account in node.accounts.values():
+            limits = self._jetstream_of(account.name)
+            if account.catalog is None:
+                self._open_account(node, account, self._make_vault(account.name), limits, now)
+            elif limits is not None:
+                account.catalog.limits = _account_limits(limits)
+
+    # -- lame duck ---------------------------------------------------------------------------
+
+    def _enter_lame_duck(self, pump: Pump, servers: list[asyncio.Server]) -> None:
+        """Take no more clients, and end when those that are there have been moved on."""
+        if pump.node.lame_duck is not None:
+            return
+        self.log.write("INF", "Entering lame duck mode, stop accepting new clients")
+        for server in servers:
+            server.close()
+        duck = pump.node.enter_lame_duck(pump.clock.now())
+        pump.wake()
+        self._fading = asyncio.get_running_loop().create_task(self._fade(pump, duck))
+
+    async def _fade(self, pump: Pump, duck: LameDuck) -> None:
+        """End when no client is left; the node closes them in its turns."""
+        is_said = False
+        while pump.connections:
+            if duck.has_begun_closing and not is_said:
+                is_said = True
+                self.log.write("INF", "Closing existing clients")
+            await asyncio.sleep(_FADING_SECONDS)
         self._ended.set()
 
     def _fail(self, error: BaseException) -> None:
@@ -360,6 +463,11 @@ class Server:
         self.log.write("FTL", f"internal error: {type(error).__name__}: {error}")
         self._exit_code = 2
         self._ended.set()
+
+
+def _authenticator(options: ServerOptions) -> Authenticator:
+    # 15 letters, as the genuine server's.
+    return Authenticator(users_of(options), options.no_auth_user, lambda: secrets.token_urlsafe(11))
 
 
 def _account_limits(options: AccountJetStreamOptions) -> AccountLimits:

@@ -78,8 +78,6 @@ def options_of(token: Token) -> ServerOptions:
 _WITHOUT_EFFECT = frozenset(
     (
         "client_advertise",
-        "lame_duck_duration",
-        "lame_duck_grace_period",
         "log_max_num",
         "log_size_limit",
         "logfile_max_num",

@@ -16,12 +16,12 @@ import orjson
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.api.json_syntax import parse_values
 from jetstream_server.jetstream.wire.go_json import encode
-from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.accountz import account_info, accountz, accstatz
 from jetstream_server.monitor.connz import ConnzOptions, connz
 from jetstream_server.monitor.healthz import HealthzOptions, healthz
 from jetstream_server.monitor.jsz import JszOptions, account_detail, jsz
 from jetstream_server.monitor.query import BadQueryError, Query
+from jetstream_server.monitor.server_info import server_info
 from jetstream_server.monitor.subsz import SubszOptions, subsz
 from jetstream_server.monitor.varz import statsz, varz
 from jetstream_server.node.account import Account
@@ -32,8 +32,6 @@ from jetstream_server.protocol.ops import PubRun
 
 _REQUEST = b"$SYS.REQ."
 _PURGE = b"$JS.API.ACCOUNT.PURGE."
-# The genuine server's bits for what it can do: JetStream, binary snapshots, notices of accounts.
-_FLAGS = 7
 
 # Fields of the answer beside `server`; None for silence.
 _Fields = dict[str, Any] | None
@@ -144,24 +142,6 @@ class SystemServices:
             for stream in account.catalog.names():
                 account.catalog.delete(stream, now)
         return {"type": "io.nats.jetstream.api.v1.account_purge_response", "initiated": True}
-
-
-def server_info(node: Node, now: int) -> dict[str, Any]:
-    """Return how the server introduces itself in answers and events."""
-    settings = node.settings
-    info: dict[str, Any] = {"name": node.name, "host": settings.host, "id": node.server_id}
-    if settings.domain:
-        info["domain"] = settings.domain
-    info["ver"] = settings.version
-    if settings.options.server_tags:
-        info["tags"] = list(settings.options.server_tags)
-    node.events += 1
-    return info | {
-        "jetstream": settings.jetstream,
-        "flags": _FLAGS,
-        "seq": node.events,
-        "time": format_time(now),
-    }
 
 
 def _options(body: bytes) -> dict[str, Any]:

@@ -30,7 +30,22 @@ class ServerLog:
     ) -> None:
         self._hidden = {level for level, shown in (("DBG", debug), ("TRC", trace)) if not shown}
         self._logtime = logtime
+        self._path = path
         self._file: TextIO = _append_to(path) if path else sys.stderr
+
+    def follow(self, *, debug: bool, trace: bool, logtime: bool, path: str) -> None:
+        """Take other settings, as those that it was made with.
+
+        Raises:
+            ConfigError: the file cannot be written; nothing has changed then.
+        """
+        if path != self._path:
+            file = _append_to(path) if path else sys.stderr
+            if self._file is not sys.stderr:
+                self._file.close()
+            self._path, self._file = path, file
+        self._hidden = {level for level, shown in (("DBG", debug), ("TRC", trace)) if not shown}
+        self._logtime = logtime
 
     def write(self, level: str, text: str) -> None:
         """Write one line; levels are INF, WRN, ERR, FTL, DBG and TRC."""

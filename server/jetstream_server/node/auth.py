@@ -92,6 +92,17 @@ class Authenticator:
             return None
         return user
 
+    def successor(self, user: User) -> User | None:
+        """Return who a user of an earlier configuration is now, None for nobody.
+
+        Whoever had no name is nobody, unless users are not asked who they are.
+        """
+        if not self.is_required:
+            return User()
+        if user.token:
+            return next((each for each in self._tokens if each.token == user.token), None)
+        return self._by_key.get(user.nkey) if user.nkey else self._by_name.get(user.name)
+
     def _find(self, options: dict[str, Any], nonce: str) -> User | None:
         token = options.get("auth_token") or ""
         name = options.get("user") or ""

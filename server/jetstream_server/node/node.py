@@ -14,14 +14,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import Protocol
 
 from jetstream_server.base.clock import earlier
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.jetstream.output import Frames, Handover, Send
 from jetstream_server.node.account import Account
+from jetstream_server.node.account_links import AccountLinks
 from jetstream_server.node.auth import GLOBAL_ACCOUNT, Authenticator, User
 from jetstream_server.node.door import Door
+from jetstream_server.node.lame_duck import LameDuck
 from jetstream_server.node.session import Session
 from jetstream_server.node.stats import NodeStats, Traffic
 from jetstream_server.protocol import errors as faults
@@ -62,6 +65,34 @@ class NodeSettings:
 Held = list[tuple[Account, list[Send]]]
 
 
+class Chronicle(Protocol):
+    """Tells others what happens to a node."""
+
+    def connected(self, session: Session, now: int) -> None:
+        """A client has logged in."""
+        ...
+
+    def disconnected(self, session: Session, now: int) -> None:
+        """A client is gone."""
+        ...
+
+    def lame_duck_began(self, now: int) -> None:
+        """No more clients are taken."""
+        ...
+
+    def stopping(self, now: int) -> None:
+        """The node is about to end."""
+        ...
+
+    def run(self, now: int) -> None:
+        """Tell what is due."""
+        ...
+
+    def next_deadline(self) -> int:
+        """Return when `run` has something to do."""
+        ...
+
+
 class Node:
     """A server.
 
@@ -91,8 +122,9 @@ class Node:
         self.sessions: dict[int, Session] = {}
         self.stats = NodeStats()
         self.started_at = 0
-        self.is_draining = False
-        self.has_links = False  # accounts import from each other
+        self.lame_duck: LameDuck | None = None
+        self.chronicle: Chronicle | None = None
+        self.links = AccountLinks({}, {})
         self.disk_full = ""  # which file or folder finds no room, as the pump was told
         self.events = 0  # answers and events in the name of the server so far
         self._next_cid = 1
@@ -126,18 +158,22 @@ class Node:
         self._timers.schedule(session, session.next_deadline())
         return session
 
-    def close_session(self, session: Session, reason: str) -> None:
+    def close_session(self, session: Session, reason: str, now: int = 0) -> None:
         """Forget a client whose connection is gone."""
         if self.sessions.pop(session.cid, None) is None:
             return
         session.close(reason)
         session.end()
+        if self.chronicle is not None:
+            self.chronicle.disconnected(session, now or session.last_activity)
         self._fed.pop(session, None)
         self._touched.pop(session, None)
         self._timers.cancel(session)
         self.stats.add(session.traffic)  # what the client did stays in the totals
 
-    def info(self, session: Session, *, connect_info: bool = False) -> bytes:
+    def info(
+        self, session: Session, *, connect_info: bool = False, lame_duck: bool = False
+    ) -> bytes:
         """Return an INFO line for one client."""
         settings, door = self.settings, session.door
         return Info(
@@ -155,10 +191,11 @@ class Node:
             client_id=session.cid,
             client_ip=session.host,
             auth_required=not self.authenticator.admits_anonymous
-            or (connect_info and self.authenticator.is_required),
+            or ((connect_info or lame_duck) and self.authenticator.is_required),
             jetstream=settings.jetstream,
             domain=settings.domain,
-            nonce="" if connect_info else session.nonce,
+            nonce="" if connect_info or lame_duck else session.nonce,
+            ldm=lame_duck,
             connect_info=connect_info,
             remote_account=session.account.name if connect_info else "",
             acc_is_sys=connect_info and session.account.name == settings.system_account,
@@ -190,6 +227,10 @@ class Node:
             session.tick(now)
             if not session.closing:
                 self._timers.schedule(session, session.next_deadline())
+        if self.lame_duck is not None:
+            self.lame_duck.run(now)
+        if self.chronicle is not None:
+            self.chronicle.run(now)
         self._run_accounts(now)
 
     def _run_accounts(self, now: int) -> None:
@@ -197,7 +238,7 @@ class Node:
             self._run_account(account, now)
         rounds = 0
         # What one account has set off in another that had its turn before.
-        while self.has_links and rounds < _ROUNDS_MAX:
+        while self.links and rounds < _ROUNDS_MAX:
             left = [account for account in self.accounts.values() if account.output.has_any]
             if not left:
                 return
@@ -220,6 +261,10 @@ class Node:
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do although nothing arrives."""
         deadline = self._timers.next_deadline()
+        if self.lame_duck is not None and not self.lame_duck.is_over:
+            deadline = earlier(deadline, self.lame_duck.next_deadline())
+        if self.chronicle is not None:
+            deadline = earlier(deadline, self.chronicle.next_deadline())
         for account in self.accounts.values():
             if account.catalog is not None:
                 deadline = earlier(deadline, account.catalog.next_deadline())
@@ -269,8 +314,27 @@ class Node:
             totals.add(session.traffic)
         return totals
 
+    def enter_lame_duck(self, now: int) -> LameDuck:
+        """Tell the clients to go elsewhere, and close those that do not, over a while."""
+        options = self.settings.options
+        if self.lame_duck is None:
+            self.lame_duck = LameDuck(
+                self.sessions.values(),
+                now,
+                duration_ns=options.lame_duck_duration_ns,
+                grace_ns=options.lame_duck_grace_period_ns,
+                random=self.random,
+            )
+            for session in self.sessions.values():
+                session.move_on()
+            if self.chronicle is not None:
+                self.chronicle.lame_duck_began(now)
+        return self.lame_duck
+
     def stop(self, now: int) -> None:
         """Shut JetStream down: waiting pulls are told, state is queued for the disk."""
+        if self.chronicle is not None:
+            self.chronicle.stopping(now)
         for account in self.accounts.values():
             if account.catalog is not None:
                 account.catalog.stop(now)

@@ -238,6 +238,11 @@ class Session:
                     self.deliver_frames(subscription, frame, 1, self._now)
                     break
 
+    def move_on(self) -> None:
+        """Tell the client to connect to another server; what it has asked for still counts."""
+        if self.is_connected and self.protocol >= 1 and not self._info_due:
+            self.send(self.node.info(self, lame_duck=True))
+
     def client_info(self, now: int) -> dict[str, Any]:
         """Describe the client as advisories do."""
         info: dict[str, Any] = {"start": format_time(self.start), "host": self.host}
@@ -259,6 +264,8 @@ class Session:
 
     def _connect(self, op: Connect) -> None:
         options = self.options = self.options | op.options
+        if not self.rtt_ns:  # the first measure: how long the answer to INFO took
+            self.rtt_ns = max(self._now - self.start, 1)
         if not _is_well_typed(options):
             self.refuse(faults.MALFORMED)
             return
@@ -288,6 +295,7 @@ class Session:
         for subscription in list(self.subscriptions.values()):
             self._unsubscribe(subscription)
         self.account.clients.discard(self.cid)
+        is_new = not self.is_connected
         self.user = user
         self.account = self.node.account_of(user)
         if self.account.is_full:
@@ -295,10 +303,21 @@ class Session:
             return
         self.account.clients.add(self.cid)
         self.is_connected = self._info_due = True
-        if not self.rtt_ns:  # the first measure: how long the answer to INFO took
-            self.rtt_ns = max(self._now - self.start, 1)
         self._adopt()
+        if is_new and self.node.chronicle is not None:
+            self.node.chronicle.connected(self, self._now)
         self._ok()
+
+    def adopt(self, user: User) -> None:
+        """Go on as a user who has other rights now; what they do not cover ends."""
+        self.user = user
+        self._adopt()
+        rules = self._permissions
+        for subscription in list(self.subscriptions.values()):
+            subject, queue = subscription.subject, subscription.queue
+            if rules is not None and not rules.subscribe.permits(subject, queue):
+                self.refuse(faults.subscription_denied(subject, queue, subscription.sid))
+                self._unsubscribe(subscription)
 
     def _adopt(self) -> None:
         permissions = self.user.permissions if self.user is not None else None
@@ -308,6 +327,7 @@ class Session:
         responses = permissions.responses if permissions is not None else None
         self._expected = ExpectedReplies(responses) if responses is not None else None
         limits, settings = self.account.limits, self.node.settings
+        self.parser.control_line_max = settings.max_control_line
         self.parser.payload_max = _lower(settings.max_payload, limits.payload_bytes_max)
         # The server's limit is off at 0, an account's below 0.
         self._subscriptions_max = _lower(settings.max_subscriptions or -1, limits.subscriptions_max)

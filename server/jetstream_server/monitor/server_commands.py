@@ -1,0 +1,94 @@
+"""`$SYS.REQ.SERVER.<id>.RELOAD`, `.KICK`, `.LDM`: what the system account may have the server do.
+
+`KICK` ends the connection of a client, `LDM` tells a client to go elsewhere; both take
+`{"cid": n}`. `RELOAD` has the configuration read again. A request that cannot be read is logged
+and not answered, as in the genuine server (checked-wire-consumers.md 10, probed with 2.15.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from jetstream_server.base.errors import ConfigError
+from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.jetstream.wire.go_json import encode
+from jetstream_server.monitor.server_info import server_info
+from jetstream_server.node.node import Node
+from jetstream_server.protocol.ops import PubRun
+
+_KICKED = "Kicked"
+_VERBS = (b"KICK", b"LDM", b"RELOAD")
+
+
+class ServerCommands:
+    """Acts on requests of the system account. A Receiver.
+
+    Args:
+        node: the server.
+        reload: reads the configuration again; raises `ConfigError` when it cannot be taken.
+    """
+
+    def __init__(self, node: Node, reload: Callable[[int], None]) -> None:
+        self._node = node
+        self._reload = reload
+        self._account = node.accounts[node.settings.system_account]
+
+    def subscribe(self) -> None:
+        """Begin to act."""
+        for verb in _VERBS:
+            subject = b"$SYS.REQ.SERVER.%b.%b" % (self._node.server_id.encode(), verb)
+            self._account.sublist.insert(Subscription(subject, self))
+
+    def receive(
+        self,
+        run: PubRun,
+        start: int,
+        stop: int,
+        subscription: Subscription,
+        origin: Origin | None,
+        now: int,
+    ) -> None:
+        """Act on requests `start` up to `stop`."""
+        for index in range(start, stop):
+            verb = run.subject(index).rpartition(b".")[2]
+            if verb == b"RELOAD":
+                wrong: str | None = self._reloaded(now)
+            else:
+                wrong = self._with_client(verb, run.payload(index))
+            reply = run.reply(index)
+            if wrong is None or not reply:
+                continue
+            answer: dict[str, Any] = {"server": server_info(self._node, now)}
+            if wrong:
+                answer["error"] = {"code": 500, "description": wrong}
+            self._account.output.publish(reply, encode(answer))
+
+    def _reloaded(self, now: int) -> str:
+        try:
+            self._reload(now)
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    def _with_client(self, verb: bytes, body: bytes) -> str | None:
+        """Kick or move on a client; return what was wrong, None to stay silent."""
+        try:
+            request = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            text = f"{verb.decode().lower()} client request cannot be read: {error}"
+            self._node.note("ERR", f"SYSTEM - {text}")
+            return None
+        cid = request.get("cid") if isinstance(request, dict) else None
+        session = self._node.sessions.get(cid) if type(cid) is int else None
+        if verb == b"KICK":
+            if session is None:
+                return "no such client or leafnode id"
+            session.close(_KICKED)
+        else:
+            if session is None:
+                return "no such client id"
+            session.move_on()
+        return ""

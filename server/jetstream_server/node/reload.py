@@ -1,0 +1,89 @@
+"""A node follows a changed configuration: users, permissions, accounts, limits, imports.
+
+What may be changed was checked before (`config/changes.py`). Clients stay connected unless their
+user is gone, has another account or other credentials, or there are too many of them; they lose
+the subscriptions that they may no longer have. Specification: checked-wire-consumers.md 2.2.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jetstream_server.config.options import ServerOptions
+from jetstream_server.node.account import ClientLimits
+from jetstream_server.node.account_links import AccountLinks
+from jetstream_server.node.auth import GLOBAL_ACCOUNT, Authenticator, User
+from jetstream_server.node.node import Node
+from jetstream_server.node.session import Session
+from jetstream_server.node.subject_mappings import SubjectMappings
+from jetstream_server.node.users import accounts_of
+from jetstream_server.protocol import errors as faults
+
+_GONE = "Client Closed"
+
+
+def arrange_accounts(node: Node, options: ServerOptions) -> None:
+    """Give a node the accounts of a configuration, with their limits, mappings and imports.
+
+    Raises:
+        ConfigError: a mapping cannot be.
+    """
+    configured = accounts_of(options)
+    mappings = {GLOBAL_ACCOUNT: options.mappings}
+    mappings |= {name: given.mappings for name, given in configured.items()}
+    made = {name: SubjectMappings(each, node.random) for name, each in mappings.items() if each}
+    for name in (*configured, options.system_account):
+        node.add_account(name)
+    for name, account in node.accounts.items():
+        given = configured.get(name)
+        account.mappings = made.get(name)
+        account.limits = ClientLimits()
+        if given is not None:
+            account.limits = ClientLimits(
+                given.max_connections, given.max_subscriptions, given.max_payload
+            )
+    node.links.close()
+    node.links = AccountLinks(node.accounts, configured)
+    node.links.open()
+
+
+def reload(node: Node, options: ServerOptions, authenticator: Authenticator) -> None:
+    """Follow a configuration that is allowed to replace the one before.
+
+    Raises:
+        ConfigError: a mapping cannot be; nothing has changed then.
+    """
+    arrange_accounts(node, options)
+    node.authenticator = authenticator
+    node.settings = dataclasses.replace(
+        node.settings,
+        max_payload=options.max_payload,
+        max_control_line=options.max_control_line,
+        max_connections=options.max_connections,
+        ping_interval_ns=options.ping_interval_ns,
+        ping_max=options.ping_max,
+        auth_timeout_ns=options.authorization.timeout_ns,
+        options=options,
+    )
+    for session in list(node.sessions.values()):
+        if session.user is not None and not session.closing:
+            _review(session, session.user, authenticator)
+    _turn_away_excess(node)
+
+
+def _review(session: Session, old: User, authenticator: Authenticator) -> None:
+    """Let a client go on under the new rules, or end its connection."""
+    user = authenticator.successor(old)
+    if user is None and (old.name or old.nkey):
+        session.close(_GONE)
+    elif user is None or (user.account, user.password) != (old.account, old.password):
+        session.refuse(faults.AUTHORIZATION_VIOLATION)
+    else:
+        session.adopt(user)
+
+
+def _turn_away_excess(node: Node) -> None:
+    """Close the youngest connections beyond the limit."""
+    open_sessions = [each for each in node.sessions.values() if not each.closing]
+    for session in open_sessions[node.settings.max_connections :]:
+        session.refuse(faults.CONNECTIONS_EXCEEDED)
