@@ -9,6 +9,9 @@ import sys
 
 from cpython cimport array
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_GetItem
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
@@ -58,6 +61,63 @@ def tally(
             firsts.data.as_ulonglongs[number] = sequence
         counts.data.as_ulonglongs[number] += 1
         lasts.data.as_ulonglongs[number] = sequence
+    return appeared
+
+
+def number_names(bytes names not None, array.array lengths not None, dict ids not None):
+    cdef array.array numbers = array.array("I", bytes(4 * len(lengths)))
+    cdef Py_ssize_t index, at = 0, size = PyBytes_GET_SIZE(names)
+    cdef Py_ssize_t length
+    cdef PyObject *found
+    cdef bytes name
+    if lengths.typecode != "H":
+        raise ValueError("lengths of subjects are of type H")
+    for index in range(len(lengths)):
+        length = lengths.data.as_ushorts[index]
+        if at + length > size:
+            raise IndexError("a subject beyond the names")
+        name = PyBytes_FromStringAndSize(PyBytes_AS_STRING(names) + at, length)
+        at += length
+        found = PyDict_GetItem(ids, name)
+        if found is NULL:
+            numbers.data.as_uints[index] = len(ids)
+            ids[name] = len(ids)
+        else:
+            numbers.data.as_uints[index] = <object>found
+    return numbers
+
+
+def merge(
+    const unsigned int[::1] subject_ids,
+    const unsigned int[::1] entries,
+    const unsigned int[::1] first_entries,
+    const unsigned int[::1] last_entries,
+    uint64_t first_seq,
+    uint64_t last_seq,
+    *,
+    bint sparse,
+    array.array counts not None,
+    array.array firsts not None,
+    array.array lasts not None,
+):
+    cdef Py_ssize_t index, appeared = 0, known = len(counts), stop = subject_ids.shape[0]
+    cdef uint64_t span = last_seq - first_seq, last
+    cdef unsigned int number
+    _check(stop, entries.shape[0])
+    _check(stop, first_entries.shape[0])
+    _check(stop, last_entries.shape[0])
+    if len(firsts) < known or len(lasts) < known:
+        raise IndexError("counters of different lengths")
+    for index in range(stop):
+        number = subject_ids[index]
+        if <Py_ssize_t>number >= known:
+            raise IndexError("subject id beyond the counters")
+        if not counts.data.as_ulonglongs[number]:
+            appeared += 1
+            firsts.data.as_ulonglongs[number] = first_seq + first_entries[index]
+        counts.data.as_ulonglongs[number] += entries[index]
+        last = last_entries[index]
+        lasts.data.as_ulonglongs[number] = last_seq if sparse else first_seq + min(last, span)
     return appeared
 
 

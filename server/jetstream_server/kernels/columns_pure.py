@@ -49,6 +49,56 @@ def tally(
     return appeared
 
 
+def number_names(names: bytes, lengths: array[int], ids: dict[bytes, int]) -> array[int]:
+    """Return the ids of subjects that stand one behind the other, giving new ones the next ids.
+
+    Args:
+        names: the subjects.
+        lengths: `array('H')`, the length of each; together not more than `names`.
+    """
+    numbers = array("I")
+    at = 0
+    for length in lengths:
+        numbers.append(ids.setdefault(names[at : at + length], len(ids)))
+        at += length
+    return numbers
+
+
+def merge(
+    subject_ids: array[int],
+    entries: array[int],
+    first_entries: array[int],
+    last_entries: array[int],
+    first_seq: int,
+    last_seq: int,
+    *,
+    sparse: bool,
+    counts: array[int],
+    firsts: array[int],
+    lasts: array[int],
+) -> int:
+    """Add the sums of a block to the counters of its subjects, `array('Q')` each.
+
+    Args:
+        subject_ids: of the block's subjects.
+        entries, first_entries, last_entries: how many each has, the first and the last of them.
+        first_seq, last_seq: of the block.
+        sparse: entries do not tell sequences, only bounds: offsets move them up.
+
+    Returns:
+        How many subjects had no message before.
+    """
+    appeared = 0
+    span = last_seq - first_seq
+    for index, number in enumerate(subject_ids):
+        if not counts[number]:
+            appeared += 1
+            firsts[number] = first_seq + first_entries[index]
+        counts[number] += entries[index]
+        lasts[number] = last_seq if sparse else first_seq + min(last_entries[index], span)
+    return appeared
+
+
 def withdraw(
     subject_ids: Ids, alive: Alive, start: int, stop: int, table_ids: Ids, counts: array[int]
 ) -> int:

@@ -300,6 +300,7 @@ def seal_block(
     zeros = bytes(8 * len(local_table_ids))
     counts, firsts, lasts = array("Q", zeros), array("Q", zeros), array("Q", zeros)
     columns.tally(local_ids, 0, block.count, 0, array("I"), counts, firsts, lasts)
+    subjects = [table.names[number] for number in local_table_ids]
     summary = Summary(
         first_seq=block.first_seq,
         last_seq=block.last_seq,
@@ -314,7 +315,8 @@ def seal_block(
         counts=array("I", counts),
         firsts=array("I", firsts),
         lasts=array("I", lasts),
-        subjects=[table.names[number] for number in local_table_ids],
+        names=b"".join(subjects),
+        lengths=array("H", map(len, subjects)),
         tombstones=bytes(block.tombstones),
     )
     sealed = Entries(entries.positions, local_ids, entries.offsets)
@@ -329,7 +331,7 @@ def seal_block(
 def without_columns(summary: Summary) -> Summary:
     """Drop what is only needed once, when a store is opened."""
     summary.counts = summary.firsts = summary.lasts = array("I")
-    summary.subjects = []
+    summary.names, summary.lengths = b"", array("H")
     summary.tombstones = b""
     return summary
 

@@ -151,7 +151,7 @@ class ContentCache:
         def resolve() -> array[int]:
             whole = block_index.decode(file)
             assert whole is not None, "it was sound a moment ago, and is mapped"
-            return table.add(whole.subjects)
+            return table.add_stored(whole.names, whole.lengths)
 
         return Content(None, entries, array("I"), table.generation, resolve)
 

@@ -197,11 +197,8 @@ class FileStore(BlockPruning):
         self._blocks.append(block)
         self._messages += block.live
         self._accounted += block.accounted
-        if found.summary is not None:
-            recovery.merge_summary(found.summary, self._table)
+        if scan is None:
             return
-        assert scan is not None, "a block is read when it has no index"
-        recovery.merge_scan(block, scan, self._table)
         if found.rewrites:
             self._commit.replace(self, block.path, [found.whole])
         if is_last and block.size <= recovery.REOPEN_BYTES and not block.is_compressed:

@@ -47,7 +47,8 @@ class Summary:
         first_ts, last_ts: times of the first and last message.
         sparse: whether the entries have offsets.
         counts, firsts, lasts: per subject of the block; the latter two are entries.
-        subjects: the subjects of the block.
+        names, lengths: the subjects of the block, one behind the other, and `array('H')`, how long
+            each is.
         tombstones: tombstone records, one after the other.
         entries_at, entries_crc: where the entries begin in the index file, and their checksum.
         compressed_bytes: of the block file, 0 when that is not compressed.
@@ -66,7 +67,8 @@ class Summary:
     counts: array[int]
     firsts: array[int]
     lasts: array[int]
-    subjects: list[bytes]
+    names: bytes
+    lengths: array[int]
     tombstones: bytes
     entries_at: int = 0
     entries_crc: int = 0
@@ -95,8 +97,8 @@ def encode(summary: Summary, entries: Entries) -> bytes:
             summary.counts.tobytes(),
             summary.firsts.tobytes(),
             summary.lasts.tobytes(),
-            array("H", map(len, summary.subjects)).tobytes(),
-            b"".join(summary.subjects),
+            summary.lengths.tobytes(),
+            summary.names,
             summary.tombstones,
         )
     )
@@ -107,7 +109,7 @@ def encode(summary: Summary, entries: Entries) -> bytes:
         MAGIC,
         _SPARSE if summary.sparse else 0,
         summary.entries,
-        len(summary.subjects),
+        len(summary.lengths),
         len(summary.tombstones),
         summary.first_seq,
         summary.last_seq,
@@ -189,7 +191,8 @@ def decode(content: Buffer, *, with_subjects: bool = True) -> Summary | None:
         counts=columns[:subject_count],
         firsts=columns[subject_count : 2 * subject_count],
         lasts=columns[2 * subject_count :],
-        subjects=_split(middle[names_at - HEADER_BYTES :], lengths) if with_subjects else [],
+        names=middle[names_at - HEADER_BYTES : names_end - HEADER_BYTES] if with_subjects else b"",
+        lengths=lengths if with_subjects else array("H"),
         tombstones=middle[names_end - HEADER_BYTES :],
         entries_at=entries_at,
         entries_crc=entries_crc,
@@ -205,12 +208,3 @@ def decode_entries(content: Buffer, summary: Summary) -> Entries | None:
         return None
     numbers = memoryview(content)[summary.entries_at : stop].cast("I")
     return Entries(numbers[:n], numbers[n : 2 * n], numbers[2 * n :])
-
-
-def _split(names: bytes, lengths: array[int]) -> list[bytes]:
-    subjects = []
-    at = 0
-    for length in lengths:
-        subjects.append(names[at : at + length])
-        at += length
-    return subjects

@@ -53,11 +53,10 @@ DAMAGED_NAME = "damaged"
 
 @dataclass(slots=True)
 class FoundBlock:
-    """A block on disk: with its index, or with what reading it gave.
+    """A block on disk, its messages counted in the table of subjects.
 
     Attributes:
-        whole, scan: the bytes and entries, when the block was read.
-        summary: with the per-subject columns, when it was not.
+        whole, scan: the bytes and entries, when it had no index and was read.
         tombstones: of this block, in order.
         rewrites: whether the disk was too full to mend the file, which `whole` is to replace.
         compressed_bytes: of the file of a block that was read, 0 when it is not compressed.
@@ -67,7 +66,6 @@ class FoundBlock:
     tombstones: list[tombstone.Tombstone]
     whole: bytes = b""
     scan: Scan | None = None
-    summary: Summary | None = None
     rewrites: bool = False
     compressed_bytes: int = 0
 
@@ -81,7 +79,7 @@ class Findings:
 
 
 def read_folder(folder: Path, disk: Disk, table: SubjectTable) -> Findings:
-    """Read every block of a folder; subjects of blocks that were read get ids.
+    """Read every block of a folder, and count their messages by subject.
 
     Raises:
         StoreError: damage, or the system refuses to read.
@@ -111,7 +109,7 @@ def _read_folder(folder: Path, disk: Disk, table: SubjectTable) -> Findings:
     for number in numbers:
         path = folder / f"{number}{BLOCK_SUFFIX}"
         is_last = number == numbers[-1]
-        found = _from_index(path, number, disk, is_last=is_last)
+        found = _from_index(path, number, disk, table, is_last=is_last)
         if DAMAGED_NAME in names and found is not None:
             _check(path, disk)
         if found is None:
@@ -147,7 +145,9 @@ def _read(path: Path, disk: Disk) -> tuple[bytes, int]:
     return file, 0
 
 
-def _from_index(path: Path, number: int, disk: Disk, *, is_last: bool) -> FoundBlock | None:
+def _from_index(
+    path: Path, number: int, disk: Disk, table: SubjectTable, *, is_last: bool
+) -> FoundBlock | None:
     size = disk.size(path)
     try:
         content = disk.map(path.with_suffix(INDEX_SUFFIX))
@@ -166,13 +166,11 @@ def _from_index(path: Path, number: int, disk: Disk, *, is_last: bool) -> FoundB
     block.is_compressed = summary.compressed_bytes > 0
     block.first_ts, block.last_ts = summary.first_ts, summary.last_ts
     block.tombstones += summary.tombstones
-    block.summary = without_columns(_copy(summary))
-    return FoundBlock(block, list(_decode_all(summary.tombstones)), summary=summary)
-
-
-def _copy(summary: Summary) -> Summary:
-    fields = {name: getattr(summary, name) for name in Summary.__slots__}
-    return Summary(**fields)
+    stones = list(_decode_all(summary.tombstones))
+    # At once: with many subjects, the columns of all blocks together are larger than the store.
+    merge_summary(summary, table)
+    block.summary = without_columns(summary)
+    return FoundBlock(block, stones)
 
 
 def _decode_all(stored: bytes) -> Iterator[tombstone.Tombstone]:
@@ -211,8 +209,9 @@ def _from_block(
     block.is_compressed = compressed_bytes > 0
     block.tombstones += scan.tombstone_bytes
     _fill(block, whole, scan)
+    merge_scan(block, scan, table)
     tombstones = [found for _, found in scan.tombstones]
-    return FoundBlock(block, tombstones, whole, scan, None, rewrites, compressed_bytes)
+    return FoundBlock(block, tombstones, whole, scan, rewrites, compressed_bytes)
 
 
 def _fill(block: Block, whole: bytes, scan: Scan) -> None:
@@ -270,17 +269,19 @@ def _mend(path: Path, disk: Disk, size: int | None = None) -> bool:
 
 def merge_summary(summary: Summary, table: SubjectTable) -> None:
     """Add a block's per-subject counts to the store's."""
-    counts, firsts, lasts = table.counts, table.firsts, table.lasts
-    span = summary.last_seq - summary.first_seq
-    numbers = table.add(summary.subjects)
-    for number, count, first, last in zip(
-        numbers, summary.counts, summary.firsts, summary.lasts, strict=True
-    ):
-        if not counts[number]:
-            table.present += 1
-            firsts[number] = summary.first_seq + first  # a bound: offsets only move it up
-        counts[number] += count
-        lasts[number] = summary.last_seq if summary.sparse else summary.first_seq + min(last, span)
+    numbers = table.add_stored(summary.names, summary.lengths)
+    table.present += columns.merge(
+        numbers,
+        summary.counts,
+        summary.firsts,
+        summary.lasts,
+        summary.first_seq,
+        max(summary.last_seq, summary.first_seq),
+        sparse=summary.sparse,
+        counts=table.counts,
+        firsts=table.firsts,
+        lasts=table.lasts,
+    )
 
 
 def merge_scan(block: Block, scan: Scan, table: SubjectTable) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from jetstream_server.core.subject import is_literal
+from jetstream_server.kernels import columns
 
 
 class SubjectTable:
@@ -53,6 +54,12 @@ class SubjectTable:
         """Return the numbers of names, new ones included."""
         ids = self.ids
         numbers = array("I", [ids.setdefault(name, len(ids)) for name in names])
+        self.grow()
+        return numbers
+
+    def add_stored(self, names: bytes, lengths: array[int]) -> array[int]:
+        """Return the numbers of names that stand one behind the other, new ones included."""
+        numbers = columns.number_names(names, lengths, self.ids)
         self.grow()
         return numbers
 

@@ -108,3 +108,29 @@ def test_views_of_mapped_files_will_do(columns):
     numbers = memoryview(array("I", [0, 1, 0]).tobytes()).cast("I")
     assert columns.find(numbers, b"", 1, 3, 0) == 2
     assert columns.count(numbers, b"\1\0", b"", 0, 3) == 2
+
+
+def test_names_are_numbered_in_the_order_in_which_they_are_met(columns):
+    ids = {b"b": 0}
+    numbers = columns.number_names(b"a.xbcc", array("H", [3, 1, 1, 1]), ids)
+    assert (list(numbers), list(ids)) == ([1, 0, 2, 2], [b"b", b"a.x", b"c"])
+    assert list(columns.number_names(b"", array("H"), ids)) == []
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_sums_of_a_block_are_added_to_those_of_the_store(columns, sparse):
+    counts, firsts, lasts = array("Q", [2, 0]), array("Q", [7, 0]), array("Q", [9, 0])
+    appeared = columns.merge(
+        array("I", [1, 0]),
+        array("I", [3, 4]),
+        array("I", [0, 2]),
+        array("I", [5, 8]),
+        100,
+        107,
+        sparse=sparse,
+        counts=counts,
+        firsts=firsts,
+        lasts=lasts,
+    )
+    assert (appeared, list(counts), list(firsts)) == (1, [6, 3], [7, 100])
+    assert list(lasts) == ([107, 107] if sparse else [107, 105])

@@ -27,7 +27,8 @@ def make(*, sparse):
         counts=array("I", [1, 1]),
         firsts=array("I", [0, 1]),
         lasts=array("I", [0, 1]),
-        subjects=[b"a", b"b.c"],
+        names=b"ab.c",
+        lengths=array("H", [1, 3]),
         tombstones=b"stones",
     )
     return summary, entries
