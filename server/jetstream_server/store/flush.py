@@ -279,7 +279,7 @@ class Flush:
                 disk.sync(handle)
         finally:
             disk.close(handle)
-        if made:
+        if made or not operation.offset:  # made, but not named, when the first try found no room
             disk.sync_folder(path.parent)
 
     def _write(self, operation: Write) -> None:

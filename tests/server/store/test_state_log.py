@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 from jetstream_server.base.errors import StoreError
@@ -172,3 +174,31 @@ def test_a_folder_that_is_removed_and_made_anew(commit: GroupCommit, path: Path)
     commit.drain()
     assert names(path) == ["state.1"]
     assert StateLog(path, commit, Owner()).load() == b"new"
+
+
+class Patient(Owner):
+    """Waits for room."""
+
+    def stalled(self, error: StoreError) -> None: ...
+
+
+@pytest.mark.parametrize("dark_in", range(8))
+@pytest.mark.parametrize("seed", range(8))
+def test_a_new_file_that_found_no_room_at_first_is_there_before_the_old_one_goes(
+    sim_disk_module: Any, seed: int, dark_in: int
+) -> None:
+    disk, path = sim_disk_module.SimDisk(Random(seed)), Path("/s/C/state")
+    commit = GroupCommit(disk)
+    StateLog(path, commit, Patient()).save(b"one")
+    assert commit.drain() == []
+    StateLog(path, commit, Patient()).save(b"two")
+    disk.capacity = disk.size(Path("/s/C/state.1"))
+    assert commit.drain()
+    disk.capacity, disk.dark_in = None, dark_in
+    try:
+        assert commit.drain() == []
+        acknowledged = [b"two"]
+    except sim_disk_module.PowerLostError:
+        acknowledged = [b"one", b"two"]
+    disk.restart()
+    assert StateLog(path, GroupCommit(disk), Patient()).load() in acknowledged
