@@ -101,9 +101,12 @@ def latest_batches(fetch: LatestFetch, tail: int, schema: pa.Schema) -> Iterator
     for block in fetch.blocks():
         rows = bucket_batch(block, stream, needed)
         is_later = pc.greater_equal(rows.column("revision"), tail)
-        later.append(rows.filter(is_later))
         is_value = pc.equal(rows.column("operation"), PUT)
-        values = rows.filter(pc.and_(is_value, pc.invert(is_later)))
+        is_current = pc.and_(is_value, pc.invert(is_later))
+        # Nearly always all of them, and then nothing has to be copied.
+        values = rows if pc.all(is_current).as_py() else rows.filter(is_current)
+        if pc.any(is_later).as_py():
+            later.append(rows.filter(is_later))
         handed_over.append(values.column("key"))
         yield _as_asked_for(values, schema)
     updates = pa.Table.from_batches(later, needed).combine_chunks()
