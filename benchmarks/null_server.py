@@ -173,11 +173,11 @@ class NullServer:
             line, _, rest = connection.unparsed.partition(b"\r\n")
             words = line.split()
             verb = words[0] if words else b""
-            if verb == b"PUB":
+            if verb in (b"PUB", b"HPUB"):
                 size = int(words[-1])
                 if len(rest) < size + 2:
                     return b""
-                reply = words[2] if len(words) == 4 else b""
+                reply = words[2] if len(words) == len(verb) + 1 else b""
                 if words[1].startswith(_MEASURED):
                     data, connection.unparsed = connection.unparsed, b""
                     self._begin(connection, words[1], reply, len(line) + size + 4, rest[:size])

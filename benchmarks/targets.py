@@ -49,6 +49,12 @@ GOALS = (
         other=GENUINE_ALWAYS.name,
     ),
     _against("publish 1 KiB, synced / genuine default", "publish 1024 B, window 5,000", 1.0),
+    Goal(
+        "publish 128 B, with message ids / without",
+        Series("publish 128 B with ids, window 5,000"),
+        Series("publish 128 B without ids, window 5,000"),
+        0.6,
+    ),
     _against("pull, ack none", "pull 128 B, ack none, batch 5,000", 2.0),
     _against("pull, ack explicit", "pull 128 B, ack explicit, batch 5,000", 1.5),
     _against("core publish 1:1", "core publish 128 B, 1:1", 1.0),

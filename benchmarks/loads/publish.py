@@ -1,14 +1,18 @@
 """Publishing to a stream: a window of unacknowledged messages a connection, or one at a time.
 
 Frames are encoded once into a ring as long as the window. Each has a reply subject of its own, as
-clients send them, so an ack names its message; subjects go round ten tokens. When the time is up
-the rest is awaited, and the stream must hold exactly as many messages as were acknowledged.
+clients send them, so an ack names its message; subjects go round ten tokens. With `ids` each
+message has a `Nats-Msg-Id` that was never there before, written into its frame when it is sent.
+When the time is up the rest is awaited, and the stream must hold exactly as many messages as were
+acknowledged.
 """
 
 from __future__ import annotations
 
 import time
 from functools import partial
+
+import numpy as np
 
 from benchmarks.bench import Bench, Case, LoadResult, Settings
 from benchmarks.event_loop import EventLoop, Flow
@@ -22,19 +26,27 @@ SUBJECTS = 10
 _ACK_MARKER = b'{"stream":"%s",' % STREAM.encode()
 _ACK_END = b"}\r\n"
 _FILL_WINDOW = 10_000
+_ID_DIGITS = 14
+_POWERS = 10 ** np.arange(_ID_DIGITS - 1, -1, -1)
 
 
 class Publisher:
     """One connection that keeps `window` messages in flight."""
 
-    def __init__(self, port: int, size: int, window: int, subjects: int = SUBJECTS) -> None:
+    def __init__(
+        self, port: int, size: int, window: int, subjects: int = SUBJECTS, *, ids: bool = False
+    ) -> None:
         wire = Wire(port)
         wire.subscribe_inbox()
         payload = b"x" * size
         width = len(str(subjects - 1))
+        verb, sizes, block = b"PUB", b"%d" % size, b""
+        if ids:
+            block = b"NATS/1.0\r\nNats-Msg-Id: %s.%s\r\n\r\n" % (wire.inbox[-8:], b"0" * _ID_DIGITS)
+            verb, sizes = b"HPUB", b"%d %d" % (len(block), len(block) + size)
         frames = [
-            b"PUB %s.%0*d %s.%08d %d\r\n%s\r\n"
-            % (STREAM.encode(), width, i % subjects, wire.inbox, i, size, payload)
+            b"%s %s.%0*d %s.%08d %s\r\n%s%s\r\n"
+            % (verb, STREAM.encode(), width, i % subjects, wire.inbox, i, sizes, block, payload)
             for i in range(max(window, subjects))
         ]
         self.flow = Flow(wire, _ACK_MARKER)
@@ -45,7 +57,13 @@ class Publisher:
         self.limit: int | None = None
         self.window = window
         self._ring_length = len(frames)
-        self._ring = memoryview(b"".join(frames))
+        whole = bytearray(b"".join(frames))
+        self._ring = memoryview(whole)
+        self._id_digits = None
+        if ids:
+            stop = self.frame_bytes - size - len(b"\r\n\r\n\r\n")
+            rows = np.frombuffer(whole, np.uint8).reshape(len(frames), self.frame_bytes)
+            self._id_digits = rows[:, stop - _ID_DIGITS : stop]
 
     @property
     def acked(self) -> int:
@@ -61,6 +79,9 @@ class Publisher:
             count = min(count, self._ring_length - start)
             if count <= 0:
                 return
+            if self._id_digits is not None:
+                numbers = np.arange(self.sent, self.sent + count)[:, np.newaxis]
+                self._id_digits[start : start + count] = numbers // _POWERS % 10 + ord("0")
             self.sent += count
             self.flow.send(
                 self._ring[start * self.frame_bytes : (start + count) * self.frame_bytes]
@@ -76,13 +97,19 @@ class Publisher:
 
 
 def publish(
-    target: Target, settings: Settings, *, size: int, window: int, publishers: int = 1
+    target: Target,
+    settings: Settings,
+    *,
+    size: int,
+    window: int,
+    publishers: int = 1,
+    ids: bool = False,
 ) -> LoadResult:
     """Publish for a while from `publishers` connections in one loop."""
     with Wire(target.port) as control:
         control.subscribe_inbox()
         control.create_stream()
-        crowd = [Publisher(target.port, size, window) for _ in range(publishers)]
+        crowd = [Publisher(target.port, size, window, ids=ids) for _ in range(publishers)]
         bytes_max = settings.bytes_max // publishers
         for publisher in crowd:
             publisher.limit = max(window, bytes_max // publisher.frame_bytes)
@@ -192,6 +219,15 @@ def benches() -> list[Bench]:
     )
     # With a sync for each message the genuine server would need minutes for these.
     found.append(Bench("publish-many", cases, kinds=(OURS, GENUINE, OURS_LAZY)))
+    # Both on one server: what the ids cost is a ratio within a round.
+    cases = (
+        Case("publish 128 B without ids, window 5,000", partial(publish, size=128, window=5_000)),
+        Case(
+            "publish 128 B with ids, window 5,000",
+            partial(publish, size=128, window=5_000, ids=True),
+        ),
+    )
+    found.append(Bench("publish-ids", cases, kinds=(OURS, GENUINE)))
     case = Case("publish 128 B, one at a time", partial(publish_synchronously, size=128))
     found.append(Bench("publish-sync", (case,), kinds=ALL_KINDS))
     return found
