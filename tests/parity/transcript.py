@@ -7,6 +7,8 @@ import re
 from tests.parity.wire import Message
 
 _MASKS = [
+    (re.compile(r"(\$JS\.SNAPSHOT\.RESTORE\.\S+\.)[0-9A-Za-z]{22}"), r"\1<nuid>"),
+    (re.compile(r'"N[A-Z2-7]{55}"'), '"<nkey>"'),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "<time>"),
     (re.compile(r"(\$JS\.ACK\.[^ ]+\.\d+\.\d+\.\d+)\.\d{19}\.(\d+)"), r"\1.<ts>.\2"),
     (re.compile(r'(\\?"leader\\?":)\\?"[^"]+"'), r"\1<server>"),
@@ -25,6 +27,7 @@ _MASKS = [
     (re.compile(r"(JS_(?:MIRROR|SRC)_)\w{8}(-\w{8})?"), r"\1<name>"),
     (re.compile(r"\$JS\.([MS])\.\w{8}"), r"$JS.\1.<token>"),
     (re.compile(r'"server":\{"name":.*?"time":"<time>"\}'), '"server":{<server>}'),
+    (re.compile(r"_R_\.\w+\.\w+"), "<reply>"),
     (re.compile(r"(.)\1{79,}"), lambda run: f"<{run[1]}*{len(run[0])}>"),
 ]  # fmt: skip
 
