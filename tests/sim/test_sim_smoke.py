@@ -27,6 +27,8 @@ FOUND = {
     201: "a consumer's state told of messages that a crash had taken back",
     3157: "between the slices of a purge, consumers counted what was gone",
     2113: "a mirror had messages that a failed flush took back from its origin",
+    4110: "who failed on a full disk was tried again without what came behind the failure",
+    4336: "a consumer's new state file found no room at first, and its name was never synced",
     3122: "a config whose name was never synced was told of after a restart, then lost",
 }
 
