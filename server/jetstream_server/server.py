@@ -46,6 +46,7 @@ from jetstream_server.node.domain_mapping import DomainMapping
 from jetstream_server.node.lame_duck import LameDuck
 from jetstream_server.node.node import Node, NodeSettings
 from jetstream_server.node.reload import arrange_accounts, reload
+from jetstream_server.node.trace import Trace
 from jetstream_server.node.users import accounts_of, users_of
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.disk import Disk, OsDisk
@@ -131,7 +132,7 @@ class Server:
             servers = await self._listen(pump, listener, stack)
             self._trap_signals(pump, servers)
             pump.wake()
-            with self._files(port):
+            with self._files(port, monitor):
                 self.log.write("INF", "Server is ready")
                 await self._ended.wait()
             self.log.write("INF", "Initiating Shutdown...")
@@ -176,11 +177,21 @@ class Server:
         # Not seeded from the clock: two servers started together must not share identifiers.
         chance = random.Random(secrets.randbits(128))
         node = Node(settings, _authenticator(options), chance, self.log.write)
+        self._set_trace(node)
         arrange_accounts(node, options)
         for account in node.accounts.values():
             SystemServices(node, account).subscribe()
         ServerCommands(node, lambda now: self._reload(node, now)).subscribe()
         return node
+
+    def _set_trace(self, node: Node) -> None:
+        """Have conversations logged, if the options ask for it."""
+        options = self.options
+        node.trace = node.protocol_trace = None
+        if options.is_debugging or options.is_tracing:
+            node.trace = Trace(self.log.write, options.max_traced_message_length)
+        if options.is_tracing:
+            node.protocol_trace = node.trace
 
     def _open_jetstream(self, node: Node, now: int, stack: contextlib.ExitStack) -> GroupCommit:
         """Open the storage folder and recover every account's streams."""
@@ -344,12 +355,11 @@ class Server:
         )
         monitor = MonitorHttp(pump, listener)
         await monitor.start()
-        address = listening.host_port(*listening.address_of(listener))
-        self.log.write("INF", f"Starting http monitor on {address}")
+        self.log.write("INF", f"Starting http monitor on {monitor.address}")
         return monitor
 
     @contextlib.contextmanager
-    def _files(self, port: int) -> Iterator[None]:
+    def _files(self, port: int, monitor: MonitorHttp | None) -> Iterator[None]:
         """Keep the pid file and the ports file while serving."""
         options = self.options
         if options.pid_file:
@@ -359,6 +369,8 @@ class Server:
             ports = Path(options.ports_file_dir) / f"nats-server_{os.getpid()}.ports"
             url = f"nats://{listening.host_port(options.host, port)}"
             urls = {"nats": [url]}
+            if monitor is not None:
+                urls["monitoring"] = [f"http://{monitor.address}"]
             if self._websocket_url:
                 urls["websocket"] = [self._websocket_url]
             ports.write_text(json.dumps(urls, separators=(",", ":")))
@@ -416,6 +428,7 @@ class Server:
             self.log.write("ERR", f"Failed to reload server configuration: {text}")
             raise ConfigError(text) from None
         self.options = options
+        self._set_trace(node)
         for name, account in node.accounts.items():
             if name not in known:
                 SystemServices(node, account).subscribe()

@@ -31,6 +31,7 @@ class ServerProcess:
         """Start and wait until clients may connect."""
         flags = ["-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(self.folder)]
         if self.config:
+            (self.folder / "ports").mkdir(exist_ok=True)  # for those that name a ports_file_dir
             file = self.folder / "server.conf"
             file.write_text(self.config.replace("{folder}", str(self.folder)))
             flags += ["-c", str(file)]

@@ -121,8 +121,10 @@ class Wire:
                 line = self._read_line(deadline)
                 if not line.startswith(("MSG ", "HMSG ", "PING", "PONG")):
                     lines.append(line)
-        except (ConnectionError, TimeoutError) as error:
-            return [*lines, str(error) or "silence"]
+        except ConnectionError:
+            return [*lines, "the server closed the connection"]
+        except TimeoutError:
+            return [*lines, "silence"]
 
     def _read_line(self, deadline: float) -> str:
         line = self.line(max(0.0, deadline - time.monotonic())).decode("latin-1")

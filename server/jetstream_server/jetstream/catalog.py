@@ -362,6 +362,8 @@ class Catalog:
             raise StoreError(
                 f"unsupported - required API level: {level}, current API level: {API_LEVEL}"
             )
+        if config.first_seq:  # what nothing was ever stored in begins there still
+            folder = self._vault.folder(name, memory=False, first_seq=config.first_seq)
         for note in folder.messages().notes:
             text = f"stream {name} of account {self.context.account}: {note}"
             self.context.log("WRN", text)

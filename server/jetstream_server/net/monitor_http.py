@@ -19,6 +19,7 @@ from starlette.routing import Route
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.monitor.query import BadQueryError
 from jetstream_server.monitor.routes import PATHS, answer
+from jetstream_server.net import listener as listening
 from jetstream_server.net.pump import Pump
 
 
@@ -36,11 +37,15 @@ class MonitorHttp:
     Args:
         pump: gives the node and the clock.
         listener: a bound socket.
+
+    Attributes:
+        address: of the listener, as `host:port`.
     """
 
     def __init__(self, pump: Pump, listener: socket.socket) -> None:
         self._pump = pump
         self._listener = listener
+        self.address = listening.host_port(*listening.address_of(listener))
         base = "/" + pump.node.settings.options.http_base_path.strip("/")
         self._base = base.rstrip("/")
         routes = [Route(base, self._index)]

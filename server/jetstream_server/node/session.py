@@ -73,6 +73,7 @@ class Session:
         self.user: User | None = node.authenticator.authenticate({})
         self.account: Account = node.account_of(self.user)
         self.is_connected = False
+        self._has_spoken = False
         self.verbose = True
         self.pedantic = True
         self.echo = True
@@ -106,6 +107,8 @@ class Session:
         """Return everything unsent; the caller keeps `backlog_bytes` up to date from here."""
         data = self.outbox[0] if len(self.outbox) == 1 else b"".join(self.outbox)
         self.outbox.clear()
+        if self.node.protocol_trace is not None:
+            self.node.protocol_trace.left(self, data)
         return data
 
     # -- one turn ----------------------------------------------------------------------------
@@ -113,10 +116,14 @@ class Session:
     def run(self, now: int) -> None:
         """Act on everything fed so far."""
         self._now = self.last_activity = now
+        self._has_spoken = True
         ops, self._ops = self._ops, []
+        trace = self.node.protocol_trace
         for op in ops:
             if self.closing:
                 return
+            if trace is not None:
+                trace.arrived(self, op)
             if (
                 self.node.authenticator.is_required
                 and self.user is None
@@ -129,7 +136,7 @@ class Session:
     def tick(self, now: int) -> None:
         """Look after pings and the time allowed for CONNECT."""
         settings = self.node.settings
-        if not self.is_connected and not self.node.authenticator.admits_anonymous:
+        if self._must_connect:
             if now >= self.start + self.door.auth_timeout_ns:
                 self.refuse(faults.AUTHENTICATION_TIMEOUT)
             return
@@ -146,9 +153,17 @@ class Session:
 
     def next_deadline(self) -> int:
         """Return when `tick` has something to do."""
-        if not self.is_connected and not self.node.authenticator.admits_anonymous:
+        if self._must_connect:
             return self.start + self.door.auth_timeout_ns
         return self._next_ping
+
+    @property
+    def _must_connect(self) -> bool:
+        """Whether the time for CONNECT runs: who may go without has to say something at least."""
+        authenticator = self.node.authenticator
+        if self.is_connected or not authenticator.is_required:
+            return False
+        return not (authenticator.admits_anonymous and self._has_spoken)
 
     # -- output ------------------------------------------------------------------------------
 
