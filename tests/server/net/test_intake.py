@@ -8,12 +8,20 @@ from random import Random
 
 import pytest
 from jetstream_server.base.limits import (
+    OUTBOX_HIGH_BYTES,
     TURN_READ_BYTES,
     UNFLUSHED_HIGH_BYTES,
     UNFLUSHED_LOW_BYTES,
 )
+from jetstream_server.jetstream.api.dispatch import Api
+from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.context import Context
+from jetstream_server.net import intake as intake_module
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.intake import Intake
+from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.disk import OsDisk
+from jetstream_server.store.vault import FileVault
 
 READ_BYTES = 256 * 1024
 
@@ -236,3 +244,150 @@ def test_a_flood_stays_in_the_socket_while_the_disk_is_stuck(running, on_loop):
             assert await asyncio.wait_for(reader.readline(), 5) == b"PONG\r\n"
 
     on_loop(main())
+
+
+class StepWorker:
+    """Carries out flushes when the test says so."""
+
+    def __init__(self) -> None:
+        self.given = None
+
+    def run(self, work, done) -> None:
+        assert self.given is None, "one flush at a time"
+        self.given = work, done
+
+    def finish(self) -> None:
+        work, done = self.given
+        self.given = None
+        done(work(), None)
+
+    def stop(self) -> None: ...
+
+
+@pytest.fixture
+def with_stream(running, tmp_path):
+    """Return a maker of served nodes that have a stream of `in.>`, and flush step by step."""
+
+    async def make():
+        commit = GroupCommit(OsDisk())
+        served = await running(commit).__aenter__()
+        served.pump._worker.stop()
+        served.pump._worker = worker = StepWorker()
+        account = served.node.accounts["$G"]
+        context = Context(
+            "$G", "n1", "", account.sublist, account.output, served.node.nuid,
+            log=lambda level, text: None,
+        )  # fmt: skip
+        account.catalog = Catalog(context, FileVault(tmp_path, "$G", commit, OsDisk()))
+        account.catalog.recover(1)
+        Api(account.catalog).subscribe()
+        admin = Transport(served, b"")
+        body = b'{"name":"S","subjects":["in.>"],"storage":"file"}'
+        request = b"PUB $JS.API.STREAM.CREATE.S r %d\r\n%b\r\n" % (len(body), body)
+        admin.connection.data_received(b"SUB r 1\r\n" + request)
+        served.pump._turn()
+        while b'"did_create":true' not in admin.written:
+            worker.finish()
+        while worker.given:
+            worker.finish()
+        return served, worker, commit
+
+    return make
+
+
+def test_a_quiet_publisher_beside_a_flood_waits_for_two_bounded_flushes(
+    with_stream, on_loop, monkeypatch
+):
+    """The disk takes one flush while the flooding client could fill four: what is queued stays
+    bounded, and an ack of the other client takes the flush under way and its own, never more."""
+    high = 4 * TURN_READ_BYTES
+    monkeypatch.setattr(intake_module, "UNFLUSHED_HIGH_BYTES", high)
+    monkeypatch.setattr(intake_module, "UNFLUSHED_LOW_BYTES", high // 4)
+
+    async def main():
+        served, worker, commit = await with_stream()
+        frame = b"PUB in.flood 1000\r\n" + b"x" * 1000 + b"\r\n"
+        flood = Transport(served, frame * (READ_BYTES // len(frame)))
+        quiet = Transport(served, b"")
+        quiet.connection.data_received(b"SUB acks 1\r\n")
+        unflushed_max = flushes_max = paused = 0
+        for _ in range(12):
+            quiet.written = b""
+            quiet.connection.data_received(b"PUB in.quiet acks 2\r\nhi\r\n")
+            flushes = 0
+            while b'"stream":"S"' not in quiet.written:
+                for _ in range(4):
+                    flood.readable()
+                    served.pump._turn()
+                    paused += flood.is_paused
+                    unflushed_max = max(unflushed_max, commit.unflushed_bytes)
+                worker.finish()
+                flushes += 1
+            flushes_max = max(flushes_max, flushes)
+        assert flushes_max <= 2
+        assert paused
+        # A turn's share may come on top, and the records are longer than the frames.
+        assert high < unflushed_max < 1.1 * (high + TURN_READ_BYTES + READ_BYTES)
+        while worker.given:
+            worker.finish()
+        flood.close()
+        quiet.close()
+        served.server.close()
+
+    on_loop(main())
+
+
+def test_a_consumer_that_does_not_read_holds_a_bounded_backlog(with_stream, on_loop):
+    async def main():
+        served, worker, _ = await with_stream()
+        frame = b"PUB in.a 1000\r\n" + b"x" * 1000 + b"\r\n"
+        flood = Transport(served, frame * (READ_BYTES // len(frame)))
+        for _ in range(24):
+            flood.readable()
+            served.pump._turn()
+            if worker.given:
+                worker.finish()
+        while worker.given:
+            worker.finish()
+        stored = served.node.accounts["$G"].catalog.streams["S"].store.state().bytes
+        assert stored > 2 * OUTBOX_HIGH_BYTES
+        stuck = StuckTransport(served, b"")
+        pull = b'{"batch":1000000,"no_wait":true}'
+        make = b'{"stream_name":"S","config":{"durable_name":"C","ack_policy":"none"}}'
+        stuck.connection.data_received(
+            b"SUB got 1\r\nPUB $JS.API.CONSUMER.CREATE.S.C made %d\r\n%b\r\n" % (len(make), make)
+        )
+        served.pump._turn()
+        while worker.given:
+            worker.finish()
+        stuck.connection.data_received(
+            b"PUB $JS.API.CONSUMER.MSG.NEXT.S.C got %d\r\n%b\r\n" % (len(pull), pull)
+        )
+        for _ in range(50):
+            served.pump._turn()
+        assert not served.node.stats.slow_consumers
+        assert OUTBOX_HIGH_BYTES / 2 < stuck.held < 2 * OUTBOX_HIGH_BYTES
+        delivered = 0
+        for _ in range(200):  # it reads again: the rest comes, as fast as it reads
+            delivered, stuck.held = delivered + stuck.held, 0
+            stuck.connection.resume_writing()
+            served.pump._turn()
+            assert stuck.held < 2 * OUTBOX_HIGH_BYTES
+        assert delivered > stored - OUTBOX_HIGH_BYTES
+        flood.close()
+        stuck.close()
+        served.server.close()
+
+    on_loop(main())
+
+
+class StuckTransport(Transport):
+    """A socket whose other end does not read: what is written stays in the buffer."""
+
+    held = 0
+
+    def write(self, data: bytes) -> None:
+        self.held += len(data)
+
+    def get_write_buffer_size(self) -> int:
+        return self.held
