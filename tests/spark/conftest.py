@@ -69,6 +69,16 @@ class JetStream:
         body = {"name": name, "subjects": [f"{name}.>"], "storage": "file", **config}
         self.control.request(f"STREAM.CREATE.{name}", body)
 
+    def create_bucket(self, name: str, history: int = 1) -> None:
+        """Create a key-value bucket."""
+        self.create_stream(
+            f"KV_{name}",
+            subjects=[f"$KV.{name}.>"],
+            max_msgs_per_subject=history,
+            allow_rollup_hdrs=True,
+            deny_delete=True,
+        )
+
     def delete_stream(self, name: str) -> None:
         self.control.request(f"STREAM.DELETE.{name}")
 
@@ -97,14 +107,9 @@ class JetStream:
         return self.control.stream_state(stream).next - 1
 
 
-@pytest.fixture(scope="session", params=["genuine", "bundled"])
-def jetstream(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[JetStream]:
-    """A running server of each kind."""
-    if request.param == "genuine":
-        yield JetStream("genuine", request.getfixturevalue("genuine").url)
-        return
+@pytest.fixture(scope="session")
+def bundled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JetStream]:
+    """The bundled server."""
     server = JetStreamServer(tmp_path_factory.mktemp("bundled"), ready_timeout_s=15)
     try:
         server.start()
@@ -113,6 +118,19 @@ def jetstream(
     with server:
         yield JetStream("bundled", server.url)
     pool.close_all()
+
+
+@pytest.fixture(scope="session", params=["genuine", "bundled"])
+def jetstream(request: pytest.FixtureRequest) -> JetStream:
+    """A running server of each kind."""
+    server = request.getfixturevalue(request.param)
+    return server if request.param == "bundled" else JetStream("genuine", server.url)
+
+
+@pytest.fixture
+def both_servers(genuine: Any, bundled: JetStream) -> list[JetStream]:
+    """Both at once, for what is too dear to be done twice."""
+    return [JetStream("genuine", genuine.url), bundled]
 
 
 @pytest.fixture

@@ -182,3 +182,26 @@ def test_expired_messages_are_loss_unless_accepted(spark, jetstream, stream):
         reader(spark, jetstream, stream, **start).load().collect()
     accepted = reader(spark, jetstream, stream, failOnDataLoss="false", **start).load()
     assert accepted.agg(functions.min("seq"), functions.count("*")).collect()[0][:] == (41, 60)
+
+
+def test_current_values_and_history_of_a_bucket(spark, jetstream):
+    jetstream.create_bucket("prices", history=5)
+    jetstream.publish([(f"$KV.prices.k.{i % 100}", b"%d" % i) for i in range(350)])
+    deleted = b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n"
+    jetstream.publish([("$KV.prices.k.7", b"")], deleted)
+
+    def bucket(**options: str):
+        source = spark.read.format("jetstream").option("servers", jetstream.url)
+        return source.options(bucket="prices", **options)
+
+    current = bucket().load()
+    assert current.columns == ["key", "value", "operation", "revision", "timestamp"]
+    values = {row.key: int(row.value) for row in current.collect()}
+    last = {f"k.{i % 100}": i for i in range(350)}
+    del last["k.7"]
+    assert values == last
+    assert bucket().schema("key STRING").load().where("key = 'k.7'").count() == 0
+    history = bucket(kvMode="history", keys="k.7").load().orderBy("revision").collect()
+    assert [row.operation for row in history] == ["PUT", "PUT", "PUT", "PUT", "DEL"]
+    assert history[-1].value is None
+    jetstream.delete_stream("KV_prices")

@@ -173,59 +173,64 @@ def test_expired_messages_are_loss_unless_accepted(jetstream, stream, query):
     assert accepting.rows() == [*range(1, 101), *range(151, 301)]
 
 
-_SCRIPT = """
+_DRIVER = """
     import json, sys, time
     from pathlib import Path
     from pyspark.sql import SparkSession
-    url, stream, folder, rows = sys.argv[1:5]
     spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
              .config("spark.sql.shuffle.partitions", "2").getOrCreate())
-    frame = (spark.readStream.format("jetstream").option("servers", url).option("stream", stream)
-             .option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "200").load())
-    query = (frame.writeStream.format("parquet").option("path", folder + "/rows")
-             .option("checkpointLocation", folder + "/checkpoint").start())
-    commits = Path(folder, "checkpoint", "commits")
-    while query.isActive:
-        done = [int(file.name) for file in commits.glob("*") if file.name.isdigit()]
-        Path(folder, "progress").write_text(str(max(done, default=-1)))
-        if query.lastProgress:
-            end = query.lastProgress["sources"][0]["endOffset"]
-            if json.loads(end)["streams"][stream]["next"] > int(rows):
-                query.stop()
+    folders = []
+    for url, stream, folder in json.loads(sys.argv[1]):
+        frame = spark.readStream.format("jetstream").option("servers", url)
+        frame = frame.option("stream", stream).option("startingOffsets", "earliest")
+        frame = frame.option("maxOffsetsPerTrigger", "100").load()
+        query = frame.writeStream.format("parquet").option("path", folder + "/rows")
+        query.option("checkpointLocation", folder + "/checkpoint").start()
+        folders.append(Path(folder, "checkpoint", "commits"))
+    while spark.streams.active:
+        done = [sum(f.name.isdigit() for f in folder.glob("*")) for folder in folders]
+        Path(sys.argv[2]).write_text(str(min(done)))
         time.sleep(0.02)
 """
 
 
 @pytest.mark.crash
-def test_a_killed_driver_loses_and_repeats_nothing(spark, jetstream, stream, tmp_path):
-    jetstream.create_stream(stream)
-    jetstream.publish_numbers(stream, 0, 2000)
-    script = tmp_path / "query.py"
-    script.write_text(textwrap.dedent(_SCRIPT))
-    command = [sys.executable, str(script), jetstream.url, stream, str(tmp_path), "2000"]
-
-    def run() -> subprocess.Popen:
-        # Spark's JVM is a child of the script; one group, so that both die at once.
-        return subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
-
-    process = run()
+def test_a_killed_driver_loses_and_repeats_nothing(spark, both_servers, tmp_path):
+    """One driver, killed once, reads from both servers; the next one is this process."""
+    places = []
+    for server in both_servers:
+        stream = f"KILLED_{server.kind}"
+        server.create_stream(stream)
+        server.publish_numbers(stream, 0, 1000)
+        places.append((server.url, stream, str(tmp_path / server.kind)))
+    script, progress = tmp_path / "driver.py", tmp_path / "progress"
+    script.write_text(textwrap.dedent(_DRIVER))
+    # Spark's JVM is a child of the script; one group, so that both die at once.
+    process = subprocess.Popen(
+        [sys.executable, str(script), json.dumps(places), str(progress)],
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+    )
     try:
-        progress = tmp_path / "progress"
         deadline = time.monotonic() + 120
-        while not (progress.exists() and progress.read_text() not in ("", "-1", "0")):
+        while not (progress.exists() and progress.read_text() not in ("", "0", "1")):
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.02)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    process = run()
-    try:
-        assert process.wait(120) == 0
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-    rows = spark.read.parquet(str(tmp_path / "rows")).select("seq").collect()
-    assert sorted(row.seq for row in rows) == list(range(1, 2001))
+    for url, stream, folder in places:
+        committed = len([f for f in Path(folder, "checkpoint/commits").glob("*") if f.suffix == ""])
+        assert 2 <= committed < 10, "it was killed on the way"
+        frame = spark.readStream.format("jetstream").option("servers", url).option("stream", stream)
+        frame = frame.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "400")
+        query = frame.load().writeStream.format("parquet").option("path", f"{folder}/rows")
+        query = query.option("checkpointLocation", f"{folder}/checkpoint").trigger(
+            availableNow=True
+        )
+        assert query.start().awaitTermination(120)
+        rows = spark.read.parquet(f"{folder}/rows").select("seq").collect()
+        assert sorted(row.seq for row in rows) == list(range(1, 1001))
 
 
 def test_a_work_queue_is_purged_only_after_the_commit(jetstream, stream, query):
@@ -243,3 +248,44 @@ def test_a_work_queue_is_purged_only_after_the_commit(jetstream, stream, query):
     again.run()
     assert again.rows() == list(range(1, 301))
     assert jetstream.control.stream_state(stream).messages == 0
+
+
+def test_an_interest_stream_lets_go_only_after_the_commit(jetstream, stream, query):
+    jetstream.delete_stream(stream)
+    jetstream.create_stream(stream, retention="interest")
+    acking = {"commitMode": "ack", "consumer": "spark", "maxOffsetsPerTrigger": 100}
+    first = query(**acking)
+    first.run()
+    jetstream.publish_numbers(stream, 0, 300)
+    failing = query(**acking)
+    failing.failing_batch = max(first.batches(), default=-1) + 2
+    with pytest.raises(Exception, match="killed on purpose"):
+        failing.run()
+    assert jetstream.control.stream_state(stream).first == 101
+    again = query(**acking)
+    again.run()
+    assert again.rows() == list(range(1, 301))
+    assert jetstream.control.stream_state(stream).messages == 0
+
+
+def test_changes_of_a_bucket(spark, jetstream, tmp_path):
+    jetstream.create_bucket("changes")
+    source = spark.readStream.format("jetstream").option("servers", jetstream.url)
+    source = source.options(bucket="changes", keys="eu.>", startingOffsets="earliest")
+    seen = []
+
+    def keep(frame, batch: int) -> None:
+        rows = frame.orderBy("revision").collect()
+        seen.extend((row.key, row.value and bytes(row.value), row.operation) for row in rows)
+
+    def run() -> None:
+        writer = source.load().writeStream.foreachBatch(keep).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / "c")).start().awaitTermination()
+
+    jetstream.publish([("$KV.changes.eu.a", b"1"), ("$KV.changes.us.b", b"2")])
+    run()
+    jetstream.publish([("$KV.changes.eu.c", b"3")])
+    jetstream.publish([("$KV.changes.eu.a", b"")], b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n")
+    run()
+    assert seen == [("eu.a", b"1", "PUT"), ("eu.c", b"3", "PUT"), ("eu.a", None, "DEL")]
+    jetstream.delete_stream("KV_changes")
