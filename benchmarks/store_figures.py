@@ -211,49 +211,72 @@ def _direct_gets(wire: Wire, names: list[bytes]) -> Iterator[float]:
 
 
 def purge(options: argparse.Namespace) -> None:
-    """Purge most messages by a filter while somebody publishes one message after the other."""
+    """Remove most messages while somebody publishes one message after the other."""
     count = options.purged
-    with serving(options) as server:
-        wire = server.wire()
-        create(wire)
-
-        def mixed() -> Iterator[bytes]:
-            while True:
-                yield from (b"s.keep", b"s.old.1", b"s.old.2", b"s.old.3", b"s.old.4")
-
-        publish(wire, mixed(), count * 5 // 4)
-        answers: list[float] = []
-
-        def purging() -> None:
-            other = server.wire()
+    for label, body in (
+        ("a filter", {"filter": "s.old.*"}),
+        ("a sequence", {"seq": count + 1}),
+        ("nothing: all", {}),
+        ("max_age", None),
+    ):
+        with serving(options) as server:
+            wire = server.wire()
+            create(wire)
+            subjects = _mixed() if body and "filter" in body else round_robin(1000)
+            publish(wire, subjects, count * 5 // 4 if body else count)
+            time.sleep(3.5 if body is None else 0)  # so that what comes now is not over as well
+            removal = threading.Thread(target=_remove, args=(server, body, count))
+            before = _published_beside(wire, count=200)
             began = time.monotonic()
-            purged = other.api(f"STREAM.PURGE.{STREAM}", {"filter": "s.old.*"})["purged"]
-            answers.append(time.monotonic() - began)
-            if purged != count:
-                raise SystemExit(f"{count:,} messages match, {purged:,} were purged")
+            removal.start()
+            during = _published_beside(wire, beside=removal)
+            took = time.monotonic() - began
+            at_99 = during[int(len(during) * 0.99)]
+            print(f"  {count:,} by {label}: {took:.2f} s, {len(during):,} published beside it;"
+                  f" ack p50 {during[len(during) // 2] * 1000:.1f} ms (alone"
+                  f" {before[100] * 1000:.1f}), p99 {at_99 * 1000:.1f} ms,"
+                  f" worst {during[-1] * 1000:.1f} ms", flush=True)  # fmt: skip
 
-        taken: list[float] = []
-        thread = threading.Thread(target=purging)
-        ended = 0.0
-        while not ended or time.monotonic() < ended + 1:
-            if len(taken) == 200:
-                thread.start()
-            if len(taken) > 200 and not thread.is_alive() and not ended:
-                ended = time.monotonic()
-            began = time.perf_counter()
-            wire.sock.sendall(b"PUB s.new %b.p 1\r\nx\r\n" % wire.inbox)
-            data = b""
-            while b"}\r\n" not in data:
-                data += wire.sock.recv(4096)
-            taken.append(time.perf_counter() - began)
-        during = sorted(taken[200:])
-        print(
-            f"  {count:,} purged by filter in {answers[0]:.2f} s, {len(during):,} published beside"
-        )
-        at_99 = during[int(len(during) * 0.99)]
-        print(f"  ack p50 {during[len(during) // 2] * 1000:.1f} ms, p99 {at_99 * 1000:.1f} ms,"
-              f" worst {during[-1] * 1000:.1f} ms")  # fmt: skip
-        check(server, count // 4 + len(taken))
+
+def _mixed() -> Iterator[bytes]:
+    while True:
+        yield from (b"s.keep", b"s.old.1", b"s.old.2", b"s.old.3", b"s.old.4")
+
+
+def _remove(server: Server, body: dict[str, object] | None, count: int) -> None:
+    """Purge, or let messages grow too old; return when they are gone."""
+    wire = server.wire()
+    if body is not None:
+        purged = wire.api(f"STREAM.PURGE.{STREAM}", body)["purged"]
+        if purged < count:
+            raise SystemExit(f"{count:,} messages match, {purged:,} were purged")
+        return
+    config = wire.api(f"STREAM.INFO.{STREAM}")["config"]
+    first = wire.api(f"STREAM.INFO.{STREAM}")["state"]["last_seq"] + 1 - 200
+    wire.api(
+        f"STREAM.UPDATE.{STREAM}",
+        config | {"max_age": 3_000_000_000, "duplicate_window": 3_000_000_000},
+    )
+    while wire.api(f"STREAM.INFO.{STREAM}")["state"]["first_seq"] < first:
+        time.sleep(0.01)
+
+
+def _published_beside(
+    wire: Wire, *, count: int = 0, beside: threading.Thread | None = None
+) -> list[float]:
+    """Publish so many, or while a thread runs and a second more; return the times, sorted."""
+    taken: list[float] = []
+    ended = 0.0
+    while len(taken) < count or (beside is not None and time.monotonic() < (ended or 1e9) + 1):
+        if beside is not None and not beside.is_alive() and not ended:
+            ended = time.monotonic()
+        began = time.perf_counter()
+        wire.sock.sendall(b"PUB s.new %b.p 1\r\nx\r\n" % wire.inbox)
+        data = b""
+        while b"}\r\n" not in data:
+            data += wire.sock.recv(4096)
+        taken.append(time.perf_counter() - began)
+    return sorted(taken)
 
 
 def sync(options: argparse.Namespace) -> None:

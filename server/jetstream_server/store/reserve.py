@@ -24,6 +24,7 @@ RESERVE_NAME = ".reserve"  # no account's folder begins with a dot
 RESERVE_BYTES_MAX = 64 * 1024 * 1024
 RESERVE_BYTES_MIN = 256 * 1024
 FREE_SHARE = 16  # no more than this part of what is free
+SLACK_SHARE = 4  # beside the reserve this part of it must be free, lest a shortage ends and begins
 # Others on the disk take what they find, so no more is given up than is needed at the time.
 PIECE_BYTES = 64 * 1024
 
@@ -89,10 +90,12 @@ class Reserve:
         """Set room aside, as much as the free space allows; return why there is too little."""
         has = self._size()
         try:
-            wanted = min(self._bytes_max, (self._disk.free_bytes(self.folder) + has) // FREE_SHARE)
-            if has >= wanted >= self._bytes_min:
+            free = self._disk.free_bytes(self.folder)
+            wanted = max(has, min(self._bytes_max, (free + has) // FREE_SHARE))
+            is_short = wanted < self._bytes_min or free < wanted - has + wanted // SLACK_SHARE
+            if has == wanted and not is_short:
                 return None
-            while wanted >= self._bytes_min:
+            while not is_short and wanted >= max(self._bytes_min, has):
                 try:
                     self._disk.allocate(self._path, wanted)
                 except OSError as error:

@@ -75,6 +75,15 @@ def test_a_stream_that_is_offline(filled):
     ]
 
 
+def test_a_full_disk(filled):
+    filled.disk_full = "the disk is full: No space left on device (/store/1.blk)"
+    text = "JetStream storage: the disk is full: No space left on device (/store/1.blk)"
+    assert health(filled) == (503, {"status": "unavailable", "error": text})
+    assert health(filled, **{"js-server-only": "1"})[0] == 503
+    assert health(filled, **{"js-enabled-only": "1"}) == OK
+    assert health(filled, details="1")[1]["errors"] == [{"type": "JETSTREAM", "error": text}]
+
+
 def test_without_jetstream(plain_node):
     assert health(plain_node) == OK
     assert health(plain_node, **{"js-enabled-only": "1"})[0] == 503

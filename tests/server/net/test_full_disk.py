@@ -9,10 +9,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from jetstream_server.base.clock import SECOND
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
-from jetstream_server.store.commit import GroupCommit
+from jetstream_server.monitor.jsz import jsz
+from jetstream_server.store.commit import FILL_NS, GroupCommit
+from jetstream_server.store.reserve import Reserve
 from jetstream_server.store.vault import FileVault
 
 ROOT = Path("/store")
@@ -104,6 +107,46 @@ def test_a_full_disk_is_said_at_once_and_ends_with_the_shortage(running, on_loop
             payloads = [store.load(sequence).payload for sequence in (1, 2, 3)]
             assert payloads == [b"first", b"x" * 1000, b"fourth"]
             assert store.last_seq == 3
+
+    on_loop(main())
+
+
+def test_with_a_reserve_everything_but_publishing_goes_on(running, on_loop, disk):
+    async def main():
+        disk.make_folder(ROOT)
+        commit = GroupCommit(disk, reserve=Reserve(ROOT, disk, bytes_max=1 << 20))
+        async with running(commit) as served:
+            open_catalog(served.node, commit, disk, [])
+            client = Client(*await served.connect())
+            body = b'{"name":"S","subjects":["s.>"],"allow_direct":true}'
+            await client.request("$JS.API.STREAM.CREATE.S", body)
+            assert (await client.request("s.a", b"first"))["seq"] == 1
+            assert served.node.disk_full == ""
+
+            disk.capacity = sum(disk.size(path) for path in disk._files)
+            found = await client.request("s.a", b"x" * 1000)  # the reserve takes it
+            assert found["seq"] == 2
+            refused = await client.request("s.a", b"third")
+            assert refused["error"]["err_code"] == 10077
+            text = served.node.disk_full
+            assert text.startswith("the disk is full: No space left on device (/store/")
+            assert jsz(served.node, 1)["disk_full"] == text
+
+            info = await client.request("$JS.API.STREAM.INFO.S")
+            assert info["state"]["last_seq"] == 2
+            got = await client.request("$JS.API.STREAM.MSG.GET.S", b'{"seq":1}')
+            assert got["message"]["subject"] == "s.a"
+            asked = b'{"stream_name":"S","config":{"name":"C","ack_policy":"explicit"}}'
+            made = await client.request("$JS.API.CONSUMER.CREATE.S.C", asked)
+            assert made["num_pending"] == 2
+            deleted = await client.request("$JS.API.STREAM.MSG.DELETE.S", b'{"seq":1}')
+            assert deleted["success"]
+
+            disk.capacity = None
+            await asyncio.sleep(FILL_NS / SECOND + 0.3)
+            assert (await client.request("s.a", b"fourth"))["seq"] == 3
+            assert served.node.disk_full == ""
+            assert "disk_full" not in jsz(served.node, 1)
 
     on_loop(main())
 
