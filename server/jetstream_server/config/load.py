@@ -83,8 +83,6 @@ _WITHOUT_EFFECT = frozenset(
         "logfile_max_num",
         "logfile_size_limit",
         "logtime_utc",
-        "max_closed_clients",
-        "max_traced_msg_len",
         "trace_headers",
         "trace_verbose",
         "write_deadline",

@@ -1,4 +1,4 @@
-"""/connz: the open connections. Closed ones are not kept: `state=closed` is an empty list."""
+"""/connz: connections, those that are open and the latest of those that are closed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from jetstream_server.jetstream.wire.go_duration import format_duration
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.query import BadQueryError, Query
 from jetstream_server.monitor.varz import uptime
+from jetstream_server.node.closed_connection import ClosedConnection
 from jetstream_server.node.node import Node
 from jetstream_server.node.session import Session
 
@@ -19,8 +20,10 @@ CONNECTIONS_PAGE = 1024
 _STATES = ("open", "closed", "all")
 _ONLY_CLOSED = ("stop", "reason")
 
-# Largest first, but for the first two.
-_ORDERS: dict[str, Callable[[Session], int]] = {
+Connection = Session | ClosedConnection
+
+# Largest first, but for the first two and the last one.
+_ORDERS: dict[str, Callable[[Any], Any]] = {
     "cid": lambda session: session.cid,
     "start": lambda session: session.start,
     "subs": lambda session: -len(session.subscriptions),
@@ -33,6 +36,8 @@ _ORDERS: dict[str, Callable[[Session], int]] = {
     "idle": lambda session: session.last_activity,
     "uptime": lambda session: session.start,
     "rtt": lambda session: -session.rtt_ns,
+    "stop": lambda closed: -closed.stop,
+    "reason": lambda closed: closed.reason,
 }
 
 
@@ -63,7 +68,7 @@ class ConnzOptions:
         sort = query.text("sort") or "cid"
         if sort in _ONLY_CLOSED and state != "closed":
             raise BadQueryError(f"sort by {sort} only valid on closed connections")
-        if sort not in _ORDERS and sort not in _ONLY_CLOSED:
+        if sort not in _ORDERS:
             raise BadQueryError(f"invalid sorting option: {sort}")
         details = query.flag("subscriptions_detail")
         try:
@@ -103,15 +108,20 @@ def _state(query: Query) -> str:
 def connz(node: Node, now: int, options: ConnzOptions | None = None) -> dict[str, Any]:
     """Return a page of connections."""
     options = options or ConnzOptions()
-    wanted = [session for session in node.sessions.values() if _is_wanted(session, options)]
+    known: list[Connection] = []
+    if options.state != "open":
+        known.extend(node.closed)
+    if options.state != "closed":
+        known.extend(node.sessions.values())
+    wanted = sorted(
+        [each for each in known if _is_wanted(each, options)], key=_ORDERS[options.sort]
+    )
     offset = max(options.offset, 0)
     limit = options.limit if options.limit > 0 else CONNECTIONS_PAGE
     total = len(wanted)
     if options.cid:
         wanted = [session for session in wanted if session.cid == options.cid]
         limit = 1
-    if options.sort in _ORDERS:
-        wanted.sort(key=_ORDERS[options.sort])
     page = wanted[offset : offset + limit]
     return {
         "server_id": node.server_id,
@@ -124,11 +134,10 @@ def connz(node: Node, now: int, options: ConnzOptions | None = None) -> dict[str
     }
 
 
-def _is_wanted(session: Session, options: ConnzOptions) -> bool:
+def _is_wanted(session: Connection, options: ConnzOptions) -> bool:
     pattern = options.filter_subject.encode()
     return (
-        options.state != "closed"
-        and options.account in ("", session.account.name)
+        options.account in ("", session.account.name)
         and options.user in ("", _user_name(session))
         and (
             not pattern
@@ -140,12 +149,16 @@ def _is_wanted(session: Session, options: ConnzOptions) -> bool:
     )
 
 
-def _user_name(session: Session) -> str:
+def _user_name(session: Connection) -> str:
     user = session.user
     return (user.name or user.nkey) if user is not None else ""
 
 
-def _connection(session: Session, now: int, options: ConnzOptions) -> dict[str, Any]:
+def _connection(session: Connection, now: int, options: ConnzOptions) -> dict[str, Any]:
+    ended: dict[str, Any] = {}
+    if isinstance(session, ClosedConnection):
+        now = session.stop
+        ended = {"stop": format_time(now), "reason": session.reason}
     view: dict[str, Any] = {
         "cid": session.cid,
         "kind": "Client",
@@ -154,6 +167,7 @@ def _connection(session: Session, now: int, options: ConnzOptions) -> dict[str, 
         "port": session.port,
         "start": format_time(session.start),
         "last_activity": format_time(session.last_activity),
+        **ended,
         "rtt": format_duration(session.rtt_ns),
         "uptime": uptime(now - session.start),
         "idle": uptime(now - session.last_activity),

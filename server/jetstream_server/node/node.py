@@ -23,10 +23,12 @@ from jetstream_server.jetstream.output import Frames, Handover, Send
 from jetstream_server.node.account import Account
 from jetstream_server.node.account_links import AccountLinks
 from jetstream_server.node.auth import GLOBAL_ACCOUNT, Authenticator, User
+from jetstream_server.node.closed_connection import ClosedConnections
 from jetstream_server.node.door import Door
 from jetstream_server.node.lame_duck import LameDuck
 from jetstream_server.node.session import Session
 from jetstream_server.node.stats import NodeStats, Traffic
+from jetstream_server.node.trace import Trace
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.info import Info
 from jetstream_server.structures.deadline_heap import DeadlineHeap
@@ -120,6 +122,9 @@ class Node:
         self.door = Door(settings.host, settings.port, auth_timeout_ns=settings.auth_timeout_ns)
         self.accounts = {GLOBAL_ACCOUNT: Account(GLOBAL_ACCOUNT, random)}
         self.sessions: dict[int, Session] = {}
+        self.closed = ClosedConnections(settings.options.max_closed_clients)
+        self.trace: Trace | None = None
+        self.protocol_trace: Trace | None = None
         self.stats = NodeStats()
         self.started_at = 0
         self.lame_duck: LameDuck | None = None
@@ -152,6 +157,8 @@ class Node:
         self._next_cid += 1
         self.stats.total_connections += 1
         self.sessions[session.cid] = session
+        if self.trace is not None:
+            self.trace.opened(session)
         session.send(self.info(session))
         if len(self.sessions) > self.settings.max_connections:
             session.refuse(faults.CONNECTIONS_EXCEEDED)
@@ -163,6 +170,9 @@ class Node:
         if self.sessions.pop(session.cid, None) is None:
             return
         session.close(reason)
+        if self.trace is not None:
+            self.trace.closed(session)
+        self.closed.add(session, now or session.last_activity)
         session.end()
         if self.chronicle is not None:
             self.chronicle.disconnected(session, now or session.last_activity)

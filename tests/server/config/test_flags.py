@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.flags import USAGE, Exit, Flags, check, parse, resolve
-from jetstream_server.config.options import ServerOptions
+from jetstream_server.config.options import ServerOptions, TlsOptions
 
 VERSION = "2.15.1"
 
@@ -128,13 +128,13 @@ def test_a_bad_flag_prints_the_usage_and_ends_well() -> None:
     assert parse(["-p", "abc"], VERSION) == Exit(0, USAGE, text)
 
 
-@pytest.mark.parametrize("argv", [["--tls"], ["--routes", "a,b"], ["-cluster", "x"], ["-ms=5"]])
+@pytest.mark.parametrize("argv", [["--routes", "a,b"], ["-cluster", "x"], ["-ms=5"]])
 def test_flags_not_served_are_refused(argv: list[str]) -> None:
     outcome = parse(argv, VERSION)
     assert isinstance(outcome, Exit)
     assert outcome.code == 1
     assert "is not supported by this server" in outcome.error
-    assert isinstance(parse(["--tls=false"], VERSION), Flags)
+    assert isinstance(parse(["--no_advertise=false"], VERSION), Flags)
 
 
 def test_flags_go_over_the_file(tmp_path: Path) -> None:
@@ -179,3 +179,19 @@ def test_check(tmp_path: Path) -> None:
 @given(st.lists(st.text(alphabet="-=phtvjsD10x", max_size=6), max_size=4))
 def test_any_words_give_an_outcome(argv: list[str]) -> None:
     assert isinstance(parse(argv, VERSION), Flags | Exit)
+
+
+def test_tls_by_flags() -> None:
+    def tls_of(*argv: str) -> TlsOptions | None:
+        flags = parse(argv, VERSION)
+        assert isinstance(flags, Flags)
+        return resolve(flags, {}).tls
+
+    assert tls_of() is None
+    assert tls_of("--tls=false", "--tlscert", "c") is None
+    made = tls_of("--tlscert", "c.pem", "--tlskey", "k.pem", "--tlsverify", "--tlscacert", "ca.pem")
+    assert made == TlsOptions("c.pem", "k.pem", "ca.pem", is_verifying=True)
+    with pytest.raises(ConfigError, match="TLS Server certificate must be present and valid"):
+        tls_of("--tls")
+    with pytest.raises(ConfigError, match="TLS Server private key must be present and valid"):
+        tls_of("--tls", "--tlscert", "c.pem")

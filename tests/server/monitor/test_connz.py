@@ -78,3 +78,22 @@ def test_details(node, now, connect):
 def test_refused(parameters, text):
     with pytest.raises(BadQueryError, match=text):
         ConnzOptions.of(Query(parameters))
+
+
+def test_connections_that_are_over(node, now, connect):
+    first, second, third = connect("g", 1), connect("a", 2), connect("g", 3)
+    first.say(b"SUB a 9\r\n")
+    for ended, reason, at in ((second, "Slow Consumer", 2), (first, "Client Closed", 5)):
+        node.close_session(ended.session, reason, now + at * 1_000_000_000)
+    assert shown(node, now) == [3]
+    assert shown(node, now, state="closed") == [1, 2]
+    assert shown(node, now, state="all") == [1, 2, 3]
+    assert shown(node, now, state="closed", sort="stop") == [1, 2]
+    assert shown(node, now, state="closed", sort="reason") == [1, 2]
+    assert shown(node, now, state="closed", acc="A") == [2]
+    options = ConnzOptions.of(Query({"state": "closed", "cid": "1", "subs": "1"}))
+    (view,) = connz(node, now, options)["connections"]
+    assert (view["reason"], view["uptime"]) == ("Client Closed", "5s")
+    assert view["stop"] > view["start"]
+    assert view["subscriptions_list"] == ["_R", "a"]
+    assert not third.session.closing

@@ -1,0 +1,82 @@
+"""Connections that are over, the latest of them kept for monitoring."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jetstream_server.core.subscription import Subscription
+from jetstream_server.node.auth import User
+from jetstream_server.node.door import Door
+from jetstream_server.node.stats import Traffic
+
+if TYPE_CHECKING:
+    from jetstream_server.node.account import Account
+    from jetstream_server.node.session import Session
+
+_TOLD = ("name", "lang", "version")
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedConnection:
+    """What is left of a session; named as there.
+
+    Attributes:
+        stop: when it ended.
+        reason: why.
+    """
+
+    cid: int
+    host: str
+    port: int
+    door: Door
+    start: int
+    stop: int
+    reason: str
+    last_activity: int
+    rtt_ns: int
+    traffic: Traffic
+    subscriptions: dict[bytes, Subscription]
+    options: dict[str, Any]
+    user: User | None
+    account: Account
+    tls_version: str
+    tls_cipher_suite: str
+    backlog_bytes: int = 0
+
+
+class ClosedConnections:
+    """The latest of them, as many as `max_closed_clients` says."""
+
+    def __init__(self, count_max: int) -> None:
+        self._kept: deque[ClosedConnection] = deque(maxlen=max(count_max, 0))
+        self.total = 0
+
+    def __iter__(self) -> Iterator[ClosedConnection]:
+        return iter(self._kept)
+
+    def add(self, session: Session, now: int) -> None:
+        """Keep what is to be told of a session that ends; it has its subscriptions still."""
+        self.total += 1
+        self._kept.append(
+            ClosedConnection(
+                session.cid,
+                session.host,
+                session.port,
+                session.door,
+                session.start,
+                now,
+                session.closing,
+                session.last_activity,
+                session.rtt_ns,
+                session.traffic,
+                dict(session.subscriptions),
+                {key: session.options[key] for key in _TOLD if key in session.options},
+                session.user,
+                session.account,
+                session.tls_version,
+                session.tls_cipher_suite,
+            )
+        )
