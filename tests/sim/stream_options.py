@@ -44,6 +44,7 @@ def stream_config(
         "storage": random.choice(["file"] * 6 + ["memory"]),
         "duplicate_window": random.choice([2, 30, 120]) * SECOND,
         "allow_direct": True,
+        "compression": "none" if len(origins) % 3 else "s2",
     }
     kind = "plain" if is_plain else random.choice(_KINDS)
     if kind == "mirror" and origins:
