@@ -281,7 +281,7 @@ class BlockLog(BlockList):
         assert block.pinned is not None, "sealing pins the content"
         assert block.pinned.buffer is not None, "that of a sealed block"
         whole = memoryview(block.pinned.buffer)[: block.size]
-        if self.compression == "s2" and is_compressible(whole):
+        if self.compression == "s2" and block.live and is_compressible(whole):
             block.is_compressed = True
             compression = Compression(whole, self._chunk_bytes)
             commit.replace(self, block.path, compression.file(), is_spare=is_written)
