@@ -17,6 +17,7 @@ class Settings:
         stored_messages: how many messages lie in the streams that are read.
         bytes_max: a publishing case ends when it has sent this much.
         settle_s: how long a server is left alone before its memory is read again.
+        spark_rows, spark_bytes_max: what a Spark query moves, whichever is less.
     """
 
     seconds: float = 2.0
@@ -25,7 +26,8 @@ class Settings:
     bytes_max: int = 1 << 30
     settle_s: float = 12.0
     connections: int = 1_000
-    spark_rows: int = 1_000_000
+    spark_rows: int = 500_000
+    spark_bytes_max: int = 256 << 20
 
 
 QUICK = Settings(
@@ -36,6 +38,7 @@ QUICK = Settings(
     settle_s=1.0,
     connections=200,
     spark_rows=50_000,
+    spark_bytes_max=16 << 20,
 )
 
 
