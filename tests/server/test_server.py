@@ -141,3 +141,75 @@ def test_users_from_a_configuration_file(start, tmp_path):
     other.recv(4096)
     other.sendall(b"PING\r\n")
     assert other.recv(4096) == b"-ERR 'Authorization Violation'\r\n"
+
+
+RELOADED = """
+accounts: {A: {users: [{user: a, password: x}%s]}}
+%s
+"""
+
+
+def log_in(server: Process, user: str) -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", server.port))
+    assert client.recv(4096).startswith(b"INFO {")
+    connect = {"user": user, "pass": "x", "verbose": False, "protocol": 1}
+    client.sendall(b"CONNECT " + json.dumps(connect).encode() + b"\r\nPING\r\n")
+    return client
+
+
+def test_a_hangup_has_the_configuration_read_again(start, tmp_path):
+    config = tmp_path / "server.conf"
+    config.write_text(RELOADED % ("", ""))
+    server = start("-c", str(config))
+    log = server.process.stderr
+    assert log is not None
+
+    def hang_up(text: str, until: str) -> str:
+        config.write_text(text)
+        server.process.send_signal(signal.SIGHUP)
+        for line in log:
+            if until in line:
+                return line
+        raise AssertionError(until)
+
+    assert b"-ERR 'Authorization Violation'" in log_in(server, "b").recv(4096)
+    hang_up(RELOADED % (", {user: b, password: x}", ""), "Reloaded server configuration (sha256:")
+    assert b"PONG" in log_in(server, "b").recv(4096)
+    line = hang_up(RELOADED % ("", "max_subs: 5"), "Failed to reload")
+    assert "config reload not supported for MaxSubs: old=0, new=5" in line
+    assert 'unknown field "nope"' in hang_up(RELOADED % ("", "nope: 1"), "Failed to reload")
+    assert b"PONG" in log_in(server, "b").recv(4096)
+
+
+def test_without_a_file_there_is_nothing_to_read_again(start, tmp_path):
+    server = start()
+    server.process.send_signal(signal.SIGHUP)
+    log = server.process.stderr
+    assert log is not None
+    assert "can only reload config when a file is provided" in next(
+        line for line in log if "[ERR]" in line
+    )
+
+
+def test_a_lame_duck_moves_its_clients_on(start, tmp_path):
+    config = tmp_path / "server.conf"
+    config.write_text(RELOADED % ("", 'lame_duck_duration: "30s", lame_duck_grace_period: "0s"'))
+    server = start("-c", str(config))
+    client = log_in(server, "a")
+    told = client.recv(4096)
+    while b"connect_info" not in told:
+        told += client.recv(4096)
+    server.process.send_signal(signal.SIGUSR2)
+    told = b""
+    while data := client.recv(4096):
+        told += data
+    assert b'"ldm":true' in told
+    assert server.process.wait(20) == 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", server.port))
+
+
+def test_a_lame_duck_without_clients_ends_at_once(start):
+    server = start()
+    assert server.end(signal.SIGUSR2) == 0
+    assert server.said("Entering lame duck mode, stop accepting new clients")

@@ -151,13 +151,16 @@ class ServiceRequest:
         match = self._service.importer.sublist.match(subject)
         if match.queues:
             return True
-        services = [each.receiver for each in match.plain]
-        for other in services:
+        first = None
+        for other in [each.receiver for each in match.plain]:
             if not isinstance(other, ServiceImport):
                 return True
-            if other.exporter.sublist.has_interest(other.subject_of(subject)):
-                return True
-        return services[0] is not self._service
+            first = first or other
+            if other is not self._service:
+                there = other.exporter.sublist
+                if there.has_interest(other.subject_of(subject)):
+                    return True
+        return first is not self._service
 
 
 def _with_service(info: dict[str, Any], account: str) -> dict[str, Any]:

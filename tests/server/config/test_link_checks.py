@@ -1,0 +1,127 @@
+"""What exports and imports together get wrong; recorded from `nats-server -t` 2.15.1."""
+
+from __future__ import annotations
+
+import pytest
+from jetstream_server.config.link_checks import check_links, is_within, overlap
+from jetstream_server.config.options import AccountOptions, ExportOptions, ImportOptions
+
+X = AccountOptions(
+    "X",
+    exports=(
+        *(ExportOptions("stream", each) for each in ("s", "w.*", "w2.*.*", "t.>")),
+        *(ExportOptions("service", each) for each in ("v", "wv.*", "wv2.*.*", "tv.>")),
+        ExportOptions("stream", "ps", ("Y",)),
+        ExportOptions("service", "pv", ("Y",)),
+        ExportOptions("stream", "pos.*", account_token_position=2),
+    ),
+)
+Y = AccountOptions("Y")
+MAPPING = "failed to create mapping transform for {} import subject from"
+UNUSED = "invalid mapping destination: not using all of the token wildcard(s) in"
+
+
+def wrong(*imports, accounts=(X, Y)):
+    return list(check_links((AccountOptions("B", imports=imports), *accounts)))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        ImportOptions("stream", "X", "s"),
+        ImportOptions("stream", "X", "w.*", to="p.$1"),
+        ImportOptions("stream", "X", "w.*", to="p.*"),
+        ImportOptions("stream", "X", "w2.*.*", to="p.$2.$1"),
+        ImportOptions("stream", "X", "t.>", to="p.>"),
+        ImportOptions("stream", "X", "t.a.b"),
+        ImportOptions("stream", "X", "pos.B"),
+        ImportOptions("stream", "X", "s", prefix="p."),
+        ImportOptions("service", "X", "wv.*", to="x.*"),
+        ImportOptions("service", "X", "wv2.*.*", to="x.$2.$1"),
+        ImportOptions("service", "X", "wv.a", to="x.a"),
+        ImportOptions("service", "X", "v", to="x.*"),
+    ],
+)
+def test_what_fits(entry):
+    assert wrong(entry) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        (ImportOptions("service", "ZZ", "a"), '"ZZ" account not defined for service import'),
+        (ImportOptions("stream", "X", "nope"),
+         'Error adding stream import "nope": stream import not authorized'),
+        (ImportOptions("service", "X", "pv"),
+         'Error adding service import "pv": service import not authorized'),
+        (ImportOptions("stream", "X", "pos.A"),
+         'Error adding stream import "pos.A": stream import not authorized'),
+        (ImportOptions("stream", "X", ">"),
+         'Error adding stream import ">": stream import not authorized'),
+        (ImportOptions("stream", "X", "s", prefix="p.*"),
+         'Error adding stream import "s": stream import prefix can not contain wildcard tokens'),
+        (ImportOptions("service", "X", "v", to="x..y"),
+         'Error adding service import "v": sublist: invalid subject'),
+        (ImportOptions("stream", "X", "w.*", to="p"),
+         f'Error adding stream import "w.*": {MAPPING.format("stream")} "w.*" to "p": {UNUSED} p'),
+        (ImportOptions("stream", "X", "w.*", to="p.$2"),
+         f'Error adding stream import "w.*": {MAPPING.format("stream")} "w.*" to "p.$2":'
+         " invalid mapping destination: wildcard index out of range in $2: [2]"),
+        (ImportOptions("stream", "X", "t.>", to="p.*"),
+         f'Error adding stream import "t.>": {MAPPING.format("stream")} "t.>" to "p.*":'
+         " invalid subject"),
+        (ImportOptions("service", "X", "wv.*", to="x"),
+         f'Error adding service import "wv.*": {MAPPING.format("service")} "x" to "wv.*":'
+         f" {UNUSED} x"),
+    ],
+)  # fmt: skip
+def test_what_does_not(entry, text):
+    assert wrong(entry) == [text]
+
+
+def test_exports():
+    assert wrong(
+        accounts=(AccountOptions("A", exports=(ExportOptions("stream", "a", ("Z",)),)),)
+    ) == ['"Z" account not defined for stream export']
+    for position in (1, 5):
+        export = ExportOptions("service", "a.*", account_token_position=position)
+        assert wrong(accounts=(AccountOptions("A", exports=(export,)),)) == [
+            'Error adding service export "a.*": sublist: invalid subject'
+        ]
+
+
+def test_a_stream_is_imported_once():
+    assert wrong(
+        ImportOptions("stream", "X", "s", prefix="a"), ImportOptions("stream", "X", "s", prefix="b")
+    ) == ['Error adding stream import "s": stream import already exists']
+
+
+@pytest.mark.parametrize("kind", ["stream", "service"])
+def test_cycles(kind):
+    def account(name, source):
+        return AccountOptions(
+            name,
+            exports=(ExportOptions(kind, "c"),),
+            imports=(ImportOptions(kind, source, "c"),),
+        )
+
+    found = list(check_links((account("A", "B"), account("B", "C"), account("C", "A"))))
+    assert found == [f'Error adding {kind} import "c": import forms a cycle']
+    assert list(check_links((account("A", "A"),)))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "within", "collides"),
+    [
+        ("a.b", "a.*", True, True),
+        ("a.*", "a.b", False, True),
+        ("a.>", "a.*", False, True),
+        ("a.b.c", "a.>", True, True),
+        ("a", "a.>", False, False),
+        ("a.$1", "a.b", False, True),
+        ("a.b", "b.a", False, False),
+    ],
+)
+def test_patterns(a, b, within, collides):
+    assert is_within(a, b) is within
+    assert overlap(a, b) is collides

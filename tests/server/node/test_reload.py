@@ -1,0 +1,132 @@
+"""A node that follows a changed configuration."""
+
+from __future__ import annotations
+
+import pytest
+from jetstream_server.base.errors import ConfigError
+from jetstream_server.config.options import (
+    AccountOptions,
+    AuthorizationOptions,
+    ExportOptions,
+    ImportOptions,
+    MappingDestination,
+    Permissions,
+    ServerOptions,
+    SubjectMapping,
+    SubjectPermissions,
+    UserOptions,
+)
+from jetstream_server.node.auth import Authenticator
+from jetstream_server.node.reload import arrange_accounts, reload
+from jetstream_server.node.users import users_of
+
+CONNECT = b'{"user":"%b","pass":"x","verbose":false,"pedantic":false}'
+
+
+def options(*accounts, **others):
+    return ServerOptions(accounts=accounts, **others)
+
+
+def users(*names, **others):
+    return tuple([UserOptions(name, "x", **others) for name in names])
+
+
+def follow(node, new):
+    reload(node, new, Authenticator(users_of(new)))
+
+
+@pytest.fixture
+def node(make_node):
+    old = options(AccountOptions("A", users("a", "b")))
+    node = make_node(users_of(old))
+    arrange_accounts(node, old)
+    return node
+
+
+@pytest.fixture
+def connect(node, make_client):
+    def connect(user):
+        client = make_client(node)
+        client.connect(CONNECT % user)
+        return client
+
+    return connect
+
+
+def test_who_is_still_known_stays(node, connect):
+    a = connect(b"a")
+    a.say(b"SUB x 1\r\n")
+    follow(node, options(AccountOptions("A", users("a", "b", "c"), max_payload=5)))
+    assert a.say(b"PUB x 1\r\nx\r\n") == b"MSG x 1 1\r\nx\r\n"
+    assert b"Maximum Payload" in a.say(b"PUB x 6\r\n123456\r\n")
+    assert connect(b"c").say(b"PING\r\n").startswith(b"PONG")
+
+
+def test_who_is_gone_is_closed_without_a_word(node, connect):
+    a, b = connect(b"a"), connect(b"b")
+    follow(node, options(AccountOptions("A", users("a"))))
+    assert (a.session.closing, b.session.closing) == ("", "Client Closed")
+    assert b.read() == b""
+
+
+def test_who_has_another_password_or_account_is_told(node, connect):
+    a, b = connect(b"a"), connect(b"b")
+    other = AccountOptions("A", (UserOptions("a", "changed"),))
+    follow(node, options(other, AccountOptions("B", users("b"))))
+    for client in (a, b):
+        assert client.read() == b"-ERR 'Authorization Violation'\r\n"
+        assert client.session.closing
+
+
+def test_who_had_no_name_has_to_give_one(make_node, make_client):
+    node = make_node()
+    client = make_client(node)
+    client.connect(b'{"verbose":false,"pedantic":false}')
+    follow(node, ServerOptions())
+    assert not client.session.closing
+    follow(node, ServerOptions(authorization=AuthorizationOptions(token="t")))
+    assert client.read() == b"-ERR 'Authorization Violation'\r\n"
+
+
+def test_subscriptions_that_are_no_longer_allowed_end(node, connect):
+    a = connect(b"a")
+    a.say(b"SUB x 1\r\nSUB work q1 8\r\nSUB y 2\r\n")
+    rules = Permissions(subscribe=SubjectPermissions(("y",)))
+    follow(node, options(AccountOptions("A", users("a", "b", permissions=rules))))
+    assert a.read() == (
+        b'-ERR \'Permissions Violation for Subscription to "x" (sid "1")\'\r\n'
+        b'-ERR \'Permissions Violation for Subscription to "work" using queue "q1" (sid "8")\'\r\n'
+    )
+    assert list(a.session.subscriptions) == [b"2"]
+
+
+def test_too_many_connections(node, connect):
+    clients = [connect(b"a") for _ in range(4)]
+    follow(node, options(AccountOptions("A", users("a", "b")), max_connections=3))
+    assert [bool(each.session.closing) for each in clients] == [False, False, False, True]
+    assert clients[3].read() == b"-ERR 'maximum connections exceeded'\r\n"
+
+
+def test_imports_come_and_go(node, connect):
+    a = connect(b"a")
+    a.say(b"SUB ev.> 1\r\n")
+    with_import = options(
+        AccountOptions("A", users("a", "b"), imports=(ImportOptions("stream", "N", "ev.>"),)),
+        AccountOptions("N", users("n"), exports=(ExportOptions("stream", "ev.>"),)),
+    )
+    follow(node, with_import)
+    n = connect(b"n")
+    n.say(b"PUB ev.1 2\r\nhi\r\n")
+    assert a.read() == b"MSG ev.1 1 2\r\nhi\r\n"
+    follow(node, options(AccountOptions("A", users("a", "b")), AccountOptions("N", users("n"))))
+    n.say(b"PUB ev.1 2\r\nhi\r\n")
+    assert a.read() == b"" and not node.links
+
+
+def test_a_mapping_that_cannot_be_changes_nothing(node, connect):
+    bad = SubjectMapping("a.*", (MappingDestination("b.$7"),))
+    a = connect(b"a")
+    before = node.settings
+    with pytest.raises(ConfigError):
+        follow(node, options(AccountOptions("B", mappings=(bad,)), max_payload=5))
+    assert node.settings is before and not a.session.closing and "B" not in node.accounts

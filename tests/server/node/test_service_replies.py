@@ -1,0 +1,102 @@
+"""Stand-ins for reply subjects of other accounts."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from jetstream_server.base.clock import SECOND
+from jetstream_server.core.subscription import Subscription
+from jetstream_server.node.account import Account
+from jetstream_server.node.service_replies import ResponseTerms
+from jetstream_server.protocol.ops import PubRun
+
+SINGLE = ResponseTerms("singleton", SECOND)
+MANY = ResponseTerms("stream", SECOND)
+
+
+class Inbox:
+    def __init__(self, account, subject):
+        self.got = []
+        account.sublist.insert(Subscription(subject, self))
+
+    def receive(self, run, start, stop, subscription, origin, now):
+        for at in range(start, stop):
+            self.got.append((run.subject(at), run.reply(at), run.headers(at), run.payload(at)))
+
+
+@pytest.fixture
+def accounts():
+    return Account("A", Random(1)), Account("B", Random(2))
+
+
+def answer(account, subject, payload, now, reply=b"", headers=b""):
+    account.router.route(PubRun.single(subject, reply, headers, payload), None, now)
+
+
+def test_answers_reach_the_requester(accounts):
+    a, b = accounts
+    inbox = Inbox(b, b"in")
+    first, second = a.replies.expect(b, b"in", SINGLE, 0), a.replies.expect(b, b"in", SINGLE, 0)
+    assert first != second and first.startswith(b"_R_.") and len(a.replies) == 2
+    answer(a, second, b"2", 1, headers=b"NATS/1.0\r\nA: b\r\n\r\n")
+    answer(a, first, b"1", 1)
+    answer(a, first, b"again", 1)
+    assert inbox.got == [
+        (b"in", b"", b"NATS/1.0\r\nA: b\r\n\r\n", b"2"),
+        (b"in", b"", b"", b"1"),
+    ]
+    assert len(a.replies) == 0
+
+
+def test_many_answers_until_an_empty_one(accounts):
+    a, b = accounts
+    inbox = Inbox(b, b"in")
+    reply = a.replies.expect(b, b"in", MANY, 0)
+    for payload in (b"1", b"2", b"", b"3"):
+        answer(a, reply, payload, 1)
+    assert [payload for *_, payload in inbox.got] == [b"1", b"2", b""]
+
+
+def test_each_answer_has_its_time(accounts):
+    a, b = accounts
+    inbox = Inbox(b, b"in")
+    reply = a.replies.expect(b, b"in", MANY, 0)
+    answer(a, reply, b"1", SECOND)
+    answer(a, reply, b"2", 2 * SECOND)
+    answer(a, reply, b"late", 3 * SECOND + 1)
+    answer(a, reply, b"gone", 3 * SECOND + 1)
+    assert [payload for *_, payload in inbox.got] == [b"1", b"2"]
+    assert len(a.replies) == 0
+
+
+def test_an_answer_may_ask_back(accounts):
+    a, b = accounts
+    inbox, back = Inbox(b, b"in"), Inbox(a, b"back")
+    answer(a, a.replies.expect(b, b"in", SINGLE, 0), b"?", 1, reply=b"back")
+    ((_, reply, _, _),) = inbox.got
+    assert reply.startswith(b"_R_.")
+    answer(b, reply, b"!", 2)
+    assert back.got == [(b"back", b"", b"", b"!")]
+    answer(a, a.replies.expect(b, b"in", SINGLE, 2), b"m", 2, reply=b"$JS.ACK.S.c.1")
+    assert inbox.got[-1][1] == b"$JS.ACK.S.c.1"
+
+
+def test_who_waits_too_long_is_forgotten(accounts):
+    a, b = accounts
+    unseen = a.replies.expect(b, b"in", SINGLE, 0)
+    for step in range(5):
+        a.replies.expect(b, b"in", SINGLE, 2 * SECOND + step)
+    assert a.replies.behind(unseen) is None and len(a.replies) == 5
+
+
+def test_what_a_consumer_looks_at_stays(accounts):
+    a, b = accounts
+    Inbox(b, b"in")
+    reply = a.replies.expect(b, b"in", MANY, 0)
+    match = a.replies.behind(reply)
+    assert match is not None and not match.empty
+    a.replies.expect(b, b"in", MANY, 2 * SECOND)
+    assert a.replies.behind(reply) is not None
+    a.replies.forget(reply)
+    assert a.replies.behind(reply) is None
