@@ -1,8 +1,10 @@
-"""A pull consumer against a dictionary that says, for each message, what has become of it.
+"""A consumer against a dictionary that says, for each message, what has become of it.
 
-Rules deliver, acknowledge, refuse, terminate, prolong, let time pass, publish, delete, purge and
-restart. After each step the consumer's counters must be those of the dictionary, and neither floor
-may have gone back.
+Pull and push, every ack policy, on a stream of every retention. Rules deliver, acknowledge, refuse,
+terminate, prolong, let time pass, publish, delete, purge, listen and restart. After each step the
+consumer's counters must be those of the dictionary, neither floor may have gone back, and an
+interest or work queue stream must hold what the consumer still needs and nothing else. Who gets
+what when several requests wait is `test_pull_queue_model.py`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,6 @@ from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.vault import MemoryFolder
 
 ACK_WAIT = SECOND
-DUE = ACK_WAIT + MILLISECOND
 SUBJECTS = (b"s.wanted", b"s.other")
 
 
@@ -56,33 +57,60 @@ class Fate:
 
 class ConsumerMachine(RuleBasedStateMachine):
     @initialize(
-        policy=st.sampled_from(["explicit", "all"]),
+        policy=st.sampled_from(["explicit", "explicit", "all", "none"]),
+        is_push=st.booleans(),
+        retention=st.sampled_from(["limits", "limits", "interest", "workqueue"]),
         max_deliver=st.sampled_from([-1, 1, 2, 3]),
+        backoff=st.sampled_from([[], [], [200 * MILLISECOND], [300 * MILLISECOND, SECOND]]),
         max_ack_pending=st.sampled_from([-1, 1, 4]),
         is_filtered=st.booleans(),
+        headers_only=st.booleans(),
     )
-    def start(self, policy, max_deliver, max_ack_pending, is_filtered):
+    def start(
+        self,
+        policy,
+        is_push,
+        retention,
+        max_deliver,
+        backoff,
+        max_ack_pending,
+        is_filtered,
+        headers_only,
+    ):
         self.now = 1_700_000_000 * SECOND
         self.sublist = Sublist()
         self.output = Output(self.sublist)
         self.context = Context("$G", "S", "", self.sublist, self.output, Nuid(Random(1)))
-        config = with_defaults(StreamConfig(name="S", subjects=["s.>"], storage="memory"))
+        fields = {"name": "S", "subjects": ["s.>"], "storage": "memory", "retention": retention}
+        config = with_defaults(StreamConfig(**fields))
         folder = MemoryFolder(0)
         self.stream = Stream(self.context, config, self.now, folder, folder.messages(), self.now)
-        client = Client()
-        self.sublist.insert(Subscription(b"in", client, sid=b"1", outlet=client))
-        self.policy, self.max_deliver, self.max_ack_pending = policy, max_deliver, max_ack_pending
-        self.is_filtered = is_filtered
+        self.client = Client()
+        self.sublist.insert(Subscription(b"in", self.client, sid=b"1", outlet=self.client))
+        self.listening = None
+        self.policy = "explicit" if retention == "workqueue" else policy
+        self.tracks = self.policy != "none"
+        self.is_push, self.retention, self.is_filtered = is_push, retention, is_filtered
+        self.max_deliver = max_deliver if self.tracks else -1
+        self.max_ack_pending = max_ack_pending if self.tracks else -1
+        self.waits = [ACK_WAIT]
+        if self.tracks and not 0 < self.max_deliver < len(backoff):
+            self.waits = backoff or self.waits
         requested = ConsumerConfig(
             durable_name="C",
-            ack_policy=policy,
-            ack_wait=ACK_WAIT,
-            max_deliver=max_deliver,
-            max_ack_pending=max_ack_pending,
+            ack_policy=self.policy,
+            ack_wait=ACK_WAIT if self.tracks else 0,
+            backoff=self.waits if self.waits != [ACK_WAIT] else [],
+            max_deliver=self.max_deliver,
+            max_ack_pending=self.max_ack_pending if self.tracks else 0,
             filter_subject="s.wanted" if is_filtered else "",
+            deliver_subject="out" if is_push else "",
+            headers_only=headers_only,
         )
         self.consumer = create_consumer(self.stream, requested, self.now)
         self.fates: dict[int, Fate] = {}
+        self.unwanted: set[int] = set()
+        self.subjects: dict[int, bytes] = {}
         self.queue: list[int] = []
         self.consumer_seq = 0
         self.floors = (0, 0)
@@ -113,7 +141,7 @@ class ConsumerMachine(RuleBasedStateMachine):
             fate.is_queued = False
             expected.append(sequence)
         if len(expected) < wanted or not self.queue:
-            for sequence in self.in_state("new"):
+            for sequence in sorted(self.in_state("new")):
                 is_full = 0 <= self.max_ack_pending <= len(self.in_state("pending"))
                 if len(expected) == wanted or is_full:
                     break
@@ -122,8 +150,14 @@ class ConsumerMachine(RuleBasedStateMachine):
         for sequence in expected:
             fate = self.fates[sequence]
             fate.deliveries += 1
-            fate.deadline = self.now + DUE
+            fate.deadline = self.now + self.wait(fate)
+            if not self.tracks:
+                self.leave(sequence, "settled")
         return expected
+
+    def wait(self, fate):
+        """Return how long the ack of a delivered message is waited for."""
+        return self.waits[min(fate.deliveries, len(self.waits)) - 1] + MILLISECOND
 
     # -- rules -----------------------------------------------------------------------------
 
@@ -137,15 +171,33 @@ class ConsumerMachine(RuleBasedStateMachine):
         first = self.stream.store.last_seq + 1
         self.stream.receive(run, 0, run.count, None, None, self.now)
         for at, choice in enumerate(choices):
+            self.subjects[first + at] = SUBJECTS[choice]
             if not (choice and self.is_filtered):
                 self.fates[first + at] = Fate()
+            elif self.retention != "interest":
+                self.unwanted.add(first + at)
         self.settle_turn()
 
+    @precondition(lambda self: not self.is_push)
     @rule(batch=st.integers(1, 8))
     def pull(self, batch):
         self.consumer.pull.request(b"in", b'{"batch":%d,"no_wait":true}' % batch, self.now)
-        delivered = self.settle_turn()
-        expected = self.expected_delivery(batch)
+        self.settle_turn(batch)
+        self.consumer.pull.stop(b"")
+
+    @precondition(lambda self: self.is_push)
+    @rule()
+    def listen(self):
+        """Begin to listen on the deliver subject, or end it."""
+        if self.listening is None:
+            self.listening = Subscription(b"out", self.client, sid=b"2", outlet=self.client)
+            self.sublist.insert(self.listening)
+        else:
+            self.sublist.remove(self.listening)
+            self.listening = None
+        self.settle_turn()
+
+    def check(self, delivered, expected):
         assert [sequence for _, sequence, _ in delivered] == expected
         for deliveries, sequence, consumer_seq in delivered:
             self.consumer_seq += 1
@@ -153,14 +205,13 @@ class ConsumerMachine(RuleBasedStateMachine):
             assert deliveries == self.fates[sequence].deliveries
             self.fates[sequence].consumer_seq = consumer_seq
             assert not 0 < self.max_deliver < deliveries
-        self.consumer.pull.stop(b"")
 
-    @precondition(lambda self: self.fates)
+    @precondition(lambda self: self.fates and self.tracks)
     @rule(data=st.data())
     def ack(self, data):
         some = st.lists(st.sampled_from(sorted(self.fates)), min_size=1, max_size=6)
         sequences = data.draw(some)
-        self.answer(sequences, b"")
+        self.tell(sequences, b"")
         if self.policy == "all":
             passed = [seq for seq in sequences if seq < self.consumer.progress.cursor.next_seq]
             for sequence in self.in_state("pending") + self.in_state("given up"):
@@ -170,12 +221,13 @@ class ConsumerMachine(RuleBasedStateMachine):
             for sequence in sequences:
                 if self.fates[sequence].state in ("pending", "given up"):
                     self.leave(sequence, "settled")
+        self.settle_turn()
 
-    @precondition(lambda self: self.fates)
+    @precondition(lambda self: self.fates and self.tracks)
     @rule(data=st.data(), delay=st.sampled_from([b"", b" 300ms"]))
     def nak(self, data, delay):
         sequence = self.some_sequence(data)
-        self.answer([sequence], b"-NAK" + delay)
+        self.tell([sequence], b"-NAK" + delay)
         fate = self.fates[sequence]
         if fate.state == "pending":
             if delay:
@@ -184,24 +236,27 @@ class ConsumerMachine(RuleBasedStateMachine):
             elif not fate.is_queued:
                 self.queue.append(sequence)
                 fate.is_queued = True
+        self.settle_turn()
 
-    @precondition(lambda self: self.fates)
+    @precondition(lambda self: self.fates and self.tracks)
     @rule(data=st.data())
     def work_in_progress(self, data):
         sequence = self.some_sequence(data)
-        self.answer([sequence], b"+WPI")
+        self.tell([sequence], b"+WPI")
         fate = self.fates[sequence]
         if fate.state == "pending":
             self.leave(sequence, "pending")
-            fate.deadline = self.now + DUE
+            fate.deadline = self.now + self.wait(fate)
+        self.settle_turn()
 
-    @precondition(lambda self: self.fates)
+    @precondition(lambda self: self.fates and self.tracks)
     @rule(data=st.data())
     def terminate(self, data):
         sequence = self.some_sequence(data)
-        self.answer([sequence], b"+TERM")
+        self.tell([sequence], b"+TERM")
         if self.fates[sequence].state == "pending":
             self.leave(sequence, "settled")
+        self.settle_turn()
 
     @rule(milliseconds=st.sampled_from([1001, 2500, 301, 299, 1]))
     def time_passes(self, milliseconds):
@@ -209,9 +264,10 @@ class ConsumerMachine(RuleBasedStateMachine):
         while (due := self.context.deadlines.next_deadline()) is not None and due <= until:
             self.now = max(self.now, due)
             self.expire()
-            assert self.settle_turn() == []
+            self.settle_turn()
         self.now = until
         self.expire()
+        self.settle_turn()
 
     def expire(self):
         for sequence in sorted(self.in_state("pending")):
@@ -233,14 +289,19 @@ class ConsumerMachine(RuleBasedStateMachine):
             self.forget([sequence])
         self.settle_turn()
 
-    @rule(data=st.data())
-    def purge(self, data):
+    @rule(data=st.data(), pattern=st.sampled_from([b"", *SUBJECTS]))
+    def purge(self, data, pattern):
         below = data.draw(st.integers(0, self.stream.store.last_seq + 1))
-        self.stream.purge(b"", below, 0, self.now)
-        self.forget([seq for seq in self.fates if not below or seq < below])
+        self.stream.purge(pattern, below, 0, self.now)
+        self.forget(
+            seq for seq in {*self.fates, *self.unwanted}
+            if (not below or seq < below) and pattern in (b"", self.subjects[seq])
+        )  # fmt: skip
         self.settle_turn()
 
-    def forget(self, sequences):
+    def forget(self, gone):
+        sequences = list(gone)
+        self.unwanted.difference_update(sequences)
         for sequence in sequences:
             if sequence in self.fates:
                 self.leave(sequence, "gone")
@@ -261,17 +322,25 @@ class ConsumerMachine(RuleBasedStateMachine):
         pending = self.in_state("pending")
         return data.draw(st.sampled_from(pending * 3 + sorted(self.fates)))
 
-    def answer(self, sequences, body):
+    def tell(self, sequences, body):
+        """Answer deliveries; nothing goes out before the turn is settled."""
         subject = b"$JS.ACK.S.C.1.%d.%d.1.0"
         messages = [
             (subject % (seq, self.fates[seq].consumer_seq), b"", b"", body) for seq in sequences
         ]
         run = PubRun.of(messages)
         self.consumer.acks.receive(run, 0, run.count, None, None, self.now)
-        assert self.settle_turn() == []
 
-    def settle_turn(self):
+    def settle_turn(self, wanted=0):
+        """Let a turn pass, in which so many messages are asked for; check what is sent."""
+        delivered = self.turn()
+        if self.listening is not None:
+            wanted = 1 << 30
+        self.check(delivered, self.expected_delivery(wanted) if wanted else [])
+
+    def turn(self):
         """Let a turn pass; return (deliveries, stream sequence, consumer sequence) sent."""
+        self.context.notice_interest()
         for scheduled in self.context.deadlines.pop_due(self.now):
             scheduled.tick(self.now)
         while self.context.ready:
@@ -283,7 +352,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         for send in self.output.sends_after_flush:
             if isinstance(send, Frames):
                 for line in send.data.split(b"\r\n"):
-                    if line.startswith(b"MSG "):
+                    if line.startswith((b"MSG ", b"HMSG ")):
                         numbers = line.split(b" ")[3].split(b".")[4:7]
                         delivered.append(tuple(int(number) for number in numbers))
         self.output.sends_after_flush.clear()
@@ -302,6 +371,18 @@ class ConsumerMachine(RuleBasedStateMachine):
             if fate.deliveries > 1 and fate.state in ("pending", "given up")
         ]  # fmt: skip
         assert info["num_redelivered"] == len(redelivered)
+
+    @invariant()
+    def the_stream_holds_what_is_needed(self):
+        held = {seq for seq in range(1, self.stream.store.last_seq + 1) if self.is_stored(seq)}
+        kept = [
+            seq for seq, fate in self.fates.items()
+            if self.retention == "limits" or fate.state != "settled"
+        ]  # fmt: skip
+        assert held == {*kept, *self.unwanted}
+
+    def is_stored(self, sequence):
+        return self.stream.store.load(sequence) is not None
 
     @invariant()
     def floors_never_go_back(self):

@@ -61,6 +61,7 @@ class Request:
     min_pending: int
     min_ack_pending: int
     pin: str
+    is_text: bool
     delivered: int = 0
 
     @property
@@ -120,10 +121,9 @@ class PullQueueMachine(RuleBasedStateMachine):
     # -- the twin --------------------------------------------------------------------------
 
     def serve(self):
-        while self.waiting:
+        while self.waiting and (sequence := self.next_message()):
             request = self.choose()
-            sequence = self.next_message() if request else 0
-            if not sequence:
+            if request is None:
                 break
             self.deliver(sequence, request)
         if not self.is_full:
@@ -175,7 +175,7 @@ class PullQueueMachine(RuleBasedStateMachine):
         self.deliveries[sequence] = count
         self.consumer_seqs[sequence] = self.consumer_seq
         self.pending[sequence] = self.now + DUE
-        if self.policy == "pinned_client":
+        if self.policy == "pinned_client" and not request.is_text:
             if not self.pin:
                 self.pin = "chosen"
             if request.pin != self.pin:
@@ -253,6 +253,7 @@ class PullQueueMachine(RuleBasedStateMachine):
                     "min_pending": st.sampled_from([0, 0, 1, 4]),
                     "min_ack_pending": st.sampled_from([0, 0, 3]),
                     "has_pin": st.booleans(),
+                    "is_text": st.sampled_from([False, False, False, True]),
                 }
             ),
             min_size=1,
@@ -261,14 +262,21 @@ class PullQueueMachine(RuleBasedStateMachine):
     )
     def pull(self, wanted):
         for fields in wanted:
-            reply, expires, has_pin = (fields.pop(key) for key in ("reply", "expires", "has_pin"))
+            reply, expires, has_pin, is_text = (
+                fields.pop(key) for key in ("reply", "expires", "has_pin", "is_text")
+            )
+            if is_text:  # a number, and nothing else
+                expires, has_pin = 0, False
+                fields |= dict.fromkeys(("max_bytes", "min_pending", "min_ack_pending"), 0)
+                fields |= {"no_wait": False, "priority": 10}
             if self.policy != "overflow":
                 fields["min_pending"] = fields["min_ack_pending"] = 0
             is_pinned = self.policy == "pinned_client" and has_pin
             body = fields | {"expires": expires, "group": "g" if self.policy else ""}
             if is_pinned:
                 body["id"] = self.consumer.pull.pin.id or "lost"
-            self.consumer.pull.request(reply, json.dumps(body).encode(), self.now)
+            text = str(fields["batch"]) if is_text else json.dumps(body)
+            self.consumer.pull.request(reply, text.encode(), self.now)
             pin = (self.pin or "lost") if is_pinned else ""
             self.take(
                 Request(
@@ -282,6 +290,7 @@ class PullQueueMachine(RuleBasedStateMachine):
                     fields["min_pending"],
                     fields["min_ack_pending"],
                     pin,
+                    is_text,
                 )
             )
         self.settle_turn()

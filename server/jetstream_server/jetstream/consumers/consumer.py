@@ -35,6 +35,7 @@ from jetstream_server.jetstream.consumers.pull_request import PullRequest
 from jetstream_server.jetstream.consumers.push import Push
 from jetstream_server.jetstream.consumers.selection import (
     chosen_window,
+    missing,
     missing_below,
     shortened,
 )
@@ -242,6 +243,20 @@ class Consumer:
     def is_paused(self) -> bool:
         """Return whether delivery is paused."""
         return "pause" in self.timers
+
+    def count_available(self, now: int) -> int:
+        """Return how many messages there are to send, 0 when none may go now.
+
+        Messages that were out as often as allowed are given up on the way, whoever waits.
+        """
+        if self.is_paused:
+            return 0
+        progress = self.progress
+        redelivery, cursor = progress.redelivery, progress.cursor
+        while (run := redelivery.next_run(1)) and progress.is_exhausted(run[0]):
+            self._give_up(run[0], now)
+        cursor.pass_unwanted()
+        return redelivery.queued + (cursor.num_pending() if progress.room else 0)
 
     def peek(self, count_max: int, bytes_max: int, now: int) -> Offer | None:
         """Return what may go out next, None when nothing may: redeliveries come first (B1)."""
@@ -468,9 +483,17 @@ class Consumer:
                 self.advisories.terminated(consumer_seq, sequence, deliveries, _DELETED_TEXT, now)
 
     def purged(self, first_seq: int, last_seq: int, now: int) -> None:
-        """The stream was purged; its new bounds are given."""
-        if self.progress.purged(first_seq):
+        """The stream was purged, perhaps of single subjects; its new bounds are given."""
+        progress = self.progress
+        known = {*progress.pending.sequences(), *progress.redelivery.counts}
+        gone = missing(self.stream.store, array("Q", sorted(known)))
+        taken = progress.purged(first_seq)
+        single = progress.pending.consumer_seq(gone[0]) if len(gone) == 1 else 0
+        deliveries = progress.redelivery.deliveries(gone[0]) if gone else 0
+        if progress.lost(gone) or taken:
             self.acked_at = now
+        if single:  # of one message the genuine server tells, of many it does not
+            self.advisories.terminated(single, gone[0], deliveries, _DELETED_TEXT, now)
         self.changed(now)
         self.context.wake(self)
 

@@ -89,6 +89,11 @@ class Cursor:
             self._counted_seq = last_seq
         return self._pending
 
+    def pass_unwanted(self) -> None:
+        """Move on to the end when nothing wanted is left."""
+        if not self.num_pending():
+            self.next_seq = max(self.next_seq, self._store.last_seq + 1)
+
     def window(self, count_max: int, bytes_max: int) -> Window | None:
         """Return the next wanted messages without taking them, None when there are none now.
 

@@ -16,6 +16,7 @@ from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.pull_request import PullRequest
 
 _PRIORITY_MAX = 9
+LAST_PRIORITY = _PRIORITY_MAX + 1
 
 
 @dataclass(slots=True)
@@ -47,6 +48,8 @@ def refusal(config: ConsumerConfig, request: PullRequest) -> bytes:
         return b"400 Bad Request - Not a Overflow Priority consumer"
     if request.pin and policy != "pinned_client":
         return b"400 Bad Request - Not a Pinned Client Priority consumer"
+    if request.is_text:  # it can name no group, and is for none
+        return b""
     if not 0 <= request.priority <= _PRIORITY_MAX:
         return b"400 Bad Request - Priority must be between 0 and 9"
     if policy:

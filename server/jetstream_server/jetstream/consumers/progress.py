@@ -238,6 +238,15 @@ class Progress:
         self.cursor.removed(start, stop)
         return self._drop(start, stop, strictly=True)
 
+    def lost(self, sequences: array[int]) -> array[int]:
+        """Single messages are gone by a purge, rising; return those that were pending."""
+        before = self.pending.first()
+        taken = self.pending.ack_run(sequences)
+        if taken:
+            self._raise_floor(before, strictly=False)
+        self.redelivery.forget(sequences)
+        return taken
+
     def _drop(self, start: int, stop: int, *, strictly: bool) -> array[int]:
         before = self.pending.first()
         taken = self.pending.take_range(start, stop)

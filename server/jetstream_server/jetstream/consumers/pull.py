@@ -16,7 +16,12 @@ from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.consumers.dealing import deal, picked
 from jetstream_server.jetstream.consumers.delivery import Batch
-from jetstream_server.jetstream.consumers.priority import Pin, is_overflowing, refusal
+from jetstream_server.jetstream.consumers.priority import (
+    LAST_PRIORITY,
+    Pin,
+    is_overflowing,
+    refusal,
+)
 from jetstream_server.jetstream.consumers.pull_request import PullRequest, parse_request
 from jetstream_server.jetstream.wire.go_duration import format_duration
 from jetstream_server.protocol import headers
@@ -85,10 +90,13 @@ class Pull:
             consumer.delivery.status(reply, line)
             return
         if request.is_text:
-            request.group = next(iter(consumer.config.priority_groups), "")
+            request.priority = LAST_PRIORITY
         line = self._refusal(request, now)
         if line:
             consumer.delivery.status(reply, line)
+            return
+        if 0 < request.expires_at <= now:
+            consumer.delivery.status(reply, b"408 Request Timeout", request.pending_fields)
             return
         if request.no_wait and not self._may_answer_at_once(request):
             return
@@ -181,16 +189,16 @@ class Pull:
     def _serve_next(self, budget: int, now: int) -> int | None:
         """Serve those whose turn it is; return the bytes queued, None when nothing can be sent."""
         consumer = self._consumer
-        progress = consumer.progress
-        available = progress.cursor.num_pending() + progress.redelivery.queued
-        turns = self._turns(max(available, 1), now)
+        available = consumer.count_available(now)
+        turns = self._turns(available, now) if available else []
         if not turns:
             return None
         request, match = turns[0]
         is_limited = any(request.limits_bytes for request, _ in turns)
         room = sum(request.batch for request, _ in turns)
-        if is_limited and len(self._waiting) > 1:
-            room = 1  # whether the next one fits is to be looked at for each message
+        if len(self._waiting) > 1 and (is_limited or request.is_text):
+            # Whether the next one fits, or somebody can be pinned, may change with each message.
+            room = 1
         elif consumer.config.priority_policy == "overflow":
             room = min(room, self._steady_count())
         offer = consumer.peek(room, budget, now)
@@ -198,7 +206,8 @@ class Pull:
             return None
         extra = b""
         if consumer.config.priority_policy == "pinned_client":
-            self._pin(request, now)
+            if not request.is_text:
+                self._pin(request, now)
             extra = b"Nats-Pin-Id: %b\r\n" % self.pin.id.encode()
         if is_limited:
             return self._serve(request, match, offer, extra, now)
@@ -224,7 +233,7 @@ class Pull:
                 continue
             turns.append((request, match))
             if policy == "pinned_client" and not self.pin.id:
-                break  # it is the one to be chosen
+                break  # it is the one to be pinned, unless it can name no group
         return turns
 
     def _steady_count(self) -> int:

@@ -61,7 +61,7 @@ class PullRequest:
         heartbeat_at: when the next one is due.
         delivered: messages sent so far.
         group, min_pending, min_ack_pending, pin, priority: for priority groups.
-        is_text: asked for without JSON, which can not name a group: it is for the first one.
+        is_text: asked for without JSON, which can not name a group: served behind those that do.
     """
 
     reply: bytes

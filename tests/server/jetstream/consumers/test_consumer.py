@@ -186,3 +186,26 @@ def test_messages_that_vanished_before_redelivery_are_dropped(pulled):
     account.pull(consumer, b"2")
     assert sequences(account.client.take()) == [2, 3]
     assert len(consumer.progress.pending) == 2
+
+
+def test_a_purge_of_a_subject_takes_what_is_pending_of_it(account):
+    stream = account.stream()
+    for subject in (b"s.b", b"s.a", b"s.b", b"s.a", b"s.b"):
+        account.publish(subject)
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(stream, durable_name="C", ack_policy="explicit", ack_wait=SECOND)
+    account.pull(consumer, b"4")
+    account.client.take()
+    account.advance(2 * SECOND)
+    account.pull(consumer, b"2")
+    account.client.take()
+    stream.purge(b"s.a", 0, 0, account.now)
+    info = consumer.info(account.now)
+    assert (info["num_ack_pending"], info["num_redelivered"]) == (2, 1)
+    assert info["ack_floor"]["stream_seq"] == 0
+    account.advance(2 * SECOND)
+    account.pull(consumer, b"9")
+    assert [message.ack[:2] for message in account.client.take()] == [[2, 3], [3, 1], [1, 5]]
+    stream.purge(b"s.b", 0, 0, account.now)
+    info = consumer.info(account.now)
+    assert (info["num_ack_pending"], info["num_redelivered"]) == (0, 0)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jetstream_server.jetstream.consumers.selection import (
     chosen_window,
+    missing,
     missing_below,
     shortened,
 )
@@ -49,6 +50,15 @@ def test_every_chosen_message_comes_once_or_is_missing(gone, chosen, bytes_max):
         left = array("Q", [s for s in left if s not in {*window.sequences, *lost}])
     assert found == [s for s in chosen if s not in gone and s <= COUNT]
     assert missing == [s for s in chosen if s in gone or s > COUNT]
+
+
+@given(
+    st.sets(st.integers(1, COUNT)),
+    st.lists(st.integers(1, COUNT + 5), unique=True).map(sorted),
+)
+def test_what_is_missing(gone, chosen):
+    found = missing(make_store(gone), array("Q", chosen))
+    assert list(found) == [s for s in chosen if s in gone or s > COUNT]
 
 
 def test_few_among_many_are_not_looked_for_in_one_go():
