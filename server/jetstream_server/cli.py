@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from jetstream_server import NATS_VERSION, __version__
 from jetstream_server.base.errors import ConfigError, StoreError
@@ -25,10 +28,19 @@ from jetstream_server.kernels import (
     seen_ids,
     subjects,
 )
-from jetstream_server.net.log import ServerLog
+from jetstream_server.net.log import LogSettings, ServerLog
 from jetstream_server.server import Server
 
 KERNELS = (frames, subjects, message_ids, seen_ids, records, columns, deliveries, acks)
+
+# The words of `--signal`.
+_SIGNALS = {
+    "stop": signal.SIGKILL,
+    "quit": signal.SIGINT,
+    "term": signal.SIGTERM,
+    "reload": signal.SIGHUP,
+    "ldm": signal.SIGUSR2,
+}
 
 # A collection that walks every long-lived object costs milliseconds; what the server makes each
 # turn dies young, so the older generations are looked at rarely.
@@ -47,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.write(outcome.output)
         sys.stderr.write(outcome.error)
         return outcome.code
+    if outcome.signal:
+        return _send_signal(outcome.signal)
     try:
         options = flags.resolve(outcome)
     except ConfigError as error:
@@ -54,6 +68,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     config = outcome.config
     return serve(options, (lambda: flags.resolve(outcome)) if config else None)
+
+
+def _send_signal(text: str) -> int:
+    """Do what `--signal` asks for; returns the exit code."""
+    word, _, process = text.partition("=")
+    try:
+        if word not in _SIGNALS:
+            raise ValueError(f'unknown signal "{word}", it is one of {", ".join(_SIGNALS)}')
+        if not process:
+            raise ValueError(f"--signal needs a process id or its file, as in {word}=4711")
+        number = process if process.isdecimal() else Path(process).read_text()
+        os.kill(int(number), _SIGNALS[word])
+    except (OSError, ValueError) as error:
+        print(f"nats-server: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def _version() -> str:
@@ -66,12 +96,7 @@ def _version() -> str:
 
 def serve(options: ServerOptions, reread: Callable[[], ServerOptions] | None = None) -> int:
     """Serve until told to stop; `reread` reads the configuration again."""
-    log = ServerLog(
-        debug=options.is_debugging,
-        trace=options.is_tracing,
-        logtime=options.is_logging_time,
-        path=options.log_file,
-    )
+    log = ServerLog(LogSettings.of(options))
     gc.set_threshold(*_GC_THRESHOLDS)
     gc.freeze()
     try:

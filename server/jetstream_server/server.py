@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import json
 import os
@@ -37,7 +38,8 @@ from jetstream_server.monitor.system_events import SystemEvents
 from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.net import listener as listening
 from jetstream_server.net.client_connection import ClientConnection
-from jetstream_server.net.log import ServerLog
+from jetstream_server.net.idle_memory import IdleMemory
+from jetstream_server.net.log import LogSettings, ServerLog
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.account import Account
 from jetstream_server.node.account_links import has_own_api
@@ -128,6 +130,7 @@ class Server:
                 else None
             )
             pump = Pump(node, commit, clock, self._fail)
+            stack.callback(IdleMemory(asyncio.get_running_loop(), pump.intake).stop)
             monitor = await self._monitor(pump)
             servers = await self._listen(pump, listener, stack)
             self._trap_signals(pump, servers)
@@ -177,12 +180,20 @@ class Server:
         # Not seeded from the clock: two servers started together must not share identifiers.
         chance = random.Random(secrets.randbits(128))
         node = Node(settings, _authenticator(options), chance, self.log.write)
+        self._advertise(node)
         self._set_trace(node)
         arrange_accounts(node, options)
         for account in node.accounts.values():
             SystemServices(node, account).subscribe()
         ServerCommands(node, lambda now: self._reload(node, now)).subscribe()
         return node
+
+    def _advertise(self, node: Node) -> None:
+        settings = node.settings
+        host, port = listening.advertised(
+            self.options.client_advertise, settings.host, settings.port
+        )
+        node.door = dataclasses.replace(node.door, host=host, port=port)
 
     def _set_trace(self, node: Node) -> None:
         """Have conversations logged, if the options ask for it."""
@@ -309,7 +320,7 @@ class Server:
             from jetstream_server.net.entrance import client_entrance
             from jetstream_server.net.layered_connection import LayeredConnection
 
-            entrance = client_entrance(self.options, self.options.tls, port)
+            entrance = client_entrance(self.options, self.options.tls, pump.node.door)
             make_connection = functools.partial(LayeredConnection, pump, entrance)
         servers.append(await listening.serve(listener, make_connection))
         address = listening.host_port(host, port)
@@ -415,12 +426,7 @@ class Server:
                 )
             options = self._reread()
             said = changes(self.options, options)
-            self.log.follow(
-                debug=options.is_debugging,
-                trace=options.is_tracing,
-                logtime=options.is_logging_time,
-                path=options.log_file,
-            )
+            self.log.follow(LogSettings.of(options))
             known = set(node.accounts)
             reload(node, options, _authenticator(options))
         except ConfigError as error:
@@ -428,6 +434,7 @@ class Server:
             self.log.write("ERR", f"Failed to reload server configuration: {text}")
             raise ConfigError(text) from None
         self.options = options
+        self._advertise(node)
         self._set_trace(node)
         for name, account in node.accounts.items():
             if name not in known:

@@ -81,3 +81,25 @@ def test_it_does_not_run_without_its_assertions():
     )
     assert done.returncode == 1
     assert "-O" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("nope=1", 'unknown signal "nope", it is one of stop, quit, term, reload, ldm'),
+        ("ldm", "--signal needs a process id or its file, as in ldm=4711"),
+        ("ldm=/no/such/file", "No such file"),
+    ],
+)
+def test_signals_that_cannot_be_sent(capsys, text, wrong):
+    assert main(["--signal", text]) == 1
+    assert wrong in capsys.readouterr().err
+
+
+def test_a_signal_is_sent(monkeypatch, tmp_path):
+    sent = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
+    (tmp_path / "pid").write_text("4712")
+    assert main(["-sl", "reload=4711"]) == 0
+    assert main(["--signal", f"ldm={tmp_path / 'pid'}"]) == 0
+    assert sent == [(4711, signal.SIGHUP), (4712, signal.SIGUSR2)]

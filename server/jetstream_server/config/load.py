@@ -77,15 +77,8 @@ def options_of(token: Token) -> ServerOptions:
 # Read and kept, but nothing acts on them yet.
 _WITHOUT_EFFECT = frozenset(
     (
-        "client_advertise",
-        "log_max_num",
-        "log_size_limit",
-        "logfile_max_num",
-        "logfile_size_limit",
-        "logtime_utc",
         "trace_headers",
         "trace_verbose",
-        "write_deadline",
     )
 )
 _WITHOUT_EFFECT_IN_JETSTREAM = frozenset(

@@ -3,7 +3,7 @@
 Back-pressure towards publishers is `intake.py`. Towards subscribers: the transport says when its
 buffer is full (`pause_writing`); until it has drained, the session's backlog counts what lies
 there, consumers stop delivering to it at the high mark, and a client that keeps not reading is cut
-off at `max_pending`.
+off at `max_pending`, or when it has taken nothing for as long as `write_deadline`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
+from jetstream_server.base.clock import SECOND
 from jetstream_server.base.limits import OUTBOX_LOW_BYTES
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.door import Door
@@ -25,7 +26,8 @@ class ClientConnection(asyncio.Protocol):
         self._door = door
         self._transport: asyncio.Transport
         self._session: Session
-        self._is_paused = False
+        self._handed_over = 0  # bytes, to the transport
+        self._stall: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open a session; its INFO goes out in this turn."""
@@ -72,6 +74,10 @@ class ClientConnection(asyncio.Protocol):
                 self._transport.close()
 
     def _write(self, data: bytes) -> None:
+        self._send(data)
+
+    def _send(self, data: bytes) -> None:
+        self._handed_over += len(data)
         self._transport.write(data)
 
     def _say_goodbye(self, reason: str) -> None:
@@ -86,12 +92,39 @@ class ClientConnection(asyncio.Protocol):
         return self._session.closing.startswith("Slow Consumer")
 
     def pause_writing(self) -> None:
-        """Note that the client reads more slowly than it is written to."""
-        self._is_paused = True
+        """Watch a client that reads more slowly than it is written to."""
+        self._watch(self._taken)
+
+    @property
+    def _taken(self) -> int:
+        """Return how many bytes the client's side has taken."""
+        return self._handed_over - self._transport.get_write_buffer_size()
+
+    def _watch(self, taken: int) -> None:
+        deadline_ns = self._pump.node.settings.options.write_deadline_ns
+        if deadline_ns > 0:
+            loop = asyncio.get_running_loop()
+            self._stall = loop.call_later(deadline_ns / SECOND, self._check_progress, taken)
+
+    def _check_progress(self, before: int) -> None:
+        """Cut off a client that has taken nothing within the write deadline."""
+        if (taken := self._taken) > before:
+            self._watch(taken)
+            return
+        node = self._pump.node
+        node.stats.slow_consumers += 1
+        self._session.close("Slow Consumer (Write Deadline)")
+        node.has_output(self._session)
+        self._pump.wake()
+
+    def _stop_watching(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
 
     def resume_writing(self) -> None:
         """Let consumers deliver to this client again."""
-        self._is_paused = False
+        self._stop_watching()
         self._session.backlog_bytes = (
             sum(map(len, self._session.outbox)) + self._transport.get_write_buffer_size()
         )
@@ -100,6 +133,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the session."""
+        self._stop_watching()
         self._pump.intake.forget(self)
         self._pump.connections.pop(self._session, None)
         reason = "Read Error" if exc else "Client Closed"

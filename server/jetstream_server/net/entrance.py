@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ssl
 from dataclasses import dataclass
 
@@ -35,15 +36,14 @@ class Entrance:
     websocket: WebsocketRules | None = None
 
 
-def client_entrance(options: ServerOptions, tls: TlsOptions, port: int) -> Entrance:
-    """Return what is asked of clients on a port with TLS.
+def client_entrance(options: ServerOptions, tls: TlsOptions, door: Door) -> Entrance:
+    """Return what is asked of clients with TLS; `door` is theirs without.
 
     Raises:
         ConfigError: what the `tls` block names cannot be used.
     """
-    door = Door(
-        options.host,
-        port,
+    door = dataclasses.replace(
+        door,
         tls_required=not options.is_plain_allowed,
         tls_verify=verifies(tls),
         tls_available=options.is_plain_allowed,

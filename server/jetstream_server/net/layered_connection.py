@@ -69,7 +69,7 @@ class LayeredConnection(ClientConnection):
         if self._held is not None:
             held, self._held = self._held, None
             for data in held:
-                self._transport.write(data)
+                self._send(data)
 
     def _time_out(self) -> None:
         if not self._is_through:
@@ -155,7 +155,7 @@ class LayeredConnection(ClientConnection):
             self._layers[-1].send(data)
             self._flush()
         else:
-            self._transport.write(data)
+            self._send(data)
 
     def _flush(self) -> None:
         """Pass down what the layers have to send."""
@@ -165,7 +165,7 @@ class LayeredConnection(ClientConnection):
                 layer.send(data)
             data = layer.take_output()
         if data and not self._transport.is_closing():
-            self._transport.write(data)
+            self._send(data)
 
     def _say_goodbye(self, reason: str) -> None:
         if self._has_failed:

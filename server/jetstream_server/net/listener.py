@@ -52,6 +52,25 @@ def address_of(listener: socket.socket) -> tuple[str, int]:
     return str(host), int(port)
 
 
+def advertised(address: str, host: str, port: int) -> tuple[str, int]:
+    """Return the host and port that clients are told: of `client_advertise`, else where it listens.
+
+    Raises:
+        ConfigError: the port is none.
+    """
+    if not address:
+        return host, port
+    name, colon, number = address.rpartition(":")
+    if not colon or address.endswith("]"):
+        return address.strip("[]"), port
+    if not number.isdigit():
+        raise ConfigError(
+            f"Error setting server INFO with ClientAdvertise value of {address},"
+            f' err=strconv.Atoi: parsing "{number}": invalid syntax'
+        )
+    return name.strip("[]"), int(number)
+
+
 def host_port(host: str, port: int) -> str:
     """Return `HOST:PORT`, an IPv6 host in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

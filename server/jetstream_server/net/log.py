@@ -8,60 +8,101 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TextIO
 
-from jetstream_server.base.errors import ConfigError
+from jetstream_server.base.clock import SystemClock
+from jetstream_server.config.options import ServerOptions
+from jetstream_server.net.log_file import LogFile
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What is logged, and where.
+
+    Attributes:
+        debug, trace: whether DBG and TRC lines are written.
+        logtime: whether lines carry the time.
+        utc: whether it is that of Greenwich.
+        path: a file to append to, stderr when empty.
+        size_max, files_max: of that file; see `LogFile`.
+    """
+
+    debug: bool = False
+    trace: bool = False
+    logtime: bool = True
+    utc: bool = False
+    path: str = ""
+    size_max: int = 0
+    files_max: int = 0
+
+    @classmethod
+    def of(cls, options: ServerOptions) -> LogSettings:
+        """Return what the operator has chosen."""
+        return cls(
+            debug=options.is_debugging,
+            trace=options.is_tracing,
+            logtime=options.is_logging_time,
+            utc=options.is_logging_utc,
+            path=options.log_file,
+            size_max=options.log_size_limit,
+            files_max=options.log_files_max,
+        )
+
+    @property
+    def file(self) -> tuple[str, int, int]:
+        """Return what the file is made of."""
+        return self.path, self.size_max, self.files_max
 
 
 class ServerLog:
     """Writes log lines.
 
-    Args:
-        debug: whether DBG lines are written.
-        trace: whether TRC lines are written.
-        logtime: whether lines carry the time.
-        path: a file to append to, stderr when empty.
+    Raises:
+        ConfigError: the file cannot be written.
     """
 
-    def __init__(
-        self, *, debug: bool = False, trace: bool = False, logtime: bool = True, path: str = ""
-    ) -> None:
-        self._hidden = {level for level, shown in (("DBG", debug), ("TRC", trace)) if not shown}
-        self._logtime = logtime
-        self._path = path
-        self._file: TextIO = _append_to(path) if path else sys.stderr
+    def __init__(self, settings: LogSettings | None = None) -> None:
+        self._settings = settings or LogSettings()
+        self._file = _open(self._settings)
 
-    def follow(self, *, debug: bool, trace: bool, logtime: bool, path: str) -> None:
-        """Take other settings, as those that it was made with.
+    def follow(self, settings: LogSettings) -> None:
+        """Take other settings.
 
         Raises:
             ConfigError: the file cannot be written; nothing has changed then.
         """
-        if path != self._path:
-            file = _append_to(path) if path else sys.stderr
-            if self._file is not sys.stderr:
+        if settings.file != self._settings.file:
+            file = _open(settings)
+            if self._file is not None:
                 self._file.close()
-            self._path, self._file = path, file
-        self._hidden = {level for level, shown in (("DBG", debug), ("TRC", trace)) if not shown}
-        self._logtime = logtime
+            self._file = file
+        self._settings = settings
 
     def write(self, level: str, text: str) -> None:
         """Write one line; levels are INF, WRN, ERR, FTL, DBG and TRC."""
-        if level in self._hidden:
+        settings = self._settings
+        if (level == "DBG" and not settings.debug) or (level == "TRC" and not settings.trace):
             return
-        time = datetime.now(UTC).astimezone().strftime("%Y/%m/%d %H:%M:%S.%f ")
-        line = f"[{os.getpid()}] {time if self._logtime else ''}[{level}] {text}\n"
-        # A reader of our log that goes away must not take the server with it.
+        line = self._line(level, text)
+        # A reader of our log that goes away, or a full disk, must not take the server with it.
         with contextlib.suppress(OSError):
-            # One write a line, so that lines of two processes in one file stay whole.
-            self._file.write(line)
-            self._file.flush()
+            if self._file is None:
+                # One write a line, so that lines of two processes in one file stay whole.
+                sys.stderr.write(line)
+                sys.stderr.flush()
+            elif backup := self._file.write(line):
+                self._file.write(self._line("INF", f'Rotated log, backup saved as "{backup}"'))
+
+    def _line(self, level: str, text: str) -> str:
+        settings, time = self._settings, ""
+        if settings.logtime:
+            now = datetime.now(UTC) if settings.utc else datetime.now(UTC).astimezone()
+            time = now.strftime("%Y/%m/%d %H:%M:%S.%f ")
+        return f"[{os.getpid()}] {time}[{level}] {text}\n"
 
 
-def _append_to(path: str) -> TextIO:
-    try:
-        return Path(path).open("a", encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"log file {path} cannot be written: {error.strerror}") from error
+def _open(settings: LogSettings) -> LogFile | None:
+    if not settings.path:
+        return None
+    return LogFile(*settings.file, SystemClock().now)

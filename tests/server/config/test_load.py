@@ -283,12 +283,12 @@ def test_secrets_are_not_shown(folder: Path) -> None:
 
 
 def test_options_without_effect_are_warned_of(folder: Path) -> None:
-    jetstream = "\njetstream: {request_queue_limit: 5}\nlog_size_limit: 3\n"
+    jetstream = "\njetstream: {request_queue_limit: 5}\ntrace_headers: true\n"
     options = read(ACCOUNTS + "\nsyslog: true\nprof_port: 0\n" + jetstream)
     assert [warning.split(":")[3].strip() for warning in options.warnings] == [
         '"syslog" has no effect in this server',
         '"prof_port" has no effect in this server',
-        '"log_size_limit" has no effect in this server',
+        '"trace_headers" has no effect in this server',
         '"request_queue_limit" of "jetstream" has no effect in this server',
     ]
     (warning,) = read("accounts { A { exports: [{service: a, latency: b}] } }").warnings

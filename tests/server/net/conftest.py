@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import pytest
 from jetstream_server.base.clock import MINUTE, SECOND, SystemClock
+from jetstream_server.config.options import ServerOptions
 from jetstream_server.net import listener as listening
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.layered_connection import LayeredConnection
@@ -36,10 +38,15 @@ SETTINGS = NodeSettings(
 class Running:
     """A node served on a free port."""
 
-    def __init__(self, commit=None, entrance=None) -> None:
+    def __init__(self, commit=None, entrance=None, **options) -> None:
         self.entrance = entrance
         self.errors: list[BaseException] = []
-        self.node = Node(SETTINGS, Authenticator([]), Random(1), lambda level, text: None)
+        self.node = Node(
+            replace(SETTINGS, options=ServerOptions(**options)),
+            Authenticator([]),
+            Random(1),
+            lambda level, text: None,
+        )
         self.commit = commit
 
     async def __aenter__(self) -> Running:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from jetstream_server.base.clock import MILLISECOND, MINUTE
 from jetstream_server.base.limits import OUTBOX_LOW_BYTES
 
 
@@ -48,6 +49,45 @@ def test_a_client_that_does_not_read_is_cut_off(running, on_loop):
             assert len(served.node.sessions) == 1
             data = await slow_reader.read(-1)
             assert b"-ERR" not in data
+
+    on_loop(main())
+
+
+def test_a_client_that_takes_nothing_is_cut_off_in_time(running, on_loop):
+    async def main():
+        async with running(write_deadline_ns=100 * MILLISECOND) as served:
+            slow_reader, slow = await served.connect()
+            slow.write(b"SUB a 1\r\nPING\r\n")
+            await slow_reader.readuntil(b"PONG\r\n")
+            slow.transport.pause_reading()
+            (session,) = served.node.sessions.values()
+            _, fast = await served.connect()
+            frame = b"PUB a 500000\r\n" + b"x" * 500_000 + b"\r\n"
+            for _ in range(14):  # less than `max_pending`
+                fast.write(frame)
+                await fast.drain()
+            while served.node.sessions.get(session.cid) is session:
+                await asyncio.sleep(0.01)
+            assert session.closing == "Slow Consumer (Write Deadline)"
+            assert served.node.stats.slow_consumers == 1
+
+    on_loop(main())
+
+
+def test_a_client_that_takes_its_time_stays(running, on_loop):
+    async def main():
+        async with running(write_deadline_ns=MINUTE) as served:
+            await served.connect()
+            ((session, connection),) = served.pump.connections.items()
+            before = connection._taken
+            connection.pause_writing()
+            connection.write_output()
+            session.send(b"PING\r\n")
+            connection.write_output()
+            connection._check_progress(before)  # it has taken a little since
+            assert not session.closing
+            connection._check_progress(connection._taken)
+            assert session.closing == "Slow Consumer (Write Deadline)"
 
     on_loop(main())
 

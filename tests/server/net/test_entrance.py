@@ -9,6 +9,7 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.options import ServerOptions, TlsOptions, WebsocketOptions
 from jetstream_server.net.entrance import client_entrance, websocket_entrance
+from jetstream_server.node.door import Door
 
 
 def tls_of(pki: Any, **more: Any) -> TlsOptions:
@@ -17,7 +18,7 @@ def tls_of(pki: Any, **more: Any) -> TlsOptions:
 
 def test_clients_begin_tls(pki: Any) -> None:
     tls = tls_of(pki, timeout_ns=5 * SECOND, pinned_certs=("ab",), greets_after_ns=-1)
-    entrance = client_entrance(ServerOptions(host="127.0.0.1"), tls, 4222)
+    entrance = client_entrance(ServerOptions(), tls, Door("127.0.0.1", 4222))
     door = entrance.door
     assert (door.host, door.port, door.client_type) == ("127.0.0.1", 4222, "nats")
     assert (door.tls_required, door.tls_available, door.tls_verify) == (True, False, False)
@@ -29,7 +30,7 @@ def test_clients_begin_tls(pki: Any) -> None:
 
 def test_clients_may_begin_tls(pki: Any) -> None:
     tls = tls_of(pki, ca_file=pki.cert("ca"), is_mapping=True)
-    door = client_entrance(ServerOptions(is_plain_allowed=True), tls, 4222).door
+    door = client_entrance(ServerOptions(is_plain_allowed=True), tls, Door()).door
     assert (door.tls_required, door.tls_available, door.tls_verify) == (False, True, True)
     assert door.maps_certificates
 

@@ -31,3 +31,23 @@ def test_a_port_too_high_is_named():
 def test_ipv6_hosts_are_bracketed():
     assert listening.host_port("::1", 4222) == "[::1]:4222"
     assert listening.host_port("127.0.0.1", 4222) == "127.0.0.1:4222"
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("", ("127.0.0.1", 4222)),
+        ("example.com", ("example.com", 4222)),
+        ("example.com:99", ("example.com", 99)),
+        (":7", ("", 7)),
+        ("[::1]:5", ("::1", 5)),
+        ("[::1]", ("::1", 4222)),
+    ],
+)
+def test_what_clients_are_told(address, told):
+    assert listening.advertised(address, "127.0.0.1", 4222) == told
+
+
+def test_an_advertised_port_that_is_none():
+    with pytest.raises(ConfigError, match="ClientAdvertise value of a:b"):
+        listening.advertised("a:b", "127.0.0.1", 4222)

@@ -1,0 +1,85 @@
+"""A log file that starts anew at a size, keeping the latest old ones beside it.
+
+An old file is named after the time at which it was put aside, as the genuine server does:
+`nats.log.2026.01.02.15.04.05.678901234`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+from jetstream_server.base.clock import SECOND
+from jetstream_server.base.errors import ConfigError
+
+
+class LogFile:
+    """One log file and its backups.
+
+    Args:
+        path: appended to.
+        size_max: put aside once it is larger; 0 for never.
+        files_max: how many there may be, this one included; 0 for any number.
+        now: reads the clock, in nanoseconds.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+
+    def __init__(self, path: str, size_max: int, files_max: int, now: Callable[[], int]) -> None:
+        self._path = Path(path)
+        self._size_max = size_max
+        self._files_max = files_max
+        self._now = now
+        self._file = self._open()
+
+    def _open(self) -> TextIO:
+        try:
+            return self._path.open("a", encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            text = f"log file {self._path} cannot be written: {error.strerror}"
+            raise ConfigError(text) from error
+
+    def write(self, line: str) -> str:
+        """Append a line in one write; return the name of the backup if it was time for one.
+
+        Raises:
+            OSError: the disk disagrees.
+        """
+        # One write a line, so that lines of two processes in one file stay whole.
+        self._file.write(line)
+        self._file.flush()
+        if 0 < self._size_max < self._file.tell():
+            return self._rotate()
+        return ""
+
+    def _rotate(self) -> str:
+        seconds, rest = divmod(self._now(), SECOND)
+        time = datetime.fromtimestamp(seconds, UTC).astimezone()
+        backup = f"{self._path}.{time.strftime('%Y.%m.%d.%H.%M.%S')}.{rest:09d}"
+        self._file.close()
+        self._path.rename(backup)
+        self._file = self._open()
+        if self._files_max > 0:
+            for old in self._backups()[: -(self._files_max - 1) or None]:
+                with contextlib.suppress(FileNotFoundError):
+                    old.unlink()
+        return backup
+
+    def _backups(self) -> list[Path]:
+        """Return the old files, the oldest first."""
+        beginning = f"{self._path.name}."
+        found = [
+            path
+            for path in self._path.parent.iterdir()
+            if path.name.startswith(beginning)
+            and path.name[len(beginning) :].replace(".", "").isdigit()
+        ]
+        return sorted(found)
+
+    def close(self) -> None:
+        """Write no more."""
+        self._file.close()
