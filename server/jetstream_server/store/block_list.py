@@ -296,6 +296,8 @@ class BlockList:
             block = self._blocks[index]
             content = self._content(block)
             number = self._local_id(content, subject_id)
+            if content.has_own_ids and number == len(content.table_ids):
+                continue  # without one of this subject
             ids = content.entries.subject_ids
             entry = max(block.at_or_after(content, start), block.head) - 1
             while True:
@@ -469,10 +471,8 @@ class BlockList:
         """Return the block's own number of a subject, one that no entry has if it is not there."""
         if not content.has_own_ids:
             return subject_id
-        try:
-            return content.table_ids.index(subject_id)
-        except ValueError:
-            return len(content.table_ids)
+        own = content.table_ids
+        return columns.find(own, b"", 0, len(own), subject_id)
 
     def _timestamp(self, block: Block, content: Content, entry: int) -> int:
         buffer = self._buffer(block, content, entry)
