@@ -343,7 +343,7 @@ class Scan:
     Attributes:
         positions, subject_ids: `array('I')`, an entry a message.
         sequences: `array('Q')`, likewise.
-        tombstones: in order, with the number of entries before each.
+        tombstones: in order, with the number of entries before each; one for each erased message.
         tombstone_bytes: the same records as they stand.
         stop: where the last sound record ends.
     """
@@ -383,6 +383,10 @@ def scan_block(content: Buffer, ids: dict[bytes, int]) -> Scan:
             scan.subject_ids.append(ids.setdefault(erased.subject, len(ids)))
             scan.sequences.append(erased.sequence)
             scan.stop = erased.stop
+            # Erased before it was written, its tombstone may be lost although it is not.
+            stone = tombstone.deleted([(erased.sequence, erased.sequence + 1)])
+            scan.tombstones.append((len(scan.positions), stone))
+            scan.tombstone_bytes += stone.encode()
             continue
         if found is None:
             break

@@ -114,3 +114,24 @@ def test_a_half_written_head_still_says_what_it_is():
         broken = bytearray(erased)
         broken[at] ^= 1
         assert scan_block(bytes(broken), {}).stop == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_message_erased_before_it_was_written_is_gone_without_its_tombstone(
+    sim_disk_module, seed
+):
+    disk = sim_disk_module.SimDisk(Random(seed))
+    store, commit = open_store(disk)
+    for _ in range(9):
+        store.append(b"s.plain", b"", b"", 1)
+    assert store.delete([1], erase=True) == 1
+    disk.dark_in = 3  # at the write, of which some arrives
+    with pytest.raises(sim_disk_module.PowerLostError):
+        commit.drain()
+    disk.restart()
+    again, commit = open_store(disk)
+    assert not again.offline
+    assert again.load(1) is None
+    found = [again.load(sequence) for sequence in range(2, again.last_seq + 1)]
+    assert all(message.subject == b"s.plain" for message in found)
+    assert again.state().messages == len(found)
