@@ -41,9 +41,14 @@ class Source(Protocol):
 
 
 class Intake:
-    """Decides which connections are read from."""
+    """Decides which connections are read from.
+
+    Attributes:
+        read_bytes: from all of them, since the start.
+    """
 
     def __init__(self) -> None:
+        self.read_bytes = 0
         # This turn's: bytes read, and messages published before.
         self._read: dict[Source, tuple[int, int]] = {}
         # A source is in one of these at most.
@@ -52,6 +57,7 @@ class Intake:
 
     def took(self, source: Source, size: int) -> None:
         """Count bytes that were read."""
+        self.read_bytes += size
         before, published = self._read.get(source) or (0, source.published)
         self._read[source] = (before + size, published)
         if before + size >= TURN_READ_BYTES and not self._is_paused(source):
