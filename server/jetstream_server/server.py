@@ -39,7 +39,6 @@ from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.net import listener as listening
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.idle_memory import IdleMemory
-from jetstream_server.net.idle_memory import IdleMemory
 from jetstream_server.net.log import LogSettings, ServerLog
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.account import Account
@@ -131,7 +130,6 @@ class Server:
                 else None
             )
             pump = Pump(node, commit, clock, self._fail)
-            stack.callback(IdleMemory(asyncio.get_running_loop(), pump.intake).stop)
             stack.callback(IdleMemory(asyncio.get_running_loop(), pump.intake).stop)
             monitor = await self._monitor(pump)
             servers = await self._listen(pump, listener, stack)
