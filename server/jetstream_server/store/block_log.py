@@ -30,11 +30,8 @@ from jetstream_server.store import erasure, tombstone
 from jetstream_server.store.block import BLOCK_SUFFIX, Block, BlockWriter, seal_block
 from jetstream_server.store.block_list import BlockList
 from jetstream_server.store.commit import GroupCommit
-from jetstream_server.store.compressed_block import (
-    Compression,
-    compressed_bytes_max,
-    is_compressible,
-)
+from jetstream_server.store.compressed_block import compressed_bytes_max
+from jetstream_server.store.compression import Compression, is_compressible
 from jetstream_server.store.content_cache import ContentCache
 from jetstream_server.store.restamp import restamp
 from jetstream_server.store.tombstone import Tombstone

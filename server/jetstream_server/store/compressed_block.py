@@ -21,11 +21,9 @@ from __future__ import annotations
 import mmap
 import sys
 from array import array
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
-from typing import overload
 
 import cramjam
 from google_crc32c import extend
@@ -33,7 +31,6 @@ from google_crc32c import value as crc32c
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels.records_pure import Buffer
-from jetstream_server.store import index as block_index
 
 MAGIC = b"JSCHUNKS"
 _HEADER = Struct("<8sIIQ")
@@ -44,17 +41,6 @@ _CHECK = Struct("<I")
 CHUNK_BYTES = 64 * 1024
 
 _REFERENCES_OF_ONE = 2  # to an object that one attribute holds: that, and the argument
-
-# A block is left alone unless samples of it lose an eighth.
-_SAMPLES = 8
-_SAMPLE_BYTES = 8 * 1024
-
-
-def is_compressible(whole: memoryview | bytes) -> bool:
-    """Tell whether to compress a block, from a few samples: some 100 microseconds."""
-    step = max(len(whole) // _SAMPLES, _SAMPLE_BYTES)
-    samples = b"".join(whole[at : at + _SAMPLE_BYTES] for at in range(0, len(whole), step))
-    return len(cramjam.snappy.compress_raw(samples)) <= len(samples) - len(samples) // 8
 
 
 def is_compressed(file: Buffer) -> bool:
@@ -81,58 +67,6 @@ def compressed_bytes_max(block_bytes: int, chunk_bytes: int = CHUNK_BYTES) -> in
     """Return how large the file of a block can be."""
     chunks = -(-block_bytes // chunk_bytes)
     return _HEADER.size + chunks * _CHUNK.size + _CHECK.size + block_bytes + len(MAGIC)
-
-
-class LateParts(Sequence[Buffer]):
-    """Parts of a file that are made when they are written: in the worker thread of a flush.
-
-    They are made again when the flush is, and not kept.
-    """
-
-    def __init__(self, make: Callable[[], list[bytes]]) -> None:
-        self._make = make
-
-    def __iter__(self) -> Iterator[Buffer]:
-        return iter(self._make())
-
-    def __len__(self) -> int:
-        return len(self._make())
-
-    @overload
-    def __getitem__(self, index: int) -> Buffer: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Buffer]: ...
-
-    def __getitem__(self, index: int | slice) -> Buffer | Sequence[Buffer]:
-        return self._make()[index]
-
-
-class Compression:
-    """A block on its way to a compressed file: the work is done where the parts are written.
-
-    Args:
-        whole: the block, which does not change any more.
-        chunk_bytes: of it, compressed together.
-    """
-
-    def __init__(self, whole: memoryview | bytes, chunk_bytes: int) -> None:
-        self._whole = whole
-        self._chunk_bytes = chunk_bytes
-        self._file_bytes = 0
-
-    def file(self) -> LateParts:
-        """Return the block file."""
-        return LateParts(self._make)
-
-    def index(self, index: bytes) -> LateParts:
-        """Return the index file, which is to be written after the block file."""
-        return LateParts(lambda: [index, block_index.end(self._file_bytes)])
-
-    def _make(self) -> list[bytes]:
-        parts = compress(self._whole, self._chunk_bytes)
-        self._file_bytes = sum(map(len, parts))
-        return parts
 
 
 @dataclass(slots=True, eq=False)

@@ -137,13 +137,11 @@ def decode(content: Buffer, *, with_subjects: bool = True) -> Summary | None:
     Whether it is about the block that is there is to be asked next, by the size of that.
     `with_subjects` may be False for the little that does not depend on the number of subjects.
     """
-    if len(content) < HEADER_BYTES:
-        return None
-    header = bytes(content[: _HEADER.size])
-    if _HEADER_CHECK.unpack_from(content, _HEADER.size)[0] != crc32c(header):
+    header = _sound_header(content)
+    if header is None:
         return None
     (
-        magic,
+        _,
         flags,
         entry_count,
         subject_count,
@@ -159,8 +157,6 @@ def decode(content: Buffer, *, with_subjects: bool = True) -> Summary | None:
         middle_crc,
         entries_crc,
     ) = _HEADER.unpack(header)
-    if magic != MAGIC:
-        return None
     lengths_at = HEADER_BYTES + 12 * subject_count
     names_at = lengths_at + 2 * subject_count
     if names_at > len(content):
@@ -170,11 +166,12 @@ def decode(content: Buffer, *, with_subjects: bool = True) -> Summary | None:
     stop = names_end + tombstone_bytes
     entries_at = stop + -stop % 4
     entries_end = entries_at + entry_count * (12 if flags & _SPARSE else 8)
-    if len(content) not in (entries_end, entries_end + _END.size):
-        return None
-    is_compressed = len(content) > entries_end
-    middle = bytes(content[HEADER_BYTES:stop])
-    if crc32c(middle) != middle_crc:
+    rest, middle = bytes(content[entries_end:]), bytes(content[HEADER_BYTES:stop])
+    if (
+        entries_end > len(content)
+        or len(rest) not in (0, _END.size)
+        or crc32c(middle) != middle_crc
+    ):
         return None
     columns = array("I", middle[: 12 * subject_count])
     return Summary(
@@ -196,8 +193,16 @@ def decode(content: Buffer, *, with_subjects: bool = True) -> Summary | None:
         tombstones=middle[names_end - HEADER_BYTES :],
         entries_at=entries_at,
         entries_crc=entries_crc,
-        compressed_bytes=_END.unpack_from(content, entries_end)[0] if is_compressed else 0,
+        compressed_bytes=_END.unpack(rest)[0] if rest else 0,
     )
+
+
+def _sound_header(content: Buffer) -> bytes | None:
+    if len(content) < HEADER_BYTES or bytes(content[: len(MAGIC)]) != MAGIC:
+        return None
+    header = bytes(content[: _HEADER.size])
+    checksum = _HEADER_CHECK.unpack_from(content, _HEADER.size)[0]
+    return header if checksum == crc32c(header) else None
 
 
 def decode_entries(content: Buffer, summary: Summary) -> Entries | None:

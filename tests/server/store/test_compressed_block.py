@@ -11,13 +11,11 @@ from jetstream_server.store import compressed_block
 from jetstream_server.store.compressed_block import (
     MAGIC,
     CompressedBlock,
-    Compression,
     Memory,
     compress,
     compressed_bytes_max,
     inflate_whole,
     is_compressed,
-    is_compressible,
 )
 
 PATH = Path("/store/1.blk")
@@ -154,29 +152,3 @@ def test_what_does_not_come_back_is_not_compressed(monkeypatch):
     parts = compress(whole, 400)
     assert parts[1:-1] == [whole[:400], whole[400:800], whole[800:]]
     assert inflate_whole(b"".join(parts), PATH) == whole
-
-
-@pytest.mark.parametrize("size", [10, 200, 100_000, 1_000_000])
-def test_noise_is_left_alone(size):
-    assert not is_compressible(noise(size))
-
-
-@pytest.mark.parametrize("size", [200, 100_000, 1_000_000])
-def test_text_is_compressible(size):
-    assert is_compressible(text(size))
-
-
-def test_the_work_is_done_where_the_parts_are_written(monkeypatch):
-    calls = []
-    monkeypatch.setattr(
-        compressed_block, "compress", lambda *given: calls.append(given) or compress(*given)
-    )
-    compression = Compression(text(500), 64)
-    file, index = compression.file(), compression.index(b"index")
-    assert calls == []
-    written = b"".join(file)
-    assert len(calls) == 1
-    assert inflate_whole(written, PATH) == text(500)
-    assert b"".join(index) == b"index" + len(written).to_bytes(8, "little")
-    assert len(file) == len(list(file)) == len(compress(text(500), 64))
-    assert file[-1] == MAGIC

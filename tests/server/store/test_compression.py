@@ -9,10 +9,11 @@ from random import Random
 
 import pytest
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store import erasure
+from jetstream_server.store import compression, erasure
 from jetstream_server.store.cipher_disk import CipherDisk
 from jetstream_server.store.commit import GroupCommit
-from jetstream_server.store.compressed_block import is_compressed
+from jetstream_server.store.compressed_block import MAGIC, compress, inflate_whole, is_compressed
+from jetstream_server.store.compression import Compression, is_compressible
 from jetstream_server.store.content_cache import ContentCache
 from jetstream_server.store.file import FileStore
 from jetstream_server.store.keyring import Keyring
@@ -28,13 +29,13 @@ def disk(sim_disk_module):
     return sim_disk_module.SimDisk(Random(7))
 
 
-def open_store(disk, compression="s2", cipher="", **options):
+def open_store(disk, how="s2", cipher="", **options):
     if cipher:
         disk = CipherDisk(disk, Keyring(ROOT, disk, b"k" * 32, cipher))
     commit = GroupCommit(disk)
     options = {"block_bytes": 2000, "chunk_bytes": 300, **options}
     store = FileStore(FOLDER, commit, **options)
-    store.compression = compression
+    store.compression = how
     return store, commit
 
 
@@ -82,14 +83,14 @@ def test_text_takes_a_third_of_the_space_and_answers_the_same(sim_disk_module):
         for n in range(20_000)
     ]  # fmt: skip
     run = PubRun.of([(b"orders.%d" % (n % 7), b"", b"", row) for n, row in enumerate(rows)])
-    for compression in ("none", "s2"):
+    for how in ("none", "s2"):
         disk = sim_disk_module.SimDisk(Random(1))
-        store, commit = open_store(disk, compression, block_bytes=500_000, chunk_bytes=65536)
+        store, commit = open_store(disk, how, block_bytes=500_000, chunk_bytes=65536)
         store.append_run(run, 0, run.count, 5)
         commit.drain()
         names = [name for name in disk.names(FOLDER) if name.endswith(".blk")]
-        sizes[compression] = sum(disk.size(FOLDER / name) for name in names[:-1])
-        answers[compression] = (store.state(), [store.load(s) for s in range(1, 20_001, 97)])
+        sizes[how] = sum(disk.size(FOLDER / name) for name in names[:-1])
+        answers[how] = (store.state(), [store.load(s) for s in range(1, 20_001, 97)])
     assert answers["none"] == answers["s2"]
     assert sizes["s2"] < 0.45 * sizes["none"]
 
@@ -339,9 +340,9 @@ def test_a_reader_that_jumps_inflates_little(disk):
 
 def test_limits_and_purges_of_compressed_blocks(disk):
     stores = []
-    for compression in ("none", "s2"):
+    for how in ("none", "s2"):
         disk.remove_tree(FOLDER)
-        store, commit = open_store(disk, compression)
+        store, commit = open_store(disk, how)
         publish(store, 400)
         commit.drain()
         store.enforce(Limits(max_msgs=300), 9)
@@ -355,3 +356,30 @@ def test_limits_and_purges_of_compressed_blocks(disk):
         assert [again.state(), again.deleted(), again.last_sequences(None)] == answers[:3]
         stores.append(answers)
     assert stores[0] == stores[1]
+
+
+@pytest.mark.parametrize("size", [10, 200, 100_000, 1_000_000])
+def test_noise_is_left_alone(size):
+    assert not is_compressible(Random(1).randbytes(size))
+
+
+@pytest.mark.parametrize("size", [200, 100_000, 1_000_000])
+def test_text_is_compressible(size):
+    assert is_compressible(bytes(size))
+
+
+def test_the_work_is_done_where_the_parts_are_written(monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        compression, "compress", lambda *given: calls.append(given) or compress(*given)
+    )
+    whole = b"some text" * 60
+    work = Compression(whole, 64)
+    file, index = work.file(), work.index(b"index")
+    assert calls == []
+    written = b"".join(file)
+    assert len(calls) == 1
+    assert inflate_whole(written, FOLDER) == whole
+    assert b"".join(index) == b"index" + len(written).to_bytes(8, "little")
+    assert len(file) == len(list(file)) == len(compress(whole, 64))
+    assert file[-1] == MAGIC
