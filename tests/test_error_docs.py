@@ -42,7 +42,7 @@ def test_every_named_scenario_exists(generator):
         for line in path.read_text().splitlines()
         if line.startswith("## ")
     }
-    assert set(told.values()) <= existing | {generator.ACCOUNT_LIMITS}
+    assert set(told.values()) <= existing
 
 
 def test_every_code_is_shown_by_something(generator):
