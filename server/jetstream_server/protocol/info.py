@@ -8,6 +8,7 @@ goes into lame duck (`jetstream.md` 1.2, `checked-wire-consumers.md` 1.1).
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any
 
 from jetstream_server.protocol import encoder
@@ -51,9 +52,19 @@ class Info:
 
     def to_wire(self) -> dict[str, Any]:
         """Return the JSON object."""
-        named = ((field, getattr(self, field.name)) for field in fields(self))
-        return {field.name: value for field, value in named if value or field.default}
+        values = _values_of(self)
+        return {
+            name: value
+            for name, value, is_always_there in zip(_NAMES, values, _ALWAYS_THERE, strict=True)
+            if value or is_always_there
+        }
 
     def line(self) -> bytes:
         """Return the whole line, CR LF included."""
         return encoder.info(self.to_wire())
+
+
+# Looked up once: every connection gets two INFO lines.
+_NAMES = tuple(field.name for field in fields(Info))
+_ALWAYS_THERE = tuple(bool(field.default) for field in fields(Info))
+_values_of = attrgetter(*_NAMES)
