@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pathlib
 import pkgutil
 import re
+import signal
 import subprocess
 import sys
 
@@ -92,7 +94,7 @@ def test_it_does_not_run_without_its_assertions():
     ],
 )
 def test_signals_that_cannot_be_sent(capsys, text, wrong):
-    assert main(["--signal", text]) == 1
+    assert cli.main(["--signal", text]) == 1
     assert wrong in capsys.readouterr().err
 
 
@@ -100,6 +102,6 @@ def test_a_signal_is_sent(monkeypatch, tmp_path):
     sent = []
     monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
     (tmp_path / "pid").write_text("4712")
-    assert main(["-sl", "reload=4711"]) == 0
-    assert main(["--signal", f"ldm={tmp_path / 'pid'}"]) == 0
+    assert cli.main(["-sl", "reload=4711"]) == 0
+    assert cli.main(["--signal", f"ldm={tmp_path / 'pid'}"]) == 0
     assert sent == [(4711, signal.SIGHUP), (4712, signal.SIGUSR2)]

@@ -31,6 +31,8 @@ Server Options:
     -m, --http_port <port>           Serve monitoring over HTTP on this port
     -c, --config <file>              Read this configuration file
     -t                               Check the configuration file and exit
+    -sl, --signal <signal>=<pid>     Send stop, quit, term, reload or ldm to a server; instead of
+                                     the process id, the file that holds it
         --client_advertise <url>     Tell clients this address
         --ports_file_dir <dir>       Write the ports in use to a file in this folder
 
@@ -114,6 +116,7 @@ class Flags:
     is_jetstream: bool | None = None
     store_dir: str | None = None
     config: str = ""
+    signal: str = ""
     is_check: bool = False
     debug_and_trace: bool = False
     debug_and_verbose_trace: bool = False
@@ -153,6 +156,7 @@ _FLAGS: dict[str, tuple[str, type]] = {
     "user": ("user", str),
     "pass": ("password", str),
     "auth": ("token", str),
+    **dict.fromkeys(("sl", "signal"), ("signal", str)),
     **dict.fromkeys(("h", "help"), ("shows_help", bool)),
     **dict.fromkeys(("v", "version"), ("shows_version", bool)),
 }
@@ -162,7 +166,7 @@ _REFUSED: dict[str, type] = {
     **dict.fromkeys(("no_advertise", "s", "syslog"), bool),
     **dict.fromkeys(("r", "remote_syslog"), str),
     **dict.fromkeys(("routes", "cluster", "cluster_name", "cluster_listen"), str),
-    **dict.fromkeys(("cluster_advertise", "sl", "signal"), str),
+    "cluster_advertise": str,
     **dict.fromkeys(("ms", "https_port", "profile", "connect_retries"), int),
 }
 

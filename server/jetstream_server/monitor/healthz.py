@@ -75,7 +75,7 @@ def healthz(node: Node, options: HealthzOptions | None = None) -> tuple[int, dic
             for each in ailments
         ]
         return first.status, {"status": "error", "errors": errors}
-    word = "error" if first.status == 400 else "unavailable"
+    word = "error" if first.status in (400, 500) else "unavailable"
     return first.status, {"status": word, "error": first.text}
 
 
@@ -85,6 +85,9 @@ def _ailments(node: Node, options: HealthzOptions) -> list[_Ailment]:
         return [_bad('"account" must not be empty when checking stream health')]
     if consumer and not stream:
         return [_bad('"stream" must not be empty when checking consumer health')]
+    if node.lame_duck is not None:
+        text = "failed to be ready for connections after 1ms: server"
+        return [_Ailment(500, "CONNECTION", text)]
     if not node.settings.jetstream:
         if not options.enabled_only:
             return []

@@ -87,3 +87,9 @@ def test_a_full_disk(filled):
 def test_without_jetstream(plain_node):
     assert health(plain_node) == OK
     assert health(plain_node, **{"js-enabled-only": "1"})[0] == 503
+
+
+def test_a_lame_duck_is_not_ready(node, now):
+    node.enter_lame_duck(now)
+    text = "failed to be ready for connections after 1ms: server"
+    assert healthz(node) == (500, {"status": "error", "error": text})
