@@ -16,8 +16,12 @@ EXPECTED = {
     "batch_write_and_read": "33 orders from Italy between sequences 100 and 199",
     "flights": "Every flight went in and came out once; the delays equal those of the file.",
     "foreach_batch": "3 batches of 7 pages, each written twice: 21 messages",
+    "spark_connect": "1000 copies went there and back over Spark Connect",
     "stream_to_stream": "RAW has 1500 readings, CLEAN has 1500",
 }
+
+# The demo, as `make demo` runs it, and the one whose Spark is another kind.
+OF_THEIR_OWN = ["flights", "spark_connect"]
 
 
 def run(example: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -40,12 +44,51 @@ def test_every_example_is_expected_to_say_something() -> None:
 
 @pytest.mark.spark
 @pytest.mark.genuine
-@pytest.mark.timeout(300)  # a Spark session each, on however busy a machine
-@pytest.mark.parametrize("example", STORIES)
-def test_an_example_runs(example, genuine) -> None:
+@pytest.mark.timeout(300)  # a Spark session, on however busy a machine
+@pytest.mark.parametrize("example", OF_THEIR_OWN)
+def test_an_example_of_its_own_runs(example, genuine) -> None:
+    if example == "spark_connect":
+        pytest.importorskip("grpc_status", reason="Spark Connect's packages are not installed")
     result = run(example, JETSTREAM_URL=genuine.url)
     assert result.returncode == 0, result.stderr
     assert EXPECTED[example] in result.stdout
+
+
+# One process, so that the JVM starts once; each example makes and stops its own Spark session.
+_ONE_AFTER_ANOTHER = """
+import runpy, sys
+examples = sys.argv[1:]
+for example in examples:
+    sys.argv = [example]
+    print("== " + example, flush=True)
+    runpy.run_path(example, run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def told(genuine) -> dict[str, str]:
+    """What each of the small examples printed."""
+    paths = [str(EXAMPLES / f"{story}.py") for story in STORIES if story not in OF_THEIR_OWN]
+    environment = {**os.environ, "JETSTREAM_URL": genuine.url, "COLUMNS": "100"}
+    environment["PYTHONPATH"] = os.pathsep.join((str(EXAMPLES), os.environ.get("PYTHONPATH", "")))
+    result = subprocess.run(
+        [sys.executable, "-c", _ONE_AFTER_ANOTHER, *paths],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert result.returncode == 0, result.stderr
+    sections = result.stdout.split("== ")[1:]
+    return {Path(text.partition("\n")[0]).stem: text for text in sections}
+
+
+@pytest.mark.spark
+@pytest.mark.genuine
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("example", [story for story in STORIES if story not in OF_THEIR_OWN])
+def test_an_example_runs(example, told) -> None:
+    assert EXPECTED[example] in told[example]
 
 
 @pytest.mark.parametrize("example", STORIES)
