@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from jetstream_server.jetstream.wire.go_json import encode
+from jetstream_server.monitor.metrics import CONTENT_TYPE, metrics_text
 from jetstream_server.monitor.query import BadQueryError
 from jetstream_server.monitor.routes import PATHS, answer
 from jetstream_server.net import listener as listening
@@ -52,6 +53,7 @@ class MonitorHttp:
         routes += [
             Route(self._base + path, self._view, methods=["GET", "HEAD", "POST"]) for path in PATHS
         ]
+        routes.append(Route(self._base + "/metrics", self._metrics))
         config = uvicorn.Config(
             Starlette(routes=routes), log_config=None, access_log=False, lifespan="off", ws="none"
         )
@@ -69,8 +71,14 @@ class MonitorHttp:
             await self._task
 
     async def _index(self, request: Request) -> Response:
-        links = "".join(f'<a href="{self._base}{path}">{path[1:]}</a><br>' for path in PATHS)
+        links = "".join(
+            f'<a href="{self._base}{path}">{path[1:]}</a><br>' for path in (*PATHS, "/metrics")
+        )
         return HTMLResponse(f"<html><body>{links}</body></html>")
+
+    async def _metrics(self, request: Request) -> Response:
+        text = metrics_text(self._pump.node, self._pump.clock.now())
+        return Response(text, media_type=CONTENT_TYPE)
 
     async def _view(self, request: Request) -> Response:
         pump = self._pump

@@ -30,6 +30,7 @@ def fetch(port: int, path: str) -> tuple[int, str, bytes]:
         ("/connz", 200, b'"num_connections": 1'),
         ("/connz?limit=abc", 400, b"Error decoding int for 'limit'"),
         ("/jsz", 200, b'"streams": 0'),
+        ("/metrics", 200, b"gnatsd_varz_connections{"),
         ("/", 200, b"varz"),
         ("/nope", 404, b""),
     ],
@@ -47,7 +48,7 @@ def test_paths(running, on_loop, path, status, found):
             client[1].close()
             assert got[0] == status
             assert found in got[2]
-            if status == 200 and path != "/":
+            if status == 200 and path not in ("/", "/metrics"):
                 assert got[1] == "application/json"
                 json.loads(got[2])
 

@@ -1,0 +1,154 @@
+"""/metrics: the same numbers for Prometheus.
+
+The genuine server leaves this to an exporter beside it. Metrics have that exporter's names and
+labels (`gnatsd_varz_*`, `jetstream_server_*`, `jetstream_stream_*`, `jetstream_consumer_*`), so
+that its dashboards fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from jetstream_server.monitor.varz import jetstream_stats, resident_bytes, subscription_count
+from jetstream_server.node.node import Node
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_STREAM_LABELS = ("server_name", "account", "stream_name")
+_CONSUMER_LABELS = (*_STREAM_LABELS, "consumer_name")
+
+
+class _Metrics:
+    """Reads a node when it is asked to."""
+
+    def __init__(self, node: Node, now: int) -> None:
+        self._node = node
+        self._now = now
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._server()
+        if self._node.settings.jetstream:
+            yield from self._jetstream()
+            yield from self._streams()
+            yield from self._consumers()
+
+    def _server(self) -> Iterable[Metric]:
+        node = self._node
+        totals, stats = node.traffic(), node.stats
+        for name, text, value in (
+            ("connections", "open connections of clients", len(node.sessions)),
+            ("subscriptions", "subscriptions, the server's own included", subscription_count(node)),
+            ("mem", "resident memory in bytes", resident_bytes()),
+        ):
+            yield self._gauge(f"gnatsd_varz_{name}", text, value)
+        for name, text, value in (
+            ("total_connections", "connections since the start", stats.total_connections),
+            ("in_msgs", "messages from clients", totals.in_msgs),
+            ("in_bytes", "bytes from clients", totals.in_bytes),
+            ("out_msgs", "messages to clients", totals.out_msgs),
+            ("out_bytes", "bytes to clients", totals.out_bytes),
+            ("slow_consumers", "clients cut off because they did not read", stats.slow_consumers),
+        ):
+            metric = CounterMetricFamily(f"gnatsd_varz_{name}", text, labels=["server_id"])
+            metric.add_metric([node.name], value)
+            yield metric
+
+    def _gauge(self, name: str, text: str, value: float) -> Metric:
+        metric = GaugeMetricFamily(name, text, labels=["server_id"])
+        metric.add_metric([self._node.name], value)
+        return metric
+
+    def _jetstream(self) -> Iterable[Metric]:
+        node = self._node
+        stats = jetstream_stats(node)
+        catalogs = [each.catalog for each in node.accounts.values() if each.catalog is not None]
+        states = [
+            stream.store.state() for catalog in catalogs for stream in catalog.streams.values()
+        ]
+        offline = sum(
+            bool(stream.store.offline)
+            for catalog in catalogs
+            for stream in catalog.streams.values()
+        )
+        for name, text, value in (
+            ("total_streams", "streams", len(states)),
+            ("total_consumers", "consumers", sum(each.consumer_count() for each in catalogs)),
+            ("total_messages", "stored messages", sum(state.messages for state in states)),
+            ("total_message_bytes", "their bytes", sum(state.bytes for state in states)),
+            ("memory", "bytes of streams in memory", stats["memory"]),
+            ("storage", "bytes of streams on disk", stats["storage"]),
+            ("api_total", "API requests since the start", stats["api"]["total"]),
+            ("api_errors", "those that were refused", stats["api"]["errors"]),
+            ("offline_streams", "streams that cannot be served, see /healthz", offline),
+            ("disk_full", "1 while the disk has no room", bool(node.disk_full)),
+        ):
+            yield self._gauge(f"jetstream_server_{name}", text, value)
+
+    def _streams(self) -> Iterable[Metric]:
+        metrics = {
+            name: GaugeMetricFamily(f"jetstream_stream_{name}", text, labels=_STREAM_LABELS)
+            for name, text in (
+                ("total_messages", "messages of the stream"),
+                ("total_bytes", "their bytes"),
+                ("first_seq", "sequence of the oldest message"),
+                ("last_seq", "sequence of the newest message"),
+                ("consumer_count", "consumers of the stream"),
+                ("subject_count", "subjects it has messages of"),
+            )
+        }
+        for account in self._node.accounts.values():
+            for stream in account.catalog.streams.values() if account.catalog is not None else ():
+                state = stream.store.state()
+                labels = [self._node.name, account.name, stream.name]
+                for name, value in (
+                    ("total_messages", state.messages),
+                    ("total_bytes", state.bytes),
+                    ("first_seq", state.first_seq),
+                    ("last_seq", state.last_seq),
+                    ("consumer_count", stream.consumer_count),
+                    ("subject_count", state.num_subjects),
+                ):
+                    metrics[name].add_metric(labels, value)
+        return metrics.values()
+
+    def _consumers(self) -> Iterable[Metric]:
+        metrics = {
+            name: GaugeMetricFamily(f"jetstream_consumer_{name}", text, labels=_CONSUMER_LABELS)
+            for name, text in (
+                ("delivered_consumer_seq", "deliveries so far"),
+                ("delivered_stream_seq", "newest delivered sequence"),
+                ("ack_floor_consumer_seq", "deliveries below which all is acknowledged"),
+                ("ack_floor_stream_seq", "sequence below which all is acknowledged"),
+                ("num_ack_pending", "delivered messages that wait for their ack"),
+                ("num_redelivered", "messages that were delivered more than once"),
+                ("num_waiting", "waiting pull requests"),
+                ("num_pending", "messages that are not delivered yet"),
+            )
+        }
+        for account in self._node.accounts.values():
+            for stream in account.catalog.streams.values() if account.catalog is not None else ():
+                for consumer in stream.consumers.values():
+                    if consumer.internal:
+                        continue
+                    info = consumer.info(self._now)
+                    labels = [self._node.name, account.name, stream.name, consumer.name]
+                    for place in ("delivered", "ack_floor"):
+                        for kind in ("consumer_seq", "stream_seq"):
+                            metrics[f"{place}_{kind}"].add_metric(labels, info[place][kind])
+                    for name in (
+                        "num_ack_pending",
+                        "num_redelivered",
+                        "num_waiting",
+                        "num_pending",
+                    ):
+                        metrics[name].add_metric(labels, info[name])
+        return metrics.values()
+
+
+def metrics_text(node: Node, now: int) -> bytes:
+    """Return everything in Prometheus' text format."""
+    registry = CollectorRegistry()
+    registry.register(_Metrics(node, now))
+    return generate_latest(registry)
