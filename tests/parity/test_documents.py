@@ -8,7 +8,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 GOTCHAS = 70
-SMALL = 10  # scenarios of a file about one thing
+SMALL = 12  # scenarios of a file about one thing
 # Only a cluster, an operator with tiers, or a server of old has something to say there.
 UNUSED = {
     "alternates",  # of a stream that several mirrors could serve

@@ -53,6 +53,8 @@ class Wire:
         self._open(port)
         for line in self._subscriptions.values():
             self.write(line.encode())
+        if self.connect:
+            self.settle()  # another connection may count on the subscriptions
 
     def write(self, data: bytes) -> None:
         self.socket.sendall(data)
