@@ -237,10 +237,12 @@ class Pump:
 
         def drained(failures: Failures, error: BaseException | None) -> None:
             found.extend(failures)
+            self._flushing = False
             self._quiet.set()
             if error is not None:
                 self._failed(error)
 
+        self._flushing = True  # turns that clients still cause leave the disk alone
         self._quiet.clear()
         self._worker.run(commit.drain, drained)
         await self._quiet.wait()
