@@ -114,7 +114,7 @@ class PullQueueMachine(RuleBasedStateMachine):
         self.queue: list[int] = []
         self.waiting: list[Request] = []
         self.consumer_seq = 0
-        self.pin, self.pin_deadline = "", 0
+        self.pin, self.pin_deadline, self.pins = "", 0, 0
         self.messages: dict[bytes, list[tuple[int, ...]]] = {}
         self.statuses: list[tuple[bytes, str]] = []
 
@@ -177,7 +177,8 @@ class PullQueueMachine(RuleBasedStateMachine):
         self.pending[sequence] = self.now + DUE
         if self.policy == "pinned_client" and not request.is_text:
             if not self.pin:
-                self.pin = "chosen"
+                self.pins += 1
+                self.pin = f"pin {self.pins}"
             if request.pin != self.pin:
                 request.pin = self.pin
                 self.pin_deadline = self.now + PIN_TIMEOUT

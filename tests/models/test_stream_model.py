@@ -2,7 +2,8 @@
 
 The twin keeps a list of messages and does everything the slow way, one message after another. It
 knows nothing of runs, so it also checks that taking a stretch as a whole and message by message
-come to the same.
+come to the same. On interest and work queue streams consumers come and go, take messages and
+acknowledge them, beside all limits.
 """
 
 from __future__ import annotations
@@ -14,21 +15,40 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.errors import ApiError
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Subscription
+from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
+from jetstream_server.jetstream.consumers.consumer_creation import create_consumer, restore_consumer
 from jetstream_server.jetstream.context import Context
-from jetstream_server.jetstream.output import Output, Publish
+from jetstream_server.jetstream.output import Frames, Output, Publish
 from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.jetstream.streams.stream_config import StreamConfig, with_defaults
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.vault import MemoryFolder
 
 WINDOW = 2 * SECOND
+HOUR = 3600 * SECOND
 SUBJECTS = [b"s.a", b"s.b", b"s.c"]
+
+
+class Client:
+    """Takes deliveries by way of the output; nothing is routed to it."""
+
+    headers = True
+    backlog_bytes = 0
+
+    def receive(self, *arguments: object) -> None:
+        raise AssertionError("deliveries are encoded for it")
 
 
 @dataclass
@@ -49,6 +69,20 @@ class Kept:
 
 
 @dataclass
+class Reader:
+    """One consumer of the twin: everything below `next` is acknowledged."""
+
+    subject: bytes  # empty for all
+    next: int
+
+    def wants(self, message: Kept) -> bool:
+        return self.subject in (b"", message.subject)
+
+    def needs(self, message: Kept) -> bool:
+        return self.wants(message) and message.sequence >= self.next
+
+
+@dataclass
 class Twin:
     """A stream as a list."""
 
@@ -57,6 +91,7 @@ class Twin:
     last: int = 0
     ids: dict[str, tuple[int, int]] = field(default_factory=dict)
     last_id: str = ""
+    readers: dict[str, Reader] = field(default_factory=dict)
 
     def publish(
         self, subject: bytes, payload: bytes, message_id: str, expected: int | None, now: int
@@ -67,10 +102,14 @@ class Twin:
         if message_id in self.ids and self.ids[message_id][1] + WINDOW > now:
             return -self.ids[message_id][0]
         fresh = Kept(self.last + 1, now, subject, message_id, payload)
-        if self.config.discard == "new" and (refusal := self.refusal(fresh)):
+        is_wanted = self.config.retention != "interest" or any(
+            reader.wants(fresh) for reader in self.readers.values()
+        )
+        if is_wanted and self.config.discard == "new" and (refusal := self.refusal(fresh)):
             return refusal
         self.last += 1
-        self.kept.append(fresh)
+        if is_wanted:
+            self.kept.append(fresh)
         self.last_id = message_id
         if message_id:
             self.ids[message_id] = (self.last, now)
@@ -107,6 +146,25 @@ class Twin:
         if self.config.max_age:
             self.drop([m for m in self.kept if m.timestamp + self.config.max_age <= now])
 
+    def pending(self, reader: Reader) -> list[Kept]:
+        return [m for m in self.kept if reader.needs(m)]
+
+    def consume(self, reader: Reader, count: int) -> list[int]:
+        """Let a consumer take and acknowledge messages; return their sequences."""
+        taken = self.pending(reader)[:count]
+        if taken:
+            reader.next = taken[-1].sequence + 1
+        if self.config.retention != "limits":
+            self.drop([m for m in taken if not self.is_needed(m)])
+        return [m.sequence for m in taken]
+
+    def is_needed(self, message: Kept) -> bool:
+        return any(reader.needs(message) for reader in self.readers.values())
+
+    def sweep(self) -> None:
+        if self.config.retention == "interest":
+            self.drop([m for m in self.kept if not self.is_needed(m)])
+
     def drop(self, gone: list[Kept]) -> None:
         self.kept = [m for m in self.kept if m not in gone]
 
@@ -120,9 +178,16 @@ class StreamMachine(RuleBasedStateMachine):
         per_subject=st.sampled_from([-1, 1, 2]),
         max_age=st.sampled_from([0, 3 * SECOND]),
         discard=st.sampled_from(["old", "new", "new per subject"]),
+        retention=st.sampled_from(["limits", "interest", "workqueue"]),
     )
     def start(
-        self, max_msgs: int, max_bytes: int, per_subject: int, max_age: int, discard: str
+        self,
+        max_msgs: int,
+        max_bytes: int,
+        per_subject: int,
+        max_age: int,
+        discard: str,
+        retention: str,
     ) -> None:
         self.now = 1_700_000_000 * SECOND
         self.fields: dict[str, Any] = {
@@ -136,14 +201,19 @@ class StreamMachine(RuleBasedStateMachine):
             "discard": discard.split()[0],
             "discard_new_per_subject": discard == "new per subject" and per_subject > 0,
             "duplicate_window": WINDOW,
+            "retention": retention,
         }
         config = with_defaults(StreamConfig(**self.fields))
         sublist = Sublist()
         self.output = Output(sublist)
         self.context = Context("$G", "S", "", sublist, self.output, Nuid(Random(0)))
+        client = Client()
+        sublist.insert(Subscription(b"in", client, sid=b"1", outlet=client))
         self.folder = MemoryFolder(0)
         self.stream = self.open(config)
         self.twin = Twin(config)
+        if retention == "interest":
+            self.come("all")
 
     def open(self, config: StreamConfig) -> Stream:
         store = self.folder.messages()
@@ -203,7 +273,8 @@ class StreamMachine(RuleBasedStateMachine):
     def answers(self) -> list[int | str]:
         found: dict[bytes, int | str] = {}
         for send in self.output.sends_after_flush:
-            assert isinstance(send, Publish)
+            if not isinstance(send, Publish) or not send.run.subject(0).startswith(b"R."):
+                continue  # advisories, and what consumers send
             answer = json.loads(send.run.payload(0))
             if "error" in answer:
                 found[send.run.subject(0)] = answer["error"]["description"]
@@ -261,11 +332,63 @@ class StreamMachine(RuleBasedStateMachine):
         self.twin.trim()
         self.twin.age(self.now)
 
+    @rule(name=st.sampled_from(["all", "s.a", "s.b"]))
+    def come(self, name: str) -> None:
+        """Make a consumer of all subjects or of one, if there may be one more."""
+        consumers, retention = self.stream.consumers, self.twin.config.retention
+        durable = name.replace(".", "_")
+        if durable in consumers or (retention == "workqueue" and consumers):
+            return
+        subject = "" if name == "all" else name
+        requested = ConsumerConfig(
+            durable_name=durable, ack_policy="explicit", filter_subject=subject, ack_wait=HOUR
+        )
+        create_consumer(self.stream, requested, self.now)
+        first = self.stream.store.state().first_seq
+        self.twin.readers[durable] = Reader(subject.encode(), first)
+        self.output.sends_after_flush.clear()
+
+    @precondition(lambda self: self.stream.consumers)
+    @rule(data=st.data())
+    def leave(self, data: Any) -> None:
+        name = data.draw(st.sampled_from(sorted(self.stream.consumers)))
+        self.stream.consumers[name].delete(self.now)
+        del self.twin.readers[name]
+        self.twin.sweep()
+        self.output.sends_after_flush.clear()
+
+    @precondition(lambda self: self.stream.consumers)
+    @rule(data=st.data(), count=st.integers(1, 4))
+    def consume(self, data: Any, count: int) -> None:
+        name = data.draw(st.sampled_from(sorted(self.stream.consumers)))
+        consumer = self.stream.consumers[name]
+        consumer.pull.request(b"in", b'{"batch":%d,"no_wait":true}' % count, self.now)
+        consumer.advance(self.now)
+        replies = [
+            line.split(b" ")[3]
+            for send in self.output.sends_after_flush
+            if isinstance(send, Frames)
+            for line in send.data.split(b"\r\n")
+            if line.startswith((b"MSG s.", b"HMSG s."))
+        ]
+        self.output.sends_after_flush.clear()
+        if replies:
+            run = PubRun.of([(reply, b"", b"", b"") for reply in replies])
+            consumer.acks.receive(run, 0, run.count, None, None, self.now)
+            consumer.advance(self.now)
+        sequences = [int(reply.split(b".")[5]) for reply in replies]
+        assert sequences == self.twin.consume(self.twin.readers[name], count)
+
     @rule()
     def restart(self) -> None:
         """What is not in the messages is lost: ids of messages that are gone."""
         self.context.deadlines.cancel(self.stream)
+        names = sorted(self.stream.consumers)
+        for consumer in self.stream.consumers.values():
+            consumer.stop("409 Server Shutdown", self.now)
         self.stream = self.open(self.stream.config)
+        for name in names:
+            restore_consumer(self.stream, name, self.folder.consumer(name), self.now)
         self.twin.age(self.now)
         self.twin.ids = {
             m.message_id: (m.sequence, m.timestamp)
@@ -291,8 +414,15 @@ class StreamMachine(RuleBasedStateMachine):
         assert state.bytes == sum(m.size for m in self.twin.kept)
         assert self.stream.last_message_id == self.twin.last_id.encode()
 
+    @invariant()
+    def same_pending(self) -> None:
+        for name, reader in self.twin.readers.items():
+            info = self.stream.consumers[name].info(self.now)
+            assert info["num_pending"] == len(self.twin.pending(reader))
+            assert info["num_ack_pending"] == 0
+
 
 StreamMachine.TestCase.settings = settings(
-    stateful_step_count=25, deadline=None, report_multiple_bugs=False
+    stateful_step_count=30, deadline=None, report_multiple_bugs=False
 )
 TestStreamModel = StreamMachine.TestCase

@@ -26,6 +26,7 @@ from jetstream_server.jetstream.consumers.consumer_config import (
 from jetstream_server.jetstream.consumers.consumer_state import restore_state
 from jetstream_server.jetstream.consumers.cursor import Cursor
 from jetstream_server.jetstream.consumers.progress import Progress
+from jetstream_server.jetstream.consumers.selection import missing
 from jetstream_server.jetstream.streams.scan import stored
 from jetstream_server.jetstream.wire.go_json import decode
 from jetstream_server.jetstream.wire.go_time import ZERO, Instant, parse_time
@@ -330,9 +331,8 @@ def _forget_missing(progress: Progress, store: MessageStore, config: ConsumerCon
         progress.rewind(end)
     if first_seq > 1:
         progress.purged(first_seq)
-    for sequence, _ in list(progress.pending):
-        if store.load(sequence) is None:
-            progress.removed(sequence, sequence + 1)
+    for sequence in missing(store, progress.pending.sequences()):
+        progress.removed(sequence, sequence + 1)
 
 
 def _take_back(progress: Progress, store: MessageStore) -> None:

@@ -14,6 +14,8 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
+from itertools import groupby
+from operator import itemgetter
 from struct import Struct
 from typing import Any
 
@@ -117,8 +119,8 @@ def restore_state(progress: Progress, data: bytes) -> None:
         keys, values = reader.words(counts_count), reader.words(counts_count)
         progress.redelivery.counts.update(zip(keys, values, strict=True))
         keys, values = reader.words(deadlines_count), reader.words(deadlines_count)
-        for sequence, deadline in zip(keys, values, strict=True):
-            progress.redelivery.schedule((sequence,), deadline)
+        for deadline, wave in groupby(zip(keys, values, strict=True), itemgetter(1)):
+            progress.redelivery.schedule(map(itemgetter(0), wave), deadline)
         progress.redelivery.queue(reader.words(queue_count))
         for _ in range(runs_count):
             progress.pending.restore_run(_read_run(reader))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 # What one consumer sends in one turn before others get theirs; the rest follows in the next turn.
 TURN_BYTES = limits.OUTBOX_LOW_BYTES
 _NO_MESSAGES = b"404 No Messages"
+_WRONG_PIN = b"423 Nats-Wrong-Pin-Id"
 _ANY_COUNT = 1 << 62
 _priority = attrgetter("priority")
 
@@ -211,7 +212,11 @@ class Pull:
             extra = b"Nats-Pin-Id: %b\r\n" % self.pin.id.encode()
         if is_limited:
             return self._serve(request, match, offer, extra, now)
-        return self._deal(turns, offer, extra, now)
+        outpinned = self._outpinned(turns, len(offer.window)) if extra else []
+        sent = self._deal(turns, offer, extra, now)
+        for other in outpinned:
+            self._drop(other, _WRONG_PIN, other.pending_fields)
+        return sent
 
     def _turns(self, count_max: int, now: int) -> list[tuple[PullRequest, Match]]:
         """Return the requests that are to get the next messages in turn, at most so many.
@@ -235,6 +240,18 @@ class Pull:
             if policy == "pinned_client" and not self.pin.id:
                 break  # it is the one to be pinned, unless it can name no group
         return turns
+
+    def _outpinned(self, turns: list[tuple[PullRequest, Match]], count: int) -> list[PullRequest]:
+        """Return the requests with another pin whose turn comes up among so many messages."""
+        served = {request for request, _ in turns}
+        ahead = 0
+        outpinned: list[PullRequest] = []
+        for request in self._waiting:
+            if request in served:
+                ahead += 1
+            elif request.pin and request.pin != self.pin.id and ahead < count:
+                outpinned.append(request)
+        return outpinned
 
     def _steady_count(self) -> int:
         """Return how many messages may go before a minimum is reached or no longer reached."""
@@ -316,7 +333,7 @@ class Pull:
         if policy != "pinned_client" or request.pin == self.pin.id:
             return True
         if request.pin:
-            self._drop(request, b"423 Nats-Wrong-Pin-Id", request.pending_fields)
+            self._drop(request, _WRONG_PIN, request.pending_fields)
             return False
         return not self.pin.id
 
