@@ -39,6 +39,7 @@ _SIGNALS = {
     "quit": signal.SIGINT,
     "term": signal.SIGTERM,
     "reload": signal.SIGHUP,
+    "reopen": signal.SIGUSR1,
     "ldm": signal.SIGUSR2,
 }
 

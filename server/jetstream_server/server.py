@@ -65,6 +65,7 @@ _SIGNAL_WORDS = {
     signal.SIGTERM: "terminated",
     signal.SIGINT: "interrupt",
     signal.SIGHUP: "hangup",
+    signal.SIGUSR1: "user defined signal 1",
     signal.SIGUSR2: "user defined signal 2",
 }
 # How often a server that is fading looks whether its clients have gone.
@@ -396,6 +397,7 @@ class Server:
             signal.SIGTERM: self._ended.set,
             signal.SIGINT: self._ended.set,
             signal.SIGHUP: lambda: self._on_hangup(pump),
+            signal.SIGUSR1: self.log.reopen,
             signal.SIGUSR2: lambda: self._enter_lame_duck(pump, servers),
         }
         loop = asyncio.get_running_loop()

@@ -88,7 +88,7 @@ def test_it_does_not_run_without_its_assertions():
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("nope=1", 'unknown signal "nope", it is one of stop, quit, term, reload, ldm'),
+        ("nope=1", 'unknown signal "nope", it is one of stop, quit, term, reload, reopen, ldm'),
         ("ldm", "--signal needs a process id or its file, as in ldm=4711"),
         ("ldm=/no/such/file", "No such file"),
     ],

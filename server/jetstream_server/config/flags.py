@@ -31,7 +31,7 @@ Server Options:
     -m, --http_port <port>           Serve monitoring over HTTP on this port
     -c, --config <file>              Read this configuration file
     -t                               Check the configuration file and exit
-    -sl, --signal <signal>=<pid>     Send stop, quit, term, reload or ldm to a server; instead of
+    -sl, --signal <signal>=<pid>     Send stop, quit, term, reload, reopen or ldm, instead of
                                      the process id, the file that holds it
         --client_advertise <url>     Tell clients this address
         --ports_file_dir <dir>       Write the ports in use to a file in this folder

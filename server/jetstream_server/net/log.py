@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from jetstream_server.base.clock import SystemClock
+from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.net.log_file import LogFile
 
@@ -78,6 +79,19 @@ class ServerLog:
                 self._file.close()
             self._file = file
         self._settings = settings
+
+    def reopen(self) -> None:
+        """Go on in a file that is there now: the old one was moved away."""
+        if self._file is None:
+            return
+        try:
+            file = _open(self._settings)
+        except ConfigError as error:
+            self.write("ERR", str(error))
+            return
+        self._file.close()
+        self._file = file
+        self.write("INF", "File log re-opened")
 
     def write(self, level: str, text: str) -> None:
         """Write one line; levels are INF, WRN, ERR, FTL, DBG and TRC."""

@@ -84,3 +84,15 @@ def test_settings_of_options():
     settings = LogSettings.of(options)
     assert (settings.debug, settings.trace, settings.utc) == (True, False, True)
     assert settings.file == ("a", 5, 0)
+
+
+def test_a_file_that_was_moved_away(tmp_path):
+    path, old = tmp_path / "a.log", tmp_path / "old.log"
+    log = ServerLog(LogSettings(path=str(path), logtime=False))
+    log.write("INF", "one")
+    path.rename(old)
+    log.write("INF", "two")
+    log.reopen()
+    assert path.read_text().endswith("[INF] File log re-opened\n")
+    assert old.read_text().endswith("[INF] two\n")
+    ServerLog().reopen()  # stderr stays what it is
