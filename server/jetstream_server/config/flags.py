@@ -31,8 +31,8 @@ Server Options:
     -m, --http_port <port>           Serve monitoring over HTTP on this port
     -c, --config <file>              Read this configuration file
     -t                               Check the configuration file and exit
-    -sl, --signal <signal>=<pid>     Send stop, quit, term, reload, reopen or ldm, instead of
-                                     the process id, the file that holds it
+    -sl, --signal <signal>=<pid>     Send stop, quit, term, reload, reopen or ldm to a
+                                     server, by its process id or the file with it
         --client_advertise <url>     Tell clients this address
         --ports_file_dir <dir>       Write the ports in use to a file in this folder
 
