@@ -1,0 +1,89 @@
+"""Removing much: from the front in slices, and what becomes of the files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from jetstream_server.store.commit import RUBBISH_NS, GroupCommit
+from jetstream_server.store.file import FileStore
+from jetstream_server.store.ports import Limits
+
+FOLDER = Path("/s")
+
+
+@pytest.fixture
+def disk(sim_disk_module):
+    return sim_disk_module.SimDisk(Random(1))
+
+
+def settle(commit: GroupCommit, now: int) -> None:
+    found = commit.take(now)
+    assert found is not None
+    assert found.run() == []
+    commit.settle(found)
+
+
+def filled(disk, count: int = 400) -> tuple[GroupCommit, FileStore]:
+    """Return a store of many small blocks, message `n` stored at time `n`."""
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=2000)
+    for number in range(1, count + 1):
+        store.append(b"s.%d" % (number % 3), b"", b"x" * 40, number)
+    assert commit.drain() == []
+    assert len(disk.names(FOLDER)) > 20
+    return commit, store
+
+
+def test_a_purge_below_a_sequence_takes_a_block_at_a_time(disk):
+    commit, store = filled(disk)
+    start, removed, calls = store.first_seq, 0, 0
+    while start < 351:
+        start, count = store.purge_some(None, start, 351, 1 << 40)
+        assert count <= 40
+        removed += count
+        calls += 1
+    assert (removed, store.first_seq, store.state().messages) == (350, 351, 50)
+    assert calls > 10
+    assert sum(store.subject_counts(b">").values()) == 50
+    commit.drain()
+    again = FileStore(FOLDER, GroupCommit(disk), block_bytes=2000)
+    assert again.state() == store.state()
+
+
+def test_what_may_go_at_most_is_kept_to(disk):
+    _, store = filled(disk)
+    start, left = store.first_seq, 123
+    while left:
+        start, count = store.purge_some(None, start, 401, left)
+        left -= count
+    assert (store.first_seq, store.state().messages) == (124, 277)
+
+
+def test_much_that_is_too_old_goes_in_slices_and_everything_at_once(disk):
+    _, store = filled(disk)
+    age, calls = Limits(max_age_ns=100), 0
+    while (due := store.next_expiry(100)) is not None and due <= 450:
+        assert store.enforce(age, 450)
+        calls += 1
+    assert (store.first_seq, calls > 5) == (351, True)
+    assert store.enforce(age, 1000) == [(351, 401)]
+    assert store.state().messages == 0
+
+
+def test_files_of_a_purge_go_one_block_after_the_other(disk):
+    commit, store = filled(disk)
+    files = len(disk.names(FOLDER))
+    store.append(b"s.new", b"", b"", 500)
+    commit.drain()
+    assert store.purge(None, 0, 0) == 401
+    settle(commit, 1000)
+    left = len(disk.names(FOLDER))
+    assert left >= files - 2
+    settle(commit, 1000 + RUBBISH_NS)
+    assert len(disk.names(FOLDER)) == left - 2
+    # A crash before the rest is gone brings nothing back.
+    disk.restart()
+    again = FileStore(FOLDER, GroupCommit(disk), block_bytes=2000)
+    assert (again.state().messages, again.last_seq) == (0, 401)
