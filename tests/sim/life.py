@@ -130,6 +130,7 @@ class Reader:
     reset_at: int = 0
     paused: tuple[int, int] = (0, 0)
     pauses: int = 0  # asked for and not answered
+    pause_said_at: int = 0
     pins: list[tuple[bytes, int]] = field(default_factory=list)
     acks: set[int] = field(default_factory=set)  # sent, answered or not; terminations too
     answered: dict[int, int] = field(default_factory=dict)  # and when it was said

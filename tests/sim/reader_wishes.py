@@ -86,7 +86,10 @@ def pause_reader(workload: Workload, program: Program) -> None:
 
     def said(frame: Frame) -> None:
         reader.pauses -= 1
-        if workload.counted("pause reader", frame) and not reader.pauses:
+        # Answers of one turn to two connections are written in any order.
+        is_certain = not reader.pauses and reader.pause_said_at < workload.now
+        reader.pause_said_at = workload.now
+        if workload.counted("pause reader", frame) and is_certain:
             reader.paused = workload.now, until
 
     body = {"pause_until": format_time(until)}
