@@ -25,12 +25,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 
-import cramjam
 from google_crc32c import extend
 from google_crc32c import value as crc32c
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels.records_pure import Buffer
+from jetstream_server.structures import snappy
 
 MAGIC = b"JSCHUNKS"
 _HEADER = Struct("<8sIIQ")
@@ -54,8 +54,8 @@ def compress(whole: memoryview | bytes, chunk_bytes: int = CHUNK_BYTES) -> list[
     for at in range(0, len(whole), chunk_bytes):
         plain = bytes(whole[at : at + chunk_bytes])
         checksum = extend(checksum, plain)
-        chunk = bytes(cramjam.snappy.compress_raw(plain))
-        if len(chunk) >= len(plain) or bytes(cramjam.snappy.decompress_raw(chunk)) != plain:
+        chunk = snappy.compress(plain)
+        if len(chunk) >= len(plain) or snappy.decompress(chunk) != plain:
             chunk = plain
         chunks.append(chunk)
         table += _CHUNK.pack(len(chunk), crc32c(plain))
@@ -175,8 +175,8 @@ class CompressedBlock:
             room[:] = chunk
         else:
             try:
-                size = cramjam.snappy.decompress_raw_into(chunk, room)
-            except cramjam.DecompressionError:
+                size = snappy.decompress_into(chunk, room)
+            except snappy.DamagedError:
                 raise self._damage(begin) from None
             if size != len(room):
                 raise self._damage(begin)

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import overload
 
-import cramjam
-
 from jetstream_server.kernels.records_pure import Buffer
 from jetstream_server.store import index as block_index
 from jetstream_server.store.compressed_block import compress
+from jetstream_server.structures import snappy
 
 # A block is left alone unless samples of it lose an eighth.
 _SAMPLES = 8
@@ -24,7 +23,7 @@ def is_compressible(whole: memoryview | bytes) -> bool:
     """Tell whether to compress a block, from a few samples: some 100 microseconds."""
     step = max(len(whole) // _SAMPLES, _SAMPLE_BYTES)
     samples = b"".join(whole[at : at + _SAMPLE_BYTES] for at in range(0, len(whole), step))
-    return len(cramjam.snappy.compress_raw(samples)) <= len(samples) - len(samples) // 8
+    return len(snappy.compress(samples)) <= len(samples) - len(samples) // 8
 
 
 class LateParts(Sequence[Buffer]):

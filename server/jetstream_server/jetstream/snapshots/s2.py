@@ -14,8 +14,9 @@ References: github.com/klauspost/compress/s2; google/snappy, `framing_format.txt
 
 from __future__ import annotations
 
-import cramjam
 from google_crc32c import value as crc32c
+
+from jetstream_server.structures import snappy
 
 STREAM_IDENTIFIER = b"\xff\x06\x00\x00S2sTwO"
 _IDENTIFIERS = (b"S2sTwO", b"sNaPpY")
@@ -51,7 +52,7 @@ def frames(data: bytes) -> bytes:
 
 
 def _frame(data: bytes) -> bytes:
-    kind, content = b"\x00", bytes(cramjam.snappy.compress_raw(data))
+    kind, content = b"\x00", snappy.compress(data)
     if len(content) > len(data) - len(data) // 8:
         kind, content = b"\x01", data
     size = (_CHECKSUM_BYTES + len(content)).to_bytes(3, "little")
@@ -147,8 +148,8 @@ def decode_block(block: bytes) -> bytes:
     if size > BLOCK_BYTES_MAX:
         raise S2Error(TOO_LARGE)
     try:
-        return bytes(cramjam.snappy.decompress_raw(block))
-    except cramjam.DecompressionError:
+        return snappy.decompress(block)
+    except snappy.DamagedError:
         return _decode_s2(block, at, size)  # it has repeats, or is damaged
 
 
