@@ -35,13 +35,16 @@ def test_the_image_has_what_the_server_imports() -> None:
     assert installed <= required()
 
 
-def test_the_image_asks_for_nothing_the_project_does_not_know() -> None:
+def test_the_image_asks_for_what_the_project_asks_for() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    declared = {
-        re.match(r"[A-Za-z0-9-]+", one)[0].replace("-", "_")
-        for one in settings["project"]["dependencies"]
-    }
-    assert required() <= declared
+    declared = {one.split(";")[0] for one in settings["project"]["dependencies"]}
+    lines = (ROOT / "docker" / "server-requirements.txt").read_text().splitlines()
+    assert {line for line in lines if not line.startswith("#")} <= declared
+
+
+def test_the_image_asks_for_nothing_that_the_server_does_without() -> None:
+    read_by_zoneinfo = {"tzdata"}
+    assert required() <= imported_by_server() | read_by_zoneinfo
 
 
 def _is_distribution(name: str) -> bool:
