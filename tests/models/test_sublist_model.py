@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from jetstream_server.core.subject import is_valid_subject, matches, overlaps
+from jetstream_server.core.subject import is_valid_subject, matches
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Subscription
 
@@ -69,11 +69,6 @@ class SublistMachine(RuleBasedStateMachine):
         same = all(answer == first for answer in answers)
         expected = first[0] if same and len(first) == 1 and not first[0].queue else None
         assert self.sublist.match_prefix(prefix) is expected
-
-    @rule(pattern=PATTERN)
-    def overlap(self, pattern: bytes) -> None:
-        expected = any(overlaps(sub.subject, pattern) for sub in self.subs)
-        assert self.sublist.has_interest_overlapping(pattern) == expected
 
     @invariant()
     def holds_the_same(self) -> None:

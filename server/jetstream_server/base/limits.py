@@ -8,9 +8,6 @@ PAYLOAD_BYTES_MAX = 1024 * 1024
 PENDING_BYTES_MAX = 64 * 1024 * 1024
 CONNECTIONS_MAX = 65536
 
-# One read from a socket. Larger reads make larger runs, and the cost per message falls.
-READ_CHUNK_BYTES = 256 * 1024
-
 # A session whose unsent output passes the high mark is not delivered to until it is below the low
 # one; far under PENDING_BYTES_MAX, where it would be cut off as a slow consumer.
 OUTBOX_HIGH_BYTES = 4 * 1024 * 1024

@@ -283,29 +283,6 @@ class Sublist:
         """Tell whether a message published to `subject` reaches anybody."""
         return not self.match(subject).empty
 
-    def has_interest_overlapping(self, pattern: bytes) -> bool:
-        """Tell whether some subject that matches `pattern` reaches anybody."""
-        wanted = pattern.split(b".")
-        if b"" in wanted:
-            return False
-        level = [self._root]
-        for token in wanted:
-            if token == b">":
-                return any(node.has_children for node in level)
-            if any(node.tail is not None for node in level):
-                return True
-            below: list[_Node] = []
-            for node in level:
-                if node.star is not None:
-                    below.append(node.star)
-                if node.literals is not None:
-                    if token == b"*":
-                        below.extend(node.literals.values())
-                    elif token in node.literals:
-                        below.append(node.literals[token])
-            level = below
-        return any(node.has_subscriptions for node in level)
-
     def __iter__(self) -> Iterator[Subscription]:
         """Iterate over all subscriptions; the list must not change meanwhile."""
         waiting = [self._root]

@@ -132,10 +132,6 @@ class SequenceSet:
                 at += 1
         return before - self._length
 
-    def truncate_below(self, sequence: int) -> int:
-        """Take out all below `sequence`; return how many there were."""
-        return self.discard_range(0, sequence)
-
     def clear(self) -> None:
         """Take out all."""
         self._chunks.clear()
@@ -145,20 +141,6 @@ class SequenceSet:
     def count(self, start: int, stop: int) -> int:
         """Return how many members are from `start` up to `stop`."""
         return max(self._rank(stop) - self._rank(start), 0)
-
-    def next_present(self, sequence: int) -> int | None:
-        """Return the smallest member at or above `sequence`, None when there is none."""
-        at, index = self._locate(sequence)
-        if at >= 0 and sequence < self._chunks[at].stops[index]:
-            return sequence
-        if at >= 0 and index + 1 < len(self._chunks[at].starts):
-            return self._chunks[at].starts[index + 1]
-        return self._firsts[at + 1] if at + 1 < len(self._firsts) else None
-
-    def next_absent(self, sequence: int) -> int:
-        """Return the smallest sequence at or above `sequence` that is not a member."""
-        at, index = self._locate(sequence)
-        return sequence if at < 0 else max(sequence, self._chunks[at].stops[index])
 
     def _locate(self, sequence: int) -> tuple[int, int]:
         """Return chunk and place of the last run that starts at or before `sequence`.

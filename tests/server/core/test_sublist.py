@@ -97,7 +97,6 @@ def test_malformed_subjects_match_nothing(sublist: Sublist, malformed: bytes) ->
         subscribe(sublist, pattern)
     assert sublist.match(malformed).empty
     assert not sublist.has_interest(malformed)
-    assert not sublist.has_interest_overlapping(malformed)
     assert sublist.match_prefix(malformed) is None
 
 
@@ -157,16 +156,6 @@ def test_match_below_answers_when_all_extensions_are_alike(sublist: Sublist) -> 
     assert (match.plain, match.queues) == ([ack], [[spy]])
     subscribe(sublist, b"$JS.ACK.S.C.*.7.*.*.*")
     assert sublist.match_below(b"$JS.ACK.S.C", 5) is None
-
-
-def test_interest_overlapping_a_pattern(sublist: Sublist) -> None:
-    subscribe(sublist, b"a.b.c")
-    subscribe(sublist, b"x.*", b"q")
-    subscribe(sublist, b"t.>")
-    for pattern in (b">", b"a.>", b"*.b.c", b"a.*.c", b"x.y", b"*.y", b"t.a.b", b"t.*"):
-        assert sublist.has_interest_overlapping(pattern), pattern
-    for pattern in (b"*", b"a.b", b"a.b.c.>", b"x.y.z", b"t", b"a.*.d", b"y.>"):
-        assert not sublist.has_interest_overlapping(pattern), pattern
 
 
 def test_the_caches_are_bounded(sublist: Sublist, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,10 +111,6 @@ class Redelivery:
             return part
         return array("Q")
 
-    def is_queued(self, sequence: int) -> bool:
-        """Tell whether a message waits to go out again."""
-        return sequence in self._queue
-
     def queued_sequences(self) -> list[int]:
         """Return the queue, in order."""
         queued: list[int] = []
@@ -131,10 +127,6 @@ class Redelivery:
                 self._stretches.clear()
 
     # -- deadlines -------------------------------------------------------------------------
-
-    def has_deadline(self, sequence: int) -> bool:
-        """Tell whether a message has a deadline of its own."""
-        return sequence in self._due_at
 
     @property
     def deadlines(self) -> dict[int, int]:

@@ -13,8 +13,11 @@ from jetstream_server.jetstream.streams.stream_config import StreamConfig
 from jetstream_server.protocol.ops import HEADER_START, PAYLOAD_START, PAYLOAD_STOP, STRIDE, PubRun
 from jetstream_server.store.ports import Limits, MessageStore
 
-_FILE_OVERHEAD_BYTES = 34
-_MEMORY_OVERHEAD_BYTES = 16
+# What the genuine server counts beside a message's own bytes: in a file, there with headers, in
+# memory.
+_FILE_BYTES = 30
+_FILE_BYTES_WITH_HEADERS = 34
+_MEMORY_BYTES = 16
 
 
 def store_limits(config: StreamConfig) -> Limits:
@@ -36,8 +39,8 @@ def stored_bytes(storage: str, subject: bytes, headers: bytes, payload: bytes) -
     """Return what a message counts towards `max_bytes`, as the genuine server counts."""
     size = len(subject) + len(headers) + len(payload)
     if storage == "memory":
-        return size + 16
-    return size + (34 if headers else 30)
+        return size + _MEMORY_BYTES
+    return size + (_FILE_BYTES_WITH_HEADERS if headers else _FILE_BYTES)
 
 
 def has_room(config: StreamConfig, store: MessageStore, run: PubRun, start: int, stop: int) -> bool:
@@ -54,7 +57,7 @@ def has_room(config: StreamConfig, store: MessageStore, run: PubRun, start: int,
     if config.max_bytes <= 0:
         return True
     span = run.fields[stop * STRIDE - 1] - run.fields[start * STRIDE]
-    return state.bytes + span + (stop - start) * _FILE_OVERHEAD_BYTES <= config.max_bytes
+    return state.bytes + span + (stop - start) * _FILE_BYTES_WITH_HEADERS <= config.max_bytes
 
 
 def check_discard_new(

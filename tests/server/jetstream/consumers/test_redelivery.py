@@ -36,7 +36,7 @@ def test_leaving_and_coming_back_goes_to_the_end():
     redelivery.schedule([1], 50)
     assert redelivery.next_run(9) == seqs(2)
     redelivery.queue([1])
-    assert not redelivery.has_deadline(1)
+    assert 1 not in redelivery.deadlines
     assert drain(redelivery) == [2, 1]
 
 
