@@ -14,12 +14,14 @@ if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
     from jetstream_server.kernels.message_ids_pure import (
         first_special,
         id_spans,
+        recorded_ids,
     )
 else:
     try:
         from jetstream_server.kernels.message_ids_fast import (
             first_special,
             id_spans,
+            recorded_ids,
         )
 
         TWIN = "compiled"
@@ -27,10 +29,12 @@ else:
         from jetstream_server.kernels.message_ids_pure import (
             first_special,
             id_spans,
+            recorded_ids,
         )
 
 __all__ = [
     "TWIN",
     "first_special",
     "id_spans",
+    "recorded_ids",
 ]

@@ -4,9 +4,22 @@
 Loops that only look at bytes run without the GIL.
 """
 
+import sys
+
 from cpython cimport array
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.string cimport memchr, memcmp
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memchr, memcmp, memcpy
+
+import array
+
+from jetstream_server.kernels.record_layout cimport (
+    HEADER_BYTES_AT, PREFIX_BYTES, SEQUENCE_AT, SUBJECT_BYTES_AT, TIMESTAMP_AT
+)
+
+if sys.byteorder != "little":
+    raise ImportError("the compiled kernel reads little-endian records; the pure one reads any")
 
 cdef enum:
     WIDTH = 7  # the STRIDE of `protocol/ops.py`
@@ -127,3 +140,107 @@ def id_spans(bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop,
             message += WIDTH
     array.resize(spans, 2 * found)
     return spans
+
+
+cdef void _find_recorded_id(const char* block, Py_ssize_t length, Text* id) noexcept nogil:
+    """Find the id in any block of headers; of no length when there is none."""
+    cdef const char* end = block + length
+    cdef const char* stop
+    id.start = _find_line(block, end, b"\r\nNats-Msg-Id:", 14)
+    id.length = 0
+    if id.start == NULL:
+        return
+    id.start += 14
+    stop = _find_line(id.start, end, b"\r\n", 2)
+    if stop == NULL:
+        stop = end
+    while id.start < stop and id.start[0] == c" ":
+        id.start += 1
+    id.length = stop - id.start
+
+
+cdef struct Recorded:
+    int* spans
+    uint64_t* sequences
+    Py_ssize_t found
+    Py_ssize_t text_bytes
+    Py_ssize_t next
+    int64_t newest
+    bint is_cut  # a record reaches beyond the block
+
+
+cdef void _read_ids(
+    const char* block, Py_ssize_t block_bytes, const uint64_t* positions, Py_ssize_t stop,
+    int64_t before, Recorded* out
+) noexcept nogil:
+    """Find ids from record `out.next` on; spans are positions in the block for now."""
+    cdef uint32_t header_bytes
+    cdef uint16_t subject_bytes
+    cdef int64_t timestamp
+    cdef const char* record
+    cdef Text id
+    while out.next < stop:
+        if positions[out.next] + PREFIX_BYTES > <uint64_t>block_bytes:
+            out.is_cut = True
+            return
+        record = block + positions[out.next]
+        memcpy(&header_bytes, record + HEADER_BYTES_AT, 4)
+        memcpy(&subject_bytes, record + SUBJECT_BYTES_AT, 2)
+        memcpy(&timestamp, record + TIMESTAMP_AT, 8)
+        if timestamp >= before:
+            return
+        if positions[out.next] + PREFIX_BYTES + subject_bytes + header_bytes > <uint64_t>block_bytes:
+            out.is_cut = True
+            return
+        if header_bytes:
+            _find_recorded_id(record + PREFIX_BYTES + subject_bytes, header_bytes, &id)
+            if id.length:
+                out.spans[2 * out.found] = <int>(id.start - block)
+                out.spans[2 * out.found + 1] = <int>(id.start - block + id.length)
+                memcpy(&out.sequences[out.found], record + SEQUENCE_AT, 8)
+                out.newest = max(out.newest, timestamp)
+                out.text_bytes += id.length
+                out.found += 1
+        out.next += 1
+
+
+def recorded_ids(buffer, array.array positions not None, Py_ssize_t start, int64_t before):
+    """Return the ids of stored messages, from record `start` up to one stored at or after `before`.
+
+    See `message_ids_pure.recorded_ids`; a record that reaches beyond the block raises ValueError.
+    """
+    cdef Py_ssize_t count = max(len(positions) - start, 0), index, at = 0, length
+    cdef array.array spans = array.clone(array.array("i"), 2 * count, False)
+    cdef array.array sequences = array.clone(array.array("Q"), count, False)
+    cdef Recorded found
+    cdef Py_buffer view
+    cdef const char* block
+    cdef char* text
+    found.spans, found.sequences = spans.data.as_ints, <uint64_t*>sequences.data.as_ulonglongs
+    found.found = found.text_bytes = 0
+    found.next, found.newest, found.is_cut = start, 0, False
+    if positions.typecode != "Q":
+        raise TypeError("positions of records are an array('Q')")
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        block = <const char*>view.buf
+        with nogil:
+            _read_ids(
+                block, view.len, <const uint64_t*>positions.data.as_ulonglongs, start + count, before,
+                &found,
+            )
+        if found.is_cut:
+            raise ValueError("a record reaches beyond its block")
+        texts = PyBytes_FromStringAndSize(NULL, found.text_bytes)
+        text = PyBytes_AS_STRING(texts)
+        for index in range(found.found):
+            length = found.spans[2 * index + 1] - found.spans[2 * index]
+            memcpy(text + at, block + found.spans[2 * index], length)
+            found.spans[2 * index] = <int>at
+            found.spans[2 * index + 1] = <int>(at + length)
+            at += length
+    finally:
+        PyBuffer_Release(&view)
+    array.resize(spans, 2 * found.found)
+    array.resize(sequences, found.found)
+    return texts, spans, sequences, found.next, found.newest

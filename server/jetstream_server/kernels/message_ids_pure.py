@@ -1,8 +1,8 @@
 """Message ids in pure Python: the reference for `message_ids_fast`, and what runs without it.
 
 Which messages of a run ask a stream for something with their headers, and which for nothing but
-to be stored once; where their ids are, for `seen_ids` to compare. The arguments `chunk` and
-`fields` are those of a `PubRun` (`protocol/ops.py`).
+to be stored once; where their ids are, for `seen_ids` to compare; and the ids of what is stored.
+The arguments `chunk` and `fields` are those of a `PubRun` (`protocol/ops.py`).
 Specification: jetstream.md 5.5, checked-api-streams.md 5.4, 5.5.
 """
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 from array import array
 
 from jetstream_server.kernels.frames_pure import STRIDE
+from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
+from jetstream_server.kernels.records_pure import Buffer
 
 _HEADER_LINE = b"NATS/1.0\r\n"
 _SPECIAL_LINE = b"\r\nNats-"
@@ -59,6 +61,52 @@ def id_spans(chunk: bytes, fields: array[int], start: int, stop: int, stream: by
         found = fields[at + 4] + block.index(value, line + len(_MESSAGE_ID) + 3)
         spans.extend((found, found + len(value)))
     return spans
+
+
+def recorded_ids(
+    buffer: Buffer, positions: array[int], start: int, before: int
+) -> tuple[bytes, array[int], array[int], int, int]:
+    """Return the ids of stored messages, from record `start` up to one stored at or after `before`.
+
+    Whatever else their headers ask for, they were stored under their ids.
+
+    Args:
+        buffer: a block.
+        positions: of records in it, an `array('Q')`.
+        before: a time.
+
+    Returns:
+        The ids one after another; an `array('i')` of two positions in them for each; an
+        `array('Q')` of the sequences of their messages; the number of the first record that was not
+        read; and the latest time of a message with an id, 0 when there is none.
+    """
+    texts, used = list[bytes](), 0
+    spans, sequences = array("i"), array("Q")
+    newest = 0
+    for index in range(start, len(positions)):
+        at = positions[index]
+        _, _, sequence, timestamp, header_bytes, subject_bytes, _ = PREFIX.unpack_from(buffer, at)
+        if timestamp >= before:
+            return b"".join(texts), spans, sequences, index, newest
+        at += PREFIX_BYTES + subject_bytes
+        if message_id := _recorded_id(bytes(buffer[at : at + header_bytes])):
+            texts.append(message_id)
+            spans.extend((used, used + len(message_id)))
+            sequences.append(sequence)
+            used += len(message_id)
+            newest = max(newest, timestamp)
+    return b"".join(texts), spans, sequences, max(start, len(positions)), newest
+
+
+def _recorded_id(block: bytes) -> bytes:
+    """Return the id in any block, b"" when it has none."""
+    line = b"\r\n%b:" % _MESSAGE_ID
+    at = block.find(line)
+    if at < 0:
+        return b""
+    at += len(line)
+    stop = block.find(b"\r\n", at)
+    return block[at : stop if stop >= 0 else len(block)].lstrip(b" ")
 
 
 def _id(block: bytes, stream: bytes) -> bytes | None:

@@ -120,6 +120,21 @@ cdef class SeenIds:
         """Give up what was taken: it was not stored."""
         self._next = self._kept
 
+    def restore(
+        self, bytes chunk not None, array.array spans not None, array.array sequences not None
+    ):
+        """Remember ids, each with its sequence (an `array('Q')`); those known keep theirs."""
+        cdef const uint64_t* sequence = <const uint64_t*>sequences.data.as_ulonglongs
+        cdef Py_ssize_t start = 0, stop = len(spans) // 2
+        cdef uint32_t number
+        assert len(sequences) == stop, "a sequence for each id"
+        while start < stop:
+            start = self.take(chunk, spans, start)
+            for number in range(self._kept, self._next):
+                self._entry(number).sequence = sequence[start - (self._next - number)]
+            self._kept = self._next
+            start += 1  # that one is known
+
     def sequences(self, bytes chunk not None, array.array spans not None, Py_ssize_t start):
         """Return the sequences of the known ids from number `start` on, up to the first new one.
 

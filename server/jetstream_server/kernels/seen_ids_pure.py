@@ -54,6 +54,13 @@ class SeenIds:
         """Give up what was taken: it was not stored."""
         self._taken = []
 
+    def restore(self, chunk: bytes, spans: array[int], sequences: array[int]) -> None:
+        """Remember ids, each with its sequence (an `array('Q')`); those known keep theirs."""
+        assert not self._taken, "what was taken is kept or dropped first"
+        for index, sequence in enumerate(sequences):
+            message_id = chunk[spans[2 * index] : spans[2 * index + 1]]
+            self._sequences.setdefault(message_id, sequence)
+
     def sequences(self, chunk: bytes, spans: array[int], start: int) -> array[int]:
         """Return the sequences of the known ids from number `start` on, up to the first new one.
 

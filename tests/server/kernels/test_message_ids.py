@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jetstream_server.jetstream.streams.publish_headers import special_headers
 from jetstream_server.kernels import message_ids_pure
+from jetstream_server.kernels.record_format import MESSAGE, PREFIX
 from jetstream_server.protocol.ops import PubRun
 
 
@@ -116,3 +117,48 @@ def test_a_message_that_names_its_stream_is_not_special(kernel: Any, name: bytes
     expected = 3 if name == b"S" else 0
     assert kernel.first_special(run.chunk, run.fields, 0, 3, name) == expected
     assert not kernel.id_spans(run.chunk, run.fields, 0, 3, name)
+
+
+def block_of(records: list[tuple[int, int, bytes, bytes]]) -> tuple[bytes, array[int]]:
+    """Return a block of (sequence, time, headers, payload), and where its records are."""
+    block, positions = b"junk", array("Q")
+    for sequence, time, headers, payload in records:
+        positions.append(len(block))
+        size = PREFIX.size + 3 + len(headers) + len(payload)
+        block += PREFIX.pack(size, 0, sequence, time, len(headers), 3, MESSAGE)
+        block += b"a.b" + headers + payload
+    return block, positions
+
+
+@settings(max_examples=100)
+@given(st.lists(ID_BLOCKS, max_size=8), st.integers(0, 9), st.integers(0, 9))
+def test_ids_of_stored_messages_agree_with_the_headers(
+    kernel: Any, blocks: list[bytes], start: int, before: int
+) -> None:
+    payload = b"\r\nNats-Msg-Id: in the payload\r\n"
+    records = [(100 + at, at, headers, payload) for at, headers in enumerate(blocks)]
+    for kind in (bytes, bytearray):
+        block, positions = block_of(records)
+        texts, spans, sequences, stop, newest = kernel.recorded_ids(
+            kind(block), positions, start, before
+        )
+        read = records[start:before]
+        assert stop == max(start, min(before, len(blocks)))
+        ids = [texts[a:b] for a, b in zip(spans[::2], spans[1::2], strict=True)]
+        expected = [
+            (sequence, found, time)
+            for sequence, time, headers, _ in read
+            if (found := special_headers(headers).get(b"Nats-Msg-Id"))
+        ]
+        assert list(zip(sequences, ids, strict=True)) == [each[:2] for each in expected]
+        assert newest == max((time for _, _, time in expected), default=0)
+
+
+def test_a_stored_message_that_reaches_beyond_its_block_is_not_read(kernel: Any) -> None:
+    block, positions = block_of([(1, 1, b"NATS/1.0\r\nNats-Msg-Id: a\r\n\r\n", b"")])
+    if kernel is message_ids_pure:
+        pytest.skip("Python checks by itself")
+    with pytest.raises(ValueError, match="beyond"):
+        kernel.recorded_ids(block[:-1], positions, 0, 5)
+    with pytest.raises(ValueError, match="beyond"):
+        kernel.recorded_ids(block, array("Q", [len(block) - 5]), 0, 5)

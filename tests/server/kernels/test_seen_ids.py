@@ -67,6 +67,23 @@ def test_what_is_dropped_is_new_again(kernel: Any) -> None:
     assert [seen.find(each) for each in (b"a", b"b", b"c")] == [1, 6, 5]
 
 
+@settings(max_examples=60)
+@given(st.lists(st.sampled_from([b"a", b"b", b"c", b"dd", b"e" * 40]), max_size=12))
+def test_restored_ids_have_the_sequence_that_came_first(kernel: Any, ids: list[bytes]) -> None:
+    seen = kernel.SeenIds()
+    keep(seen, [b"c"], 3)
+    chunk, spans = spans_of(ids)
+    seen.restore(chunk, spans, array("Q", [10 * at + 10 for at in range(len(ids))]))
+    expected = {b"c": 3}
+    for at, each in enumerate(ids):
+        expected.setdefault(each, 10 * at + 10)
+    assert {each: seen.find(each) for each in expected} == expected
+    assert len(seen) == len(expected)
+    seen.forget(1)
+    assert seen.find(b"c") is None
+    assert keep(seen, [b"new"], 999) == 1
+
+
 def test_the_oldest_are_forgotten_first(kernel: Any) -> None:
     seen = kernel.SeenIds()
     keep(seen, [b"a", b"b", b"c"], 1)

@@ -18,11 +18,11 @@ from collections import deque
 from dataclasses import dataclass
 
 from jetstream_server.base.clock import MILLISECOND
-from jetstream_server.jetstream.streams import publish_headers as names
-from jetstream_server.jetstream.streams.publish_headers import special_headers
-from jetstream_server.jetstream.streams.scan import stored
+from jetstream_server.jetstream.streams.scan import windows_with_headers
+from jetstream_server.kernels.message_ids import recorded_ids
+from jetstream_server.kernels.record_format import PREFIX
 from jetstream_server.kernels.seen_ids import SeenIds
-from jetstream_server.store.ports import MessageStore
+from jetstream_server.store.ports import MessageStore, Window
 
 # Ids recorded within a spell leave together. Nobody notices 10 ms in 2 min; and however long the
 # window, it has few thousand spells.
@@ -69,15 +69,18 @@ class Dedupe:
         """Remember the ids that were taken: their messages have consecutive sequences."""
         before = len(self._seen)
         self._seen.keep(first_seq)
-        count = len(self._seen) - before
+        self._count(len(self._seen) - before, now, now)
+
+    def _count(self, count: int, first: int, last: int) -> None:
+        """Have ids that came from `first` to `last` forgotten together."""
         if not count:
             return
         newest = self._spells[-1] if self._spells else None
-        if newest is not None and now - newest.first < self._spell_ns:
-            newest.last = max(newest.last, now)
+        if newest is not None and first - newest.first < self._spell_ns:
+            newest.last = max(newest.last, last)
             newest.count += count
         else:
-            self._spells.append(_Spell(now, now, count))
+            self._spells.append(_Spell(first, last, count))
 
     def drop(self) -> None:
         """Forget the ids that were taken: their messages were not stored."""
@@ -96,12 +99,23 @@ class Dedupe:
         """Read the ids of the stored messages that are within the window."""
         if self.window_ns <= 0:
             return
-        since = store.sequence_at(now - self.window_ns)
-        for sequence, timestamp, _, headers in stored(store, since, names.MESSAGE_ID):
-            if names.MESSAGE_ID in headers:
-                message_id = special_headers(headers).get(names.MESSAGE_ID)
-                if message_id:
-                    self.record(message_id, sequence, timestamp)
+        for window in windows_with_headers(store, store.sequence_at(now - self.window_ns)):
+            self._recover_window(window)
+
+    def _recover_window(self, window: Window) -> None:
+        """Read ids a spell at a time: messages of the same time are forgotten together."""
+        start, stop = 0, len(window)
+        while start < stop:
+            _, _, _, timestamp, *_ = PREFIX.unpack_from(window.buffer, window.positions[start])
+            first = timestamp
+            if self._spells and timestamp - self._spells[-1].first < self._spell_ns:
+                first = self._spells[-1].first
+            texts, spans, sequences, start, last = recorded_ids(
+                window.buffer, window.positions, start, first + self._spell_ns
+            )
+            before = len(self._seen)
+            self._seen.restore(texts, spans, sequences)
+            self._count(len(self._seen) - before, timestamp, last)
 
     def expire(self, now: int) -> None:
         """Forget the ids whose window is over."""

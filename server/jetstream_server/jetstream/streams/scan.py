@@ -42,6 +42,15 @@ def stored(
             yield found, timestamp, bytes(block[start:stop]), headers
 
 
+def windows_with_headers(store: MessageStore, sequence: int) -> Iterator[Window]:
+    """Yield windows from `sequence` on, of stretches in which messages have headers."""
+    last = store.last_seq
+    while (sequence := store.next_with_headers(sequence)) <= last:
+        window = store.window(None, sequence, _WINDOW_MESSAGES, _WINDOW_BYTES)
+        sequence = window.next_seq
+        yield window
+
+
 def _occurs(wanted: bytes, window: Window) -> bool:
     if not window.positions:
         return False

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.jetstream.streams.dedupe import Dedupe
+from jetstream_server.store.memory import MemoryStore
 
 
 def spans_of(*ids: bytes) -> tuple[bytes, array[int]]:
@@ -73,6 +74,45 @@ def test_long_windows_are_remembered_in_a_bounded_number_of_spells() -> None:
     assert len(dedupe) == 60
     dedupe.expire(day + 30 * 60 * SECOND)
     assert (dedupe.find(b"30"), dedupe.find(b"31")) == (None, 31)
+
+
+def test_ids_are_read_again_from_what_is_stored() -> None:
+    store = MemoryStore(0)
+    both = b"NATS/1.0\r\nNats-TTL: 9s\r\nNats-Msg-Id: b\r\n\r\n"
+    for second, headers in enumerate(
+        [
+            b"NATS/1.0\r\nNats-Msg-Id: too old\r\n\r\n",
+            b"NATS/1.0\r\nNats-Msg-Id: a\r\n\r\n",
+            b"",
+            both,
+            b"NATS/1.0\r\nNats-Msg-Id: a\r\n\r\n",
+            b"NATS/1.0\r\nNats-Msg-Id: c\r\n\r\n",
+        ]
+    ):
+        payload = b"\r\nNats-Msg-Id: in the payload\r\n"
+        store.append(b"s.a", headers, payload, second * SECOND)
+        store.append(b"s.a", b"", payload, second * SECOND + MILLISECOND)
+    dedupe = Dedupe(10 * SECOND)
+    dedupe.recover(store, 11 * SECOND - MILLISECOND)
+    assert [dedupe.find(each) for each in (b"too old", b"a", b"b", b"c")] == [None, 3, 7, 11]
+    assert len(dedupe) == 3
+    assert dedupe.next_deadline() == 11 * SECOND
+    dedupe.expire(13 * SECOND)
+    assert [dedupe.find(each) for each in (b"a", b"b", b"c")] == [None, None, 11]
+    assert dedupe.next_deadline() == 15 * SECOND
+
+
+def test_ids_of_one_time_are_read_again_as_one_spell() -> None:
+    store, dedupe = MemoryStore(0), Dedupe(SECOND)
+    for number in range(10_000):
+        headers = b"NATS/1.0\r\nNats-Msg-Id: %d\r\n\r\n" % number
+        store.append(b"s.a", headers, b"", number * MILLISECOND // 1000)
+    dedupe.recover(store, 0)
+    assert (len(dedupe), dedupe.find(b"9999")) == (10_000, 10_000)
+    dedupe.expire(SECOND + 9 * MILLISECOND)
+    assert len(dedupe) == 10_000
+    dedupe.expire(SECOND + 10 * MILLISECOND)
+    assert len(dedupe) == 0
 
 
 def with_ids(*ids: object) -> list[tuple[bytes, bytes, tuple[str, ...]]]:
