@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-from jetstream_server.store.disk import Buffer
+from jetstream_server.store.disk import REMOVED_PREFIX, Buffer
 
 SECTOR_BYTES = 64  # small, so that small tests tear too
 
@@ -231,8 +231,33 @@ class SimDisk:
         self._change(path)
         self._files.pop(path, None)
 
-    def remove_tree(self, path: Path) -> None:
+    def set_aside(self, path: Path) -> Path | None:
+        if path not in self._folders and not any(p.is_relative_to(path) for p in self._files):
+            return None
         self._change(path)
+        number = 0
+        while (aside := path.with_name(f"{REMOVED_PREFIX}{number}")) in self._folders:
+            number += 1
+        for names in (self._files, self._durable):
+            for other in [p for p in names if p.is_relative_to(path)]:
+                names[aside / other.relative_to(path)] = names.pop(other)
+        inside = {p for p in self._folders if p.is_relative_to(path)}
+        self._folders -= inside
+        self._folders |= {aside / p.relative_to(path) for p in inside} | {aside}
+        return aside
+
+    def clear(self, path: Path, files_max: int) -> bool:
+        inside = sorted(p for p in self._files if p.is_relative_to(path))
+        for other in inside[:files_max]:
+            self._change(other)
+            del self._files[other]
+        if len(inside) > files_max:
+            return False
+        self._folders = {p for p in self._folders if not p.is_relative_to(path)}
+        return True
+
+    def remove_tree(self, path: Path) -> None:
+        """Make a folder disappear, as somebody else would."""
         for names in (self._files, self._durable):
             for other in [p for p in names if p.is_relative_to(path)]:
                 del names[other]

@@ -230,10 +230,14 @@ class CipherDisk:
         """Remove a file."""
         self._disk.remove(path)
 
-    def remove_tree(self, path: Path) -> None:
-        """Remove a folder; the key of a stream goes with it."""
+    def set_aside(self, path: Path) -> Path | None:
+        """Take a folder out of the way; the key of a stream goes with it."""
         self._keyring.forget(path)
-        self._disk.remove_tree(path)
+        return self._disk.set_aside(path)
+
+    def clear(self, path: Path, files_max: int) -> bool:
+        """Remove some files of a folder."""
+        return self._disk.clear(path, files_max)
 
     def lock(self, path: Path, note: bytes) -> Any | None:
         """Take a lock."""

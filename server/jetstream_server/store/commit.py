@@ -29,6 +29,7 @@ and at the end. Metadata replacements are synced always; they are rare.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -37,8 +38,10 @@ from jetstream_server.base.clock import MILLISECOND, SECOND, earlier
 from jetstream_server.base.errors import StoreError
 from jetstream_server.store.disk import Buffer, Disk
 from jetstream_server.store.flush import (
+    CLEARED_FILES,
     Append,
     BlockFile,
+    Clear,
     Flush,
     Operation,
     Overwrite,
@@ -79,6 +82,7 @@ class GroupCommit:
         self._queue: list[Operation] = []
         self._lazy: dict[Path, Replace] = {}
         self._rubbish: dict[Path, Remove] = {}
+        self._aside: dict[Path, Owner] = {}  # removed folders with files in them
         self._appends: dict[Path, Append] = {}  # those in the queue that can take more
         self._unsynced: dict[BlockFile, Owner] = {}
         self._files: dict[BlockFile, Owner] = {}  # open ones; the worker's while a flush runs
@@ -184,7 +188,10 @@ class GroupCommit:
         self._queue.append(Overwrite(owner, path, file, offset, head, stop))
 
     def remove_tree(self, owner: Owner, path: Path) -> None:
-        """Queue the removal of a folder; what was queued for files in it is forgotten."""
+        """Queue the removal of a folder; what was queued for files in it is forgotten.
+
+        It is gone at once, its files follow when there is time (`clear`).
+        """
         self._appends.clear()
         self._rubbish = {
             each: removal
@@ -195,6 +202,10 @@ class GroupCommit:
         self._removes_trees = self._in_flight is not None
         self._forget_removed()
         self._count_bytes()
+
+    def clear(self, owner: Owner, path: Path) -> None:
+        """Have the files of a folder that was set aside removed, a few at a time."""
+        self._aside[path] = owner
 
     def _forget_removed(self) -> None:
         """Drop operations under a folder whose removal is queued behind them."""
@@ -307,7 +318,7 @@ class GroupCommit:
         assert self._in_flight is None, "one flush at a time: settle the last one first"
         fills = self._fills(now)
         if now is not None and not (
-            self._queue or self._lazy or self._rubbish or self.full
+            self._queue or self._lazy or self._rubbish or self._aside or self.full
         ):  # the end of every turn
             is_waiting = self._sync_at is not None and now < self._sync_at
             if is_waiting or not self._unsynced:
@@ -322,7 +333,7 @@ class GroupCommit:
         if not (
             self._queue
             or (self._lazy and lazy_due)
-            or (self._rubbish and rubbish_due)
+            or ((self._rubbish or self._aside) and rubbish_due)
             or (self._unsynced and sync_due)
             or (fills and self.full)
         ):
@@ -355,12 +366,20 @@ class GroupCommit:
         )
         return self._in_flight
 
-    def _take_rubbish(self, now: int | None) -> list[Remove]:
+    def _take_rubbish(self, now: int | None) -> list[Operation]:
         """Return the removals whose turn it is: all at the end, or when room is needed."""
-        count = RUBBISH_FILES if now is not None and self.full is None else len(self._rubbish)
-        taken = list(islice(self._rubbish, count))
         self._rubbish_at = None
-        return [self._rubbish.pop(path) for path in taken]
+        if now is None or self.full is not None:
+            files = sys.maxsize
+            taken = [*self._rubbish.values()]
+            aside = [*self._aside]
+        else:
+            files = CLEARED_FILES
+            taken = [*islice(self._rubbish.values(), RUBBISH_FILES)]
+            aside = [*islice(self._aside, 1)]
+        for removal in taken:
+            del self._rubbish[removal.path]
+        return [*taken, *(Clear(self._aside.pop(path), path, files) for path in aside)]
 
     def _fills(self, now: int | None) -> bool:
         """Tell whether the next flush is to fill up the reserve."""
@@ -373,7 +392,7 @@ class GroupCommit:
             return
         if self._lazy and self._lazy_at is None:
             self._lazy_at = now + LAZY_REPLACE_NS
-        if self._rubbish and self._rubbish_at is None:
+        if (self._rubbish or self._aside) and self._rubbish_at is None:
             self._rubbish_at = now + RUBBISH_NS
         if self._stalled and self._retry_at is None:
             self._retry_at = now + RETRY_NS
@@ -389,6 +408,7 @@ class GroupCommit:
         self._in_flight = None
         self._flying_bytes = 0
         self._unsynced = flush.unsynced
+        self._aside |= flush.aside
         self._queue[:0] = flush.stalled
         self._stalled = len(flush.stalled)
         self._note_shortage(flush)

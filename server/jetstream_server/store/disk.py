@@ -13,9 +13,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import mmap
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -89,8 +89,17 @@ class Disk(Protocol):
         """Remove a file; one that is not there is no error."""
         ...
 
-    def remove_tree(self, path: Path) -> None:
-        """Remove a folder with everything in it; one that is not there is no error."""
+    def set_aside(self, path: Path) -> Path | None:
+        """Take a folder with everything in it out of the way, durably.
+
+        Returns:
+            Where it is now, beside where it was and under a name that begins with
+            REMOVED_PREFIX; None when it was not there.
+        """
+        ...
+
+    def clear(self, path: Path, files_max: int) -> bool:
+        """Remove up to so many files of a folder; return whether all of it is gone."""
         ...
 
     def lock(self, path: Path, note: bytes) -> Any | None:
@@ -238,17 +247,27 @@ class OsDisk:
         """Unlink."""
         path.unlink(missing_ok=True)
 
-    def remove_tree(self, path: Path) -> None:
-        """Rename first, so that a crash never leaves half of it under its name."""
-        removed = path.with_name(REMOVED_PREFIX + path.name)
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(removed)
-        try:
-            path.rename(removed)
-        except FileNotFoundError:
-            return
+    def set_aside(self, path: Path) -> Path | None:
+        """Rename, so that a crash never leaves half of it under its name."""
+        for number in itertools.count():
+            aside = path.with_name(f"{REMOVED_PREFIX}{number}")
+            try:
+                path.rename(aside)
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+            else:
+                break
         self.sync_folder(path.parent)
-        shutil.rmtree(removed)
+        return aside
+
+    def clear(self, path: Path, files_max: int) -> bool:
+        """Remove from the leaves."""
+        with contextlib.suppress(FileNotFoundError):
+            _clear(path, files_max)
+        return not path.exists()
 
     def lock(self, path: Path, note: bytes) -> int | None:
         """Lock a file with `flock` and write `note` (who holds it) into it."""
@@ -268,6 +287,23 @@ class OsDisk:
     def unlock(self, lock: int) -> None:
         """Close the file, which ends the lock."""
         os.close(lock)
+
+
+def _clear(folder: Path, left: int) -> int:
+    """Remove files, then the folder, never listing all of it; return how many more may go."""
+    while left > 0:
+        with os.scandir(folder) as entries:
+            some = list(itertools.islice(entries, left))
+        if not some:
+            folder.rmdir()
+            return left
+        for entry in some:
+            if entry.is_dir(follow_symlinks=False):
+                left = _clear(folder / entry.name, left)
+            elif left > 0:
+                (folder / entry.name).unlink()
+                left -= 1
+    return 0
 
 
 def _sync_data(handle: int) -> None:

@@ -19,6 +19,7 @@ from jetstream_server.store.reserve import Reserve
 # A flush of no more than this, without a sync, is not worth a thread.
 _QUICK_WRITES_MAX = 8
 _QUICK_BYTES_MAX = 16 * 1024
+CLEARED_FILES = 8  # of a removed folder at a time: some take milliseconds each
 _OVERHEAD_BYTES = 16 * 1024  # of one operation: names, the ends of files
 
 
@@ -88,6 +89,13 @@ class RemoveTree:
 
 
 @dataclass(slots=True, eq=False)
+class Clear:
+    owner: Owner
+    path: Path
+    files_max: int
+
+
+@dataclass(slots=True, eq=False)
 class Overwrite:
     owner: Owner
     path: Path
@@ -106,7 +114,7 @@ class Append:
     syncs: bool
 
 
-Operation = Write | Seal | Replace | Remove | RemoveTree | Overwrite | Append
+Operation = Write | Seal | Replace | Remove | RemoveTree | Clear | Overwrite | Append
 
 
 @dataclass(slots=True, eq=False)
@@ -124,6 +132,7 @@ class Flush:
         failures: per owner, what went wrong; filled by `run`.
         stalled: operations to try again, in order.
         touched: owners with operations in this flush.
+        aside: folders that were removed, with files in them that are yet to go.
         gave: the reserve made room for what was refused.
         shortage: why the reserve could not be filled up.
     """
@@ -139,6 +148,7 @@ class Flush:
     failures: list[tuple[Owner, StoreError]] = field(default_factory=list)
     stalled: list[Operation] = field(default_factory=list)
     touched: dict[Owner, None] = field(default_factory=dict)
+    aside: dict[Path, Owner] = field(default_factory=dict)
     gave: bool = False
     shortage: StoreError | None = None
     _full: dict[Owner, list[StoreError]] = field(default_factory=dict)
@@ -167,7 +177,7 @@ class Flush:
         for operation in self.operations:
             owner = operation.owner
             self.touched[owner] = None
-            if owner in self._broken and not isinstance(operation, RemoveTree):
+            if owner in self._broken and not isinstance(operation, RemoveTree | Clear):
                 continue
             if owner in self._full and not _frees_space(operation):
                 self.stalled.append(operation)
@@ -222,14 +232,21 @@ class Flush:
                 self._overwrite(operation)
             case Append():
                 self._append(operation)
+            case Clear():
+                self._clear(path, operation.owner, operation.files_max)
             case RemoveTree():
-                disk.remove_tree(path)
+                if (aside := disk.set_aside(path)) is not None:
+                    self._clear(aside, operation.owner, CLEARED_FILES)
                 self._folders = {
                     folder: owner
                     for folder, owner in self._folders.items()
                     if not folder.is_relative_to(path)
                 }
                 self._folders[path.parent] = operation.owner
+
+    def _clear(self, path: Path, owner: Owner, files_max: int) -> None:
+        if not self.disk.clear(path, files_max):
+            self.aside[path] = owner
 
     def _remove(self, operation: Remove) -> None:
         """Remove a file once everything the owner wrote is durable, or at once on a full disk.
@@ -346,7 +363,7 @@ class Flush:
 def _frees_space(operation: Operation) -> bool:
     if isinstance(operation, Remove):
         return not operation.waits
-    return isinstance(operation, RemoveTree)
+    return isinstance(operation, RemoveTree | Clear)
 
 
 def _bytes_of(operation: Operation) -> int:

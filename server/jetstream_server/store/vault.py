@@ -18,9 +18,9 @@ from pathlib import Path
 from google_crc32c import value as crc32c
 
 from jetstream_server.base.errors import StoreError
-from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.commit import GroupCommit, Owner
 from jetstream_server.store.content_cache import ContentCache
-from jetstream_server.store.disk import Disk
+from jetstream_server.store.disk import REMOVED_PREFIX, Disk
 from jetstream_server.store.file import BLOCK_BYTES, FileStore
 from jetstream_server.store.folder_name import from_name, to_name
 from jetstream_server.store.memory import MemoryStore
@@ -219,6 +219,7 @@ class FileFolder:
         if self._is_fresh or self._commit.is_removed(self._path):
             return []
         path = self._path / "consumers"
+        _clear_removed(path, self._commit, self)
         names = _with_config(path, self._commit)
         folders = [self._path, path, *(path / to_name(name) for name in names)]
         _make_durable(folders, self._commit.disk)
@@ -276,6 +277,8 @@ class FileVault:
             StoreError: what is there could not be made durable.
         """
         _make_durable([self._path.parent, self._path], self._commit.disk)
+        remover = FileFolder(self._path, self._commit, self._cache, first_seq=0, is_fresh=True)
+        _clear_removed(self._path, self._commit, remover)
         return _with_config(self._path, self._commit)
 
     def folder(self, stream: str, *, memory: bool, first_seq: int = 0) -> FileFolder | MemoryFolder:
@@ -313,6 +316,13 @@ def _with_config(path: Path, commit: GroupCommit) -> list[str]:
         and not commit.is_removed(path / name / CONFIG_NAME)
     ]
     return sorted(found)
+
+
+def _clear_removed(path: Path, commit: GroupCommit, owner: Owner) -> None:
+    """Have what the process before this one removed go on being removed."""
+    for name in commit.disk.names(path):
+        if name.startswith(REMOVED_PREFIX):
+            commit.clear(owner, path / name)
 
 
 def _make_durable(folders: list[Path], disk: Disk) -> None:

@@ -114,7 +114,7 @@ def test_the_old_content_cannot_be_decrypted_after_an_erasure(disk, plain):
 
 def test_a_removed_stream_takes_its_key_along(disk, plain):
     write(disk, [b"abc"])
-    disk.remove_tree(PATH.parents[1])
+    disk.set_aside(PATH.parents[1])
     write(disk, [b"def"])
     assert CipherDisk(plain, Keyring(ROOT, plain, b"k" * 32, "aes")).read(PATH) == b"def"
 

@@ -182,6 +182,56 @@ def test_removing_a_folder_forgets_what_waits_for_it(disk, owner):
     assert disk.names(A.parent) == []
 
 
+def flush_at(commit, now):
+    while (flush := commit.take(now)) is not None:  # as the pump does
+        assert flush.run() == []
+        commit.settle(flush)
+
+
+def test_a_large_folder_goes_a_few_files_at_a_time(disk, owner):
+    commit = GroupCommit(disk)
+    for number in range(30):
+        disk.put(A.parent / str(number), b"x")
+    other = A.parents[1] / "other"
+    disk.put(other, b"x")
+    commit.remove_tree(owner, A.parent)
+    now, left = 0, []
+    while now is not None:
+        flush_at(commit, now)
+        if now == 0:
+            assert not commit.is_dirty  # replies need not wait for what is left
+            assert disk.names(A.parent) == []
+            disk.put(A, b"of a new folder")
+        left.append(len(disk._files) - 2)
+        now = commit.next_deadline()
+    assert left[0] == 22
+    assert len(left) > 3
+    assert left[-1] == 0
+    assert (disk.read(A), disk.read(other)) == (b"of a new folder", b"x")
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_removed_folder_is_emptied_at_once_at_the_end_or_when_room_is_needed(
+    disk, owner, is_full
+):
+    commit = GroupCommit(disk)
+    for number in range(30):
+        disk.put(A.parent / str(number), b"x")
+    commit.remove_tree(owner, A.parent)
+    flush_at(commit, 1)
+    assert len(disk._files) == 22
+    if is_full:
+        disk.capacity = 22
+        commit.replace(owner, B, [b"x"])
+        for now in (2, 3):
+            flush = commit.take(now)
+            flush.run()
+            commit.settle(flush)
+            commit.replace(owner, B, [b"x"])
+    commit.drain()
+    assert sorted(disk._files) == ([B] if is_full else [])
+
+
 def test_a_folder_made_anew_is_not_removed(disk, owner):
     commit = GroupCommit(disk)
     commit.replace(owner, A, [b"old"])

@@ -36,7 +36,8 @@ def test_what_is_not_there(tmp_path):
     assert disk.read(tmp_path / "none") is None
     assert disk.names(tmp_path / "none") == []
     disk.remove(tmp_path / "none")
-    disk.remove_tree(tmp_path / "none")
+    assert disk.set_aside(tmp_path / "none") is None
+    assert disk.clear(tmp_path / "none", 1)
     (tmp_path / "empty").touch()
     assert disk.map(tmp_path / "empty") == b""
 
@@ -46,7 +47,33 @@ def test_folders_are_made_and_removed_whole(tmp_path):
     disk.make_folder(tmp_path / "a" / "b" / "c")
     disk.replace(tmp_path / "a" / "b" / "file", [b""])
     disk.sync_folder(tmp_path / "a")
-    disk.remove_tree(tmp_path / "a")
+    aside = disk.set_aside(tmp_path / "a")
+    assert disk.names(tmp_path) == [aside.name]
+    assert disk.clear(aside, 9)
+    assert disk.names(tmp_path) == []
+
+
+def test_folders_of_the_same_name_are_set_aside_one_beside_the_other(tmp_path):
+    disk = OsDisk()
+    for _ in range(3):
+        disk.make_folder(tmp_path / "a")
+        disk.replace(tmp_path / "a" / "file", [b"x"])
+        disk.set_aside(tmp_path / "a")
+    assert len(disk.names(tmp_path)) == 3
+    assert all(name.startswith(".removed-") for name in disk.names(tmp_path))
+
+
+def test_a_folder_is_cleared_piece_by_piece(tmp_path):
+    disk, folder = OsDisk(), tmp_path / "a"
+    for name in ("a", "b/c", "b/d/e", "b/d/f", "g/h"):
+        disk.make_folder((folder / name).parent)
+        disk.replace(folder / name, [b"x"])
+    (folder / "link").symlink_to(tmp_path)
+    disk.make_folder(folder / "empty" / "empty")
+    counts = []
+    while not disk.clear(folder, 2):
+        counts.append(sum(path.is_symlink() or path.is_file() for path in folder.rglob("*")))
+    assert counts in ([4, 2], [4, 2, 0])
     assert disk.names(tmp_path) == []
 
 

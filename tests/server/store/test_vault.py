@@ -54,6 +54,21 @@ def test_a_stream_and_its_consumers(kind, vault, commit):
     assert chosen.folders() == []
 
 
+def test_what_was_removed_when_the_power_went_goes_on_being_removed(disk, vault, commit):
+    folder = vault.folder("ORDERS", memory=False)
+    folder.config().save(b"{}")
+    folder.consumer("C")[0].save(b"{}")
+    commit.drain()
+    for number in range(30):
+        disk.put(STREAM.with_name(".removed-0") / str(number), b"x")
+        disk.put(STREAM / "consumers" / ".removed-7" / str(number), b"x")
+    assert vault.folders() == ["ORDERS"]
+    assert vault.folder("ORDERS", memory=False).consumers() == ["C"]
+    commit.drain()
+    assert not [path for path in disk._files if ".removed-" in str(path)]
+    assert vault.folders() == ["ORDERS"]
+
+
 def test_everything_is_found_again(vault, commit, disk):
     folder = vault.folder("ORDERS", memory=False)
     folder.config().save(b"{}")
