@@ -79,6 +79,12 @@ class Running:
 
 
 @pytest.fixture
+def settings() -> NodeSettings:
+    """Return the settings of a node."""
+    return SETTINGS
+
+
+@pytest.fixture
 def running() -> type[Running]:
     """Return the maker of served nodes."""
     return Running

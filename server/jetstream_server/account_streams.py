@@ -1,0 +1,207 @@
+"""JetStream of all accounts: opened at the start, given and limited as the configuration says.
+
+Part of the composition root: it picks the disk, encrypted or not, and the vaults on it. What an
+account does with its streams is the catalog's business (`jetstream/catalog.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from jetstream_server.config.options import AccountJetStreamOptions, ServerOptions
+from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
+from jetstream_server.jetstream.api.dispatch import Api
+from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.open_batches import OpenBatches
+from jetstream_server.jetstream.streams.ingest import IngestLimits
+from jetstream_server.node.account import Account
+from jetstream_server.node.account_links import has_own_api
+from jetstream_server.node.domain_mapping import DomainMapping
+from jetstream_server.node.node import Node
+from jetstream_server.node.users import accounts_of
+from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.disk import Disk, OsDisk
+from jetstream_server.store.file import BLOCK_BYTES
+from jetstream_server.store.reserve import Reserve
+from jetstream_server.store.store_folder import ENCRYPTION_NAME, StoreFolder, open_folder
+from jetstream_server.store.vault import FileVault
+
+
+def store_dir(options: ServerOptions) -> Path:
+    """Return where streams are stored, as the genuine server has it where nothing is configured."""
+    return Path(options.jetstream.store_dir or Path(tempfile.gettempdir()) / "nats")
+
+
+class AccountStreams:
+    """The streams of all accounts of a server.
+
+    Args:
+        node: its accounts get their catalogs here.
+        options: what the operator asked for, with JetStream enabled.
+        log: notes for the operator: level and text.
+
+    Attributes:
+        commit: the queue in front of the disk.
+
+    Raises:
+        StoreError: the storage folder cannot be used.
+    """
+
+    def __init__(self, node: Node, options: ServerOptions, log: Callable[[str, str], None]) -> None:
+        self._node = node
+        self._options = options
+        self._log = log
+        given = options.jetstream
+        self._ingest_limits = IngestLimits(given.max_buffered_messages, given.max_buffered_size)
+        self._batches = OpenBatches.limited(
+            given.batches_per_stream,
+            given.batches_total,
+            given.batch_messages_max,
+            given.batch_timeout_ns,
+        )
+        self._catalogs: list[Catalog] = []  # the limits of the server are those of all together
+        self._refusing: dict[str, Api] = {}  # of the accounts without JetStream
+        plain = OsDisk()
+        self._folder = open_folder(store_dir(options), plain, note=f"process {os.getpid()}")
+        try:
+            log("INF", "Starting JetStream")
+            log("INF", f'  Store Directory: "{self._folder.path}"')
+            self._disk, self._block_bytes = _disk_of(options, self._folder, plain, log)
+            reserve = Reserve(self._folder.path, plain)
+            self.commit = GroupCommit(self._disk, lazily_ns=given.sync_interval_ns, reserve=reserve)
+        except BaseException:
+            self._folder.release()
+            raise
+
+    def recover(self, now: int) -> None:
+        """Open the streams of every account.
+
+        Raises:
+            StoreError: a stream cannot be read.
+        """
+        for account in self._node.accounts.values():
+            self._open(account, now)
+
+    def follow(self, options: ServerOptions, now: int) -> None:
+        """Give accounts the JetStream and the limits that they have from now on."""
+        self._options = options
+        for account in self._node.accounts.values():
+            limits = self._limits_of(account.name)
+            if account.catalog is None:
+                self._open(account, now)
+            elif limits is not None:
+                account.catalog.limits = _account_limits(limits)
+
+    def close(self) -> None:
+        """Let another server have the folder."""
+        self._folder.release()
+
+    def _open(self, account: Account, now: int) -> None:
+        context = Context(
+            account=account.name,
+            server_name=self._node.name,
+            domain=self._options.jetstream.domain,
+            sublist=account.sublist,
+            output=account.output,
+            nuid=self._node.nuid,
+            ingest_limits=self._ingest_limits,
+            batches=self._batches,
+            log=self._log,
+        )
+        has_api = has_own_api(accounts_of(self._options).get(account.name))
+        refusing = self._refusing.pop(account.name, None)
+        if refusing is not None:
+            refusing.unsubscribe()
+        limits = self._limits_of(account.name)
+        if limits is None:
+            if has_api:
+                self._refusing[account.name] = Api.disabled(context)
+                self._refusing[account.name].subscribe()
+            return
+        vault = FileVault(
+            self._folder.path,
+            account.name,
+            self.commit,
+            self._disk,
+            block_bytes=self._block_bytes,
+        )
+        catalog = account.catalog = Catalog(
+            context,
+            vault,
+            _account_limits(limits),
+            _server_limits(self._options),
+            self._catalogs,
+        )
+        self._catalogs.append(catalog)
+        catalog.recover(now)
+        if has_api:
+            Api(catalog).subscribe()
+        if context.domain:
+            DomainMapping(account, context.domain).subscribe()
+        if catalog.streams:
+            messages = sum(stream.store.state().messages for stream in catalog.streams.values())
+            self._log(
+                "INF",
+                f"  Recovered {len(catalog.streams):,} streams, {messages:,} messages"
+                f" for account {account.name}",
+            )
+
+    def _limits_of(self, account: str) -> AccountJetStreamOptions | None:
+        """Return what an account may store, None for nothing."""
+        if account == self._options.system_account:
+            return None
+        given = accounts_of(self._options).get(account)
+        return given.jetstream if given is not None else AccountJetStreamOptions()
+
+
+def _disk_of(
+    options: ServerOptions,
+    folder: StoreFolder,
+    plain: OsDisk,
+    log: Callable[[str, str], None],
+) -> tuple[Disk, int]:
+    """Return the disk that the streams use, and how large their blocks get, in bytes."""
+    given = options.jetstream
+    if not given.encryption_key and plain.read(folder.path / ENCRYPTION_NAME) is None:
+        return plain, BLOCK_BYTES
+    # Imported here: most servers do not encrypt, and start sooner without the library.
+    from jetstream_server.store.cipher_disk import ENCRYPTED_BLOCK_BYTES, CipherDisk
+    from jetstream_server.store.keyring import open_keyring
+
+    keyring = open_keyring(
+        folder.path,
+        plain,
+        given.encryption_key,
+        previous_key=given.previous_encryption_key,
+        cipher=given.cipher,
+    )
+    log("INF", f"  Encryption: {keyring.cipher}")
+    return CipherDisk(plain, keyring), ENCRYPTED_BLOCK_BYTES
+
+
+def _server_limits(options: ServerOptions) -> ServerLimits:
+    given = options.jetstream
+    return ServerLimits(
+        max_memory=given.max_memory if given.max_memory > 0 else -1,
+        max_storage=given.max_file if given.max_file > 0 else -1,
+        duplicate_window_ns=given.duplicate_window_ns or -1,
+        max_ack_pending=given.max_ack_pending,
+        max_request_batch=given.max_request_batch,
+    )
+
+
+def _account_limits(given: AccountJetStreamOptions) -> AccountLimits:
+    return AccountLimits(
+        max_memory=given.max_memory,
+        max_storage=given.max_store,
+        max_streams=given.max_streams,
+        max_consumers=given.max_consumers,
+        max_ack_pending=given.max_ack_pending,
+        memory_max_stream_bytes=given.memory_max_stream_bytes,
+        storage_max_stream_bytes=given.store_max_stream_bytes,
+        max_bytes_required=given.max_bytes_required,
+    )

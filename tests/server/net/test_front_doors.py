@@ -1,0 +1,116 @@
+"""Where clients come in, which doors there are, and what the log says of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from random import Random
+
+import pytest
+from jetstream_server.base.clock import SystemClock
+from jetstream_server.base.errors import ConfigError
+from jetstream_server.config.options import ServerOptions, TlsOptions, WebsocketOptions
+from jetstream_server.net.front_doors import FrontDoors
+from jetstream_server.net.pump import Pump
+from jetstream_server.node.auth import Authenticator
+from jetstream_server.node.node import Node
+
+
+@pytest.fixture
+def opened(settings, on_loop):
+    """Open the doors of these options for a scene; returns the log."""
+
+    def open_(options: ServerOptions, scene) -> list[str]:
+        said: list[str] = []
+
+        async def main() -> None:
+            with contextlib.closing(
+                FrontDoors(options, lambda *line: said.append(" ".join(line)))
+            ) as doors:
+                node = Node(settings, Authenticator([]), Random(1), lambda level, text: None)
+                errors: list[BaseException] = []
+                pump = Pump(node, None, SystemClock(), errors.append)
+                await doors.open(pump)
+                await scene(doors)
+                for connection in list(pump.connections.values()):
+                    connection.close()
+                await pump.stop()
+                assert not errors
+
+        on_loop(main())
+        return said
+
+    return open_
+
+
+def options_of(**more) -> ServerOptions:
+    return ServerOptions(host="127.0.0.1", port=-1, **more)
+
+
+async def first_line(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    line = await reader.readline()
+    writer.close()
+    return line
+
+
+def test_clients_come_in_until_it_is_shut(opened):
+    ports: list[int] = []
+
+    async def scene(doors: FrontDoors) -> None:
+        ports.append(doors.port)
+        assert (await first_line(doors.port)).startswith(b"INFO {")
+        doors.shut()
+        with pytest.raises(ConnectionRefusedError):
+            await first_line(doors.port)
+
+    said = opened(options_of(), scene)
+    assert said == [f"INF Listening for client connections on 127.0.0.1:{ports[0]}"]
+
+
+def test_websocket_has_a_door_of_its_own(opened):
+    urls: list[str] = []
+
+    async def scene(doors: FrontDoors) -> None:
+        urls.append(doors.websocket_url)
+        port = int(doors.websocket_url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.0\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 4")
+        writer.close()
+
+    websocket = WebsocketOptions(host="127.0.0.1", port=-1, is_without_tls=True)
+    said = opened(options_of(websocket=websocket), scene)
+    assert said[0] == f"INF Listening for websocket clients on {urls[0]}"
+    assert urls[0].startswith("ws://127.0.0.1:")
+    assert said[1].startswith("WRN Websocket not configured with TLS.")
+
+
+@pytest.mark.parametrize(("is_plain_allowed", "word"), [(False, "required"), (True, "available")])
+def test_tls_is_told_of(opened, pki, is_plain_allowed, word):
+    async def scene(doors: FrontDoors) -> None:
+        assert (b'"tls_required":true' in await first_line(doors.port)) != is_plain_allowed
+
+    tls = TlsOptions(cert_file=pki.cert("server"), key_file=pki.key("server"))
+    said = opened(options_of(tls=tls, is_plain_allowed=is_plain_allowed), scene)
+    assert said[1:] == [f"INF TLS {word} for client connections"]
+
+
+def test_clients_that_wait_for_info_are_warned_of(opened, pki):
+    async def scene(doors: FrontDoors) -> None:
+        assert doors.port
+
+    tls = TlsOptions(cert_file=pki.cert("server"), key_file=pki.key("server"), greets_after_ns=-1)
+    assert opened(options_of(tls=tls), scene)[-1] == (
+        'WRN Clients that are not using "TLS Handshake First" option will fail to connect'
+    )
+
+
+def test_a_port_in_use_is_refused_and_given_back(settings):
+    said: list[str] = []
+    with contextlib.closing(FrontDoors(options_of(), lambda *line: None)) as taken:
+        again = ServerOptions(host="127.0.0.1", port=taken.port)
+        with pytest.raises(ConfigError, match="address already in use"):
+            FrontDoors(again, lambda level, text: said.append(text))
+    FrontDoors(again, lambda level, text: said.append(text)).close()
+    assert not said

@@ -1,0 +1,151 @@
+"""JetStream of all accounts: what the configuration gives, refuses and changes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import pytest
+from jetstream_server.account_streams import AccountStreams, store_dir
+from jetstream_server.base.clock import MINUTE, SECOND
+from jetstream_server.base.errors import StoreError
+from jetstream_server.config.lexer import parse_text
+from jetstream_server.config.load import options_of
+from jetstream_server.config.options import ServerOptions
+from jetstream_server.jetstream.account_limits import AccountLimits
+from jetstream_server.jetstream.errors import ApiError
+from jetstream_server.jetstream.streams.stream_config import StreamConfig
+from jetstream_server.node.auth import Authenticator
+from jetstream_server.node.node import Node, NodeSettings
+from jetstream_server.node.reload import arrange_accounts
+from jetstream_server.store.cipher_disk import ENCRYPTED_BLOCK_BYTES
+
+NOW = 1_700_000_000 * SECOND
+SETTINGS = NodeSettings(
+    server_name="n1",
+    host="127.0.0.1",
+    port=4222,
+    max_payload=1024,
+    max_control_line=512,
+    max_pending=1 << 20,
+    max_connections=100,
+    max_subscriptions=0,
+    ping_interval_ns=2 * MINUTE,
+    ping_max=2,
+    auth_timeout_ns=2 * SECOND,
+    version="2.14.5",
+    api_level=4,
+    jetstream=True,
+)
+ACCOUNTS = """
+accounts {
+  A { jetstream: %s, users: [{user: a, password: x}] }
+  B { users: [{user: b, password: x}] }
+}
+"""
+
+
+@dataclass
+class Opened:
+    """Streams of a node, and what was logged."""
+
+    node: Node
+    streams: AccountStreams
+    log: list[str]
+
+    def has_api(self, account: str) -> bool:
+        return self.node.accounts[account].sublist.has_interest(b"$JS.API.INFO")
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Callable[..., ServerOptions]:
+    """Read a configuration whose streams are in the folder of the test."""
+
+    def read_(text: str = "", within: str = "") -> ServerOptions:
+        block = f'jetstream {{ store_dir: "{tmp_path}", {within} }}\n'
+        return options_of(parse_text(block + text, "n.conf"))
+
+    return read_
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[[ServerOptions], Opened]]:
+    """Open the streams of these options; closed at the end."""
+    with contextlib.ExitStack() as stack:
+
+        def open_(options: ServerOptions) -> Opened:
+            log: list[str] = []
+            node = Node(SETTINGS, Authenticator([]), Random(1), lambda level, text: None)
+            arrange_accounts(node, options)
+            streams = AccountStreams(node, options, lambda level, text: log.append(text))
+            stack.enter_context(contextlib.closing(streams))
+            streams.recover(NOW)
+            return Opened(node, streams, log)
+
+        yield open_
+
+
+def test_an_account_has_streams_an_api_and_limits(read, opened, tmp_path):
+    it = opened(read(ACCOUNTS % "{max_streams: 3, max_store: 1MiB}"))
+    catalog = it.node.accounts["A"].catalog
+    assert catalog.limits == AccountLimits(max_streams=3, max_storage=1 << 20)
+    assert it.has_api("A")
+    assert it.log[:2] == ["Starting JetStream", f'  Store Directory: "{tmp_path}/jetstream"']
+
+
+def test_an_account_without_jetstream_is_told_so(read, opened):
+    it = opened(read(ACCOUNTS % "enabled"))
+    assert it.node.accounts["B"].catalog is None
+    assert it.has_api("B")  # that of refusals
+    assert it.node.accounts["$SYS"].catalog is None
+
+
+def test_a_changed_configuration_is_followed(read, opened):
+    it = opened(read(ACCOUNTS % "disabled"))
+    assert it.node.accounts["A"].catalog is None
+    options = read(ACCOUNTS % "{max_streams: 1}")
+    it.streams.follow(options, NOW)
+    catalog = it.node.accounts["A"].catalog
+    assert catalog is not None and catalog.limits.max_streams == 1
+    it.streams.follow(read(ACCOUNTS % "{max_streams: 2}"), NOW)
+    assert it.node.accounts["A"].catalog is catalog
+    assert catalog.limits.max_streams == 2
+
+
+def test_limits_of_the_server(read, opened):
+    it = opened(read(within="max_mem: 1MiB, limits { max_ack_pending: 5 }"))
+    limits = it.node.accounts["$G"].catalog.server_limits
+    assert (limits.max_memory, limits.max_storage, limits.max_ack_pending) == (1 << 20, -1, 5)
+
+
+def test_what_accounts_reserve_together_has_the_limit_of_the_server(read, opened):
+    both = ACCOUNTS.replace("B { users", "B { jetstream: enabled, users")
+    it = opened(read(both % "enabled", within="max_file: 1000"))
+    first, second = (it.node.accounts[name].catalog for name in "AB")
+    first.create(StreamConfig(name="S", subjects=["s"], max_bytes=600), NOW)
+    with pytest.raises(ApiError, match="insufficient storage resources"):
+        second.create(StreamConfig(name="S", subjects=["s"], max_bytes=600), NOW)
+
+
+def test_one_server_at_a_time(read, opened):
+    first = opened(read())
+    with pytest.raises(StoreError, match="another server"):
+        opened(read())
+    first.streams.close()
+    opened(read())
+
+
+def test_a_start_that_fails_gives_the_folder_back(read, opened):
+    opened(read(within="key: secret")).streams.close()
+    with pytest.raises(StoreError):
+        opened(read(within="key: wrong"))
+    it = opened(read(within="key: secret"))
+    assert "  Encryption: chacha" in it.log
+    assert it.streams._block_bytes == ENCRYPTED_BLOCK_BYTES
+
+
+def test_where_streams_are_without_a_folder():
+    assert store_dir(ServerOptions()).name == "nats"
