@@ -26,7 +26,7 @@ Connection = Session | ClosedConnection
 _ORDERS: dict[str, Callable[[Any], Any]] = {
     "cid": lambda session: session.cid,
     "start": lambda session: session.start,
-    "subs": lambda session: -len(session.subscriptions),
+    "subs": lambda session: -session.subscription_count,
     "pending": lambda session: -session.backlog_bytes,
     "msgs_to": lambda session: -session.traffic.out_msgs,
     "msgs_from": lambda session: -session.traffic.in_msgs,
@@ -176,7 +176,7 @@ def _connection(session: Connection, now: int, options: ConnzOptions) -> dict[st
         "out_msgs": session.traffic.out_msgs,
         "in_bytes": session.traffic.in_bytes,
         "out_bytes": session.traffic.out_bytes,
-        "subscriptions": len(session.subscriptions),
+        "subscriptions": session.subscription_count,
     }
     if not session.rtt_ns:
         del view["rtt"]

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from jetstream_server.node.account import Account
     from jetstream_server.node.session import Session
 
+# Of all of them together, some 5 MB. Clients that come and go with thousands of subscriptions must
+# not fill the memory with what they had.
+SUBSCRIPTIONS_MAX = 20_000
+
 _TOLD = ("name", "lang", "version")
 
 
@@ -26,6 +30,8 @@ class ClosedConnection:
     Attributes:
         stop: when it ended.
         reason: why.
+        subscriptions: those it had; none any more of one that is long over, when there are many.
+        subscription_count: how many there were.
     """
 
     cid: int
@@ -39,6 +45,7 @@ class ClosedConnection:
     rtt_ns: int
     traffic: Traffic
     subscriptions: dict[bytes, Subscription]
+    subscription_count: int
     options: dict[str, Any]
     user: User | None
     account: Account
@@ -51,7 +58,10 @@ class ClosedConnections:
     """The latest of them, as many as `max_closed_clients` says."""
 
     def __init__(self, count_max: int) -> None:
-        self._kept: deque[ClosedConnection] = deque(maxlen=max(count_max, 0))
+        self._count_max = max(count_max, 0)
+        self._kept: deque[ClosedConnection] = deque()
+        self._detailed: deque[ClosedConnection] = deque()  # those whose subscriptions are kept
+        self._subscriptions = 0
         self.total = 0
 
     def __iter__(self) -> Iterator[ClosedConnection]:
@@ -60,23 +70,39 @@ class ClosedConnections:
     def add(self, session: Session, now: int) -> None:
         """Keep what is to be told of a session that ends; it has its subscriptions still."""
         self.total += 1
-        self._kept.append(
-            ClosedConnection(
-                session.cid,
-                session.host,
-                session.port,
-                session.door,
-                session.start,
-                now,
-                session.closing,
-                session.last_activity,
-                session.rtt_ns,
-                session.traffic,
-                dict(session.subscriptions),
-                {key: session.options[key] for key in _TOLD if key in session.options},
-                session.user,
-                session.account,
-                session.tls_version,
-                session.tls_cipher_suite,
-            )
+        if not self._count_max:
+            return
+        closed = ClosedConnection(
+            session.cid,
+            session.host,
+            session.port,
+            session.door,
+            session.start,
+            now,
+            session.closing,
+            session.last_activity,
+            session.rtt_ns,
+            session.traffic,
+            dict(session.subscriptions),
+            len(session.subscriptions),
+            {key: session.options[key] for key in _TOLD if key in session.options},
+            session.user,
+            session.account,
+            session.tls_version,
+            session.tls_cipher_suite,
         )
+        self._kept.append(closed)
+        if closed.subscriptions:
+            self._detailed.append(closed)
+            self._subscriptions += closed.subscription_count
+        if len(self._kept) > self._count_max:
+            oldest = self._kept.popleft()
+            if oldest.subscriptions:
+                self._forget_subscriptions()
+        while self._subscriptions > SUBSCRIPTIONS_MAX:
+            self._forget_subscriptions()
+
+    def _forget_subscriptions(self) -> None:
+        oldest = self._detailed.popleft()
+        self._subscriptions -= oldest.subscription_count
+        oldest.subscriptions.clear()

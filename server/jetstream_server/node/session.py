@@ -158,6 +158,11 @@ class Session:
         return self._next_ping
 
     @property
+    def subscription_count(self) -> int:
+        """Return how many subscriptions it has."""
+        return len(self.subscriptions)
+
+    @property
     def _must_connect(self) -> bool:
         """Whether the time for CONNECT runs: who may go without has to say something at least."""
         authenticator = self.node.authenticator

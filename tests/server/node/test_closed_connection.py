@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+from jetstream_server.node import closed_connection
 from jetstream_server.node.closed_connection import ClosedConnections
 
 
-def end(node: Any, number: int) -> None:
+def end(node: Any, number: int, subscriptions: int = 1) -> None:
     session = node.open_session("127.0.0.1", number, 0)
-    session.feed(b'CONNECT {"verbose":false,"name":"n","pass":"secret"}\r\nSUB a 1\r\n')
+    session.feed(b'CONNECT {"verbose":false,"name":"n","pass":"secret"}\r\n')
+    session.feed(b"".join(b"SUB a %d\r\n" % (n + 1) for n in range(subscriptions)))
     node.run(7)
     node.close_session(session, "Client Closed", 9)
 
@@ -32,3 +35,28 @@ def test_only_the_latest_are_kept(node: Any, make_node: Any, settings: Any) -> N
     assert [closed.port for closed in few.closed] == [2, 3]
     assert few.closed.total == 4
     assert not list(ClosedConnections(0))
+
+
+def test_not_all_subscriptions_are_kept(
+    node: Any, make_node: Any, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closed_connection, "SUBSCRIPTIONS_MAX", 10)
+    few = make_node(
+        settings=replace(settings, options=replace(settings.options, max_closed_clients=4))
+    )
+
+    def kept() -> list[tuple[int, int]]:
+        return [(len(each.subscriptions), each.subscription_count) for each in few.closed]
+
+    for number, count in enumerate((4, 0, 6)):
+        end(few, number, count)
+    assert kept() == [(4, 4), (0, 0), (6, 6)]
+    end(few, 3, 1)
+    assert kept() == [(0, 4), (0, 0), (6, 6), (1, 1)]
+    for number, count in enumerate((0, 0, 4), 4):
+        end(few, number, count)
+    assert kept() == [(1, 1), (0, 0), (0, 0), (4, 4)]
+    end(few, 7, 11)  # more than all together may have
+    assert kept() == [(0, 0), (0, 0), (0, 4), (0, 11)]
+    end(few, 8, 10)
+    assert kept() == [(0, 0), (0, 4), (0, 11), (10, 10)]
