@@ -18,6 +18,7 @@ A scenario is a few lines of text (`scenarios/*.txt`): a title after `##`, then 
     ackat w 1 4 7 +ACK                                     the same, with token 4 set to 7
     repeat 3 pub s.%d hello                                a step three times, %d counts from 1
     sleep 300                              milliseconds
+    until "messages":3, api STREAM.INFO.S  a step until its answer holds the first word
     restart / kill                         end by SIGTERM / SIGKILL, start again
     farewell w                             the same by SIGTERM; what w gets until the end
     interrupt                              nothing; see below
@@ -37,7 +38,9 @@ A scenario is a few lines of text (`scenarios/*.txt`): a title after `##`, then 
 
 A `?` after the subject of a request says that no answer is expected, and `<x*300>` in a step
 stands for 300 letters x. Every reply is written to a transcript, with times, identifiers and
-server names masked, and the two transcripts are compared line by line.
+server names masked, and the two transcripts are compared line by line. How many requests an
+account has had is shown as the difference to when the scenario first saw it, since servers are
+shared by scenarios.
 
 A scenario with a line `interrupt` is played three times: without the line, and with the servers
 ended there by SIGTERM and by SIGKILL and started again. Connections come back with their
@@ -89,10 +92,13 @@ LANES = 4
 EVENTS = "$JS.EVENT.>"
 AUDITS = "$JS.EVENT.ADVISORY.API"
 EVENT_SECONDS = 0.05
+UNTIL_SECONDS = 20.0
+UNTIL_STEP_SECONDS = 0.05
 _INTERNAL = re.compile(r"\.JS_(MIRROR|SRC)_")
 # Given to both servers before a SIGKILL: the genuine one writes what consumers delivered later.
 UNSAVED_SECONDS = 0.3
 _LONG = re.compile(r"<(.)\*(\d+)>")
+_REQUESTS = re.compile(r'(\\?"total\\?":)(\d+)(,\\?"errors\\?":)(\d+)')
 
 
 class Play:
@@ -112,13 +118,17 @@ class Play:
         self.named: dict[str, tuple[Wire, str]] = {}
         self.subjects: dict[str, str] = {}
         self.read: dict[str, list[Message]] = {}
+        self._requests: dict[bytes, tuple[int, int]] | None = {}  # first seen, by login
 
     def run(self, scenario: Scenario) -> list[str]:
         """Run every step, then leave the server as it was found."""
         try:
             for step in scenario.steps:
                 self.transcript.append(f"> {step.strip()}")
-                self.transcript += self._step(step.strip())
+                self.transcript += map(self._counted, self._step(step.strip()))
+        except OSError as error:
+            error.add_note(f"after {step}: {self.server.ending()}")
+            raise
         finally:
             with contextlib.suppress(OSError):
                 # The genuine server sends events behind the answers.
@@ -157,6 +167,18 @@ class Play:
         if answers and "server closed" in answers[-1]:
             self._use("a", Wire(self.server.port))
         return answers
+
+    def _counted(self, line: str) -> str:
+        """Show counts of requests as what was added since they were first seen."""
+
+        def added(run: re.Match[str]) -> str:
+            total, failed = int(run[2]), int(run[4])
+            if self._requests is None:  # a server that was started in this scenario
+                return run[0]
+            first = self._requests.setdefault(self.wire.connect, (total, failed))
+            return f"{run[1]}+{total - first[0]}{run[3]}+{failed - first[1]}"
+
+        return _REQUESTS.sub(added, line)
 
     def _use(self, name: str, wire: Wire) -> None:
         self.wires[name] = self.wire = wire
@@ -312,9 +334,19 @@ class Play:
         return []
 
     def _as(self, name: str) -> list[str]:
-        self._request("nobody", b"", seconds=SILENCE_SECONDS)  # subscriptions made so far count
+        if self.wire.connect:
+            self.wire.settle()  # subscriptions made so far count
         self.wire = self.wires[name]
         return []
+
+    def _until(self, text: str) -> list[str]:
+        wanted, step = text.split(" ", 1)
+        deadline = time.monotonic() + UNTIL_SECONDS
+        while True:
+            lines = self._step(step)
+            if any(wanted in line for line in lines) or time.monotonic() > deadline:
+                return lines
+            time.sleep(UNTIL_STEP_SECONDS)
 
     def _sleep(self, text: str) -> list[str]:
         time.sleep(int(text) / 1000)
@@ -328,6 +360,7 @@ class Play:
         self.watcher.settle()
         self.server.stop(signal.Signals[signal_name])
         self.server.start()
+        self._requests = None
         for wire in [*self.wires.values(), self.watcher]:
             wire.reopen(self.server.port)
         return []
@@ -342,6 +375,7 @@ class Play:
 
     def _start_again(self) -> None:
         self.server.start()
+        self._requests = None
         self.watcher.reopen(self.server.port)
         self.wires.clear()
         self._use("a", Wire(self.server.port))

@@ -81,6 +81,15 @@ class ServerProcess:
         if self.process is not None and self.process.poll() is not None:
             self.start()
 
+    def ending(self) -> str:
+        """Tell how the process ended by itself, and what it said last."""
+        assert self.process is not None
+        try:
+            code = self.process.wait(2)  # a closed socket is seen before the end of its process
+        except subprocess.TimeoutExpired:
+            return f"{self.command[-1]} runs"
+        return f"{self.command[-1]} ended with {code}, saying\n" + "".join([*self.log][-30:])
+
     def end(self) -> None:
         """Stop for good and remove the folder."""
         if self.process is not None and self.process.poll() is None:

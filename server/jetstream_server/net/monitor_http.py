@@ -32,6 +32,13 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
+def _not_found(request: Request, error: Exception) -> Response:
+    """Answer as every Go program does: probes and proxies know the text."""
+    return PlainTextResponse(
+        "404 page not found\n", 404, headers={"X-Content-Type-Options": "nosniff"}
+    )
+
+
 class MonitorHttp:
     """Serves the monitoring paths.
 
@@ -54,9 +61,9 @@ class MonitorHttp:
             Route(self._base + path, self._view, methods=["GET", "HEAD", "POST"]) for path in PATHS
         ]
         routes.append(Route(self._base + "/metrics", self._metrics))
-        config = uvicorn.Config(
-            Starlette(routes=routes), log_config=None, access_log=False, lifespan="off", ws="none"
-        )
+        pages = Starlette(routes=routes, exception_handlers={404: _not_found})
+        pages.router.redirect_slashes = False  # /varz/ is not /varz
+        config = uvicorn.Config(pages, log_config=None, access_log=False, lifespan="off", ws="none")
         self._server = _Uvicorn(config)
         self._task: asyncio.Task[None] | None = None
 

@@ -32,7 +32,8 @@ def fetch(port: int, path: str) -> tuple[int, str, bytes]:
         ("/jsz", 200, b'"streams": 0'),
         ("/metrics", 200, b"gnatsd_varz_connections{"),
         ("/", 200, b"varz"),
-        ("/nope", 404, b""),
+        ("/nope", 404, b"404 page not found\n"),
+        ("/varz/", 404, b"404 page not found\n"),
     ],
 )
 def test_paths(running, on_loop, path, status, found):
