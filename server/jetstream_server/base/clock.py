@@ -14,6 +14,18 @@ SECOND = 1_000_000_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 
+# The units of durations in configurations and requests, as Go spells them; micro has two letters.
+UNITS_NS = {
+    "ns": 1,
+    "us": MICROSECOND,
+    "µs": MICROSECOND,
+    "μs": MICROSECOND,
+    "ms": MILLISECOND,
+    "s": SECOND,
+    "m": MINUTE,
+    "h": HOUR,
+}
+
 
 class Clock(Protocol):
     """Where `now` comes from; the simulator brings its own."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from jetstream_server.base.clock import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
+from jetstream_server.base.clock import SECOND, UNITS_NS
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.lexer import Token
 
@@ -22,16 +22,6 @@ Table = Mapping[str, tuple[str, Reader]]
 
 _MAP = "map[string]interface {}"
 _ARRAY = "[]interface {}"
-_UNITS_NS = {
-    "ns": 1,
-    "us": MICROSECOND,
-    "µs": MICROSECOND,
-    "μs": MICROSECOND,
-    "ms": MILLISECOND,
-    "s": SECOND,
-    "m": MINUTE,
-    "h": HOUR,
-}
 _DURATION_PART = re.compile(r"([0-9]*)(\.[0-9]*)?([^0-9.]*)")
 _SIZE_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 # The rule of `core/subject.py`, which is a floor above.
@@ -154,9 +144,9 @@ def parse_duration(text: str) -> int:
             raise invalid
         if not unit:
             raise ValueError(f'time: missing unit in duration "{text}"')
-        if unit not in _UNITS_NS:
+        if unit not in UNITS_NS:
             raise ValueError(f'time: unknown unit "{unit}" in duration "{text}"')
-        scale = _UNITS_NS[unit]
+        scale = UNITS_NS[unit]
         digits = fraction[1:19]
         total += int(whole[:20] or "0") * scale
         total += int(digits or "0") * scale // 10 ** len(digits)

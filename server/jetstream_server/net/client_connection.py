@@ -16,6 +16,7 @@ from jetstream_server.base.limits import OUTBOX_LOW_BYTES
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.door import Door
 from jetstream_server.node.session import Session
+from jetstream_server.protocol import errors as faults
 
 
 class ClientConnection(asyncio.Protocol):
@@ -113,7 +114,7 @@ class ClientConnection(asyncio.Protocol):
             return
         node = self._pump.node
         node.stats.slow_consumers += 1
-        self._session.close("Slow Consumer (Write Deadline)")
+        self._session.close(faults.SLOW_CONSUMER_WRITE_DEADLINE.reason)
         node.has_output(self._session)
         self._pump.wake()
 

@@ -51,8 +51,6 @@ PAYLOAD_EXCEEDED = Fault("Maximum Payload Violation", "Maximum Message Payload E
 # From the handshake.
 AUTHORIZATION_VIOLATION = Fault("Authorization Violation", "Authentication Failure")
 AUTHENTICATION_TIMEOUT = Fault("Authentication Timeout", "Authentication Timeout")
-USER_EXPIRED = Fault("User Authentication Expired", "Authentication Expired")
-ACCOUNT_EXPIRED = Fault("Account Authentication Expired", "Authentication Expired")
 INVALID_CLIENT_PROTOCOL = Fault("invalid client protocol", "Bad Client Protocol Version")
 NO_RESPONDERS_NEEDS_HEADERS = Fault(
     "no responders requires headers support", "No Responders Requires Headers"

@@ -14,12 +14,10 @@ class Spool:
 
     Attributes:
         number: of the folder.
-        held_bytes: bytes of all chunks taken in.
     """
 
     def __init__(self, number: int, folder: StreamFolder) -> None:
         self.number = number
-        self.held_bytes = 0
         self._folder = folder
         self._store = folder.messages()
         self._next_seq = 1
@@ -31,7 +29,6 @@ class Spool:
             StoreError: the disk is full or failed.
         """
         self._store.append(b"chunk", b"", chunk, now)
-        self.held_bytes += len(chunk)
 
     def take(self) -> bytes | None:
         """Return the next chunk and let go of it, None when there is no more.

@@ -8,18 +8,8 @@ from __future__ import annotations
 
 import re
 
-from jetstream_server.base.clock import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
+from jetstream_server.base.clock import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, UNITS_NS
 
-_UNITS = {
-    "ns": 1,
-    "us": MICROSECOND,
-    "µs": MICROSECOND,
-    "μs": MICROSECOND,
-    "ms": MILLISECOND,
-    "s": SECOND,
-    "m": MINUTE,
-    "h": HOUR,
-}
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 _WHOLE = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+")
 _TEXT_CHARACTERS_MAX = 64
@@ -34,7 +24,7 @@ def format_duration(nanoseconds: int) -> str:
     rest = abs(nanoseconds)
     for unit, name in ((MICROSECOND, "ns"), (MILLISECOND, "µs"), (SECOND, "ms")):
         if rest < unit:
-            return f"{sign}{_decimal(rest, _UNITS[name])}{name}"
+            return f"{sign}{_decimal(rest, UNITS_NS[name])}{name}"
     hours, rest = divmod(rest, HOUR)
     minutes, rest = divmod(rest, MINUTE)
     text = f"{_decimal(rest, SECOND)}s"
@@ -54,9 +44,9 @@ def parse_duration(text: str) -> int | None:
     total = 0
     for number, unit in _PART.findall(text):
         whole, _, fraction = number.partition(".")
-        total += int(whole or 0) * _UNITS[unit]
+        total += int(whole or 0) * UNITS_NS[unit]
         if fraction:
-            total += int(fraction) * _UNITS[unit] // 10 ** len(fraction)
+            total += int(fraction) * UNITS_NS[unit] // 10 ** len(fraction)
     if total > _NS_MAX:
         return None
     return -total if text.startswith("-") else total
