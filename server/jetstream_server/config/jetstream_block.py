@@ -89,6 +89,12 @@ def _cipher(key: str, token: Token) -> str:
     return _CIPHERS[name]
 
 
+def _tpm(key: str, token: Token) -> None:
+    # Without the key that it names streams would lie there in clear.
+    text = f'"{key}": keys from a TPM are not supported by this server; use "key"'
+    raise error_at(token, text)
+
+
 def _window(key: str, token: Token) -> int:
     try:
         return values.parse_duration(values.string(key, token))
@@ -127,7 +133,7 @@ _JETSTREAM: values.Table = {
     "meta_compact": ("", ignored),
     "meta_compact_size": ("", values.storage_size("meta_compact_size")),
     "meta_compact_sync": ("", values.boolean),
-    "tpm": ("", ignored),
+    "tpm": ("", _tpm),
 }
 _JETSTREAM_LIMITS: values.Table = {
     "max_ack_pending": ("max_ack_pending", values.integer),

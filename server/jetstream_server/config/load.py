@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config import values
@@ -81,13 +81,36 @@ _WITHOUT_EFFECT = frozenset(
         "trace_verbose",
     )
 )
-_WITHOUT_EFFECT_IN_JETSTREAM = frozenset(
+_IDLE_IN_TLS = frozenset(
     (
-        "info_queue_limit",
-        "request_queue_limit",
-        "unique_tag",
+        "ca_certs_match",
+        "certs",
+        "connection_rate_limit",
+        "insecure",
+        "ocsp_peer",
+        "verify_cert_and_check_known_urls",
     )
 )
+# The same within blocks, by their names, outermost first.
+_IDLE_IN = {
+    ("jetstream",): frozenset(
+        (
+            "extension_hint",
+            "info_queue_limit",
+            "max_concurrent_io",
+            "max_outstanding_catchup",
+            "meta_compact",
+            "meta_compact_size",
+            "meta_compact_sync",
+            "request_queue_limit",
+            "unique_tag",
+        )
+    ),
+    ("jetstream", "limits"): frozenset(("max_ha_assets",)),
+    ("tls",): _IDLE_IN_TLS,
+    ("websocket",): frozenset(("advertise", "no_auth_user", "ping_interval")),
+    ("websocket", "tls"): _IDLE_IN_TLS,
+}
 
 
 class _Reading:
@@ -123,11 +146,11 @@ class _Reading:
             name = key.lower()
             if name in _WITHOUT_EFFECT or (name in _TOP and not _TOP[name][0]):
                 yield str(error_at(item, f'"{key}" has no effect in this server'))
-        jetstream = token.value.get("jetstream", token).value
-        for key, inner in jetstream.items() if isinstance(jetstream, dict) else ():
-            if key.lower() in _WITHOUT_EFFECT_IN_JETSTREAM:
-                text = f'"{key}" of "jetstream" has no effect in this server'
-                yield str(error_at(inner, text))
+        for path, names in _IDLE_IN.items():
+            for key, item in _inner(token, path).items():
+                if key.lower() in names:
+                    text = f'"{key}" of "{".".join(path)}" has no effect in this server'
+                    yield str(error_at(item, text))
         accounts = token.value.get("accounts", token).value
         for account, item in accounts.items() if isinstance(accounts, dict) else ():
             exports = item.value.get("exports", token).value if isinstance(item.value, dict) else ()
@@ -185,6 +208,17 @@ class _Reading:
 
 def _block(key: str, token: Token) -> Token:
     return token
+
+
+def _inner(token: Token, path: tuple[str, ...]) -> Mapping[str, Token]:
+    """Return the map at the end of a path of blocks, empty when there is none."""
+    inner = token.value
+    for name in path:
+        found = next((item for key, item in inner.items() if key.lower() == name), None)
+        if found is None or not isinstance(found.value, dict):
+            return {}
+        inner = found.value
+    return cast(Mapping[str, Token], inner)
 
 
 def _not_served(key: str, token: Token) -> None:

@@ -65,3 +65,8 @@ def test_mistakes_are_named_as_the_genuine_server_names_them(
     )
     said = judged.stderr.splitlines()[0].removeprefix("nats-server: ")
     assert str(refused.value).splitlines()[0] == said
+
+
+def test_keys_that_cannot_be_had_are_refused() -> None:
+    with pytest.raises(ConfigError, match='"tpm": keys from a TPM are not supported'):
+        read("jetstream { tpm { keys_file: a } }")

@@ -295,3 +295,18 @@ def test_options_without_effect_are_warned_of(folder: Path) -> None:
     assert '"latency" of an export of account "A" has no effect' in warning
     assert read("port: 1").warnings == ()
     assert read("accounts: [A]").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("jetstream { meta_compact: 5 }", '"meta_compact" of "jetstream"'),
+        ("jetstream { limits { max_ha_assets: 5 } }", '"max_ha_assets" of "jetstream.limits"'),
+        ("TLS { connection_rate_limit: 5 }", '"connection_rate_limit" of "tls"'),
+        ("websocket { no_tls: true, advertise: a }", '"advertise" of "websocket"'),
+        ("websocket { tls { ocsp_peer: true } }", '"ocsp_peer" of "websocket.tls"'),
+    ],
+)
+def test_options_without_effect_are_warned_of_in_blocks(folder: Path, text: str, name: str) -> None:
+    (warning,) = read(text).warnings
+    assert f"{name} has no effect in this server" in warning
