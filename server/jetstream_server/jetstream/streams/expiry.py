@@ -3,7 +3,8 @@
 This finds what is over and removes it; when to look is the stream's business (`Stream.tick`). The
 store ends the oldest messages by itself. Only two cases need a look at single messages first:
 messages that last (`Nats-TTL: never`), and delete markers, for which the subjects must be known.
-A marker is an empty message that tells readers of a subject that its last message aged away.
+A marker is an empty message that tells readers of a subject that its last message aged away. Those
+that a full disk has no room for are owed; a restart forgets of them.
 Specification: jetstream.md 5.4 and 5.13, checked-api-streams.md 1.2 (5.4, 5.13).
 """
 
@@ -40,6 +41,7 @@ class Expiry:
         self.ttls = MessageTtls()
         self._store = store
         self._mortal_from = 0  # everything below lasts or is gone
+        self._owed: dict[bytes, None] = {}  # subjects on which a marker is due
 
     def recover(self) -> None:
         """Read the TTLs of all stored messages."""
@@ -53,22 +55,22 @@ class Expiry:
                 if ttl is not None:
                     self.ttls.record(sequence, ttl, timestamp)
 
-    def remove_due(self, now: int) -> tuple[Ranges, list[bytes]]:
+    def remove_due(self, now: int) -> Ranges:
         """Remove what is over, or some of it when that is much: `next_look` says when to go on.
 
         Returns:
-            The ranges removed, and the subjects on which a marker is now due, in order.
+            The ranges removed. `store_marker` sees to what is left in their place.
         """
         due = self.ttls.pop_due(now, _REMOVED_AT_ONCE)
         if not due and not self._is_aged(now):
-            return [], []
+            return []
         if not self.config.subject_delete_marker_ttl and not self.ttls.lasting:
             gone = [sequence for sequence in due if self._store.load(sequence) is not None]
             self._store.delete(gone)
             removed = [(sequence, sequence + 1) for sequence in gone]
             if self.config.max_age > 0:
                 removed += self._store.enforce(Limits(max_age_ns=self.config.max_age), now)
-            return removed, []
+            return removed
         return self._remove_singly(due, now)
 
     def next_deadline(self) -> int | None:
@@ -86,7 +88,25 @@ class Expiry:
             return None
         return now + _PAUSE_NS if deadline <= now else max(deadline, now + _GRANULARITY_NS)
 
-    def marker(self) -> tuple[bytes, int]:
+    def store_marker(self, now: int) -> int:
+        """Store the next marker that is due; return its sequence, 0 when none is.
+
+        Raises:
+            StoreError: there is no room; it stays due.
+        """
+        while self._owed:
+            subject = next(iter(self._owed))
+            sequence = 0
+            if self.config.subject_delete_marker_ttl and not self._store.subject_count(subject):
+                headers, ttl = self._marker()
+                sequence = self._store.append(subject, headers, b"", now)
+                self.ttls.record(sequence, ttl, now)
+            del self._owed[subject]
+            if sequence:
+                return sequence
+        return 0
+
+    def _marker(self) -> tuple[bytes, int]:
         """Return the header block of a delete marker, and its TTL in seconds."""
         duration = self.config.subject_delete_marker_ttl
         block = b"NATS/1.0\r\n%b: MaxAge\r\n%b: %b\r\n%b: sub\r\n\r\n" % (
@@ -121,7 +141,7 @@ class Expiry:
             message = store.load_next(None, self._mortal_from)
         return message
 
-    def _remove_singly(self, due: list[int], now: int) -> tuple[Ranges, list[bytes]]:
+    def _remove_singly(self, due: list[int], now: int) -> Ranges:
         ended = [message for message in map(self._store.load, due) if message is not None]
         if self.config.max_age > 0:
             taken = {message.sequence for message in ended}
@@ -136,13 +156,11 @@ class Expiry:
                 message = self._store.load_next(None, message.sequence + 1)
         ended.sort(key=lambda message: message.sequence)
         self._store.delete([message.sequence for message in ended])
-        removed = [(message.sequence, message.sequence + 1) for message in ended]
-        if not self.config.subject_delete_marker_ttl:
-            return removed, []
-        # The last one removed decides whether its subject gets a marker.
-        last = {message.subject: message for message in ended}
-        empty = [s for s, message in last.items() if self._leaves_marker(message)]
-        return removed, empty
+        if self.config.subject_delete_marker_ttl:
+            # The last one removed decides whether its subject gets a marker.
+            last = {message.subject: message for message in ended}
+            self._owed |= {s: None for s, message in last.items() if self._leaves_marker(message)}
+        return [(message.sequence, message.sequence + 1) for message in ended]
 
     def _leaves_marker(self, message: StoredMessage) -> bool:
         if self._store.subject_count(message.subject):

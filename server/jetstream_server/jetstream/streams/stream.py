@@ -445,16 +445,10 @@ class Stream:
                 self._arm(batches.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
 
     def _expire(self, now: int) -> None:
-        removed, subjects = self._expiry.remove_due(now)
-        self._tell_removed(removed, now)
-        if not subjects:
-            return
-        headers, ttl = self._expiry.marker()
-        for subject in subjects:
-            sequence = self.store.append(subject, headers, b"", now)
-            self._expiry.ttls.record(sequence, ttl, now)
+        self._tell_removed(self._expiry.remove_due(now), now)
+        while sequence := self._expiry.store_marker(now):
+            self.last_message_id = b""
             self.after_storing(sequence, sequence, now)
-        self.last_message_id = b""
 
     def _store_copy(self, copy: Copy, now: int) -> None:
         self.store_one(Candidate(copy.target, b"", copy.headers, copy.payload), now)

@@ -70,6 +70,31 @@ def test_lasting_messages_that_are_gone_are_forgotten(bench: Any) -> None:
     assert len(stream._expiry.ttls.lasting) <= 4
 
 
+def test_markers_wait_for_room(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = bench.stream(max_age=SECOND, subject_delete_marker_ttl=90 * SECOND)
+    bench.publish_all(stream, [(b"s.%d" % n, b"", ()) for n in range(4)])
+
+    def append(*arguments: Any) -> int:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(stream.store, "append", append)
+    bench.advance(3 * SECOND // 2)
+    assert kept(stream) == []
+    monkeypatch.undo()
+    bench.advance(9 * SECOND)
+    bench.publish(stream, b"s.2")  # what is there again needs no marker
+    bench.advance(SECOND * 7 // 10)
+    found = [stream.store.load(sequence) for sequence in kept(stream)]
+    assert [(each.subject, each.headers) for each in found] == [
+        (b"s.2", b""),
+        (b"s.0", _MARKER),
+        (b"s.1", _MARKER),
+        (b"s.3", _MARKER),
+    ]
+    bench.advance(10 * SECOND)
+    assert kept(stream) == []
+
+
 def test_markers_as_probed(bench: Any, make_consumer: Any) -> None:
     stream = bench.stream(max_age=SECOND, subject_delete_marker_ttl=90 * SECOND)
     stream.add_consumer(consumer := make_consumer("c"))
