@@ -213,7 +213,10 @@ class Publisher:
             self._recover(error)
 
     def _send_stretches(self, block: _Block, rows: Rows) -> None:
-        for stretch in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
+        stretches = [rows]
+        if rows[-1] - rows[0] >= len(rows):  # some in between were stored by an earlier attempt
+            stretches = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
+        for stretch in stretches:
             start, stop = block.offsets[stretch[0]], block.offsets[stretch[-1] + 1]
             deadline = time.monotonic() + self._options.ack_timeout_s
             self._flow.send(block.frames[start:stop], deadline)

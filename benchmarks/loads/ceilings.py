@@ -1,22 +1,30 @@
-"""Two Python data sources that do less than the connector: what is left is Spark's own cost.
+"""Python data sources that do less than the connector: what is left is Spark's own cost.
 
 `constant_arrow` yields the same Arrow batch again and again. `recv_only` fetches the messages with
 a pull consumer and drops the bytes, counted but not parsed. Both have the connector's columns.
+`count_only` is a sink that takes the Arrow batches and counts their rows.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StructType
 
 from benchmarks.event_loop import EventLoop
 from benchmarks.loads.pull import PullConsumer
-from benchmarks.wire import STREAM, Wire
+from benchmarks.wire import STREAM, LoadError, Wire
 
 SCHEMA = "subject STRING, data BINARY, stream STRING, seq BIGINT, timestamp TIMESTAMP"
 BATCH_ROWS = 10_000
@@ -107,3 +115,32 @@ class RecvOnly(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return _ReceivingReader(dict(self.options))
+
+
+@dataclass
+class CountedPartition(WriterCommitMessage):
+    """What one task was given."""
+
+    rows: int
+
+
+class _CountingWriter(DataSourceArrowWriter):
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> CountedPartition:
+        return CountedPartition(sum(batch.num_rows for batch in iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        counted = sum(one.rows for one in messages if isinstance(one, CountedPartition))
+        if counted != self.rows:
+            raise LoadError(f"{self.rows} rows were written, {counted} arrived")
+
+
+class CountOnly(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "count_only"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return _CountingWriter(int(self.options["rows"]))

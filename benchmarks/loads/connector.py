@@ -34,7 +34,7 @@ def spark_session() -> Any:
     """Return the session of this process, started when first asked for."""
     from pyspark.sql import SparkSession
 
-    from benchmarks.loads.ceilings import ConstantArrow, RecvOnly
+    from benchmarks.loads.ceilings import ConstantArrow, CountOnly, RecvOnly
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -58,6 +58,7 @@ def spark_session() -> Any:
     session.sparkContext.setLogLevel("OFF")
     session.dataSource.register(ConstantArrow)
     session.dataSource.register(RecvOnly)
+    session.dataSource.register(CountOnly)
     return session
 
 
@@ -140,9 +141,20 @@ def read_ceiling(
 def write_batch(target: Target, settings: Settings, *, size: int, partitions: int) -> LoadResult:
     """Write rows that Spark makes up."""
     rows = _row_count(settings, size)
-    frame = spark_session().range(0, rows, 1, partitions)
-    frame = frame.selectExpr("'SINK.a' AS subject", f"CAST(repeat('x', {size}) AS BINARY) AS data")
+    frame = _made_up(rows, size, partitions)
     return _into_sink(target, "write batch", rows, lambda: _sink(frame.write, target).save())
+
+
+def write_ceiling(target: Target, settings: Settings, *, size: int, partitions: int) -> LoadResult:
+    """Write the same rows into a sink that only counts them (`ceilings.py`)."""
+    rows = _row_count(settings, size)
+    writer = _made_up(rows, size, partitions).write.format("count_only").mode("append")
+    return _timed("count_only", rows, writer.option("rows", rows).save)
+
+
+def _made_up(rows: int, size: int, partitions: int) -> Any:
+    made = spark_session().range(0, rows, 1, partitions)
+    return made.selectExpr("'SINK.a' AS subject", f"CAST(repeat('x', {size}) AS BINARY) AS data")
 
 
 def write_stream(target: Target, settings: Settings, *, size: int, partitions: int) -> LoadResult:
@@ -151,11 +163,7 @@ def write_stream(target: Target, settings: Settings, *, size: int, partitions: i
     session = spark_session()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         files = str(Path(folder) / "rows")
-        made = session.range(0, rows, 1, partitions)
-        made = made.selectExpr(
-            "'SINK.a' AS subject", f"CAST(repeat('x', {size}) AS BINARY) AS data"
-        )
-        made.write.parquet(files)
+        _made_up(rows, size, partitions).write.parquet(files)
         frame = session.readStream.schema("subject STRING, data BINARY").parquet(files)
 
         def query() -> None:
@@ -213,6 +221,7 @@ def benches() -> list[Bench]:
                 ("write stream", write_stream),
                 ("ceiling: constant Arrow", partial(read_ceiling, name="constant_arrow")),
                 ("ceiling: recv only", partial(read_ceiling, name="recv_only")),
+                ("ceiling: count only", write_ceiling),
             ):
                 ending = "partition" if partitions == 1 else "partitions"
                 cases.append(

@@ -37,6 +37,17 @@ cdef enum:
     DIGEST_TEXT = 20
     SALT = 16
     SLOTS_MIN = 1024
+    AHEAD = 12  # rows between asking for memory and looking at it
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #define content_ids_fetch_ahead(at) __builtin_prefetch(at, 1)
+    #else
+    #define content_ids_fetch_ahead(at) ((void)(at))
+    #endif
+    """
+    void fetch_ahead "content_ids_fetch_ahead"(const void* at) noexcept nogil
 
 cdef const char* _DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
@@ -234,6 +245,8 @@ cdef class Occurrences:
             has_memory = self._reserve(rows)
             if has_memory:
                 for row in range(rows):
+                    if row + AHEAD < rows:
+                        self._fetch(digest + (row + AHEAD) * DIGEST)
                     counts[row] = self._count_one(digest + row * DIGEST)
         if not has_memory:
             raise MemoryError
@@ -247,6 +260,16 @@ cdef class Occurrences:
         while self._slots[at].seen and memcmp(self._slots[at].digest, digest, DIGEST) != 0:
             at = (at + 1) & self._mask
         return self._slots + at
+
+    cdef void _fetch(self, const char* digest) noexcept nogil:
+        """Have the place of a digest in the cache by the time it is asked for.
+
+        The table is larger than the cache and digests are random, so without this each would wait
+        for memory.
+        """
+        cdef u64 at
+        memcpy(&at, digest, 8)
+        fetch_ahead(self._slots + (at & self._mask))
 
     cdef unsigned int _count_one(self, const char* digest) noexcept nogil:
         cdef Slot* slot = self._place(digest)
