@@ -194,6 +194,8 @@ class Catalog:
             return stream
         self._check_overlap(config)
         check_filters(config)
+        if not config.is_memory:
+            self._check_disk()
         folder = self._vault.folder(
             config.name, memory=config.is_memory, first_seq=config.first_seq
         )
@@ -288,6 +290,7 @@ class Catalog:
             config = sealed(config)
         self._check_overlap(config)
         check_filters(config)
+        self._check_disk()  # where chunks are kept of any stream
         folder = self._vault.folder(config.name, memory=config.is_memory)
         self.restoring[config.name] = config
         return config, folder
@@ -430,6 +433,11 @@ class Catalog:
             self._reported.add(text)
             self.context.log("ERR", text)
 
+    @property
+    def is_disk_full(self) -> bool:
+        """Return whether there is no room on the disk."""
+        return bool(self._vault.full)
+
     # -- accounting ------------------------------------------------------------------------
 
     def count_request(self, *, refused: bool) -> None:
@@ -525,6 +533,11 @@ class Catalog:
             for name, stream in self.streams.items()
             if name != besides and stream.config.is_memory == memory
         )
+
+    def _check_disk(self) -> None:
+        """Refuse what a full disk would hold up for nobody knows how long."""
+        if full := self._vault.full:
+            raise errors.STREAM_CREATE_FAILED(full)
 
     def _check_overlap(self, config: StreamConfig) -> None:
         wanted = config.subject_patterns

@@ -62,9 +62,9 @@ class Output:
         """Publish one message after the flush: an API reply, an advisory, a status."""
         self.sends_after_flush.append(Publish(PubRun.single(subject, reply, headers, payload)))
 
-    def publish_now(self, subject: bytes, payload: bytes) -> None:
+    def publish_now(self, subject: bytes, payload: bytes, *, headers: bytes = b"") -> None:
         """Publish one message that need not wait: a refusal."""
-        self.sends.append(Publish(PubRun.single(subject, b"", b"", payload)))
+        self.sends.append(Publish(PubRun.single(subject, b"", headers, payload)))
 
     def frames(self, subscription: Subscription, data: bytes, count: int) -> None:
         """Deliver encoded frames after the flush."""

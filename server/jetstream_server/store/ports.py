@@ -342,6 +342,11 @@ class StreamFolder(Protocol):
 class Vault(Protocol):
     """All streams of one account."""
 
+    @property
+    def full(self) -> str:
+        """Return why there is no room on the disk for more, empty while there is."""
+        ...
+
     def folders(self) -> list[str]:
         """Return the names of the streams found on disk."""
         ...

@@ -92,6 +92,11 @@ class MemoryVault:
     def __init__(self) -> None:
         self._folders: dict[str, MemoryFolder] = {}
 
+    @property
+    def full(self) -> str:
+        """Return that there is no disk that could be full."""
+        return ""
+
     def folders(self) -> list[str]:
         """Return the names of streams with a config."""
         return sorted(n for n, f in self._folders.items() if f.config().load() is not None)
@@ -269,6 +274,11 @@ class FileVault:
         self._cache = ContentCache(disk)
         self._block_bytes = block_bytes
         self._memory = MemoryVault()
+
+    @property
+    def full(self) -> str:
+        """Return why stores take no messages for the time being."""
+        return self._commit.full.reason if self._commit.full is not None else ""
 
     def folders(self) -> list[str]:
         """Return the names of streams with a config on disk; for recovery.

@@ -36,6 +36,7 @@ HANDLERS = (account, cluster, consumers, messages, snapshots, streams, templates
 
 PREFIX = b"$JS.API."
 TYPE = "io.nats.jetstream.api.v1."
+_CREATE_FAILED = errors.STREAM_CREATE_FAILED("").err_code
 
 
 class Api:
@@ -110,13 +111,25 @@ class Api:
         fields = _refusal(route, outcome) if isinstance(outcome, ApiError) else outcome
         body = encode({"type": TYPE + route.response, **fields})
         if request.reply:
-            self._context.output.publish(request.reply, body, headers=request.answer_headers)
+            output = self._context.output
+            publish = output.publish_now if self._is_of_full_disk(outcome) else output.publish
+            publish(request.reply, body, headers=request.answer_headers)
         if route.silent if refused else route.quiet:
             return
         if self._catalog is not None:
             self._catalog.count_request(refused=refused)
         publish_api_audit(
             self._context, request.origin, request.subject, request.body, body, request.now
+        )
+
+    def _is_of_full_disk(self, outcome: dict[str, Any] | ApiError) -> bool:
+        """Tell whether a refusal says that the disk is full: the next flush may be long in coming,
+        and this tells of nothing that waits for it."""
+        return (
+            isinstance(outcome, ApiError)
+            and outcome.err_code == _CREATE_FAILED
+            and self._catalog is not None
+            and self._catalog.is_disk_full
         )
 
     def _run(self, route: Route, request: Request) -> dict[str, Any] | ApiError | Later | None:

@@ -35,6 +35,38 @@ def test_texts_are_escaped_as_go_does(exchange: Any) -> None:
     assert answer.endswith(b"'.', '*', '\\u003e', '\\\\', '/'\"}}")
 
 
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_a_full_disk_refuses_new_streams_at_once(transfers: Any, storage: str) -> None:
+    config = {"name": "S", "subjects": ["s"], "storage": storage}
+    transfers.commit.full = StoreError("the disk is full: too little room is left", "/store")
+    transfers.publish(b"$JS.API.STREAM.CREATE.S", json.dumps(config).encode(), b"inbox")
+    answers = {
+        when: [json.loads(send.run.payload(0)) for send in sends if send.run.subject(0) == b"inbox"]
+        for when, sends in (
+            ("now", transfers.output.sends),
+            ("after the flush", transfers.output.sends_after_flush),
+        )
+    }
+    if storage == "memory":
+        assert answers["now"] == []
+        assert answers["after the flush"][0]["did_create"] is True
+        return
+    assert answers["after the flush"] == []
+    assert [answer["error"] for answer in answers["now"]] == [
+        {
+            "code": 500,
+            "err_code": 10049,
+            "description": "the disk is full: too little room is left",
+        }
+    ]
+    assert transfers.catalog.streams == {}
+    transfers.commit.full = None
+    assert transfers.ask("STREAM.CREATE.S", config)["did_create"] is True
+    transfers.commit.full = StoreError("the disk is full: too little room is left", "/store")
+    transfers.publish(b"$JS.API.STREAM.CREATE.S", json.dumps(config).encode(), b"inbox")
+    assert transfers.output.sends == []  # nothing is made
+
+
 @pytest.mark.parametrize(
     "subject",
     [
