@@ -121,8 +121,14 @@ class Client:
         consumer = {"durable_name": "C", "ack_policy": "explicit"}
         self.api("CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": consumer})
         pulled = self.subscribe("pulled")
-        self.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"batch":5}', "pulled")
-        replies = [self.next(pulled).reply for _ in range(5)]
+        replies: list[str] = []
+        while len(replies) < 5:
+            # The genuine server may say that a consumer is there before it listens: a 503.
+            if not replies:
+                self.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"batch":5}', "pulled")
+            message = self.next(pulled)
+            if not message.headers.startswith(b"NATS/1.0 503"):
+                replies.append(message.reply)
         for index, answer in ((0, b"+ACK"), (2, b"+ACK"), (3, b"-NAK")):
             self.ask(replies[index], answer)
         self.api("STREAM.PURGE.S", {"seq": 2})
