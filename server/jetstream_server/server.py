@@ -33,6 +33,7 @@ from jetstream_server.net.log import LogSettings, ServerLog
 from jetstream_server.net.process_files import process_files
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.auth import Authenticator
+from jetstream_server.node.door import Door
 from jetstream_server.node.lame_duck import LameDuck
 from jetstream_server.node.node import Node, NodeSettings
 from jetstream_server.node.reload import arrange_accounts, reload
@@ -81,7 +82,7 @@ class Server:
         self._announce()
         with contextlib.ExitStack() as stack:
             doors = stack.enter_context(contextlib.closing(FrontDoors(options, self.log.write)))
-            node = self._make_node(doors.port)
+            node = self._make_node(doors)
             node.started_at = clock.now()
             node.chronicle = SystemEvents(node, node.started_at)
             self.log.write("INF", f"  Name:     {node.name}")
@@ -117,12 +118,12 @@ class Server:
         for warning in self.options.warnings:
             self.log.write("WRN", warning)
 
-    def _make_node(self, port: int) -> Node:
+    def _make_node(self, doors: FrontDoors) -> Node:
         options = self.options
         settings = NodeSettings(
             server_name=options.server_name,
             host=options.host,
-            port=port,
+            port=doors.port,
             max_payload=options.max_payload,
             max_control_line=options.max_control_line,
             max_pending=options.max_pending,
@@ -142,20 +143,13 @@ class Server:
         # Not seeded from the clock: two servers started together must not share identifiers.
         chance = random.Random(secrets.randbits(128))
         node = Node(settings, _authenticator(options), chance, self.log.write)
-        self._advertise(node)
+        node.door = _advertised(node, options)
         self._set_trace(node)
         arrange_accounts(node, options)
         for account in node.accounts.values():
             SystemServices(node, account).subscribe()
-        ServerCommands(node, lambda now: self._reload(node, now)).subscribe()
+        ServerCommands(node, lambda now: self._reload(node, doors, now)).subscribe()
         return node
-
-    def _advertise(self, node: Node) -> None:
-        settings = node.settings
-        host, port = listening.advertised(
-            self.options.client_advertise, settings.host, settings.port
-        )
-        node.door = dataclasses.replace(node.door, host=host, port=port)
 
     def _set_trace(self, node: Node) -> None:
         """Have conversations logged, if the options ask for it."""
@@ -194,7 +188,7 @@ class Server:
         actions: dict[signal.Signals, Callable[[], None]] = {
             signal.SIGTERM: self._ended.set,
             signal.SIGINT: self._ended.set,
-            signal.SIGHUP: lambda: self._on_hangup(pump),
+            signal.SIGHUP: lambda: self._on_hangup(pump, doors),
             signal.SIGUSR1: self.log.reopen,
             signal.SIGUSR2: lambda: self._enter_lame_duck(pump, doors),
         }
@@ -202,13 +196,13 @@ class Server:
 
     # -- other settings ----------------------------------------------------------------------
 
-    def _on_hangup(self, pump: Pump) -> None:
+    def _on_hangup(self, pump: Pump, doors: FrontDoors) -> None:
         with contextlib.suppress(ConfigError):  # it has been logged
-            self._reload(pump.node, pump.clock.now())
+            self._reload(pump.node, doors, pump.clock.now())
         pump.wake()
 
-    def _reload(self, node: Node, now: int) -> None:
-        """Read the configuration again and follow it.
+    def _reload(self, node: Node, doors: FrontDoors, now: int) -> None:
+        """Read the configuration again, and the certificates that it names, and follow both.
 
         Raises:
             ConfigError: it is wrong, or changes what cannot be changed; nothing has changed then.
@@ -220,6 +214,8 @@ class Server:
                 )
             options = self._reread()
             said = changes(self.options, options)
+            door = _advertised(node, options)
+            entrances = doors.entrances(options, door)
             self.log.follow(LogSettings.of(options))
             known = set(node.accounts)
             reload(node, options, _authenticator(options))
@@ -228,7 +224,8 @@ class Server:
             self.log.write("ERR", f"Failed to reload server configuration: {text}")
             raise ConfigError(text) from None
         self.options = options
-        self._advertise(node)
+        node.door = door
+        doors.adopt(entrances)
         self._set_trace(node)
         for name, account in node.accounts.items():
             if name not in known:
@@ -266,6 +263,17 @@ class Server:
         self.log.write("FTL", f"internal error: {type(error).__name__}: {error}")
         self._exit_code = 2
         self._ended.set()
+
+
+def _advertised(node: Node, options: ServerOptions) -> Door:
+    """Return the door as clients are told of it.
+
+    Raises:
+        ConfigError: its port is none.
+    """
+    settings = node.settings
+    host, port = listening.advertised(options.client_advertise, settings.host, settings.port)
+    return dataclasses.replace(node.door, host=host, port=port)
 
 
 def _authenticator(options: ServerOptions) -> Authenticator:

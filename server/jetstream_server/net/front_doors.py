@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from jetstream_server.config.options import ServerOptions, TlsOptions, WebsocketOptions
 from jetstream_server.net import listener as listening
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.pump import Pump
+from jetstream_server.node.door import Door
+
+if TYPE_CHECKING:
+    from jetstream_server.net.entrance import Entrance
+
+_TCP = "tcp"
+_WEBSOCKET = "websocket"
 
 
 class FrontDoors:
@@ -37,6 +44,8 @@ class FrontDoors:
         self._log = log
         self._servers: list[asyncio.Server] = []
         self._sockets = contextlib.ExitStack()
+        self._entrances: dict[str, Entrance] = {}
+        self._websocket_port = 0
         self._listener = self._bound(listening.bind(options.host, options.port))
         _, self.port = listening.address_of(self._listener)
         self.websocket_url = ""
@@ -48,21 +57,42 @@ class FrontDoors:
             ConfigError: a port cannot be listened on, or what TLS needs cannot be used.
         """
         options = self._options
-        if options.websocket is not None and options.websocket.port:
-            await self._accept_websockets(pump, options.websocket)
-        make_connection: Callable[[], ClientConnection] = functools.partial(ClientConnection, pump)
-        if options.tls is not None:
-            # Imported here: most servers are without, and start sooner.
-            from jetstream_server.net.entrance import client_entrance
-            from jetstream_server.net.layered_connection import LayeredConnection
-
-            entrance = client_entrance(options, options.tls, pump.node.door)
-            make_connection = functools.partial(LayeredConnection, pump, entrance)
-        self._servers.append(await listening.serve(self._listener, make_connection))
+        websocket = _served_websocket(options)
+        if websocket is not None:
+            listener = self._bound(listening.bind(websocket.host, websocket.port, "websocket port"))
+            _, self._websocket_port = listening.address_of(listener)
+        self.adopt(self.entrances(options, pump.node.door))
+        if websocket is not None:
+            self._servers.append(await self._serve(pump, listener, _WEBSOCKET))
+            self._tell_of_websocket(websocket, listening.address_of(listener))
+        self._servers.append(await self._serve(pump, self._listener, _TCP))
         address = listening.host_port(*listening.address_of(self._listener))
         self._log("INF", f"Listening for client connections on {address}")
         if options.tls is not None:
             self._tell_of_tls(options.tls)
+
+    def entrances(self, options: ServerOptions, door: Door) -> dict[str, Entrance]:
+        """Return what these options ask of clients, with certificates as they are on the disk now.
+
+        Raises:
+            ConfigError: what TLS needs cannot be used.
+        """
+        websocket = _served_websocket(options)
+        if options.tls is None and websocket is None:
+            return {}
+        # Imported here: most servers are without, and start sooner.
+        from jetstream_server.net.entrance import client_entrance, websocket_entrance
+
+        made: dict[str, Entrance] = {}
+        if options.tls is not None:
+            made[_TCP] = client_entrance(options, options.tls, door)
+        if websocket is not None:
+            made[_WEBSOCKET] = websocket_entrance(options, websocket, self._websocket_port)
+        return made
+
+    def adopt(self, entrances: dict[str, Entrance]) -> None:
+        """Ask this of those who connect from now on."""
+        self._entrances = entrances
 
     def shut(self) -> None:
         """Take no more clients; those that are in stay."""
@@ -74,17 +104,18 @@ class FrontDoors:
         self.shut()
         self._sockets.close()
 
-    async def _accept_websockets(self, pump: Pump, options: WebsocketOptions) -> None:
-        from jetstream_server.net.entrance import websocket_entrance
+    async def _serve(self, pump: Pump, listener: socket.socket, kind: str) -> asyncio.Server:
+        if kind not in self._entrances:
+            return await listening.serve(listener, lambda: ClientConnection(pump))
         from jetstream_server.net.layered_connection import LayeredConnection
 
-        listener = self._bound(listening.bind(options.host, options.port, "websocket port"))
-        host, port = listening.address_of(listener)
-        entrance = websocket_entrance(self._options, options, port)
-        make_connection = functools.partial(LayeredConnection, pump, entrance)
-        self._servers.append(await listening.serve(listener, make_connection))
+        return await listening.serve(
+            listener, lambda: LayeredConnection(pump, self._entrances[kind])
+        )
+
+    def _tell_of_websocket(self, options: WebsocketOptions, address: tuple[str, int]) -> None:
         scheme = "ws" if options.tls is None else "wss"
-        self.websocket_url = f"{scheme}://{listening.host_port(host, port)}"
+        self.websocket_url = f"{scheme}://{listening.host_port(*address)}"
         self._log("INF", f"Listening for websocket clients on {self.websocket_url}")
         if options.tls is None:
             self._log("WRN", "Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
@@ -98,3 +129,7 @@ class FrontDoors:
 
     def _bound(self, listener: socket.socket) -> socket.socket:
         return self._sockets.enter_context(contextlib.closing(listener))
+
+
+def _served_websocket(options: ServerOptions) -> WebsocketOptions | None:
+    return options.websocket if options.websocket is not None and options.websocket.port else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 from random import Random
 
 import pytest
@@ -13,6 +14,7 @@ from jetstream_server.config.options import ServerOptions, TlsOptions, Websocket
 from jetstream_server.net.front_doors import FrontDoors
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.auth import Authenticator
+from jetstream_server.node.door import Door
 from jetstream_server.node.node import Node
 
 
@@ -94,6 +96,43 @@ def test_tls_is_told_of(opened, pki, is_plain_allowed, word):
     tls = TlsOptions(cert_file=pki.cert("server"), key_file=pki.key("server"))
     said = opened(options_of(tls=tls, is_plain_allowed=is_plain_allowed), scene)
     assert said[1:] == [f"INF TLS {word} for client connections"]
+
+
+def test_who_connects_after_a_renewal_sees_the_new_certificate(opened, pki, tmp_path):
+    cert, key = tmp_path / "cert", tmp_path / "key"
+
+    def put(name: str) -> None:
+        shutil.copy(pki.cert(name), cert)
+        shutil.copy(pki.key(name), key)
+
+    put("server")
+    websocket = WebsocketOptions(
+        host="127.0.0.1", port=-1, tls=TlsOptions(cert_file=str(cert), key_file=str(key))
+    )
+    options = options_of(websocket=websocket)
+
+    async def scene(doors: FrontDoors) -> None:
+        port = int(doors.websocket_url.rpartition(":")[2])
+        before = await shown_certificate(port, pki)
+        assert before == pki.der("server")
+        put("client")
+        assert await shown_certificate(port, pki) == before
+        doors.adopt(doors.entrances(options, Door("127.0.0.1", doors.port)))
+        assert await shown_certificate(port, pki) == pki.der("client")
+        key.write_text("nonsense")
+        with pytest.raises(ConfigError):
+            doors.entrances(options, Door("127.0.0.1", doors.port))
+
+    opened(options, scene)
+
+
+async def shown_certificate(port: int, pki) -> bytes | None:
+    context = pki.client_context()
+    context.check_hostname = False
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    writer.close()
+    return shown
 
 
 def test_clients_that_wait_for_info_are_warned_of(opened, pki):
