@@ -41,9 +41,12 @@ def lanes(request: pytest.FixtureRequest) -> Iterator[Any]:
     lanes = player.Lanes(command, 1 if shared else player.LANES)
     try:
         lanes.start()
-        for item in [] if shared else request.session.items:
-            if isinstance(item, pytest.Function) and "scenario" in item.fixturenames:
-                lanes.begin(item.callspec.params["scenario"])
+        selected = [
+            item.callspec.params["scenario"]
+            for item in ([] if shared else request.session.items)
+            if isinstance(item, pytest.Function) and "scenario" in item.fixturenames
+        ]
+        lanes.begin(selected)
         yield lanes
     finally:
         lanes.end()

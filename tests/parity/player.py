@@ -62,10 +62,10 @@ import signal
 import time
 import urllib.error
 import urllib.request
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from tests.parity.scenario import SCENARIOS, Scenario, is_supported, read_scenarios
+from tests.parity.scenario import ALWAYS_SYNCED, SCENARIOS, Scenario, is_supported, read_scenarios
 from tests.parity.schemas import Document, documents
 from tests.parity.server_process import ServerProcess, bundled_command, genuine_command
 from tests.parity.transcript import masked, shown
@@ -463,8 +463,8 @@ class Outcome:
 class Lanes:
     """Pairs of servers, each playing one scenario at a time.
 
-    Every scenario that is going to be asked for is begun at once, in order; a test only waits
-    for its own.
+    Every scenario that is going to be asked for is begun at once; a test only waits for its own.
+    Scenarios of one configuration are played by one pair, which is started anew but once for all.
     """
 
     def __init__(self, genuine: list[str], count: int) -> None:
@@ -475,6 +475,7 @@ class Lanes:
         self._pool = ThreadPoolExecutor(count)
         self._sides = ThreadPoolExecutor(2 * count)
         self._outcomes: dict[str, Future[Outcome]] = {}
+        self._has_ended = False
 
     def start(self) -> None:
         """Start every server."""
@@ -482,28 +483,46 @@ class Lanes:
         for pair in self._all:
             self._pairs.put(pair)
 
-    def begin(self, scenario: Scenario) -> Future[Outcome]:
-        """Play a scenario when a pair of servers is free."""
+    def begin(self, scenarios: list[Scenario]) -> None:
+        """Play scenarios when pairs of servers are free, those with configurations first."""
+        groups: dict[str, list[Scenario]] = {}
+        for scenario in scenarios:
+            shared = scenario.config in ("", ALWAYS_SYNCED)
+            groups.setdefault(scenario.title if shared else scenario.config, []).append(scenario)
+        for group in sorted(groups.values(), key=len, reverse=True):
+            for scenario in group:
+                self._outcomes[scenario.title] = Future()
+            self._pool.submit(self._play_all, group)
+
+    def outcome(self, scenario: Scenario) -> Outcome:
+        """Return what a scenario looked like, begun before or not."""
         if scenario.title not in self._outcomes:
-            self._outcomes[scenario.title] = self.again(scenario)
-        return self._outcomes[scenario.title]
+            self.begin([scenario])
+        return self._outcomes[scenario.title].result()
 
-    def again(self, scenario: Scenario) -> Future[Outcome]:
-        """Play a scenario whether it was played or not."""
-        return self._pool.submit(self._play, scenario)
+    def again(self, scenario: Scenario) -> Outcome:
+        """Play a scenario that was played before."""
+        self.begin([scenario])
+        return self.outcome(scenario)
 
-    def _play(self, scenario: Scenario) -> Outcome:
+    def _play_all(self, scenarios: list[Scenario]) -> None:
         pair = self._pairs.get()
-        try:
-            ours, theirs = (self._sides.submit(_play, server, scenario) for server in pair)
-            return Outcome(ours.result(), theirs.result())
-        finally:
-            for server in pair:
-                server.revive()
-            self._pairs.put(pair)
+        for scenario in scenarios:
+            if self._has_ended:
+                break
+            try:
+                sides = [self._sides.submit(_play, server, scenario) for server in pair]
+                wait(sides)  # a server must not be given back while it plays
+                outcome = Outcome(*(side.result() for side in sides))
+            except Exception as error:  # it belongs to the test that waits for it
+                self._outcomes[scenario.title].set_exception(error)
+            else:
+                self._outcomes[scenario.title].set_result(outcome)
+        self._pairs.put(pair)
 
     def end(self) -> None:
         """Stop every server."""
+        self._has_ended = True
         self._pool.shutdown(cancel_futures=True)
         self._sides.shutdown()
         for pair in self._all:
@@ -513,5 +532,6 @@ class Lanes:
 
 def _play(server: ServerProcess, scenario: Scenario) -> Side:
     server.configure(scenario.config_text)
+    server.revive()
     play = Play(server)
     return Side(play.run(scenario), play.events(), play.documents())

@@ -64,6 +64,8 @@ _MASKS = [
     (re.compile(r'"id":"\w{22}"'), '"id":""'),
     (re.compile(r"N[A-Z2-7]{55}"), "<id>"),
 ]
+# The genuine server looks at the keys of a map in any order, and complains of the second.
+_EITHER = re.compile(r':\d+:\d+: Detected (service "b" but .* stream|stream "a" but .* service)$')
 
 
 @pytest.fixture
@@ -91,7 +93,8 @@ def test_mistakes(both, tmp_path, text):
         run = subprocess.run(
             [*command, "-c", str(config), "-t"], capture_output=True, text=True, check=False
         )
-        return run.returncode, sorted(run.stderr.split("\n"))
+        lines = [_EITHER.sub(": stream and service", line) for line in run.stderr.split("\n")]
+        return run.returncode, sorted(lines)
 
     code, lines = both(check)
     assert code == 1 and any(str(config) in line for line in lines)

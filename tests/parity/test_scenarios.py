@@ -8,7 +8,7 @@ pytestmark = pytest.mark.genuine
 
 
 def test_same_transcript(scenario, lanes, schemas, record_property):
-    outcome = lanes.begin(scenario).result()
+    outcome = lanes.outcome(scenario)
     if scenario.deviates:
         same = outcome.ours.transcript == outcome.theirs.transcript
         assert not same, f"agrees by now, yet: {scenario.deviates}"
@@ -22,6 +22,6 @@ def test_same_transcript(scenario, lanes, schemas, record_property):
     record_property("unknown", sorted(compared.unknown))
     if outcome.ours.events != outcome.theirs.events:
         # The end of the scenario may have overtaken an event of either server.
-        outcome = lanes.again(scenario).result()
+        outcome = lanes.again(scenario)
     assert outcome.ours.events == outcome.theirs.events
     record_property("events", len(outcome.ours.events))
