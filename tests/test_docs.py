@@ -34,6 +34,34 @@ def test_every_option_is_documented():
     assert SourceOptions.__doc__ and SinkOptions.__doc__
 
 
+# Whether it was chosen counts as well: streams that lose what is consumed ask for a choice.
+TOLD_APART = {"commitMode", "connectionName"}
+
+
+def test_defaults_are_those_documented():
+    sections = (ROOT / "docs/options.md").read_text().split("\n## ")
+    checked = 0
+    for kind, title, names in (
+        (SourceOptions, "Reading", SOURCE_ONLY),
+        (SinkOptions, "Writing", SINK_ONLY),
+        (SourceOptions, "Connection", None),
+    ):
+        (section,) = (each for each in sections if each.startswith(f"{title}\n"))
+        given = {"servers": "nats://127.0.0.1:1", "stream": "S", "subject": "s"}
+        if kind is SourceOptions:
+            del given["subject"]
+        for left, right in re.findall(r"^\| ([^|]+) \| ([^|]+) \|", section, flags=re.M):
+            options, defaults = (re.findall(r"`([^`]+)`", cell) for cell in (left, right))
+            if len(options) != len(defaults) or re.sub(r"`[^`]+`|[, ]", "", right):
+                continue  # the default is told in words
+            for name, default in zip(options, defaults, strict=True):
+                if name in TOLD_APART or (names is not None and name not in names):
+                    continue
+                assert kind.parse(given | {name: default}) == kind.parse(given), name
+                checked += 1
+    assert checked > 20
+
+
 def test_the_readme_names_only_options_that_exist():
     text = (ROOT / "README.md").read_text() + (ROOT / "docs/options.md").read_text()
     rows = re.findall(r"^\| ((?:`[A-Za-z]+`(?:, )?)+) \|", text, flags=re.M)
