@@ -28,7 +28,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from jetstream_spark.client.handshake import connect_fields, tls_context
+from jetstream_spark.client.handshake import LINE_BYTES_MAX, connect_fields, open_connection
 from jetstream_spark.client.receive_buffer import ReceiveBuffer
 from jetstream_spark.connection_options import ConnectionOptions
 from jetstream_spark.errors import (
@@ -48,8 +48,6 @@ BUFFER_BYTES = 1 << 20
 ROOM_BYTES_MIN = 1 << 16
 # Enough for a scan to be worth its fixed cost, little enough to keep requests flowing.
 RECEIVE_BYTES_MAX = 1 << 20
-# A control line of the server is an INFO at worst, a few kilobytes in a large cluster.
-LINE_BYTES_MAX = 1 << 16
 # The server's own ceiling for max_payload is 64 MiB; header block included, with room to spare.
 MESSAGE_BYTES_MAX = 128 << 20
 
@@ -140,18 +138,8 @@ class Flow:
     @classmethod
     def _connect_one(cls, options: ConnectionOptions, server: ServerAddress, role: str) -> Flow:
         deadline = time.monotonic() + options.connect_timeout_s
-        connection = socket.create_connection(
-            (server.host, server.port), timeout=options.connect_timeout_s
-        )
+        connection, info = open_connection(options, server, deadline)
         try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if options.tls_first:
-                connection = _encrypted(connection, options, server)
-            info = _read_info(connection, deadline)
-            if not options.tls_first and (info.get("tls_required") or options.wants_tls):
-                _check_tls_agreement(options, server, info)
-                connection = _encrypted(connection, options, server)
             connection.setblocking(False)
             flow = cls(connection, info, str(server))
             name = options.connection_name or f"spark-{role}-{socket.gethostname()}-{os.getpid()}"
@@ -446,42 +434,3 @@ def publish_frame(
         size = len(headers)
         return b"HPUB %b %d %d\r\n%b%b\r\n" % (target, size, size + len(payload), headers, payload)
     return b"PUB %b %d\r\n%b\r\n" % (target, len(payload), payload)
-
-
-def _read_info(connection: socket.socket, deadline: float) -> dict[str, Any]:
-    """Read the first line, byte-exact: a TLS handshake may follow right behind it."""
-    line = b""
-    while not line.endswith(b"\n"):
-        connection.settimeout(max(0.001, deadline - time.monotonic()))
-        # The server says nothing after INFO until we speak, so nothing is over-read.
-        received = connection.recv(LINE_BYTES_MAX)
-        line += received
-        if not received or len(line) > LINE_BYTES_MAX:
-            break
-    if not line.upper().startswith(b"INFO ") or not line.endswith(b"\n"):
-        raise ProtocolViolationError(
-            f"it answered {line[:60]!r} instead of INFO; a NATS server speaks first (with TLS at "
-            f"once it needs tlsFirst=true)"
-        )
-    info = json.loads(line[5:])
-    if not isinstance(info, dict):
-        raise ProtocolViolationError("its INFO is not a JSON object")
-    return info
-
-
-def _check_tls_agreement(
-    options: ConnectionOptions, server: ServerAddress, info: dict[str, Any]
-) -> None:
-    if options.tls is False:
-        raise ConnectionFailedError(
-            f"{server} demands TLS, and the option tls is false; remove the option or set it true"
-        )
-    if not info.get("tls_required") and not info.get("tls_available"):
-        raise ConnectionFailedError(f"{server} does not offer TLS, which the options ask for")
-
-
-def _encrypted(
-    connection: socket.socket, options: ConnectionOptions, server: ServerAddress
-) -> socket.socket:
-    name = options.tls_server_name or server.host
-    return tls_context(options).wrap_socket(connection, server_hostname=name)
