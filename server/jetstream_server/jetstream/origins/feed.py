@@ -13,28 +13,24 @@ Specification: jetstream.md 5.12 and Appendix I, checked-api-streams.md 1.2 (5.1
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
 import orjson
 
 from jetstream_server import API_LEVEL
-from jetstream_server.base.clock import HOUR, MILLISECOND, MINUTE, SECOND
+from jetstream_server.base.clock import MILLISECOND, MINUTE, SECOND
 from jetstream_server.base.errors import ApiError
 from jetstream_server.base.nuid import DIGITS
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.origins.arrival import Arrival, delivery_numbers
+from jetstream_server.jetstream.origins.origin_request import FeedKind, OriginRequest
 from jetstream_server.jetstream.streams.stream_config import StreamSource
-from jetstream_server.jetstream.wire.go_json import encode
-from jetstream_server.jetstream.wire.name_hash import name_hash
 from jetstream_server.protocol import headers as header_block
 from jetstream_server.protocol.ops import PubRun
 
-API = "$JS.API"
 IDENTITY = b"Nats-Stream-Identity"
 LAST_CONSUMER_SEQ = b"Nats-Last-Consumer"
 LAST_STREAM_SEQ = b"Nats-Last-Stream"
@@ -47,60 +43,12 @@ _HEARTBEAT = b"Idle Heartbeat"
 
 _FIRST_ATTEMPT_NS = 100 * MILLISECOND
 _AGAIN_NS = 2 * SECOND
-_HEARTBEAT_NS = SECOND
 _SILENCE_NS_MAX = 10 * SECOND
 _SETUP_NS_MAX = 30 * SECOND
 _PREPARED_SETUP_NS_MAX = 5 * SECOND
 _RETRY_NS = 10 * SECOND
 _RETRY_NS_MAX = 2 * MINUTE
 _JITTER_NS_MAX = 100 * MILLISECOND
-_INACTIVE_NS = 10 * SECOND
-_ACK_WAIT_NS = 22 * HOUR
-
-# Tokens of `$JS.ACK.<stream>.<consumer>.<delivered>.<sequence>...`, and where the sequence stands;
-# the longer form has domain and account hash in front.
-_TOKENS_V1 = 9
-_SEQUENCE_V1, _SEQUENCE_V2 = 5, 7
-
-
-@dataclass(frozen=True, slots=True)
-class FeedKind:
-    """What mirrors and sources do differently.
-
-    Attributes:
-        prefix: of the consumer's name.
-        letter: in the deliver subject, as in `$JS.M.<token>`.
-        tag: in the consumer's metadata.
-        level: API level that the origin must have, as far as this server has it itself.
-        needs_flow_control: the refusal of a prepared consumer that has no acks by flow control.
-    """
-
-    prefix: str
-    letter: str
-    tag: str
-    level: int
-    needs_flow_control: Callable[[], ApiError]
-
-
-MIRROR = FeedKind("JS_MIRROR_", "M", "mirror", 4, errors.MIRROR_CONSUMER_REQUIRES_ACK_FC)
-SOURCE = FeedKind("JS_SRC_", "S", "src", 5, errors.SOURCE_CONSUMER_REQUIRES_ACK_FC)
-
-
-@dataclass(slots=True)
-class Arrival:
-    """Messages of a run as an origin's consumer delivered them.
-
-    Attributes:
-        run: the messages, with the subjects that they have at the origin.
-        start: the first of them in the run.
-        sequences: at the origin, rising, one a message.
-        timestamps: when the origin stored them, in nanoseconds.
-    """
-
-    run: PubRun
-    start: int
-    sequences: list[int]
-    timestamps: list[int]
 
 
 class FeedReader(Protocol):
@@ -172,9 +120,8 @@ class Feed:
         self._context = context
         self._stream = stream
         self._source = source
-        self._kind = kind
         self._reader = reader
-        self._base_name = kind.prefix + name_hash(name_seed)
+        self._request = OriginRequest(context, stream, source, kind, name_seed)
         self._made_name = ""
         self._stage = _Stage.STOPPED
         self._deliveries: Subscription | None = None
@@ -211,7 +158,9 @@ class Feed:
         self._context.deadlines.cancel(self)
         self._disconnect()
         if for_good and self._source.consumer is None and self._made_name:
-            subject = self._api(f"CONSUMER.DELETE.{self._source.name}.{self._made_name}")
+            subject = self._request.api_subject(
+                f"CONSUMER.DELETE.{self._source.name}.{self._made_name}"
+            )
             self._context.output.publish(subject, b"")
         self._made_name = ""
 
@@ -251,78 +200,22 @@ class Feed:
         self._stage = _Stage.ASKED
         self._has_asked = True
         self._last_consumer_seq = 0
-        deliver_subject = self._deliver_subject()
+        deliver_subject = self._request.new_deliver_subject()
         inbox = f"$JSC.R.{self._context.nuid.short()}".encode()
         self._deliveries = self._subscribe(deliver_subject.encode())
         self._answers = self._subscribe(inbox)
-        subject, body = self._request(deliver_subject)
-        lines = [(_REQUIRED_LEVEL, b"%d" % min(self._kind.level, API_LEVEL))]
+        subject, body = self._request.message(self._reader.position, deliver_subject)
+        lines = [(_REQUIRED_LEVEL, b"%d" % min(self._request.kind.level, API_LEVEL))]
         identity = self._reader.identity
         if identity is not None:
             lines.append((IDENTITY, identity))
         if self._source.consumer is not None and identity is None:
             lines = []
         block = header_block.build(lines) if lines else b""
-        self._context.output.publish(self._api(subject), body, reply=inbox, headers=block)
+        self._context.output.publish(subject, body, reply=inbox, headers=block)
         is_prepared = self._source.consumer is not None
         patience = _PREPARED_SETUP_NS_MAX if is_prepared else _SETUP_NS_MAX
         self._context.deadlines.schedule(self, now + patience)
-
-    def _request(self, deliver_subject: str) -> tuple[str, bytes]:
-        """Return the API subject without its prefix, and the body."""
-        source = self._source
-        if source.consumer is not None:
-            return f"CONSUMER.RESET.{source.name}.{source.consumer.name}", b""
-        filters = [rule.src or ">" for rule in source.subject_transforms]
-        if source.filter_subject:
-            filters = [source.filter_subject]
-        config = ConsumerConfig(
-            name=self._base_name,
-            **self._start(),
-            ack_wait=_ACK_WAIT_NS,
-            max_deliver=1,
-            filter_subject=filters[0] if len(filters) == 1 else "",
-            filter_subjects=filters if len(filters) > 1 else [],
-            flow_control=True,
-            deliver_subject=deliver_subject,
-            idle_heartbeat=_HEARTBEAT_NS,
-            inactive_threshold=_INACTIVE_NS,
-            direct=True,
-            sourcing=True,
-            metadata={
-                f"_nats.{self._kind.tag}.acc": self._context.account,
-                f"_nats.{self._kind.tag}.stream": self._stream,
-            },
-        )
-        body = encode({"stream_name": source.name, "config": config.to_wire(), "action": ""})
-        subject = f"CONSUMER.CREATE.{source.name}"
-        if len(filters) == 1:
-            subject += f".{self._base_name}.{filters[0]}"
-        return subject, body
-
-    def _start(self) -> dict[str, Any]:
-        source, position = self._source, self._reader.position
-        if position:
-            return {"deliver_policy": "by_start_sequence", "opt_start_seq": position + 1}
-        if source.opt_start_seq:
-            return {"deliver_policy": "by_start_sequence", "opt_start_seq": source.opt_start_seq}
-        if source.opt_start_time is not None:
-            return {"deliver_policy": "by_start_time", "opt_start_time": source.opt_start_time}
-        return {}
-
-    def _deliver_subject(self) -> str:
-        source = self._source
-        if source.consumer is not None:
-            return source.consumer.deliver_subject
-        prefix = source.external.deliver if source.external is not None else ""
-        return f"{prefix or '$JS'}.{self._kind.letter}.{self._context.nuid.short()}"
-
-    def _api(self, subject: str) -> bytes:
-        external = self._source.external
-        prefix = external.api if external is not None else ""
-        if not prefix or prefix == f"$JS.{self._context.domain}.API":
-            prefix = API
-        return f"{prefix}.{subject}".encode()
 
     def _subscribe(self, subject: bytes) -> Subscription:
         subscription = Subscription(subject, self)
@@ -366,7 +259,7 @@ class Feed:
         if error is None and self._source.consumer is not None:
             config = answer.get("config")
             policy = config.get("ack_policy") if isinstance(config, dict) else ""
-            error = None if policy == "flow_control" else self._kind.needs_flow_control()
+            error = None if policy == "flow_control" else self._request.kind.needs_flow_control()
         self.error = error
         if error is not None:
             self._refused(error, now)
@@ -412,7 +305,7 @@ class Feed:
             for at in range(start, stop):
                 self._take_status(run.headers(at), run.reply(at), now)
             return
-        numbers = _numbers(run, start, stop)
+        numbers = delivery_numbers(run, start, stop)
         if numbers is None:
             return
         sequences, consumer_seqs, timestamps, pending = numbers
@@ -453,28 +346,6 @@ class Feed:
                 ]
             )
             self._context.output.publish(subject, b"", headers=block)
-
-
-def _numbers(
-    run: PubRun, start: int, stop: int
-) -> tuple[list[int], list[int], list[int], int] | None:
-    """Return stream sequences, consumer sequences and times out of the ack subjects of a stretch,
-    and how many messages are left behind the last; None when a subject is none."""
-    sequences: list[int] = []
-    consumer_seqs: list[int] = []
-    timestamps: list[int] = []
-    pending = b"0"
-    try:
-        for at in range(start, stop):
-            tokens = run.reply(at).split(b".")
-            first = _SEQUENCE_V1 if len(tokens) == _TOKENS_V1 else _SEQUENCE_V2
-            sequence, consumer_seq, timestamp, pending = tokens[first : first + 4]
-            sequences.append(int(sequence))
-            consumer_seqs.append(int(consumer_seq))
-            timestamps.append(int(timestamp))
-        return sequences, consumer_seqs, timestamps, int(pending)
-    except ValueError:
-        return None
 
 
 def _decoded(body: bytes) -> dict[str, Any] | None:

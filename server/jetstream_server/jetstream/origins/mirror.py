@@ -15,8 +15,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.jetstream.origins.arrival import Arrival
 from jetstream_server.jetstream.origins.copied_headers import disregard, settled
-from jetstream_server.jetstream.origins.feed import MIRROR, Arrival, Feed
+from jetstream_server.jetstream.origins.feed import Feed
+from jetstream_server.jetstream.origins.origin_request import MIRROR
 from jetstream_server.jetstream.origins.renaming import Renaming
 from jetstream_server.jetstream.streams.admission import check_room, check_ttl
 from jetstream_server.jetstream.streams.candidate import Candidate

@@ -17,8 +17,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from jetstream_server.base.errors import ApiError
+from jetstream_server.jetstream.origins.arrival import Arrival
 from jetstream_server.jetstream.origins.copied_headers import disregard, is_special, settled
-from jetstream_server.jetstream.origins.feed import SOURCE, Arrival, Feed
+from jetstream_server.jetstream.origins.feed import Feed
+from jetstream_server.jetstream.origins.origin_request import SOURCE
 from jetstream_server.jetstream.origins.renaming import Renaming
 from jetstream_server.jetstream.origins.source_header import (
     SourcePosition,

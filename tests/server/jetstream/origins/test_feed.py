@@ -13,7 +13,9 @@ from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.context import Context
-from jetstream_server.jetstream.origins.feed import MIRROR, SOURCE, Arrival, Feed, FeedKind
+from jetstream_server.jetstream.origins.arrival import Arrival
+from jetstream_server.jetstream.origins.feed import Feed
+from jetstream_server.jetstream.origins.origin_request import MIRROR, SOURCE, FeedKind
 from jetstream_server.jetstream.output import Output, Publish
 from jetstream_server.jetstream.streams.stream_config import StreamSource
 from jetstream_server.jetstream.wire.go_json import decode
