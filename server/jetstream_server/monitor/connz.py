@@ -12,7 +12,7 @@ from jetstream_server.jetstream.wire.go_duration import format_duration
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.query import BadQueryError, Query
 from jetstream_server.monitor.varz import uptime
-from jetstream_server.node.closed_connection import ClosedConnection
+from jetstream_server.node.closed_connection import ClosedConnection, ClosedSubscription
 from jetstream_server.node.node import Node
 from jetstream_server.node.session import Session
 
@@ -201,7 +201,9 @@ def _connection(session: Connection, now: int, options: ConnzOptions) -> dict[st
     return view
 
 
-def subscription_detail(subscription: Subscription, cid: int) -> dict[str, Any]:
+def subscription_detail(
+    subscription: Subscription | ClosedSubscription, cid: int
+) -> dict[str, Any]:
     """Return one subscription; the server's own have no sid."""
     view: dict[str, Any] = {"subject": subscription.subject.decode(errors="replace")}
     if subscription.queue:

@@ -24,6 +24,17 @@ _TOLD = ("name", "lang", "version")
 
 
 @dataclass(frozen=True, slots=True)
+class ClosedSubscription:
+    """What is left of a subscription; itself, it would keep its session in memory."""
+
+    subject: bytes
+    queue: bytes
+    sid: bytes
+    delivered: int
+    max_messages: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClosedConnection:
     """What is left of a session; named as there.
 
@@ -44,7 +55,7 @@ class ClosedConnection:
     last_activity: int
     rtt_ns: int
     traffic: Traffic
-    subscriptions: dict[bytes, Subscription]
+    subscriptions: dict[bytes, ClosedSubscription]
     subscription_count: int
     options: dict[str, Any]
     user: User | None
@@ -83,7 +94,7 @@ class ClosedConnections:
             session.last_activity,
             session.rtt_ns,
             session.traffic,
-            dict(session.subscriptions),
+            {sid: _remains(each) for sid, each in session.subscriptions.items()},
             len(session.subscriptions),
             {key: session.options[key] for key in _TOLD if key in session.options},
             session.user,
@@ -106,3 +117,13 @@ class ClosedConnections:
         oldest = self._detailed.popleft()
         self._subscriptions -= oldest.subscription_count
         oldest.subscriptions.clear()
+
+
+def _remains(subscription: Subscription) -> ClosedSubscription:
+    return ClosedSubscription(
+        subscription.subject,
+        subscription.queue,
+        subscription.sid,
+        subscription.delivered,
+        subscription.max_messages,
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -60,3 +62,17 @@ def test_not_all_subscriptions_are_kept(
     assert kept() == [(0, 0), (0, 0), (0, 4), (0, 11)]
     end(few, 8, 10)
     assert kept() == [(0, 0), (0, 4), (0, 11), (10, 10)]
+
+
+def test_a_session_is_not_kept(node: Any) -> None:
+    session = node.open_session("127.0.0.1", 1, 0)
+    session.feed(b'CONNECT {"verbose":false}\r\nSUB a q 1\r\nUNSUB 1 5\r\n')
+    node.run(0)
+    gone = weakref.ref(session)
+    node.close_session(session, "Client Closed")
+    del session
+    gc.collect()
+    assert gone() is None
+    (closed,) = node.closed
+    (left,) = closed.subscriptions.values()
+    assert (left.subject, left.queue, left.max_messages) == (b"a", b"q", 5)
