@@ -87,6 +87,7 @@ class BlockLog(BlockList):
         self._epochs_used = (0, 0)  # bytes used at the end of the epoch before, and of this one
         self._per_subject_max = -1
         self._grown: dict[int, None] = {}  # subject ids appended to since `enforce` looked
+        self._overfull: dict[int, None] = {}  # subject ids that a new limit is yet to reach
 
     # -- appending -------------------------------------------------------------------------
 
@@ -305,6 +306,7 @@ class BlockLog(BlockList):
         names = [[table.names[number] for number in content.table_ids] for content in pinned]
         table.renumber()
         self._grown.clear()
+        self._overfull.clear()
         self._per_subject_max = -1  # so that `enforce` looks at every subject once
         for content, subjects in zip(pinned, names, strict=True):
             content.renumber(table.add(subjects), table.generation)

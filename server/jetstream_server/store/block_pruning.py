@@ -13,10 +13,13 @@ What may concern any number of blocks is either quick for each of them, or done 
 
 from __future__ import annotations
 
+import contextlib
 from array import array
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
+from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import columns, records
 from jetstream_server.kernels.record_format import PREFIX
 from jetstream_server.kernels.records_pure import HEADER_ACCOUNTED_BYTES, UNACCOUNTED_BYTES
@@ -32,6 +35,7 @@ from jetstream_server.store.tombstone import Tombstone
 
 ABANDON_BYTES = 64 * 1024  # an open block with this many dead bytes and no message is left behind
 COMPACT_MIN_BYTES = 256 * 1024  # smaller blocks are not worth a rewrite
+COMPACTED_AT_ONCE = 1  # block, which takes some milliseconds
 LOOKED_AT_MAX = 4  # blocks in which a purge finds nothing, before others get their turn
 _ALL = 1 << 62
 
@@ -50,6 +54,7 @@ class BlockPruning(BlockLog):
     ) -> None:
         super().__init__(folder, commit, cache, first_seq, block_bytes, chunk_bytes)
         self._rewritten: list[Block] = []  # and perhaps not on the disk yet
+        self._worn: dict[Block, None] = {}  # to be rewritten when there is time
         self._compact_min_bytes = min(COMPACT_MIN_BYTES, block_bytes // 2)
 
     # -- removing --------------------------------------------------------------------------
@@ -203,9 +208,8 @@ class BlockPruning(BlockLog):
         while the last block rewritten has not reached the disk, lest rewrites pile up in a flush.
         """
         removed = 0
-        if any(block.pinned is not None and not block.is_gone for block in self._rewritten):
+        if self._is_rewriting():
             return start, 0
-        self._rewritten.clear()
         for _ in range(LOOKED_AT_MAX):
             if removed or start >= stop:
                 break
@@ -283,7 +287,9 @@ class BlockPruning(BlockLog):
     # -- blocks that are done with ---------------------------------------------------------
 
     def _tidy(self, blocks: Iterable[Block]) -> None:
-        """Remove blocks without messages, rewrite those that are mostly dead."""
+        """Remove blocks without messages, rewrite those that are mostly dead: the first one now,
+        others one after another as they reach the disk (`flushed`)."""
+        left = COMPACTED_AT_ONCE
         for block in list(blocks):
             if block.is_gone:
                 continue
@@ -294,7 +300,28 @@ class BlockPruning(BlockLog):
                 self._blocks.remove(block)
                 self._retire([block])
             elif self._is_worn(block):
+                if left:
+                    left -= 1
+                    self._worn.pop(block, None)
+                    self._compact(block)
+                else:
+                    self._worn[block] = None
+        for block in list(islice(self._worn, left)):
+            del self._worn[block]
+            if not block.is_gone and block.live and self._is_worn(block):
                 self._compact(block)
+
+    def flushed(self) -> None:
+        """Everything queued before the flush is on disk: go on with what waited for that."""
+        super().flushed()
+        if self._worn and not self._offline:
+            with contextlib.suppress(StoreError):  # then the store is offline, and says why
+                self._tidy(())
+
+    def _is_rewriting(self) -> bool:
+        """Tell whether a rewritten block is not on the disk yet."""
+        self._rewritten = [b for b in self._rewritten if b.pinned is not None and not b.is_gone]
+        return bool(self._rewritten)
 
     def _is_worn(self, block: Block) -> bool:
         """Tell whether a block is to be rewritten without its dead."""
@@ -404,6 +431,7 @@ class BlockPruning(BlockLog):
             self._table,
         )
         self._pin(block)
+        self._is_rewriting()  # lest the list gets long
         self._rewritten.append(block)
         self._commit.remove(self, block.index_path, waits=True)
         self._keep(block, index, is_written=False)

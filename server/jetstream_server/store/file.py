@@ -13,7 +13,6 @@ the store is offline for good: nothing is queued any more and everything raises.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
@@ -35,7 +34,10 @@ from jetstream_server.store.index import Entries
 from jetstream_server.store.ports import Limits
 
 BLOCK_BYTES = 8 * 1024 * 1024  # as the genuine server; a larger single record gets its own block
-EXPIRED_AT_ONCE = 2  # blocks, before others get their turn
+# Before others get their turn: blocks, and messages of subjects that have far too many.
+EXPIRED_AT_ONCE = 2
+TRIMMED_AT_ONCE = 8
+DELETED_AT_ONCE = 500
 _ALL = 1 << 62
 
 
@@ -92,8 +94,19 @@ class FileStore(BlockPruning):
         messages = self._messages - limits.max_msgs if limits.max_msgs >= 0 else 0
         accounted = self._accounted - limits.max_bytes if limits.max_bytes >= 0 else 0
         if self._messages and (messages > 0 or accounted > 0):
-            self._trim(max(messages, 0), max(accounted, 0), -_ALL, removed, len(self._blocks))
+            self._trim(max(messages, 0), max(accounted, 0), -_ALL, removed, TRIMMED_AT_ONCE)
         return removed
+
+    def exceeds(self, limits: Limits) -> bool:
+        """Return whether `enforce` left something for another call."""
+        return not self._offline and (
+            0 <= limits.max_msgs < self._messages
+            or 0 <= limits.max_bytes < self._accounted
+            or (
+                limits.max_msgs_per_subject > 0
+                and (bool(self._overfull) or limits.max_msgs_per_subject != self._per_subject_max)
+            )
+        )
 
     def _trim(
         self,
@@ -127,14 +140,13 @@ class FileStore(BlockPruning):
         removed.append((start, target))
 
     def _enforce_per_subject(self, limit: int, removed: list[tuple[int, int]]) -> None:
-        counts = self._table.counts
-        numbers: Iterable[int] = self._grown
+        table, counts = self._table, self._table.counts
         if limit != self._per_subject_max:
             self._per_subject_max = limit
-            numbers = range(len(counts))
-        table = self._table
+            self._overfull = dict.fromkeys(n for n, count in enumerate(counts) if count > limit)
         gone: list[int] = []
-        trimmed = [number for number in numbers if counts[number] > limit]
+        overfull = self._overfull
+        trimmed = [n for n in self._grown if counts[n] > limit and n not in overfull]
         for number in trimmed:
             excess = counts[number] - limit
             if excess == 1 and self._holds(table.firsts[number], number):
@@ -142,6 +154,17 @@ class FileStore(BlockPruning):
             else:
                 gone.extend(islice(self._sequences_of(number), excess))
         self._grown.clear()
+        if overfull and self._is_rewriting():  # lest rewrites pile up in a flush
+            overfull = {}
+        while overfull and len(gone) < DELETED_AT_ONCE:
+            number = next(iter(overfull))
+            excess = max(counts[number] - limit, 0)  # others may have removed some meanwhile
+            count = min(excess, DELETED_AT_ONCE - len(gone))
+            if count:
+                gone.extend(islice(self._sequences_of(number), count))
+            if count == excess:
+                del overfull[number]
+                trimmed += [number] if excess else []
         if not gone:
             return
         if limit == 1:  # the one that stays is known: spare the next call the search for it

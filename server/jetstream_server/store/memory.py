@@ -23,7 +23,7 @@ from jetstream_server.store.ports import Limits, StoredMessage, StoreState, Subj
 
 MESSAGE_OVERHEAD_BYTES = 16
 _DECISIONS_MAX = 65536  # remembered filter decisions; a bound, not a tuning knob
-_PURGED_AT_ONCE = 10_000  # a few milliseconds
+_REMOVED_AT_ONCE = 10_000  # a few milliseconds
 _SWEEP_MIN = 1024  # dead entries in `_order` before it is rebuilt
 
 
@@ -54,6 +54,7 @@ class MemoryStore:
         self._last_seq = max(first_seq - 1, 0)
         self._last_ts = 0
         self._grown: dict[bytes, None] = {}  # subjects appended to since `enforce` looked
+        self._overfull: dict[bytes, None] = {}  # subjects that a new limit is yet to reach
         self._enforced_per_subject = -1
 
     # -- writing ---------------------------------------------------------------------------
@@ -133,7 +134,7 @@ class MemoryStore:
         self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int
     ) -> tuple[int, int]:
         """Remove some matching messages with start <= sequence < stop, at most `count_max`."""
-        most = min(count_max, _PURGED_AT_ONCE)
+        most = min(count_max, _REMOVED_AT_ONCE)
         walk = (message.sequence for message in self._walk(wanted, start))
         found = list(islice(takewhile(lambda sequence: sequence < stop, walk), most))
         is_done = len(found) < most or len(found) == count_max
@@ -150,25 +151,47 @@ class MemoryStore:
         if limits.max_msgs_per_subject > 0:
             removed += self._enforce_per_subject(limits.max_msgs_per_subject)
         start = self.first_seq
-        while self._messages and (
-            0 <= limits.max_msgs < len(self._messages) or 0 <= limits.max_bytes < self._bytes
-        ):
+        left = _REMOVED_AT_ONCE
+        while left and self._messages and self._is_beyond(limits):
             self._drop(self._order[self._head])
+            left -= 1
         _note(removed, start, self.first_seq)
         return removed
 
+    def exceeds(self, limits: Limits) -> bool:
+        """Return whether `enforce` left something for another call."""
+        return self._is_beyond(limits) or (limits.max_msgs_per_subject > 0 and bool(self._overfull))
+
+    def _is_beyond(self, limits: Limits) -> bool:
+        return 0 <= limits.max_msgs < len(self._messages) or 0 <= limits.max_bytes < self._bytes
+
     def _enforce_per_subject(self, limit: int) -> list[tuple[int, int]]:
-        changed = limit != self._enforced_per_subject
-        subjects = list(self._subjects if changed else self._grown)
-        self._enforced_per_subject = limit
+        overfull = self._overfull
+        if limit != self._enforced_per_subject:
+            self._enforced_per_subject = limit
+            overfull.clear()
+            overfull.update((s, None) for s, its in self._subjects.items() if len(its) > limit)
+        removed: list[tuple[int, int]] = []
+        for subject in self._grown:
+            if subject not in overfull:
+                self._trim_subject(subject, limit, len(self._messages), removed)
         self._grown.clear()
-        removed = []
-        for subject in subjects:
-            sequences = self._subjects.get(subject, {})
-            for sequence in list(islice(sequences, max(len(sequences) - limit, 0))):
-                self._drop(sequence)
-                removed.append((sequence, sequence + 1))
+        while overfull and (left := _REMOVED_AT_ONCE - len(removed)) > 0:
+            subject = next(iter(overfull))
+            if self._trim_subject(subject, limit, left, removed):
+                del overfull[subject]
         return removed
+
+    def _trim_subject(
+        self, subject: bytes, limit: int, count_max: int, removed: list[tuple[int, int]]
+    ) -> bool:
+        """Remove the oldest messages of a subject; return whether it keeps to the limit now."""
+        sequences = self._subjects.get(subject, {})
+        excess = max(len(sequences) - limit, 0)
+        for sequence in list(islice(sequences, min(excess, count_max))):
+            self._drop(sequence)
+            removed.append((sequence, sequence + 1))
+        return excess <= count_max
 
     def next_expiry(self, max_age_ns: int) -> int | None:
         """Return when the oldest message passes `max_age_ns`."""

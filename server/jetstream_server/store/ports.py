@@ -182,13 +182,18 @@ class MessageStore(Protocol):
     def enforce(self, limits: Limits, now: int) -> list[tuple[int, int]]:
         """Remove the oldest messages until `limits` hold: age, then per subject, count, bytes.
 
-        What one call removes for its age is bounded, so that others get their turn in between;
-        `next_expiry` tells whether there is more.
+        What one call removes is bounded, so that others get their turn in between; `next_expiry`
+        tells whether more has aged, `exceeds` whether there is more of anything else.
 
         Returns:
             Half-open sequence ranges that were removed, in no particular order; per-subject
             trimming gives ranges of one.
         """
+        ...
+
+    def exceeds(self, limits: Limits) -> bool:
+        """Return whether `enforce`, which was called before, left something for another call;
+        ages aside."""
         ...
 
     def next_expiry(self, max_age_ns: int) -> int | None:

@@ -9,9 +9,11 @@ from random import Random
 import pytest
 from jetstream_server.base.errors import StoreError
 from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store import file, memory
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.disk import OsDisk
 from jetstream_server.store.file import FileStore
+from jetstream_server.store.memory import MemoryStore
 from jetstream_server.store.ports import Limits
 
 FOLDER = Path("/store/msgs")
@@ -108,6 +110,69 @@ def test_mostly_dead_blocks_are_rewritten(disk):
     store, _ = open_store(disk)
     assert sequences(store) == [1, *range(10, 1001, 10)]
     assert store.count(None, 500) == 51
+
+
+def test_blocks_are_rewritten_one_after_another(disk):
+    store, commit = open_store(disk, block_bytes=10_000)
+    publish(store, 1000)
+    commit.drain()
+    store.delete([s for s in range(2, 1001) if s % 10])
+    flushes, rewritten = 0, []
+    while (flush := commit.take(flushes)) is not None:
+        names = [op.path.name for op in flush.operations if type(op).__name__ == "Replace"]
+        rewritten.append(sum(name.endswith(".blk") for name in names))
+        assert flush.run() == []
+        commit.settle(flush)
+        flushes += 1
+    assert max(rewritten) == 1
+    assert sum(rewritten) > 5
+    assert sequences(store) == sequences(open_store(disk)[0]) == [1, *range(10, 1001, 10)]
+
+
+@pytest.mark.parametrize("limits", [{"max_msgs": 20}, {"max_bytes": 1000}])
+def test_a_limit_that_is_lowered_takes_several_turns(disk, limits):
+    store, _ = open_store(disk, block_bytes=1000)
+    publish(store, 1000)
+    limits, counts = Limits(**limits), [1000]
+    while store.exceeds(limits) and len(counts) < 50:
+        (removed,) = store.enforce(limits, 0)
+        assert removed[1] - removed[0] == counts[-1] - store.state().messages
+        counts.append(store.state().messages)
+    assert len(counts) > 5
+    assert not store.exceeds(limits)
+    assert 0 < counts[-1] <= 20
+    assert sequences(store) == list(range(1001 - counts[-1], 1001))
+    publish(store, 5)
+    store.enforce(limits, 0)
+    assert not store.exceeds(limits)
+
+
+def test_a_limit_for_each_subject_takes_several_turns(disk, monkeypatch):
+    monkeypatch.setattr(file, "DELETED_AT_ONCE", 7)
+    store, commit = open_store(disk, block_bytes=10_000)
+    twin = MemoryStore(0)
+    monkeypatch.setattr(memory, "_REMOVED_AT_ONCE", 7)
+    for number in range(100):
+        for each in (store, twin):
+            each.append(b"s.%d" % (number % 4), b"", b"x", number)
+    limits = Limits(max_msgs_per_subject=3)
+    for each in (store, twin):
+        turns, gone = 0, set()
+        while turns == 0 or each.exceeds(limits):
+            if turns == 2:  # what has enough already goes on being trimmed at once
+                each.append(b"s.0", b"", b"x", 100)
+                each.append(b"new", b"", b"x", 100)
+            removed = [sequence for sequence, _ in each.enforce(limits, 0)]
+            assert len(removed) <= 8
+            gone.update(removed)
+            turns += 1
+            commit.drain()
+        assert turns > 10
+        assert len(gone) == 89
+        assert each.subject_counts(b">") == {b"new": 1} | {b"s.%d" % n: 3 for n in range(4)}
+        assert each.subject_last(b"s.0") == 101
+    assert not store.exceeds(Limits())
+    assert sequences(store) == sequences(twin) == [*range(90, 103)]
 
 
 def test_torn_tail_is_cut_and_reported(disk):

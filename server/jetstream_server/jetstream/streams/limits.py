@@ -20,6 +20,39 @@ _FILE_BYTES_WITH_HEADERS = 34
 _MEMORY_BYTES = 16
 
 
+class Trimming:
+    """Keeps a store within the limits of its stream, a piece at a time where much has to go.
+
+    A run displaces about as much as it brings, which goes at once. A limit that is lowered, or one
+    found exceeded at the start, can ask for more than a turn has time for.
+
+    Attributes:
+        is_behind: whether there is more to remove.
+    """
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._limits = Limits()
+        self._is_limited = False
+        self.is_behind = False
+
+    def follow(self, config: StreamConfig) -> None:
+        """Keep to the limits of this config from now on."""
+        self._limits = limits = store_limits(config)
+        self._is_limited = (
+            limits.max_msgs > 0 or limits.max_bytes > 0 or limits.max_msgs_per_subject > 0
+        )
+
+    def remove(self, now: int) -> list[tuple[int, int]]:
+        """Remove what is too much; return the ranges."""
+        self.is_behind = False
+        if not self._is_limited:
+            return []
+        removed = self._store.enforce(self._limits, now)
+        self.is_behind = self._store.exceeds(self._limits)
+        return removed
+
+
 def store_limits(config: StreamConfig) -> Limits:
     """Return what the store enforces after each run; the age is left to the timer."""
     discards_old = config.discard == "old"
@@ -28,11 +61,6 @@ def store_limits(config: StreamConfig) -> Limits:
         max_bytes=config.max_bytes if discards_old and config.max_bytes > 0 else -1,
         max_msgs_per_subject=config.max_msgs_per_subject,
     )
-
-
-def has_limits(limits: Limits) -> bool:
-    """Tell whether anything is to be enforced."""
-    return limits.max_msgs > 0 or limits.max_bytes > 0 or limits.max_msgs_per_subject > 0
 
 
 def stored_bytes(storage: str, subject: bytes, headers: bytes, payload: bytes) -> int:

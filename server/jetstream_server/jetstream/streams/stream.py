@@ -48,7 +48,7 @@ from jetstream_server.jetstream.streams.expiry import Expiry
 from jetstream_server.jetstream.streams.fast_batch import FastBatches
 from jetstream_server.jetstream.streams.ingest import Ingest
 from jetstream_server.jetstream.streams.interest import Interest
-from jetstream_server.jetstream.streams.limits import has_limits, store_limits
+from jetstream_server.jetstream.streams.limits import Trimming
 from jetstream_server.jetstream.streams.pub_ack import PubAck
 from jetstream_server.jetstream.streams.publish_headers import special_headers
 from jetstream_server.jetstream.streams.refusals import Refusals
@@ -66,6 +66,7 @@ from jetstream_server.store.ports import MessageStore, StreamFolder
 _EXPIRY_GRANULARITY_NS = 250 * MILLISECOND
 _DEDUPE_GRANULARITY_NS = 50 * MILLISECOND
 _FAILED_EXPIRY_RETRY_NS = 10 * SECOND
+_TRIMMING_PAUSE_NS = MILLISECOND
 _NEVER = 2**63 - 1
 
 Allowance = Callable[[int], ApiError | None]  # the refusal of so many more bytes, if any
@@ -115,6 +116,7 @@ class Stream:
         self.last_message_id = b""
         self.allowance: Allowance | None = None
         self._expiry = Expiry(config, store)
+        self._trimming = Trimming(store)
         self.pub_ack = PubAck(config.name, context.domain)
         self.refusals = Refusals(config.name, self.pub_ack, context)
         self._ingest = Ingest(context.ingest_limits)
@@ -345,8 +347,7 @@ class Stream:
         self.refusals.has_failed = False
         for consumer in self.consumers.values():
             consumer.stored(first, last, now)
-        if self._is_limited:
-            self._tell_removed(self.store.enforce(self._limits, now), now)
+        self._trim(now)
         if self.config.max_age > 0 and now + self.config.max_age < self._next_tick:
             self._arm(now + self.config.max_age, now)
 
@@ -428,6 +429,8 @@ class Stream:
         self.dedupe.expire(now)
         if not self.store.offline:
             try:
+                if self._trimming.is_behind:
+                    self._trim(now)
                 self._expire(now)
                 if self.schedules is not None:
                     self.schedules.fire(self, lambda copy: self._store_copy(copy, now), now)
@@ -449,6 +452,11 @@ class Stream:
         while sequence := self._expiry.store_marker(now):
             self.last_message_id = b""
             self.after_storing(sequence, sequence, now)
+
+    def _trim(self, now: int) -> None:
+        self._tell_removed(self._trimming.remove(now), now)
+        if self._trimming.is_behind:
+            self._arm(now + _TRIMMING_PAUSE_NS, now)
 
     def _store_copy(self, copy: Copy, now: int) -> None:
         self.store_one(Candidate(copy.target, b"", copy.headers, copy.payload), now)
@@ -488,8 +496,7 @@ class Stream:
         self._configure(config)
         if self._is_subscribed:
             self.subscribe()
-        if self._is_limited:
-            self._tell_removed(self.store.enforce(self._limits, now), now)
+        self._trim(now)
         if not had_interest:
             self.sweep(now)
         self.sourcing.follow_config(now)
@@ -500,8 +507,7 @@ class Stream:
         self.store.compression = config.compression
         self.refusals.is_silent = config.no_ack
         self.dedupe.window_ns = config.duplicate_window
-        self._limits = store_limits(config)
-        self._is_limited = has_limits(self._limits)
+        self._trimming.follow(config)
         self._transform: Transform | None = None
         # An empty destination is accepted, and changes nothing.
         if (transform := config.subject_transform) is not None and transform.dest:
@@ -539,8 +545,7 @@ class Stream:
         if newest is not None and newest.headers:
             self.last_message_id = special_headers(newest.headers).get(names.MESSAGE_ID, b"")
         self.dedupe.recover(store, now)
-        if self._is_limited:
-            store.enforce(self._limits, now)
+        self._trim(now)
         self.tick(now)
 
     def add_consumer(self, consumer: StreamConsumer) -> None:

@@ -8,15 +8,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.jetstream.streams.limits import (
     has_large_header,
     has_room,
     largest_message,
     store_limits,
 )
+from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.jetstream.streams.stream_config import StreamConfig, with_defaults
 from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store import memory
 from jetstream_server.store.memory import MemoryStore
+from jetstream_server.store.vault import MemoryFolder
 
 
 def text(answer: dict[str, Any]) -> str:
@@ -108,3 +112,38 @@ def test_room_is_never_promised_in_vain(payloads: list[bytes], max_bytes: int) -
     if has_room(config, store, run, 0, run.count):
         store.append_run(run, 0, run.count, 1)
         assert store.state().bytes <= max_bytes
+
+
+@pytest.mark.parametrize("limit", [{"max_msgs": 3}, {"max_msgs_per_subject": 3}])
+def test_a_limit_that_is_lowered_is_reached_while_others_get_their_turn(
+    bench: Any, make_consumer: Any, monkeypatch: pytest.MonkeyPatch, limit: dict[str, int]
+) -> None:
+    monkeypatch.setattr(memory, "_REMOVED_AT_ONCE", 10)
+    stream = bench.stream()
+    stream.add_consumer(consumer := make_consumer("c"))
+    bench.publish_all(stream, [(b"s.a", b"", ())] * 55)
+    stream.reconfigure(bench.config(**limit), bench.now)
+    assert (before := stream.store.state().messages) > 30
+    bench.publish(stream)  # who publishes meanwhile helps along
+    assert 20 < stream.store.state().messages < before
+    bench.advance(100 * MILLISECOND)
+    assert stream.store.state().messages == 3
+    assert bench.context.deadlines.next_deadline() is None
+    told = [what for verb, what, *_ in consumer.told if verb == "removed"]
+    assert sorted(seq for ranges in told for a, b in ranges for seq in range(a, b)) == [
+        *range(1, 54)
+    ]
+
+
+def test_what_exceeds_its_limits_at_the_start_is_trimmed_in_turns(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_REMOVED_AT_ONCE", 10)
+    config = bench.config(max_msgs=3)
+    folder = MemoryFolder(0)
+    for _ in range(55):
+        folder.messages().append(b"s.a", b"", b"", bench.now)
+    stream = Stream(bench.context, config, bench.now, folder, folder.messages(), bench.now)
+    assert stream.store.state().messages > 3
+    bench.advance(100 * MILLISECOND)
+    assert stream.store.state().messages == 3
