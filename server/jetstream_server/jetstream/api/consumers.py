@@ -13,11 +13,8 @@ from jetstream_server.jetstream.api.request import Request, route
 from jetstream_server.jetstream.api.required_level import check_required_level
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.consumers.consumer import Consumer
-from jetstream_server.jetstream.consumers.consumer_config import (
-    ConsumerConfig,
-    check_group,
-    check_replicas,
-)
+from jetstream_server.jetstream.consumers.consumer_checks import check_group, check_replicas
+from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer_creation import (
     create_consumer,
     pause_consumer,

@@ -13,12 +13,14 @@ import orjson
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.consumers.consumer import Consumer, ack_rules
-from jetstream_server.jetstream.consumers.consumer_config import (
-    ConsumerBounds,
-    ConsumerConfig,
+from jetstream_server.jetstream.consumers.consumer_checks import (
     check,
     check_update,
     check_workqueue_filters,
+)
+from jetstream_server.jetstream.consumers.consumer_config import (
+    ConsumerBounds,
+    ConsumerConfig,
     default_threshold,
     with_defaults,
     with_pause,

@@ -17,10 +17,10 @@ import orjson
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream.consumers.ack_pending import Run
 from jetstream_server.jetstream.consumers.consumer import Consumer, ack_rules
+from jetstream_server.jetstream.consumers.consumer_checks import check
 from jetstream_server.jetstream.consumers.consumer_config import (
     ConsumerBounds,
     ConsumerConfig,
-    check,
     with_defaults,
 )
 from jetstream_server.jetstream.consumers.cursor import Cursor

@@ -17,10 +17,8 @@ from pydantic import Field
 from jetstream_server.base.errors import ApiError
 from jetstream_server.core.subject import is_valid_literal
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.consumers.consumer_config import (
-    ConsumerBounds,
-    check_workqueue_filters,
-)
+from jetstream_server.jetstream.consumers.consumer_checks import check_workqueue_filters
+from jetstream_server.jetstream.consumers.consumer_config import ConsumerBounds
 from jetstream_server.jetstream.consumers.consumer_creation import restore_snapshot
 from jetstream_server.jetstream.snapshots.archive import (
     CONSUMER_PREFIX,
