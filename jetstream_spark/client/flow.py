@@ -320,7 +320,7 @@ class Flow:
         elif verb == b"PONG":
             self._pongs += 1
         elif verb == b"INFO":
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, TypeError):  # one that cannot be read says nothing
                 self.info |= json.loads(line[5:])
         elif verb == b"-ERR":
             self._refused(line[5:].strip().strip(b"'").decode("utf-8", "replace"))

@@ -32,16 +32,17 @@ class LogFile:
     def __init__(self, path: str, size_max: int, files_max: int, now: Callable[[], int]) -> None:
         self._path = Path(path)
         self._size_max = size_max
+        self._rotate_at = size_max
         self._files_max = files_max
         self._now = now
-        self._file = self._open()
+        try:
+            self._file = self._open()
+        except OSError as error:
+            text = f"log file {path} cannot be written: {error.strerror}"
+            raise ConfigError(text) from error
 
     def _open(self) -> TextIO:
-        try:
-            return self._path.open("a", encoding="utf-8", errors="backslashreplace")
-        except OSError as error:
-            text = f"log file {self._path} cannot be written: {error.strerror}"
-            raise ConfigError(text) from error
+        return self._path.open("a", encoding="utf-8", errors="backslashreplace")
 
     def write(self, line: str) -> str:
         """Append a line in one write; return the name of the backup if it was time for one.
@@ -52,7 +53,7 @@ class LogFile:
         # One write a line, so that lines of two processes in one file stay whole.
         self._file.write(line)
         self._file.flush()
-        if 0 < self._size_max < self._file.tell():
+        if 0 < self._rotate_at < self._file.tell():
             return self._rotate()
         return ""
 
@@ -60,9 +61,15 @@ class LogFile:
         seconds, rest = divmod(self._now(), SECOND)
         time = datetime.fromtimestamp(seconds, UTC).astimezone()
         backup = f"{self._path}.{time.strftime('%Y.%m.%d.%H.%M.%S')}.{rest:09d}"
+        try:
+            self._path.rename(backup)
+            file = self._open()
+        except OSError:
+            # Better a file too large than none: it goes on, and tries again as much later.
+            self._rotate_at = self._file.tell() + self._size_max
+            return ""
         self._file.close()
-        self._path.rename(backup)
-        self._file = self._open()
+        self._file, self._rotate_at = file, self._size_max
         if self._files_max > 0:
             for old in self._backups()[: -(self._files_max - 1) or None]:
                 with contextlib.suppress(FileNotFoundError):

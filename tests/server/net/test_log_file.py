@@ -51,3 +51,20 @@ def test_only_the_latest_stay(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be written: No such file"):
         make(tmp_path / "no")
+
+
+def test_what_cannot_be_put_aside_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = make(tmp_path, size_max=10)
+    attempts = []
+
+    def refuse(path: Path, target: str) -> None:
+        attempts.append(target)
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", refuse)
+        assert [file.write("line\n") for _ in range(4)] == [""] * 4
+    assert len(attempts) == 1
+    assert (tmp_path / "n.log").read_text() == "line\n" * 4
+    assert [bool(file.write("line\n")) for _ in range(3)] == [False, True, False]
+    file.close()
