@@ -4,6 +4,7 @@ Frames come in blocks (`kernels/arrow_to_wire`), each row with the reply subject
 A row is *awaiting* until the server says that a stream has it. What happens to one that waits:
 
     nobody answers the subject (503), or the stream is busy    sent again after a pause
+    "too many requests" (429)                                  the same, with a smaller window
     silence for `ackTimeout`                                   all awaiting rows are sent again
     the connection broke                                       opened again, then the same
     any other refusal                                          PublishRefusedError, with the row;
@@ -52,6 +53,10 @@ IN_FLIGHT_BYTES_MAX = 32 << 20
 SEND_BYTES = 256 << 10
 RETRY_PAUSE_S = 0.25
 RETRY_PAUSE_MAX_S = 4.0
+# The server keeps so many publishes of all tasks waiting (`max_buffered_msgs`, 100,000 unless set)
+# and refuses more. It says so of many rows at once: one look at it for each pause.
+WINDOW_DIVISOR = 4
+_TOO_MANY_REQUESTS = 429
 
 _PLAIN_ACK = re.compile(rb'(\{"stream":"[^"\\]+", ?"seq":)[0-9]+\}')
 _BUSY_ERRORS = frozenset({10009})  # not the leader; codes 429 and 503 say it themselves
@@ -111,6 +116,8 @@ class Publisher:
         self._options = options
         self._has_ids = options.dedupe != "none"
         self._blocks: deque[_Block] = deque()
+        self._window = options.max_in_flight
+        self._window_cut_at = 0.0
         self._in_flight = 0
         self._in_flight_bytes = 0
         self._ack_head = b""
@@ -194,7 +201,7 @@ class Publisher:
 
     def _window_stop(self, block: _Block, rows: Rows, at: int) -> int:
         """Return the end of the rows that may be sent now; `at` when the window is too full."""
-        limit = self._options.max_in_flight
+        limit = self._window
         room = limit - self._in_flight
         if room < min(max(1, limit // 4), len(rows) - at):
             return at
@@ -257,9 +264,10 @@ class Publisher:
             now = time.monotonic()
             deadline = self._last_progress + self._options.ack_timeout_s
             if self._retries:
-                if self._retries[0][0] <= now:
-                    self._send_retries(now)
-                deadline = min(deadline, self._retries[0][0] if self._retries else deadline)
+                self._send_retries(now)
+                # One that is due and was not sent waits for an ack, to have room in the window.
+                if self._retries and self._retries[0][0] > now:
+                    deadline = min(deadline, self._retries[0][0])
             if not self._flow.buffer.room:
                 self._flow.buffer.make_room(1 << 20)
             self._flow.receive(deadline)
@@ -322,7 +330,9 @@ class Publisher:
         if error:
             code, err_code = int(error.get("code", 0)), int(error.get("err_code", 0))
             text = str(error.get("description", ""))
-            if code in (429, 503) or err_code in _BUSY_ERRORS:
+            if code == _TOO_MANY_REQUESTS:
+                self._cut_window()
+            if code in (_TOO_MANY_REQUESTS, 503) or err_code in _BUSY_ERRORS:
                 self._retry(row, code, err_code, text)
                 return
             self._divert(row, code, err_code, text)
@@ -359,15 +369,27 @@ class Publisher:
 
     def _retry(self, row: int, code: int, err_code: int, text: str) -> None:
         """The server did not take the row: plan to send it again, or give up."""
-        attempts = self._attempts.get(row, 0) + 1
+        # While the window can still be cut, too many requests are our mistake and not the row's.
+        is_counted = code != _TOO_MANY_REQUESTS or self._window == 1
+        attempts = self._attempts.get(row, 0) + is_counted
         self._attempts[row] = attempts
         if attempts > self._options.publish_retries:
             raise self._refused(row, code, err_code, text)
         self._last_progress = time.monotonic()
         self._retries.append((time.monotonic() + RETRY_PAUSE_S, row))
 
+    def _cut_window(self) -> None:
+        """Have fewer rows in flight for the rest of the write."""
+        now = time.monotonic()
+        if now >= self._window_cut_at + RETRY_PAUSE_S:
+            self._window = max(1, self._window // WINDOW_DIVISOR)
+            self._window_cut_at = now
+
     def _send_retries(self, now: float) -> None:
+        """Send again what is due, as far as the window has room for it."""
         while self._retries and self._retries[0][0] <= now:
+            if self._in_flight - len(self._retries) >= self._window:
+                return  # the others are with the server
             row = self._retries.popleft()[1]
             block = self._block_of(row)
             if block is not None and block.awaiting[row - block.first_row]:

@@ -168,6 +168,22 @@ def test_silence_is_answered_by_sending_again_under_the_same_id(start_genuine, m
     assert [data for _, _, data in stream.messages()] == numbered(200)
 
 
+def test_a_server_with_too_many_requests_gets_fewer_at_a_time(
+    start_genuine, make_stream, tmp_path
+) -> None:
+    config = tmp_path / "server.conf"
+    config.write_text("jetstream { max_buffered_msgs: 10 }")
+    stream = make_stream(start_genuine("-c", str(config)).url)
+    rows = numbered(8_000)
+    with Publisher(stream.sink()) as publisher:
+        publish(publisher, stream.subject.encode() + b".a", rows)
+        publisher.finish()
+        assert publisher.duplicates == 0
+    stored = [data for _, _, data in stream.messages()]
+    assert sorted(stored) == rows
+    assert stored != rows  # some were refused at first, and came later
+
+
 @pytest.mark.crash
 def test_a_killed_server_costs_no_row_and_writes_none_twice(start_genuine, make_stream) -> None:
     server = start_genuine()
