@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+import jetstream_spark
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
 STORIES = sorted(path.stem for path in EXAMPLES.glob("[a-z]*.py"))
 EXPECTED = {
     "batch_write_and_read": "33 orders from Italy between sequences 100 and 199",
@@ -26,6 +29,10 @@ OF_THEIR_OWN = ["flights", "spark_connect"]
 
 def run(example: str, **environment: str) -> subprocess.CompletedProcess[str]:
     variables = {**os.environ, "DEMO_ROWS": "3000", "COLUMNS": "100", **environment}
+    if Path(jetstream_spark.__file__).is_relative_to(ROOT):
+        # Spark finds formats by listing folders, which an editable install is not in.
+        paths = [str(ROOT), str(ROOT / "server"), os.environ.get("PYTHONPATH", "")]
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     command = [sys.executable, str(EXAMPLES / f"{example}.py")]
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=280)
 
