@@ -48,8 +48,14 @@ check: $(READY)-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Spark's tests wait for Java most of the time, so the others run beside them.
+SPARK_TESTS := tests/spark tests/benchmarks tests/test_examples.py tests/test_docs.py
+
 test: check
-	$(BIN)/pytest
+	@$(BIN)/pytest $(SPARK_TESTS) >$(VENV)/spark-tests.log 2>&1 & spark=$$!; \
+	$(BIN)/pytest tests $(SPARK_TESTS:%=--ignore=%); others=$$?; \
+	wait $$spark; status=$$?; cat $(VENV)/spark-tests.log; \
+	exit $$((others || status))
 
 # From the working copy, so its kernels are built where they stand.
 bench: $(READY)-test

@@ -29,9 +29,9 @@ OF_THEIR_OWN = ["flights", "spark_connect"]
 
 def run(example: str, **environment: str) -> subprocess.CompletedProcess[str]:
     variables = {**os.environ, "DEMO_ROWS": "3000", "COLUMNS": "100", **environment}
-    if Path(jetstream_spark.__file__).is_relative_to(ROOT):
+    if Path(jetstream_spark.__file__).parent == ROOT / "jetstream_spark":
         # Spark finds formats by listing folders, which an editable install is not in.
-        paths = [str(ROOT), str(ROOT / "server"), os.environ.get("PYTHONPATH", "")]
+        paths = [variables.get("PYTHONPATH", ""), str(ROOT), str(ROOT / "server")]
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     command = [sys.executable, str(EXAMPLES / f"{example}.py")]
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=280)
