@@ -223,6 +223,21 @@ class Delivery:
         head = len(self.ack_head) + len(str(batch.delivered)) + len("....")
         return sum(window.sizes[:count]) + count * head + digits
 
+    def even_stretch(self, batch: Batch) -> tuple[int, int]:
+        """Return how many messages at the front have `reply_bytes` alike, and how many bytes.
+
+        They are alike until a number of the ack subject has another number of digits.
+        """
+        window, first = batch.window, batch.first_consumer_seq
+        sequence = window.sequences[0]
+        count = min(batch.count, 10 ** len(str(first)) - first)
+        count = bisect_left(window.sequences, 10 ** len(str(sequence)), 0, count)
+        if batch.is_falling and batch.pending:
+            count = min(count, batch.pending - 10 ** (len(str(batch.pending)) - 1) + 1)
+        if len(str(timestamp_at(window, 0))) != len(str(timestamp_at(window, count - 1))):
+            count = 1
+        return count, self.reply_bytes(batch, 0)
+
     def _message(self, batch: Batch, at: int, extra: bytes) -> tuple[bytes, bytes, bytes, bytes]:
         window = batch.window
         subject, headers, payload, timestamp = _read(window, at)

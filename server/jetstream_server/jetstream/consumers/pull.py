@@ -8,6 +8,7 @@ match on them (jetstream.md 6.6 with checked-wire-consumers.md 3).
 
 from __future__ import annotations
 
+import dataclasses
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from jetstream_server.jetstream.consumers.priority import (
     refusal,
 )
 from jetstream_server.jetstream.consumers.pull_request import PullRequest, parse_request
+from jetstream_server.jetstream.consumers.selection import shortened
 from jetstream_server.jetstream.wire.go_duration import format_duration
 from jetstream_server.protocol import headers
 from jetstream_server.protocol.ops import PubRun
@@ -36,6 +38,8 @@ _NO_MESSAGES = b"404 No Messages"
 _WRONG_PIN = b"423 Nats-Wrong-Pin-Id"
 _ANY_COUNT = 1 << 62
 _priority = attrgetter("priority")
+# How much of the smallest limit of bytes is dealt out at once: replies are charged, too.
+_SHARE = 8
 
 
 class Pull:
@@ -197,7 +201,12 @@ class Pull:
         request, match = turns[0]
         is_limited = any(request.limits_bytes for request, _ in turns)
         room = sum(request.batch for request, _ in turns)
-        if len(self._waiting) > 1 and (is_limited or request.is_text):
+        is_shared = len(self._waiting) > 1
+        if is_shared and is_limited and not (request.is_text or consumer.config.priority_policy):
+            sent = self._deal_within(turns, budget, now)
+            if sent:
+                return sent
+        if is_shared and (is_limited or request.is_text):
             # Whether the next one fits, or somebody can be pinned, may change with each message.
             room = 1
         elif consumer.config.priority_policy == "overflow":
@@ -216,6 +225,42 @@ class Pull:
         sent = self._deal(turns, offer, extra, now)
         for other in outpinned:
             self._drop(other, _WRONG_PIN, other.pending_fields)
+        return sent
+
+    def _deal_within(self, turns: list[tuple[PullRequest, Match]], budget: int, now: int) -> int:
+        """Deal out to requests with limits of bytes what none of them can be too small for.
+
+        Returns:
+            The bytes queued; 0 when it has to be looked at message by message.
+        """
+        consumer = self._consumer
+        if consumer.progress.redelivery.queued:
+            return 0
+        limited = [(at, request) for at, (request, _) in enumerate(turns) if request.limits_bytes]
+        limit = min(request.max_bytes for _, request in limited)
+        # Up to the first one that is complete, as its end is told right behind its last message.
+        room = min(
+            (request.batch - 1) * len(turns) + at + 1 for at, (request, _) in enumerate(turns)
+        )
+        offer = consumer.peek(room, min(budget, limit // _SHARE), now)
+        if offer is None:
+            return 0
+        whole = consumer.preview(offer, len(offer.window))
+        count, reply_bytes = consumer.delivery.even_stretch(whole)
+        offer = dataclasses.replace(offer, window=shortened(offer.window, count))
+        sizes = offer.window.sizes
+        if sum(sizes) + count * reply_bytes > limit:
+            return 0
+        shares = deal([request.batch for request, _ in turns], count)
+        for at, request in limited:
+            for share in shares[at]:
+                own = sizes[share.start : share.stop : share.step]
+                request.max_bytes -= sum(own) + reply_bytes * len(share)
+        sent = self._deal(turns, offer, b"", now)
+        for _, request in limited:
+            if not request.batch:
+                line = b"409 Batch Completed"
+                consumer.delivery.status(request.reply, line, request.pending_fields)
         return sent
 
     def _turns(self, count_max: int, now: int) -> list[tuple[PullRequest, Match]]:

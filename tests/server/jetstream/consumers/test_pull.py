@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 
@@ -318,3 +320,30 @@ def test_a_large_backlog_is_delivered_over_several_turns(account):
     account.turn()
     messages = account.client.take()
     assert [message.ack[1] for message in messages] == list(range(1, 51))
+
+
+def test_two_requests_with_limits_of_bytes_cost_no_call_for_each_message(account):
+    """What neither of them can be too small for goes out in batches."""
+    stream = account.stream()
+    account.subscribe(b"_INBOX.>")
+    consumer = account.create(stream, **EXPLICIT, max_ack_pending=-1)
+    for reply in (b"_INBOX.a", b"_INBOX.b"):
+        account.pull(consumer, b'{"batch":5000,"max_bytes":9000000,"expires":60000000000}', reply)
+    calls = 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event == "call" and "consumers" in frame.f_code.co_filename
+
+    for size in (5000, 4999):
+        sys.setprofile(count)
+        try:
+            account.publish_run([(b"s.a", b"", b"", b"x" * 100)] * size)
+        finally:
+            sys.setprofile(None)
+    assert calls < 2000
+    assert consumer.progress.consumer_seq == 9999
+    messages = account.client.take()
+    (status,) = [each.status for each in messages if each.status]
+    assert status.startswith("409 Batch Completed [Nats-Pending-Messages: 0,")
+    assert consumer.info(account.now)["num_waiting"] == 1
