@@ -38,7 +38,6 @@ def test_limits() -> None:
 MISTAKES = [
     "jetstream: 5",
     "jetstream: maybe",
-    'jetstream { store_dir: "a", storedir: "b" }',
     "jetstream { limits: 5 }",
     "jetstream { limits { batch: 5 } }",
     "jetstream { limits { batch { nonsense: 5 } } }",
@@ -65,6 +64,12 @@ def test_mistakes_are_named_as_the_genuine_server_names_them(
     )
     said = judged.stderr.splitlines()[0].removeprefix("nats-server: ")
     assert str(refused.value).splitlines()[0] == said
+
+
+def test_a_folder_named_twice_is_refused() -> None:
+    """The genuine server says the same, at either key: it walks the block in random order."""
+    with pytest.raises(ConfigError, match="1:28: Duplicate 'store_dir' configuration"):
+        read('jetstream { store_dir: "a", storedir: "b" }')
 
 
 def test_keys_that_cannot_be_had_are_refused() -> None:
