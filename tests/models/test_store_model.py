@@ -185,12 +185,23 @@ class StoreMachine(RuleBasedStateMachine):
     )
     def enforce(self, max_msgs: int, max_age_ns: int, max_msgs_per_subject: int) -> None:
         limits = Limits(max_msgs, -1, max_age_ns, max_msgs_per_subject)
-        self.store.enforce(limits, self.now)
+        self.enforce_all(limits)
         self.model.enforce(limits, self.now)
+
+    def enforce_all(self, limits: Limits) -> None:
+        """Have the limits hold: a call takes so many blocks, and rewrites wait for the disk."""
+        self.store.enforce(limits, self.now)
+        while self.store.exceeds(limits) or self.expired(limits):
+            self.flush()
+            self.store.enforce(limits, self.now)
+
+    def expired(self, limits: Limits) -> bool:
+        due = self.store.next_expiry(limits.max_age_ns) if limits.max_age_ns else None
+        return due is not None and due <= self.now
 
     @rule(max_bytes=st.integers(0, 2000))
     def enforce_bytes(self, max_bytes: int) -> None:
-        self.store.enforce(Limits(max_bytes=max_bytes), self.now)
+        self.enforce_all(Limits(max_bytes=max_bytes))
         assert self.store.state().bytes <= max_bytes
         self.model.truncate_front(self.store.first_seq)
         if not self.store.state().messages:
