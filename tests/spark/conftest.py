@@ -1,7 +1,7 @@
 """A Spark session, and a JetStream server to read from and write to: the genuine one, and ours.
 
-Every test that takes `jetstream` runs once for each kind of server, and is skipped with the reason
-where there is none. `control` and `genuine` are for tests of the genuine server alone.
+Every test that takes `jetstream` runs once for each kind of server. `control` and
+`genuine` are for tests of the genuine server alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jetstream_spark.client import pool
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import publish_frame
 from jetstream_spark.embedded import JetStreamServer
-from jetstream_spark.errors import RequestRefusedError, ServerNotStartedError
+from jetstream_spark.errors import RequestRefusedError
 from jetstream_spark.options import SinkOptions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -120,12 +120,7 @@ class JetStream:
 @pytest.fixture(scope="session")
 def bundled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JetStream]:
     """The bundled server."""
-    server = JetStreamServer(tmp_path_factory.mktemp("bundled"), ready_timeout_s=15)
-    try:
-        server.start()
-    except ServerNotStartedError as error:
-        pytest.skip(f"the bundled server does not start: {str(error)[-300:]}")
-    with server:
+    with JetStreamServer(tmp_path_factory.mktemp("bundled")) as server:
         yield JetStream("bundled", server.url)
     pool.close_all()
 

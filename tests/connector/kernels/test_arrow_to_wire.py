@@ -9,13 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetstream_spark.kernels import arrow_to_wire, arrow_to_wire_pure
-
-TWINS = [pytest.param(arrow_to_wire_pure, id="pure")]
-if arrow_to_wire.TWIN == "compiled":
-    TWINS.append(pytest.param(arrow_to_wire, id="compiled"))
-twins = pytest.mark.parametrize("kernel", TWINS)
-
 HEADERS = pa.map_(pa.string(), pa.list_(pa.field("element", pa.string())))
 NAMES = st.sampled_from(["Trace", "a", "Nats-Msg-Id", "X-Y"])
 ROWS = st.lists(
@@ -28,6 +21,11 @@ ROWS = st.lists(
     min_size=1,
     max_size=12,
 )
+
+
+@pytest.fixture(scope="module")
+def kernel(twins):
+    return twins.load("jetstream_spark.kernels.arrow_to_wire")
 
 
 def lines_of(headers: dict[str, list[str | None] | None] | None, dropped: set[str]) -> bytes:
@@ -51,7 +49,6 @@ def binary(values: list[bytes]) -> pa.BinaryArray:
     return pa.array(values, pa.binary())
 
 
-@twins
 @given(ROWS, st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
 def test_header_lines_are_those_of_a_loop(kernel, rows: list, cut: int) -> None:
@@ -61,7 +58,6 @@ def test_header_lines_are_those_of_a_loop(kernel, rows: list, cut: int) -> None:
     assert got == [lines_of(headers, dropped) for _, headers, _ in rows][cut:]
 
 
-@twins
 @given(ROWS, st.booleans(), st.booleans(), st.booleans(), st.integers(0, 10**9))
 @settings(max_examples=100, deadline=None)
 def test_frames_are_those_of_a_loop(
@@ -90,7 +86,6 @@ def test_frames_are_those_of_a_loop(
     assert [whole[a:b] for a, b in pairwise(offsets)] == expected
 
 
-@twins
 def test_sliced_columns_are_encoded_from_their_first_row(kernel) -> None:
     data = binary([b"a", b"bb", b"ccc"])[1:]
     frames, offsets = kernel.encode_publishes(b"s", b"r.", 7, b"", None, b"", data)
@@ -98,7 +93,6 @@ def test_sliced_columns_are_encoded_from_their_first_row(kernel) -> None:
     assert whole == b"PUB s r.0000000007 2\r\nbb\r\nPUB s r.0000000008 3\r\nccc\r\n"
 
 
-@twins
 @pytest.mark.parametrize("rows", [0, 1])
 def test_small_batches(kernel, rows: int) -> None:
     frames, offsets = kernel.encode_publishes(
@@ -108,7 +102,6 @@ def test_small_batches(kernel, rows: int) -> None:
     assert (b"HPUB" in (frames.to_pybytes() if frames else b"")) == bool(rows)
 
 
-@twins
 def test_frames_of_more_than_2_gib_are_refused(kernel) -> None:
     data = pa.repeat(pa.scalar(b"x" * 9000, pa.binary()), 1)
     data = pa.concat_arrays([data] * 200)
@@ -117,8 +110,8 @@ def test_frames_of_more_than_2_gib_are_refused(kernel) -> None:
         kernel.encode_publishes(subject, b"r.", 0, b"", None, b"", data)
 
 
-@pytest.mark.skipif(arrow_to_wire.TWIN == "pure", reason="the compiled kernel was not built")
-def test_the_compiled_twin_refuses_columns_it_would_misread() -> None:
+def test_the_compiled_twin_refuses_columns_it_would_misread(compiled) -> None:
+    kernel = compiled.load("jetstream_spark.kernels.arrow_to_wire")
     for data in (pa.array(["x"]), pa.array([b"x"], pa.large_binary()), pa.array([None, b"x"])):
         with pytest.raises(TypeError):
-            arrow_to_wire.encode_publishes(b"s", b"r.", 0, b"", None, b"", data)
+            kernel.encode_publishes(b"s", b"r.", 0, b"", None, b"", data)

@@ -12,12 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetstream_spark.kernels import content_ids, content_ids_pure
-
-TWINS = [pytest.param(content_ids_pure, id="pure")]
-if content_ids.TWIN == "compiled":
-    TWINS.append(pytest.param(content_ids, id="compiled"))
-twins = pytest.mark.parametrize("kernel", TWINS)
+from jetstream_spark.kernels.content_ids_pure import DIGEST_BYTES
 
 ROWS = st.lists(
     st.tuples(
@@ -30,13 +25,17 @@ ROWS = st.lists(
 )
 
 
+@pytest.fixture(scope="module")
+def kernel(twins):
+    return twins.load("jetstream_spark.kernels.content_ids")
+
+
 def binary(values: list[bytes]) -> pa.BinaryArray:
     return pa.array(values, pa.binary())
 
 
 def cut(digests: bytes) -> list[bytes]:
-    width = content_ids.DIGEST_BYTES
-    return [digests[at : at + width] for at in range(0, len(digests), width)]
+    return [digests[at : at + DIGEST_BYTES] for at in range(0, len(digests), DIGEST_BYTES)]
 
 
 def expected_digest(salt: bytes, subject: bytes, lines: bytes, payload: bytes) -> bytes:
@@ -44,7 +43,6 @@ def expected_digest(salt: bytes, subject: bytes, lines: bytes, payload: bytes) -
     return blake2b(sizes + subject + lines + payload, digest_size=15, salt=salt).digest()
 
 
-@twins
 @given(ROWS, st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
 def test_digests_follow_their_definition(kernel, rows: list, first: int) -> None:
@@ -54,7 +52,6 @@ def test_digests_follow_their_definition(kernel, rows: list, first: int) -> None
     assert cut(got) == [expected_digest(salt, *row) for row in rows[first:]]
 
 
-@twins
 def test_digests_of_all_lengths_around_the_blocks_of_the_hash(kernel) -> None:
     payloads = [bytes(range(256))[:size] * 3 for size in range(130)]
     payloads += [b"x" * size for size in (8191, 8192, 8193, 1_000_000)]
@@ -66,7 +63,6 @@ def test_digests_of_all_lengths_around_the_blocks_of_the_hash(kernel) -> None:
     assert cut(got) == [expected_digest(b"", long, long, one) for one in payloads]
 
 
-@twins
 @given(st.lists(st.integers(0, 1100), min_size=1, max_size=14), st.integers(0, 200))
 @settings(max_examples=100, deadline=None)
 def test_rows_of_different_lengths_side_by_side(kernel, sizes: list[int], line_bytes: int) -> None:
@@ -77,7 +73,6 @@ def test_rows_of_different_lengths_side_by_side(kernel, sizes: list[int], line_b
     assert cut(got) == expected
 
 
-@twins
 def test_a_shared_value_digests_like_a_column_of_it(kernel) -> None:
     data = binary([b"x", b"y", b"x"])
     subjects, lines = binary([b"s"] * 3), binary([b"A: b\r\n"] * 3)
@@ -88,14 +83,12 @@ def test_a_shared_value_digests_like_a_column_of_it(kernel) -> None:
     assert first == third != second
 
 
-@twins
 def test_fields_cannot_run_into_each_other(kernel) -> None:
     one = kernel.content_digests(b"", binary([b"ab"]), binary([b""]), binary([b"c"]))
     other = kernel.content_digests(b"", binary([b"a"]), binary([b""]), binary([b"bc"]))
     assert one != other
 
 
-@twins
 @given(st.lists(st.lists(st.integers(0, 6), max_size=30), max_size=5))
 @settings(max_examples=80, deadline=None)
 def test_occurrences_are_those_of_a_counter(kernel, batches: list[list[int]]) -> None:
@@ -110,7 +103,6 @@ def test_occurrences_are_those_of_a_counter(kernel, batches: list[list[int]]) ->
         assert occurrences.count(digests).tolist() == expected
 
 
-@twins
 def test_occurrences_of_many(kernel) -> None:
     digests = kernel.content_digests(b"", b"s", b"", binary([b"%d" % n for n in range(20_000)]))
     occurrences = kernel.Occurrences()
@@ -118,7 +110,6 @@ def test_occurrences_of_many(kernel) -> None:
         assert set(occurrences.count(digests)) == {before}
 
 
-@twins
 @given(st.lists(st.tuples(st.binary(min_size=15, max_size=15), st.integers(0, 2**32 - 1))))
 @settings(max_examples=80, deadline=None)
 def test_ids_are_tag_digest_and_number(kernel, rows: list) -> None:

@@ -6,15 +6,15 @@ import random
 
 import pytest
 
-from jetstream_spark.kernels import pub_acks, pub_acks_pure
-
-TWINS = [pytest.param(pub_acks_pure.take_pub_acks, id="pure")]
-if pub_acks.TWIN == "compiled":
-    TWINS.append(pytest.param(pub_acks.take_pub_acks, id="compiled"))
-twins = pytest.mark.parametrize("take_pub_acks", TWINS)
+from jetstream_spark.kernels import pub_acks_pure
 
 PREFIX = b"_INBOX.abcdefghijklmnopqrstuv."
 HEADS = (b'{"stream":"S", "seq":', b'{"stream":"S","seq":')
+
+
+@pytest.fixture(scope="module")
+def take_pub_acks(twins):
+    return twins.load("jetstream_spark.kernels.pub_acks").take_pub_acks
 
 
 def ack(row: int, body: bytes) -> bytes:
@@ -25,7 +25,6 @@ def plain(row: int, head: bytes = HEADS[0]) -> bytes:
     return ack(row, b"%b%d}" % (head, row + 1))
 
 
-@twins
 @pytest.mark.parametrize("head", HEADS)
 def test_a_chunk_of_plain_acks_is_taken_whole(take_pub_acks, head: bytes) -> None:
     rows = [0, 1, 7, 5, 9_999_999_999]
@@ -35,7 +34,6 @@ def test_a_chunk_of_plain_acks_is_taken_whole(take_pub_acks, head: bytes) -> Non
     assert stop == len(chunk)
 
 
-@twins
 @pytest.mark.parametrize(
     "stranger",
     [
@@ -65,7 +63,6 @@ def test_anything_else_ends_the_scan_where_it_begins(
     assert stop == len(head)
 
 
-@twins
 def test_a_cut_anywhere_leaves_the_rest_for_later(take_pub_acks) -> None:
     chunk = b"".join(plain(row) for row in range(4))
     for cut in range(len(chunk) + 1):
@@ -75,7 +72,6 @@ def test_a_cut_anywhere_leaves_the_rest_for_later(take_pub_acks) -> None:
         assert end == len(chunk)
 
 
-@twins
 def test_damaged_chunks_never_invent_a_row(take_pub_acks) -> None:
     random_source = random.Random(5)
     good = b"".join(plain(row) for row in range(6))
@@ -88,7 +84,6 @@ def test_damaged_chunks_never_invent_a_row(take_pub_acks) -> None:
         assert len(changed) <= 1  # a changed digit of one reply is a legal ack of another row
 
 
-@twins
 def test_many_acks_are_taken_at_once(take_pub_acks) -> None:
     chunk = bytearray(b"+OK\r\n" + b"".join(plain(row) for row in range(3000)))
     taken, stop = take_pub_acks(chunk, 5, len(chunk), PREFIX, HEADS[0])
@@ -97,8 +92,7 @@ def test_many_acks_are_taken_at_once(take_pub_acks) -> None:
     assert stop == len(chunk)
 
 
-@pytest.mark.skipif(pub_acks.TWIN == "pure", reason="the compiled kernel was not built")
-def test_both_twins_take_the_same_of_damaged_chunks() -> None:
+def test_both_twins_take_the_same_of_damaged_chunks(take_pub_acks) -> None:
     random_source = random.Random(6)
     good = b"".join(plain(row) for row in range(6))
     for _ in range(1000):
@@ -107,7 +101,7 @@ def test_both_twins_take_the_same_of_damaged_chunks() -> None:
             damaged[random_source.randrange(len(damaged))] = random_source.choice(b"\r\n09 }x")
         start, stop = sorted(random_source.randrange(len(good) + 1) for _ in range(2))
         one, other = (
-            twin.take_pub_acks(damaged, start, stop, PREFIX, HEADS[0])
-            for twin in (pub_acks_pure, pub_acks)
+            take(damaged, start, stop, PREFIX, HEADS[0])
+            for take in (pub_acks_pure.take_pub_acks, take_pub_acks)
         )
         assert (one[0].tolist(), one[1]) == (other[0].tolist(), other[1])

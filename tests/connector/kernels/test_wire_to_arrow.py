@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetstream_spark.kernels import wire_to_arrow, wire_to_arrow_pure
+from jetstream_spark.kernels import wire_to_arrow_pure
 
 
 class Twin:
@@ -23,10 +23,10 @@ class Twin:
         return getattr(self._functions, name, None) or getattr(wire_to_arrow_pure, name)
 
 
-TWINS = [pytest.param(Twin(wire_to_arrow_pure), id="pure")]
-if wire_to_arrow.TWIN == "compiled":
-    TWINS.append(pytest.param(Twin(wire_to_arrow), id="compiled"))
-kernels = pytest.mark.parametrize("kernel", TWINS)
+@pytest.fixture(scope="module")
+def kernel(twins) -> Twin:
+    return Twin(twins.load("jetstream_spark.kernels.wire_to_arrow"))
+
 
 SID = b"7"
 
@@ -101,7 +101,6 @@ def rows(kernel, chunk, fields, numbers):
     return list(zip(subjects.to_pylist(), data.to_pylist(), block.to_pylist(), table, strict=True))
 
 
-@kernels
 @settings(max_examples=120, deadline=None)
 @given(items=messages, data=st.data())
 def test_any_cut_gives_the_same_messages(kernel, items, data):
@@ -115,7 +114,6 @@ def test_any_cut_gives_the_same_messages(kernel, items, data):
     ]
 
 
-@kernels
 def test_byte_by_byte(kernel):
     chunk = encoded(
         [(b"a", b"MSG x\r\n 3\r\n", b"", "short"), (b"b", b"", b"NATS/1.0\r\nK: v\r\n\r\n", "long")]
@@ -124,7 +122,6 @@ def test_byte_by_byte(kernel):
     assert [row[0] for row in rows(kernel, chunk, fields, numbers)] == [b"a", b"b"]
 
 
-@kernels
 @settings(max_examples=200, deadline=None)
 @given(good=messages, junk=st.binary(max_size=60), seed=st.integers(0, 1000))
 def test_whatever_follows_ends_the_scan_and_never_raises(kernel, good, junk, seed):
@@ -143,7 +140,6 @@ def test_whatever_follows_ends_the_scan_and_never_raises(kernel, good, junk, see
 GOOD = frame(b"a", reply(1, 1, 2, 3), b"hello")
 
 
-@kernels
 @pytest.mark.parametrize(
     "other",
     [
@@ -176,7 +172,6 @@ def test_anything_else_stops_the_scan_at_its_line(kernel, other):
         assert len(numbers) == before * kernel.NUMBERS
 
 
-@kernels
 def test_positions_count_from_the_start_of_the_chunk(kernel):
     chunk = b"PING\r\n" + GOOD + b"rest"
     fields, numbers = array("i"), array("q")
@@ -184,7 +179,6 @@ def test_positions_count_from_the_start_of_the_chunk(kernel):
     assert rows(kernel, chunk, fields, numbers) == [(b"a", b"hello", b"", (1, 1, 2, 3))]
 
 
-@kernels
 def test_columns_of_a_part_do_not_depend_on_the_buffer(kernel):
     chunk = bytearray(encoded([(b"a", b"%d" % i, b"", "short") for i in range(10)]))
     fields, numbers = array("i"), array("q")
@@ -195,7 +189,6 @@ def test_columns_of_a_part_do_not_depend_on_the_buffer(kernel):
     column.validate(full=True)
 
 
-@kernels
 def test_headers_become_a_map_of_lists(kernel):
     chunk = encoded(
         [
@@ -215,25 +208,23 @@ def test_headers_become_a_map_of_lists(kernel):
     ]
 
 
-@pytest.mark.skipif(wire_to_arrow.TWIN == "pure", reason="the compiled kernel was not built")
 @settings(max_examples=300, deadline=None)
 @given(items=messages, seed=st.integers(0, 10_000))
-def test_both_twins_find_the_same_in_damaged_chunks(items, seed):
+def test_both_twins_find_the_same_in_damaged_chunks(kernel, items, seed):
     chunk, generator = bytearray(encoded(items)), random.Random(seed)
     for _ in range(seed % 4):
         if chunk:
             chunk[generator.randrange(len(chunk))] = generator.choice(b"0x9 .\r\n:HM+-\xff")
     found = []
-    for kernel in (wire_to_arrow_pure, wire_to_arrow):
+    for twin in (wire_to_arrow_pure, kernel):
         fields, numbers = array("i"), array("q")
-        position = kernel.scan_deliveries(chunk, 0, len(chunk), SID, fields, numbers)
-        headers = kernel.header_column(chunk, fields, 0, len(numbers) // 4)
+        position = twin.scan_deliveries(chunk, 0, len(chunk), SID, fields, numbers)
+        headers = twin.header_column(chunk, fields, 0, len(numbers) // 4)
         headers.validate(full=True)
         found.append((position, fields, numbers, headers.to_pylist()))
     assert found[0] == found[1]
 
 
-@kernels
 @pytest.mark.parametrize(
     ("number", "is_read"),
     [
@@ -266,7 +257,6 @@ def test_numbers_are_digits_that_fit_in_63_bits(kernel, number, is_read):
             assert numbers[kernel.NUMBERS + [0, 1, 2, 3][position]] == int(number)
 
 
-@kernels
 def test_more_messages_than_one_run_of_the_loop(kernel):
     chunk = GOOD * 9000 + GOOD[:-1]
     fields, numbers = array("i"), array("q")
@@ -277,7 +267,6 @@ def test_more_messages_than_one_run_of_the_loop(kernel):
     assert column.unique().to_pylist() == [b"hello"]
 
 
-@kernels
 def test_a_name_with_many_values_among_others(kernel):
     lines = b"".join(b"A: %d\r\nN%d: x\r\n" % (n, n) for n in range(50))
     chunk = encoded([(b"a", b"1", b"NATS/1.0\r\n" + lines + b"\r\n", "short")])

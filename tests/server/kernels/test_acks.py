@@ -14,7 +14,7 @@ from jetstream_server.protocol.ops import PubRun
 
 @pytest.fixture(scope="module")
 def acks(twins: Any) -> Any:
-    return twins.load("acks")
+    return twins.load("jetstream_server.kernels.acks")
 
 
 def replies_run(*replies: bytes) -> PubRun:

@@ -13,7 +13,7 @@ from jetstream_server.protocol.ops import PubRun
 
 @pytest.fixture(scope="module")
 def columns(twins: Any) -> Any:
-    return twins.load("columns")
+    return twins.load("jetstream_server.kernels.columns")
 
 
 def make_block(random: Random) -> Any:

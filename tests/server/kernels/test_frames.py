@@ -24,7 +24,7 @@ PAYLOAD_MAX = 1000
 
 @pytest.fixture(scope="module")
 def frames(twins: Any) -> Any:
-    return twins.load("frames")
+    return twins.load("jetstream_server.kernels.frames")
 
 
 def scan(

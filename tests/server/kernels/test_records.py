@@ -25,7 +25,7 @@ limits = st.tuples(st.integers(0, 9), st.integers(0, 60))
 
 @pytest.fixture(scope="module")
 def records(twins: Any) -> Any:
-    return twins.load("records")
+    return twins.load("jetstream_server.kernels.records")
 
 
 def encode(records: Any, batch: Any, room: int = 10_000, used: int = 3) -> Any:

@@ -16,7 +16,7 @@ SEGMENT = 4096  # entries that the compiled twin keeps and gives back together
 
 @pytest.fixture(scope="module")
 def kernel(twins: Any) -> Any:
-    return twins.load("seen_ids")
+    return twins.load("jetstream_server.kernels.seen_ids")
 
 
 def spans_of(ids: Sequence[bytes]) -> tuple[bytes, array[int]]:

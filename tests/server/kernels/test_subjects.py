@@ -13,7 +13,7 @@ from jetstream_server.protocol.ops import PubRun
 
 @pytest.fixture(scope="module")
 def kernel(twins: Any) -> Any:
-    return twins.load("subjects")
+    return twins.load("jetstream_server.kernels.subjects")
 
 
 def subjects_run(*subjects: bytes) -> PubRun:
