@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import random
 import socket
 import threading
@@ -225,43 +223,13 @@ def test_passwords_on_the_genuine_server(start_genuine):
             Flow.connect(connection(server.url, **wrong), "test")
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    """A self-signed certificate for 127.0.0.1 and its key, as files."""
-    x509 = pytest.importorskip("cryptography.x509")
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "nats")])
-    now = datetime.datetime.now(datetime.UTC)
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    built = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    folder = tmp_path_factory.mktemp("tls")
-    (folder / "cert.pem").write_bytes(built.public_bytes(serialization.Encoding.PEM))
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    (folder / "key.pem").write_bytes(private)
-    return str(folder / "cert.pem"), str(folder / "key.pem")
-
-
 @pytest.mark.genuine
-def test_tls_on_the_genuine_server(start_genuine, certificate):
-    cert, key = certificate
-    server = start_genuine("--tls", "--tlscert", cert, "--tlskey", key)
-    flow = Flow.connect(connection(server.url, tlsCaFile=cert), "test")
+def test_tls_on_the_genuine_server(start_genuine, pki):
+    server = start_genuine("--tls", "--tlscert", pki.cert("server"), "--tlskey", pki.key("server"))
+    tls = {"tlsCaFile": pki.cert("ca")}
+    flow = Flow.connect(connection(server.url, **tls), "test")
     sid = flow.subscribe(b"echo.tls")
-    sender = Flow.connect(connection(server.url.replace("nats:", "tls:"), tlsCaFile=cert), "test")
+    sender = Flow.connect(connection(server.url.replace("nats:", "tls:"), **tls), "test")
     payload = bytes(range(256)) * 3000
     for _ in range(20):
         sender.publish(b"echo.tls", payload)
