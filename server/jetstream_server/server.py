@@ -16,7 +16,7 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from jetstream_server import API_LEVEL, NATS_VERSION, __version__
+from jetstream_server import NATS_VERSION, __version__
 from jetstream_server.account_streams import AccountStreams, store_dir
 from jetstream_server.base.clock import SystemClock
 from jetstream_server.base.errors import ConfigError
@@ -120,26 +120,7 @@ class Server:
 
     def _make_node(self, doors: FrontDoors) -> Node:
         options = self.options
-        settings = NodeSettings(
-            server_name=options.server_name,
-            host=options.host,
-            port=doors.port,
-            max_payload=options.max_payload,
-            max_control_line=options.max_control_line,
-            max_pending=options.max_pending,
-            max_connections=options.max_connections,
-            max_subscriptions=options.max_subscriptions,
-            ping_interval_ns=options.ping_interval_ns,
-            ping_max=options.ping_max,
-            auth_timeout_ns=options.authorization.timeout_ns,
-            version=NATS_VERSION,
-            api_level=API_LEVEL,
-            domain=options.jetstream.domain,
-            jetstream=options.jetstream.is_enabled,
-            system_account=options.system_account,
-            store_dir=str(store_dir(options)),
-            options=options,
-        )
+        settings = NodeSettings.of(options, port=doors.port, store_dir=str(store_dir(options)))
         # Not seeded from the clock: two servers started together must not share identifiers.
         chance = random.Random(secrets.randbits(128))
         node = Node(settings, _authenticator(options), chance, self.log.write)

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 from jetstream_server.account_streams import AccountStreams, store_dir
-from jetstream_server.base.clock import MINUTE, SECOND
+from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import StoreError
 from jetstream_server.config.lexer import parse_text
 from jetstream_server.config.load import options_of
@@ -24,22 +24,6 @@ from jetstream_server.node.reload import arrange_accounts
 from jetstream_server.store.cipher_disk import ENCRYPTED_BLOCK_BYTES
 
 NOW = 1_700_000_000 * SECOND
-SETTINGS = NodeSettings(
-    server_name="n1",
-    host="127.0.0.1",
-    port=4222,
-    max_payload=1024,
-    max_control_line=512,
-    max_pending=1 << 20,
-    max_connections=100,
-    max_subscriptions=0,
-    ping_interval_ns=2 * MINUTE,
-    ping_max=2,
-    auth_timeout_ns=2 * SECOND,
-    version="2.14.5",
-    api_level=4,
-    jetstream=True,
-)
 ACCOUNTS = """
 accounts {
   A { jetstream: %s, users: [{user: a, password: x}] }
@@ -78,7 +62,8 @@ def opened() -> Iterator[Callable[[ServerOptions], Opened]]:
 
         def open_(options: ServerOptions) -> Opened:
             log: list[str] = []
-            node = Node(SETTINGS, Authenticator([]), Random(1), lambda level, text: None)
+            settings = NodeSettings.of(options, port=4222)
+            node = Node(settings, Authenticator([]), Random(1), lambda level, text: None)
             arrange_accounts(node, options)
             streams = AccountStreams(node, options, lambda level, text: log.append(text))
             stack.enter_context(contextlib.closing(streams))

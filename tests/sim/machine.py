@@ -11,8 +11,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from jetstream_server.base.clock import MILLISECOND, MINUTE, SECOND
+from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.errors import StoreError
+from jetstream_server.config.options import JetStreamOptions, ServerOptions
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
@@ -39,22 +40,7 @@ from tests.sim.network import Link
 from tests.sim.witness import Witness
 
 ROOT = Path("/data")
-SETTINGS = NodeSettings(
-    server_name="sim",
-    host="127.0.0.1",
-    port=4222,
-    max_payload=1 << 20,
-    max_control_line=4096,
-    max_pending=64 << 20,
-    max_connections=100,
-    max_subscriptions=0,
-    ping_interval_ns=2 * MINUTE,
-    ping_max=2,
-    auth_timeout_ns=2 * SECOND,
-    version="2.14.5",
-    api_level=4,
-    jetstream=True,
-)
+OPTIONS = ServerOptions(server_name="sim", jetstream=JetStreamOptions(is_enabled=True))
 
 
 class WatchedVault(FileVault):
@@ -169,7 +155,8 @@ class Machine:
             self.commit = GroupCommit(disk, lazily_ns=self.lazily_ns, reserve=reserve)
             chance = Random(self.random.randrange(1 << 30))
             users = [User(name, name, name) for name in self.accounts]
-            self.node = node = Node(SETTINGS, Authenticator(users), chance, self._note)
+            settings = NodeSettings.of(OPTIONS, port=4222)
+            self.node = node = Node(settings, Authenticator(users), chance, self._note)
             for name in self.accounts:
                 self.catalogs[name] = self._open(node.add_account(name), folder.path, disk, now)
         except PowerLostError:

@@ -12,10 +12,11 @@ that is durable. When nothing is queued it may be released at once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
+from jetstream_server import API_LEVEL, NATS_VERSION
 from jetstream_server.base.clock import earlier
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
@@ -55,13 +56,40 @@ class NodeSettings:
     auth_timeout_ns: int
     version: str
     api_level: int
-    domain: str = ""
-    jetstream: bool = False
-    system_account: str = "$SYS"
-    store_dir: str = ""
-    options: ServerOptions = field(
-        default_factory=ServerOptions
-    )  # all that the operator said, for monitoring
+    domain: str
+    jetstream: bool
+    system_account: str
+    store_dir: str
+    options: ServerOptions  # all that the operator said, for monitoring
+
+    @classmethod
+    def of(cls, options: ServerOptions, *, port: int, store_dir: str = "") -> NodeSettings:
+        """Return what the operator said, and what is known only when the server starts.
+
+        Args:
+            port: that clients are told; `options` may ask for any free one.
+            store_dir: where the streams are, for monitoring.
+        """
+        return cls(
+            server_name=options.server_name,
+            host=options.host,
+            port=port,
+            max_payload=options.max_payload,
+            max_control_line=options.max_control_line,
+            max_pending=options.max_pending,
+            max_connections=options.max_connections,
+            max_subscriptions=options.max_subscriptions,
+            ping_interval_ns=options.ping_interval_ns,
+            ping_max=options.ping_max,
+            auth_timeout_ns=options.authorization.timeout_ns,
+            version=NATS_VERSION,
+            api_level=API_LEVEL,
+            domain=options.jetstream.domain,
+            jetstream=options.jetstream.is_enabled,
+            system_account=options.system_account,
+            store_dir=store_dir,
+            options=options,
+        )
 
 
 Held = list[tuple[Account, list[Send]]]

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 from jetstream_server.base.clock import SECOND
-from jetstream_server.config.options import ServerOptions
+from jetstream_server.config.options import AuthorizationOptions, JetStreamOptions, ServerOptions
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
@@ -35,24 +35,18 @@ USERS = [
 
 
 def make_node(*, jetstream: bool = True) -> Node:
-    settings = NodeSettings(
+    options = ServerOptions(
         server_name="n1",
         host="h",
-        port=1,
-        max_payload=1 << 20,
-        max_control_line=4096,
         max_pending=1 << 20,
         max_connections=100,
-        max_subscriptions=0,
         ping_interval_ns=SECOND,
-        ping_max=2,
-        auth_timeout_ns=SECOND,
-        version="2.14.5",
-        api_level=4,
-        jetstream=jetstream,
-        store_dir="/store",
-        options=ServerOptions(server_tags=("blue",), server_metadata={"k": "v"}),
+        authorization=AuthorizationOptions(timeout_ns=SECOND),
+        jetstream=JetStreamOptions(is_enabled=jetstream),
+        server_tags=("blue",),
+        server_metadata={"k": "v"},
     )
+    settings = NodeSettings.of(options, port=1, store_dir="/store")
     node = Node(settings, Authenticator(USERS), Random(1), lambda level, text: None)
     node.started_at = NOW
     for name in ("A", "$SYS"):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from jetstream_server.base.clock import MINUTE, SECOND, SystemClock
+from jetstream_server.base.clock import SystemClock
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.net import listener as listening
 from jetstream_server.net.client_connection import ClientConnection
@@ -18,20 +18,8 @@ from jetstream_server.net.pump import Pump
 from jetstream_server.node.auth import Authenticator
 from jetstream_server.node.node import Node, NodeSettings
 
-SETTINGS = NodeSettings(
-    server_name="n1",
-    host="127.0.0.1",
-    port=0,
-    max_payload=1 << 20,
-    max_control_line=4096,
-    max_pending=8 << 20,
-    max_connections=100,
-    max_subscriptions=0,
-    ping_interval_ns=2 * MINUTE,
-    ping_max=2,
-    auth_timeout_ns=2 * SECOND,
-    version="2.14.5",
-    api_level=4,
+OPTIONS = ServerOptions(
+    server_name="n1", host="127.0.0.1", max_pending=8 << 20, max_connections=100
 )
 
 
@@ -42,7 +30,7 @@ class Running:
         self.entrance = entrance
         self.errors: list[BaseException] = []
         self.node = Node(
-            replace(SETTINGS, options=ServerOptions(**options)),
+            NodeSettings.of(replace(OPTIONS, **options), port=0),
             Authenticator([]),
             Random(1),
             lambda level, text: None,
@@ -81,7 +69,7 @@ class Running:
 @pytest.fixture
 def settings() -> NodeSettings:
     """Return the settings of a node."""
-    return SETTINGS
+    return NodeSettings.of(OPTIONS, port=0)
 
 
 @pytest.fixture

@@ -6,26 +6,21 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from jetstream_server.base.clock import MINUTE, SECOND
+from jetstream_server.base.clock import SECOND
+from jetstream_server.config.options import ServerOptions
 from jetstream_server.node.auth import Authenticator, User
 from jetstream_server.node.node import Node, NodeSettings
 from jetstream_server.node.session import Session
 
-SETTINGS = NodeSettings(
+OPTIONS = ServerOptions(
     server_name="n1",
     host="127.0.0.1",
-    port=4222,
     max_payload=1024,
     max_control_line=512,
     max_pending=1 << 20,
     max_connections=100,
-    max_subscriptions=0,
-    ping_interval_ns=2 * MINUTE,
-    ping_max=2,
-    auth_timeout_ns=2 * SECOND,
-    version="2.14.5",
-    api_level=4,
 )
+SETTINGS = NodeSettings.of(OPTIONS, port=4222)
 
 START = 1_700_000_000 * SECOND
 
