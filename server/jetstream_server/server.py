@@ -93,7 +93,7 @@ class Server:
                 self._streams.recover(clock.now())
             commit = self._streams.commit if self._streams is not None else None
             pump = Pump(node, commit, clock, self._fail)
-            stack.callback(IdleMemory(asyncio.get_running_loop(), pump.intake).stop)
+            stack.callback(IdleMemory(asyncio.get_running_loop(), pump.intake, pump.rest).stop)
             monitor = await self._monitor(pump)
             await doors.open(pump)
             self._trap_signals(pump, doors)

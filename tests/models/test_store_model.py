@@ -220,6 +220,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.acked = copy.deepcopy(self.model)
         self.open()
 
+    @rule()
+    def rest(self) -> None:
+        self.store.rest()
+
     @rule(compression=st.sampled_from(["none", "s2"]))
     def choose_compression(self, compression: str) -> None:
         self.store.compression = self.compression = compression

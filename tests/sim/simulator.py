@@ -109,6 +109,8 @@ class Simulation:
             machine.start()
         if machine.is_up:
             self.workload.act()
+            if turn % 8 < 2:
+                machine.pump.rest()
         step = random.randrange(20 * MILLISECOND)
         if random.random() < 0.03:
             step = random.randrange(4 * SECOND)

@@ -1,4 +1,4 @@
-"""Gives memory back to the system when a busy time is over.
+"""Gives memory back when a busy time is over, and has streams at rest let go of theirs.
 
 Blocks and chunks that have been freed stay with the allocator, which is right as long as there is
 more to come: pages that are given back have to be had, and cleared, again. A server that has stored
@@ -31,6 +31,7 @@ class IdleMemory:
     Args:
         loop: where to be called from.
         intake: knows how much was read.
+        rest: has streams at rest let go of memory, and tells whether any did.
         trim: gives memory back.
     """
 
@@ -38,10 +39,12 @@ class IdleMemory:
         self,
         loop: asyncio.AbstractEventLoop,
         intake: Intake,
+        rest: Callable[[], bool],
         trim: Callable[[], None] = trim,
     ) -> None:
         self._loop = loop
         self._intake = intake
+        self._rest = rest
         self._trim = trim
         self._read_bytes = intake.read_bytes
         self._was_busy = False
@@ -59,3 +62,5 @@ class IdleMemory:
         elif self._was_busy:
             self._was_busy = False
             self._trim()
+        if self._rest():  # what they hold is free after a flush, so by the next look
+            self._was_busy = True

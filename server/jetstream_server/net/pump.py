@@ -84,6 +84,13 @@ class Pump:
             self._turn_due = True
             self._loop.call_soon(self._turn)
 
+    def rest(self) -> bool:
+        """Have streams at rest let go of memory; tell whether any did."""
+        if not self.node.rest():
+            return False
+        self.wake()
+        return True
+
     def _turn(self) -> None:
         self._turn_due = False
         try:

@@ -308,6 +308,14 @@ class Node:
                 deadline = earlier(deadline, account.catalog.next_deadline())
         return deadline
 
+    def rest(self) -> bool:
+        """Let go of memory that streams at rest hold; tell whether there is something to flush.
+
+        To be called every few seconds: at rest is what was not written to since the last call.
+        """
+        catalogs = [a.catalog for a in self.accounts.values() if a.catalog is not None]
+        return sum(catalog.rest() for catalog in catalogs) > 0
+
     # -- output ------------------------------------------------------------------------------
 
     def take_touched(self) -> list[Session]:

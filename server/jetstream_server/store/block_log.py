@@ -40,6 +40,7 @@ from jetstream_server.store.tombstone import Tombstone
 # another, and begins with all the room; what is not written to costs no memory.
 FIRST_ROOM_BYTES = 64 * 1024
 MARK_BYTES = 256 * 1024  # how much may become durable before a DURABLE record says so
+RESTING_SHARE = 4  # blocks that are not that part of full are not worth a file of their own
 RENUMBER_MIN = 4096  # subjects without messages before they are forgotten
 _OFFSET_MAX = 2**32 - 1
 
@@ -80,6 +81,7 @@ class BlockLog(BlockList):
         self._first_room = FIRST_ROOM_BYTES
         self._full = ""
         self._is_closed = False
+        self._seen = (0, 0)  # the open block and its bytes, when `rest` looked
         self._floor = 0  # everything below was removed as a whole
         self._marked = 0  # bytes of the open block said to be durable
         self._durable = 0  # bytes of the open block that are
@@ -268,6 +270,20 @@ class BlockLog(BlockList):
         self._sealed(block)
         if self._table.absent > max(RENUMBER_MIN, self._table.present):
             self._renumber()
+
+    def rest(self) -> bool:
+        """Seal a large open block that nothing was written to since the last call.
+
+        Its file is mapped when somebody reads, so a stream at rest takes no memory.
+        """
+        open_block, seen = self._open, self._seen
+        if open_block is None or self._offline or self._full or self._commit.full is not None:
+            return False
+        self._seen = (open_block.block.number, open_block.used)
+        if self._seen != seen or open_block.used * RESTING_SHARE < self._block_bytes:
+            return False
+        self._rotate()
+        return True
 
     def _keep(self, block: Block, index: bytes, *, is_written: bool) -> None:
         """Queue the files of a block just sealed, compressed if that is wanted and worth it.

@@ -197,6 +197,10 @@ class MemoryStore:
         """Return when the oldest message passes `max_age_ns`."""
         return self._oldest().timestamp + max_age_ns if self._messages else None
 
+    def rest(self) -> bool:
+        """What it holds is nowhere else."""
+        return False
+
     # -- looking ---------------------------------------------------------------------------
 
     def state(self) -> StoreState:

@@ -200,6 +200,10 @@ class MessageStore(Protocol):
         """Return when the oldest message passes `max_age_ns`, None when empty."""
         ...
 
+    def rest(self) -> bool:
+        """Let go of memory when nothing was written since the last call; tell whether any was."""
+        ...
+
     # -- looking ---------------------------------------------------------------------------
 
     def state(self) -> StoreState:

@@ -36,7 +36,7 @@ class Loop:
 def test_one_trim_after_each_busy_time(reads, trims) -> None:
     loop, intake, done = Loop(), Intake(), []
     looks: list[int] = []
-    idle = IdleMemory(loop, intake, lambda: done.append(len(looks)))
+    idle = IdleMemory(loop, intake, lambda: False, lambda: done.append(len(looks)))
     for size in reads:
         intake.read_bytes += size
         loop.callback()
@@ -44,6 +44,15 @@ def test_one_trim_after_each_busy_time(reads, trims) -> None:
     assert done == trims
     idle.stop()
     assert loop.handle.is_cancelled
+
+
+def test_what_streams_at_rest_let_go_of_is_given_back_at_the_next_look() -> None:
+    loop, intake, done = Loop(), Intake(), []
+    answers = [False, True, False, False]
+    IdleMemory(loop, intake, lambda: answers.pop(0), lambda: done.append(4 - len(answers)))
+    for _ in range(4):
+        loop.callback()
+    assert done == [2]
 
 
 def test_trimming_does_no_harm_wherever_it_runs() -> None:

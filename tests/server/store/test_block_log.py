@@ -99,3 +99,38 @@ def test_nothing_is_left_in_memory_of_sealed_blocks(disk):
         len(store._blocks) - 1
     )
     assert store.load(1) is not None
+
+
+def test_a_store_at_rest_holds_no_block_in_memory(disk):
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=4000)
+    publish(store, 10)
+    assert not store.rest(), "it was written to since the last call, of which there was none"
+    publish(store, 1)
+    assert not store.rest()
+    assert store.rest()
+    commit.drain()
+    assert [block.pinned for block in store._blocks] == [None]
+    assert not store.rest()
+    publish(store, 3)
+    assert [bool(store.load(s)) for s in range(1, 15)] == [True] * 14
+    assert not store.rest()
+    assert not store.rest(), "so little is not worth a block"
+    commit.drain()
+    assert FileStore(FOLDER, GroupCommit(disk)).last_seq == 14
+
+
+def test_a_store_that_cannot_write_does_not_rest(disk):
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=2000)
+    publish(store, 10)
+    assert not store.rest()
+    disk.capacity = 0
+    commit.drain()
+    assert commit.is_stalled
+    assert not store.rest()
+    disk.capacity = None
+    commit.drain()
+    assert store.rest()
+    commit.drain()
+    assert FileStore(FOLDER, GroupCommit(disk)).last_seq == 10
