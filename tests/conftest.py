@@ -1,4 +1,4 @@
-"""What more than one folder of tests needs: the genuine server, kernel twins and certificates.
+"""What folders of tests share: the genuine server, kernel twins, a simulated disk, certificates.
 
 What decides whether a test counts is here, too. A run without the genuine server is refused unless
 `WITHOUT_GENUINE=1` says that it is meant; compiled kernels are tested wherever they can be built.
@@ -6,6 +6,8 @@ What decides whether a test counts is here, too. A run without the genuine serve
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import re
 import shutil
@@ -18,8 +20,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
-from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 from types import ModuleType
@@ -56,6 +56,7 @@ GENUINE = shutil.which(
     os.environ.get("NATS_SERVER") or "nats-server", path=str(Path(sys.executable).parent)
 )
 WITHOUT_GENUINE = os.environ.get("WITHOUT_GENUINE") == "1"
+SIM_DISK = Path(__file__).parent / "sim" / "disk.py"
 
 
 def pytest_sessionstart() -> None:
@@ -181,7 +182,7 @@ class Twins:
             kernel: such as `jetstream_server.kernels.frames`.
         """
         name = f"{kernel}_{self.suffix}"
-        if find_spec(name) is None:
+        if importlib.util.find_spec(name) is None:
             reason = f"{name} is not built"
             if not has_c_compiler():
                 pytest.skip(f"{reason}: there is no C compiler")
@@ -190,7 +191,7 @@ class Twins:
                 "working copy) or JETSTREAM_COMPILED=1 with pip shows why",
                 pytrace=False,
             )
-        return import_module(name)
+        return importlib.import_module(name)
 
 
 @pytest.fixture(
@@ -205,6 +206,17 @@ def twins(request: pytest.FixtureRequest) -> Twins:
 def compiled() -> Twins:
     """Return the compiled twin, for what it alone can do wrong."""
     return Twins("fast")
+
+
+@pytest.fixture(scope="session")
+def sim_disk_module() -> ModuleType:
+    """The module `tests/sim/disk.py`: `SimDisk` and `PowerLostError`."""
+    spec = importlib.util.spec_from_file_location("sim_disk", SIM_DISK)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 class Pki:

@@ -6,7 +6,6 @@ many times as much is tried, and `FUZZ_SEED` (0) where to begin. `make fuzz` is 
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -19,13 +18,11 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 ROUNDS = int(os.environ.get("FUZZ_ROUNDS", "1"))
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
-SIM_DISK = Path(__file__).parents[1] / "sim" / "disk.py"
 ANSWER_SECONDS = 20.0
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
 
@@ -201,14 +198,3 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give tests that ask for a seed two of them a round."""
     if "seed" in metafunc.fixturenames:
         metafunc.parametrize("seed", range(SEED, SEED + 2 * ROUNDS))
-
-
-@pytest.fixture(scope="session")
-def sim_disk_module() -> ModuleType:
-    """The module `tests/sim/disk.py`: `SimDisk` and `PowerLostError`."""
-    spec = importlib.util.spec_from_file_location("sim_disk", SIM_DISK)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -1,15 +1,12 @@
-"""The simulated disk, as a fixture: test files do not import each other. And more time."""
+"""More time for models than for other tests."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-DISK = Path(__file__).parents[1] / "sim" / "disk.py"
 SHRINKING_SECONDS = 600
 
 
@@ -23,14 +20,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.path.is_relative_to(Path(__file__).parent):
                 item.add_marker(pytest.mark.timeout(SHRINKING_SECONDS))
-
-
-@pytest.fixture(scope="session")
-def sim_disk_module() -> ModuleType:
-    """The module `tests/sim/disk.py`: `SimDisk` and `PowerLostError`."""
-    spec = importlib.util.spec_from_file_location("sim_disk", DISK)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

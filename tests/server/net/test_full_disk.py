@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 from pathlib import Path
 from random import Random
@@ -19,16 +18,11 @@ from jetstream_server.store.reserve import Reserve
 from jetstream_server.store.vault import FileVault
 
 ROOT = Path("/store")
-DISK = Path(__file__).parents[2] / "sim" / "disk.py"
 
 
 @pytest.fixture
-def disk():
-    spec = importlib.util.spec_from_file_location("sim_disk", DISK)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.SimDisk(Random(3))
+def disk(sim_disk_module):
+    return sim_disk_module.SimDisk(Random(3))
 
 
 def open_catalog(node, commit, disk, logged):

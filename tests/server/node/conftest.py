@@ -67,9 +67,33 @@ def node(make_node: Callable[..., Node]) -> Node:
 
 
 @pytest.fixture
+def accounts_node(make_node: Callable[..., Node]) -> Node:
+    """Return a node with accounts A, B and C, and in each a user: a, b and c."""
+    node = make_node([User(account=name.upper(), name=name, password="x") for name in "abc"])
+    for name in "ABC":
+        node.add_account(name)
+    return node
+
+
+@pytest.fixture
 def make_client() -> type[Client]:
     """Return the maker of clients."""
     return Client
+
+
+@pytest.fixture
+def connect(node: Node) -> Callable[[bytes], Client]:
+    """Return what connects a user of `node` whose password is x."""
+
+    def connect(user: bytes) -> Client:
+        client = Client(node)
+        client.connect(
+            b'{"user":"%b","pass":"x","verbose":false,"pedantic":false,"headers":true,'
+            b'"no_responders":true,"name":"me"}' % user
+        )
+        return client
+
+    return connect
 
 
 @pytest.fixture

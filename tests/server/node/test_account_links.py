@@ -11,10 +11,8 @@ from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.node.account_links import AccountLinks, has_own_api
-from jetstream_server.node.auth import User
 from jetstream_server.store.vault import MemoryVault
 
-CONNECT = b'{"user":"%b","pass":"x","verbose":false,"pedantic":false,"headers":true}'
 OPTIONS = {
     "A": AccountOptions(
         "A",
@@ -42,10 +40,10 @@ CREATE = b'{"stream_name":"S","config":{"durable_name":"c","ack_policy":"explici
 
 
 @pytest.fixture
-def node(make_node):
-    node = make_node([User(account=n.upper(), name=n, password="x") for n in "abc"])
+def node(accounts_node):
+    node = accounts_node
     for name in "ABC":
-        account = node.add_account(name)
+        account = node.accounts[name]
         context = Context(name, "n1", "", account.sublist, account.output, node.nuid)
         account.catalog = Catalog(context, MemoryVault())
         Api(account.catalog).subscribe()
@@ -56,14 +54,13 @@ def node(make_node):
 
 
 @pytest.fixture
-def connect(node, make_client):
-    def connect(user):
-        client = make_client(node)
-        client.connect(CONNECT % user)
+def connect(connect):
+    def with_inbox(user):
+        client = connect(user)
         client.say(b"SUB inbox 1\r\n")
         return client
 
-    return connect
+    return with_inbox
 
 
 def ask(client, subject, body=b""):

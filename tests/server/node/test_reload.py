@@ -20,8 +20,6 @@ from jetstream_server.node.auth import Authenticator
 from jetstream_server.node.reload import arrange_accounts, reload
 from jetstream_server.node.users import users_of
 
-CONNECT = b'{"user":"%b","pass":"x","verbose":false,"pedantic":false}'
-
 
 def options(*accounts, **others):
     return ServerOptions(accounts=accounts, **others)
@@ -41,16 +39,6 @@ def node(make_node):
     node = make_node(users_of(old))
     arrange_accounts(node, old)
     return node
-
-
-@pytest.fixture
-def connect(node, make_client):
-    def connect(user):
-        client = make_client(node)
-        client.connect(CONNECT % user)
-        return client
-
-    return connect
 
 
 def test_who_is_still_known_stays(node, connect):

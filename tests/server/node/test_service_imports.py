@@ -8,35 +8,15 @@ import pytest
 from jetstream_server.base.clock import MINUTE
 from jetstream_server.config.options import MappingDestination, SubjectMapping
 from jetstream_server.core.wildcard_mapping import WildcardMapping
-from jetstream_server.node.auth import User
 from jetstream_server.node.service_imports import ServiceImport
 from jetstream_server.node.service_replies import ResponseTerms
 from jetstream_server.node.subject_mappings import SubjectMappings
 from jetstream_server.protocol.ops import PubRun
 
-CONNECT = (
-    b'{"user":"%b","pass":"x","verbose":false,"pedantic":false,"headers":true,'
-    b'"no_responders":true,"name":"me"}'
-)
-USERS = [User(account=name.upper(), name=name, password="x") for name in "abc"]
-
 
 @pytest.fixture
-def node(make_node):
-    node = make_node(USERS)
-    for name in "ABC":
-        node.add_account(name)
-    return node
-
-
-@pytest.fixture
-def connect(node, make_client):
-    def connect(user):
-        client = make_client(node)
-        client.connect(CONNECT % user)
-        return client
-
-    return connect
+def node(accounts_node):
+    return accounts_node
 
 
 def join(node, source, target, *, kind="singleton", share=False, importer="B", exporter="A"):

@@ -4,29 +4,12 @@ from __future__ import annotations
 
 import pytest
 from jetstream_server.core.wildcard_mapping import WildcardMapping
-from jetstream_server.node.auth import User
 from jetstream_server.node.stream_imports import StreamImport
 
-CONNECT = b'{"user":"%b","pass":"x","verbose":false,"pedantic":false}'
-USERS = [User(account=name.upper(), name=name, password="x") for name in "ab"]
-
 
 @pytest.fixture
-def node(make_node):
-    node = make_node(USERS)
-    for name in "AB":
-        node.add_account(name)
-    return node
-
-
-@pytest.fixture
-def connect(node, make_client):
-    def connect(user):
-        client = make_client(node)
-        client.connect(CONNECT % user)
-        return client
-
-    return connect
+def node(accounts_node):
+    return accounts_node
 
 
 def join(node, source, target):

@@ -6,35 +6,16 @@ import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream.consumers.consumer_checks import (
-    check,
     check_update,
     check_workqueue_filters,
 )
-from jetstream_server.jetstream.consumers.consumer_config import (
-    ConsumerBounds,
-    ConsumerConfig,
-    with_defaults,
-)
+from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.streams.stream_config import StreamConfig
 from jetstream_server.jetstream.wire.go_time import parse_time
 
 STREAM = StreamConfig(name="S", subjects=["s.>"])
 QUEUE = StreamConfig(name="W", subjects=["w.>"], retention="workqueue")
 TIME = parse_time("2020-01-01T00:00:00Z")
-
-
-def resolve(stream=STREAM, bounds=ConsumerBounds(), pedantic=False, **fields):  # noqa: B008
-    config = with_defaults(ConsumerConfig(**fields), stream, bounds, pedantic=pedantic)
-    check(config, stream, bounds)
-    return config
-
-
-def refusal(**fields):
-    with pytest.raises(ApiError) as caught:
-        resolve(**fields)
-    return caught.value.err_code, caught.value.description
-
-
 PUSH = {"deliver_subject": "d"}
 FLOW_ACK = {"ack_policy": "flow_control", **PUSH}
 START = "consumer delivery policy is "
@@ -143,7 +124,7 @@ METADATA = "consumer metadata exceeds maximum size of 128KB"
         ({"stream": QUEUE, "ack_policy": "explicit", "deliver_policy": "new"}, 10101, None),
     ],
 )
-def test_refusals(fields, code, text):
+def test_refusals(fields, code, text, refusal):
     found = refusal(**fields)
     assert found[0] == code
     if text is not None:
@@ -161,14 +142,14 @@ def test_refusals(fields, code, text):
         ({"deliver_subject": "d"}, "can not update pull consumer to push based"),
     ],
 )
-def test_what_an_update_can_not_change(change, text):
+def test_what_an_update_can_not_change(change, text, resolve):
     old = resolve(durable_name="C", ack_policy="explicit")
     with pytest.raises(ApiError) as caught:
         check_update(old, old.model_copy(update=change))
     assert (caught.value.err_code, caught.value.description) == (10012, text)
 
 
-def test_an_update_may_change_the_rest():
+def test_an_update_may_change_the_rest(resolve):
     old = resolve(durable_name="C", ack_policy="explicit")
     check_update(old, old.model_copy(update={"ack_wait": 5, "filter_subject": "a"}))
 

@@ -4,33 +4,12 @@ from __future__ import annotations
 
 import pytest
 from jetstream_server.base.clock import SECOND
-from jetstream_server.base.errors import ApiError
-from jetstream_server.jetstream.consumers.consumer_checks import check
-from jetstream_server.jetstream.consumers.consumer_config import (
-    ConsumerBounds,
-    ConsumerConfig,
-    with_defaults,
-    with_pause,
-)
+from jetstream_server.jetstream.consumers.consumer_config import ConsumerBounds, with_pause
 from jetstream_server.jetstream.streams.stream_config import StreamConfig, StreamConsumerLimits
 from jetstream_server.jetstream.wire.go_time import ZERO, Instant, parse_time
 
 STREAM = StreamConfig(name="S", subjects=["s.>"])
 TIME = parse_time("2020-01-01T00:00:00Z")
-
-
-def resolve(stream=STREAM, bounds=ConsumerBounds(), pedantic=False, **fields):  # noqa: B008
-    config = with_defaults(ConsumerConfig(**fields), stream, bounds, pedantic=pedantic)
-    check(config, stream, bounds)
-    return config
-
-
-def refusal(**fields):
-    with pytest.raises(ApiError) as caught:
-        resolve(**fields)
-    return caught.value.err_code, caught.value.description
-
-
 PUSH = {"deliver_subject": "d"}
 FLOW_ACK = {"ack_policy": "flow_control", **PUSH}
 
@@ -45,11 +24,11 @@ FLOW_ACK = {"ack_policy": "flow_control", **PUSH}
         ({"ack_wait": 5, "backoff": [1]}, "first backoff value has to equal batch AckWait"),
     ],
 )
-def test_pedantic_refusals(fields, text):
+def test_pedantic_refusals(fields, text, refusal):
     assert refusal(pedantic=True, **fields) == (10157, f"pedantic mode: {text}")
 
 
-def test_defaults_of_a_pull_consumer():
+def test_defaults_of_a_pull_consumer(resolve):
     config = resolve(durable_name="C", ack_policy="explicit")
     assert (config.ack_wait, config.max_deliver, config.max_waiting) == (30 * SECOND, -1, 512)
     assert (config.max_ack_pending, config.inactive_threshold) == (1000, 0)
@@ -57,17 +36,17 @@ def test_defaults_of_a_pull_consumer():
     assert resolve().inactive_threshold == 5 * SECOND
 
 
-def test_negatives_become_defaults():
+def test_negatives_become_defaults(resolve):
     config = resolve(max_waiting=-7, max_batch=-7, max_expires=-7, max_bytes=-7, idle_heartbeat=-7)
     assert (config.max_waiting, config.max_batch, config.max_expires) == (512, 0, 0)
     assert resolve(ack_policy="all", max_ack_pending=-7).max_ack_pending == -1
 
 
-def test_backoff_replaces_the_ack_wait():
+def test_backoff_replaces_the_ack_wait(resolve):
     assert resolve(ack_policy="none", backoff=[SECOND]).ack_wait == SECOND
 
 
-def test_flow_control_acks_fill_in_what_they_need():
+def test_flow_control_acks_fill_in_what_they_need(resolve):
     config = resolve(**FLOW_ACK)
     assert (config.flow_control, config.idle_heartbeat, config.max_ack_pending) == (
         True,
@@ -77,7 +56,7 @@ def test_flow_control_acks_fill_in_what_they_need():
     assert (config.ack_wait, config.metadata["_nats.req.level"]) == (0, "4")
 
 
-def test_limits_of_stream_and_server_are_defaults_and_bounds():
+def test_limits_of_stream_and_server_are_defaults_and_bounds(resolve, refusal):
     limits = StreamConsumerLimits(max_ack_pending=50, inactive_threshold=9 * SECOND)
     stream = StreamConfig(name="S", consumer_limits=limits)
     config = resolve(stream, durable_name="C", ack_policy="explicit")
@@ -93,19 +72,19 @@ def test_limits_of_stream_and_server_are_defaults_and_bounds():
     assert refusal(bounds=bounds, max_batch=11)[0] == 10125
 
 
-def test_the_level_and_metadata_of_clients():
+def test_the_level_and_metadata_of_clients(resolve):
     assert resolve(pause_until=TIME).metadata["_nats.req.level"] == "1"
     metadata = {"_nats.ver": "9", "_nats.level": "9", "_nats.req.level": "9", "_nats.foo": "1"}
     assert resolve(metadata=metadata).metadata == {"_nats.foo": "1", "_nats.req.level": "0"}
 
 
-def test_the_streams_limit_is_filled_in_even_without_acks():
+def test_the_streams_limit_is_filled_in_even_without_acks(resolve):
     limits = StreamConsumerLimits(max_ack_pending=50)
     stream = STREAM.model_copy(update={"consumer_limits": limits})
     assert resolve(stream, ack_policy="none").max_ack_pending == 50
 
 
-def test_a_pause_needs_its_level_as_long_as_it_is_remembered():
+def test_a_pause_needs_its_level_as_long_as_it_is_remembered(resolve):
     config = resolve(ack_policy="explicit")
     paused = with_pause(config, TIME)
     assert (paused.pause_until, paused.metadata["_nats.req.level"]) == (TIME, "1")
