@@ -203,8 +203,8 @@ class BlockWriter:
     Attributes:
         block: what is known of it.
         file: where it is written.
-        buffer: its bytes so far and room for more; replaced by a larger one, never resized, since
-            a flush may be reading it.
+        buffer: its bytes so far and room for more; replaced by another, never resized, since a
+            flush may be reading it.
         used: bytes used.
         positions, subject_ids, offsets: its entries.
     """
@@ -223,13 +223,13 @@ class BlockWriter:
             array("I"),
         )
 
-    def grow(self, room: int) -> None:
-        """Move to a larger buffer."""
-        larger = records.unwritten(room)
-        memoryview(larger)[: self.used] = memoryview(self.buffer)[: self.used]
-        self.buffer = larger
+    def move(self, room: int) -> None:
+        """Move to a buffer of another size."""
+        other = records.unwritten(room)
+        memoryview(other)[: self.used] = memoryview(self.buffer)[: self.used]
+        self.buffer = other
         assert self.block.pinned is not None
-        self.block.pinned.buffer = larger
+        self.block.pinned.buffer = other
 
     def place(self, sequence: int) -> None:
         """Make ready for entries from `sequence` on, which may leave a gap."""

@@ -252,7 +252,7 @@ class BlockLog(BlockList):
             needed = open_block.used + size
         if needed > len(open_block.buffer):
             room = min(2 * len(open_block.buffer), self._block_bytes)
-            open_block.grow(max(room, needed))
+            open_block.move(max(room, needed))
         return open_block
 
     def _rotate(self) -> None:
@@ -272,17 +272,21 @@ class BlockLog(BlockList):
             self._renumber()
 
     def rest(self) -> bool:
-        """Seal a large open block that nothing was written to since the last call.
-
-        Its file is mapped when somebody reads, so a stream at rest takes no memory.
-        """
+        """Seal a large open block that nothing was written to since the last call: its file is
+        mapped when somebody reads. A small one keeps no more room than it needs."""
         open_block, seen = self._open, self._seen
         if open_block is None or self._offline or self._full or self._commit.full is not None:
             return False
         self._seen = (open_block.block.number, open_block.used)
-        if self._seen != seen or open_block.used * RESTING_SHARE < self._block_bytes:
+        if self._seen != seen:
             return False
-        self._rotate()
+        if open_block.used * RESTING_SHARE >= self._block_bytes:
+            self._rotate()
+            return True
+        room = room_for(open_block.used)
+        if room >= len(open_block.buffer):
+            return False
+        open_block.move(room)
         return True
 
     def _keep(self, block: Block, index: bytes, *, is_written: bool) -> None:
@@ -427,6 +431,14 @@ class BlockLog(BlockList):
         self._is_closed = True
         self._offline = self._offline or "the store is removed"
         self._commit.remove_tree(self, self._folder)
+
+
+def room_for(used: int) -> int:
+    """Return how large a buffer that is doubled when it is full is by now."""
+    room = FIRST_ROOM_BYTES
+    while room < used:
+        room *= 2
+    return room
 
 
 def _record_bytes(run: PubRun, index: int) -> int:

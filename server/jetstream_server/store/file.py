@@ -25,7 +25,7 @@ from jetstream_server.store.block import (
     Scan,
     seal_block,
 )
-from jetstream_server.store.block_log import FIRST_ROOM_BYTES
+from jetstream_server.store.block_log import room_for
 from jetstream_server.store.block_pruning import BlockPruning
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.compressed_block import CHUNK_BYTES
@@ -234,10 +234,7 @@ class FileStore(BlockPruning):
             self._commit.replace(self, block.index_path, [index, *end], is_spare=True)
 
     def _reopen(self, block: Block, whole: bytes, scan: Scan) -> None:
-        room = FIRST_ROOM_BYTES
-        while room < len(whole):
-            room *= 2
-        self._open = open_block = BlockWriter(block, room)
+        self._open = open_block = BlockWriter(block, room_for(len(whole)))
         open_block.buffer[: len(whole)] = whole
         open_block.used = self._durable = self._marked = len(whole)
         if self._commit.queued(block.path) is not None:  # a full disk has yet to take it

@@ -79,7 +79,7 @@ def test_burying(tmp_path, table):
 def test_growing_leaves_the_old_buffer_alone(tmp_path, table):
     writer = write(tmp_path / "1.blk", table, [1, 2])
     with memoryview(writer.buffer) as view:
-        writer.grow(9000)
+        writer.move(9000)
         assert bytes(view[: writer.used]) == writer.buffer[: writer.used]
     assert len(writer.buffer) == 9000
     assert scan_block(writer.buffer[: writer.used], {}).sequences == array("Q", [1, 2])

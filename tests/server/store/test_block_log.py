@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store import tombstone
+from jetstream_server.store import block_log, tombstone
 from jetstream_server.store.block import scan_block
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.file import FileStore
@@ -118,6 +118,33 @@ def test_a_store_at_rest_holds_no_block_in_memory(disk):
     assert not store.rest(), "so little is not worth a block"
     commit.drain()
     assert FileStore(FOLDER, GroupCommit(disk)).last_seq == 14
+
+
+def test_a_small_block_at_rest_keeps_no_more_room_than_it_needs(disk):
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=1 << 20)
+    publish(store, 2, bytes(1 << 20))  # one that fills a block fills another
+    publish(store, 3)
+    store.rest()
+    flush = commit.take(0)
+    assert len(store._open.buffer) == 1 << 20
+    assert store.rest()
+    assert len(store._open.buffer) == block_log.FIRST_ROOM_BYTES
+    assert not store.rest()
+    assert flush.run() == []
+    commit.settle(flush)
+    publish(store, 1000)
+    commit.drain()
+    assert [
+        len(m.payload) for m in map(FileStore(FOLDER, GroupCommit(disk)).load, range(1, 6))
+    ] == [
+        1 << 20,
+        1 << 20,
+        100,
+        100,
+        100,
+    ]
+    assert FileStore(FOLDER, GroupCommit(disk)).last_seq == 1005
 
 
 def test_a_store_that_cannot_write_does_not_rest(disk):
