@@ -22,9 +22,10 @@ A scenario is a few lines of text (`scenarios/*.txt`): a title after `##`, then 
     restart / kill                         end by SIGTERM / SIGKILL, start again
     farewell w                             the same by SIGTERM; what w gets until the end
     interrupt                              nothing; see below
-    raw PING                               a protocol line; what comes back in 200 ms
+    raw PING                               a protocol line; what comes back soon
     open b {"echo":false}                  another connection with this CONNECT, and use it
     login b user secret                    another like the first, of this user, and use it
+    enter b user                           the same with the JWT of a user of `credentials.py`
     dial b                                 another connection without CONNECT, and use it
     as a                                   back to the first connection, which is called a
     ending                                 read until the server closes; all but messages is shown
@@ -37,10 +38,10 @@ A scenario is a few lines of text (`scenarios/*.txt`): a title after `##`, then 
     deviates because ...                   the transcripts must differ, for this reason
 
 A `?` after the subject of a request says that no answer is expected, and `<x*300>` in a step
-stands for 300 letters x. Every reply is written to a transcript, with times, identifiers and
-server names masked, and the two transcripts are compared line by line. How many requests an
-account has had is shown as the difference to when the scenario first saw it, since servers are
-shared by scenarios.
+stands for 300 letters x, `t<.a*255>` for a subject of 256 tokens. Every reply is written to a
+transcript, with times, identifiers and server names masked, and the two transcripts are compared
+line by line. How many requests an account has had is shown as the difference to when the scenario
+first saw it, since servers are shared by scenarios.
 
 A scenario with a line `interrupt` is played three times: without the line, and with the servers
 ended there by SIGTERM and by SIGKILL and started again. Connections come back with their
@@ -65,11 +66,12 @@ import urllib.request
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
+from tests.parity.credentials import Key, users
 from tests.parity.scenario import ALWAYS_SYNCED, SCENARIOS, Scenario, is_supported, read_scenarios
 from tests.parity.schemas import Document, documents
 from tests.parity.server_process import ServerProcess, bundled_command, image_command
 from tests.parity.transcript import masked, shown
-from tests.parity.wire import CONNECT, REPLY_SECONDS, Message, Wire
+from tests.parity.wire import CONNECT, LATE_SECONDS, REPLY_SECONDS, Message, Wire
 
 __all__ = [
     "CONNECT",
@@ -88,6 +90,7 @@ __all__ = [
 ]
 
 SILENCE_SECONDS = 0.6
+RAW_SECONDS = 0.2
 LANES = 4
 EVENTS = "$JS.EVENT.>"
 AUDITS = "$JS.EVENT.ADVISORY.API"
@@ -97,7 +100,7 @@ UNTIL_STEP_SECONDS = 0.05
 _INTERNAL = re.compile(r"\.JS_(MIRROR|SRC)_")
 # Given to both servers before a SIGKILL: the genuine one writes what consumers delivered later.
 UNSAVED_SECONDS = 0.5
-_LONG = re.compile(r"<(.)\*(\d+)>")
+_LONG = re.compile(r"<([^<>\s]{1,9})\*(\d+)>")
 _REQUESTS = re.compile(r'(\\?"total\\?":)(\d+)(,\\?"errors\\?":)(\d+)')
 
 
@@ -207,7 +210,7 @@ class Play:
         self.asked[inbox] = subject
         sid = self.wire.subscribe(inbox)
         self.wire.publish(subject, payload, inbox, headers)
-        self.answer = self.wire.message(sid, seconds)
+        self.answer = self.wire.silence(sid, seconds)
         self.wire.unsubscribe(sid)
         return self.answer
 
@@ -261,6 +264,10 @@ class Play:
         wire, sid = self.named[name]
         return wire.message(sid, seconds)
 
+    def _silence(self, name: str, milliseconds: str) -> Message | None:
+        wire, sid = self.named[name]
+        return wire.silence(sid, int(milliseconds) / 1000)
+
     def _read(self, text: str) -> list[str]:
         name, _, count = text.partition(" ")
         lines = []
@@ -274,12 +281,12 @@ class Play:
 
     def _quiet(self, text: str) -> list[str]:
         name, milliseconds = text.split()
-        return [shown(self._message(name, int(milliseconds) / 1000))]
+        return [shown(self._silence(name, milliseconds))]
 
     def _all(self, text: str) -> list[str]:
         name, milliseconds = text.split()
         lines = []
-        while (message := self._message(name, int(milliseconds) / 1000)) is not None:
+        while (message := self._silence(name, milliseconds)) is not None:
             lines.append(shown(message))
             self.read[name].append(message)
         return lines
@@ -332,6 +339,17 @@ class Play:
         self._use(name, Wire(self.server.port, json.dumps(connect).encode()))
         return []
 
+    def _enter(self, text: str) -> list[str]:
+        name, user = text.split()
+        self._use(name, Wire(self.server.port, b""))
+        nonce = json.loads(self.wire.info)["nonce"]
+        connect = {**json.loads(CONNECT), "jwt": users()[user]}
+        connect["sig"] = Key("user", user).sign(nonce)
+        self.wire.connect = json.dumps(connect).encode()
+        self.wire.write(b"CONNECT " + self.wire.connect + b"\r\n")
+        self.wire.settle()
+        return []
+
     def _dial(self, name: str) -> list[str]:
         self._use(name, Wire(self.server.port, b""))
         return []
@@ -353,6 +371,7 @@ class Play:
 
     def _sleep(self, text: str) -> list[str]:
         time.sleep(int(text) / 1000)
+        self.watcher.settle()  # a busy server may be late
         return []
 
     def _interrupt(self, signal_name: str) -> list[str]:
@@ -398,16 +417,18 @@ class Play:
 
     def _raw(self, text: str) -> list[str]:
         self.wire.write(text.encode().decode("unicode_escape").encode("latin-1") + b"\r\n")
-        lines = []
+        lines: list[str] = []
         try:
-            while True:
-                line = self.wire.line(0.2).decode("latin-1")
-                if line != "PING":  # the server's own, two seconds after connecting
-                    lines.append(masked(line))
-        except TimeoutError:
-            return lines
+            for seconds in (RAW_SECONDS, LATE_SECONDS, LATE_SECONDS):
+                with contextlib.suppress(TimeoutError):
+                    while True:
+                        line = self.wire.line(seconds).decode("latin-1")
+                        if line != "PING":  # the server's own, two seconds after connecting
+                            lines.append(masked(line))
+                self.watcher.settle()  # a busy server may be late
         except ConnectionError:
             return [*lines, "the server closed the connection"]
+        return lines
 
     def _ending(self, text: str) -> list[str]:
         return [masked(line) for line in self.wire.ending(REPLY_SECONDS)]

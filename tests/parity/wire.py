@@ -7,6 +7,9 @@ import time
 from dataclasses import dataclass
 
 REPLY_SECONDS = 4.0
+# What a busy machine may need, and an idle one never takes.
+PATIENCE_SECONDS = 30.0
+LATE_SECONDS = 0.05
 CONNECT = (
     b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true,'
     b'"name":"parity","lang":"raw","version":"1"}'
@@ -41,10 +44,10 @@ class Wire:
     def _open(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.buffer = b""
-        self.info = self.line(REPLY_SECONDS).removeprefix(b"INFO ")
+        self.info = self.line(PATIENCE_SECONDS).removeprefix(b"INFO ")
         if self.connect:
             self.write(b"CONNECT " + self.connect + b"\r\nPING\r\n")
-            while self.line(REPLY_SECONDS) != b"PONG":
+            while self.line(PATIENCE_SECONDS) != b"PONG":
                 pass
 
     def reopen(self, port: int) -> None:
@@ -107,9 +110,21 @@ class Wire:
                 return None
         return self.inbox[sid].pop(0)
 
+    def silence(self, sid: str, seconds: float) -> Message | None:
+        """Return the next message of a subscription, None when none comes in that time.
+
+        A silence counts only from an answer on: what a busy server is late with comes before it.
+        """
+        message = self.message(sid, seconds)
+        for _ in range(2 if self.connect else 0):
+            if message is None:
+                self.settle()
+                message = self.message(sid, LATE_SECONDS)
+        return message
+
     def settle(self) -> None:
         """Wait until the server has seen what was written, and take what it had sent by then."""
-        deadline = time.monotonic() + REPLY_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         self.write(b"PING\r\n")
         while self._read_line(deadline) != "PONG":
             pass
