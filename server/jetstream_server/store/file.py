@@ -91,6 +91,8 @@ class FileStore(BlockPruning):
                 self._trim(0, 0, expired_at, removed, most)
         if limits.max_msgs_per_subject > 0:
             self._enforce_per_subject(limits.max_msgs_per_subject, removed)
+            if self._overfull:  # what it is yet to remove makes room for messages in front
+                return removed
         messages = self._messages - limits.max_msgs if limits.max_msgs >= 0 else 0
         accounted = self._accounted - limits.max_bytes if limits.max_bytes >= 0 else 0
         if self._messages and (messages > 0 or accounted > 0):

@@ -377,3 +377,17 @@ def test_blocks_without_headers_are_passed_over(disk):
         store, commit = open_store(disk, block_bytes=600)
     store.delete([41])
     assert store.next_with_headers(1) <= 82
+
+
+def test_limits_reached_in_slices_spare_what_they_would_have_spared_at_once(disk, monkeypatch):
+    monkeypatch.setattr(file, "DELETED_AT_ONCE", 2)
+    store, commit = open_store(disk)
+    publish(store, 1, b"kept")
+    publish(store, 8, b"overfull")
+    limits = Limits(max_msgs=5, max_msgs_per_subject=1)
+    calls = 0
+    while store.enforce(limits, 5) or store.exceeds(limits):
+        commit.drain()
+        calls += 1
+    assert calls > 3
+    assert sequences(store) == [1, 9]
