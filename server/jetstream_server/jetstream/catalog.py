@@ -285,7 +285,8 @@ class Catalog:
         self._check_reservation(config)
         self._check_config(config, pedantic=False)
         check_replicas(config)
-        config = self._with_defaults(config)
+        # Its metadata is kept as it was saved, with the level that a newer server wrote there.
+        config = self._with_defaults(config).changed(metadata=config.metadata)
         if config.sealed:
             config = sealed(config)
         self._check_overlap(config)

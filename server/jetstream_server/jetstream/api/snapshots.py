@@ -5,12 +5,14 @@ What follows, chunk by chunk, is `snapshot.py` and `restore.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from jetstream_server.base.errors import StoreError
+from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.subject import is_valid_literal
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.api.request import Request, route
+from jetstream_server.jetstream.api.request import Later, Request, route
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.snapshots.rebuild import StreamState
 from jetstream_server.jetstream.snapshots.restore import Restore
@@ -39,8 +41,23 @@ class StreamRestoreRequest(GoModel):
     state: StreamState = StreamState()
 
 
+@dataclass(frozen=True, slots=True)
+class _BegunSnapshot:
+    """A snapshot that begins behind its answer: it tells of itself after the audit of the request,
+    as the genuine server's does."""
+
+    sent: Snapshot
+    answer: dict[str, Any]
+    now: int
+
+    def go_on(self, finished: Callable[[dict[str, Any] | ApiError], None]) -> None:
+        """Answer, then start."""
+        finished(self.answer)
+        self.sent.start(self.now)
+
+
 @route("STREAM.SNAPSHOT.*", "stream_snapshot_response")
-def snapshot(catalog: Catalog, request: Request) -> dict[str, Any]:
+def snapshot(catalog: Catalog, request: Request) -> Later:
     """Begin to send a stream to a subject."""
     if is_empty_request(request.body):
         raise errors.BAD_REQUEST()
@@ -67,8 +84,8 @@ def snapshot(catalog: Catalog, request: Request) -> dict[str, Any]:
         )
     except StoreError as error:
         raise errors.STREAM_SNAPSHOT_FAILED(error.reason) from None
-    sent.start(request.now)
-    return {"config": stream.config.to_wire(), "state": sent.state}
+    answer = {"config": stream.config.to_wire(), "state": sent.state}
+    return _BegunSnapshot(sent, answer, request.now)
 
 
 @route("STREAM.RESTORE.*", "stream_restore_response", {"deliver_subject": ""})

@@ -56,13 +56,14 @@ def test_a_stream_that_is_offline(exchange) -> None:
 def test_a_snapshot_begins_with_config_and_state(exchange) -> None:
     exchange.ask("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
     exchange.publish("s.a")
-    exchange.listen("$JS.EVENT.ADVISORY.STREAM.>")
+    exchange.listen("$JS.EVENT.ADVISORY.>")
     answer = exchange.ask("STREAM.SNAPSHOT.S", {"deliver_subject": "x", "jsck": True})
     assert list(answer) == ["type", "config", "state"]
     assert answer["type"] == "stream_snapshot_response"
     assert answer["config"]["metadata"] == {"_nats.req.level": "0"}
     assert answer["state"]["messages"] == 1
-    (created, advisory), _ = exchange.sent()
+    *before, (created, advisory) = exchange.sent()
+    assert [subject for subject, _ in before] == [b"_INBOX.1", b"$JS.EVENT.ADVISORY.API"]
     assert created == b"$JS.EVENT.ADVISORY.STREAM.SNAPSHOT_CREATE.S"
     assert json.loads(advisory)["state"] == answer["state"]
 

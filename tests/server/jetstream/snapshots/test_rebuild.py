@@ -126,6 +126,13 @@ def test_limits_of_the_config_hold(transfers) -> None:
     assert answer["state"]["first_seq"] == 2
 
 
+def test_metadata_is_as_it_was_saved(transfers) -> None:
+    saved = {"_nats.req.level": "9", "a": "b"}
+    answer = transfers.restore("R", whole(state(), TWO), metadata=saved)
+    assert saved.items() <= answer["config"]["metadata"].items()
+    assert transfers.catalog.streams["R"].config.metadata == saved
+
+
 def test_a_sealed_stream(transfers) -> None:
     answer = transfers.restore("R", whole(state(), TWO), sealed=True)
     assert answer["config"]["sealed"] and answer["config"]["deny_delete"]
