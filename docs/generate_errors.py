@@ -125,7 +125,6 @@ UNSENT: dict[int, tuple[int, str, str]] = {
     10117: (500, "subject details would exceed maximum allowed", "they come in pages"),
     10118: (500, "stream is offline", "sent as 10194, with the reason"),
     10119: (500, "consumer is offline", "sent as 10194, for its stream"),
-    10120: (400, "no JetStream default or applicable tiered limit present", "needs tiers"),
     10123: (400, "can not move and scale a stream in a single update", _CLUSTER),
     10124: (400, "stream move already in progress", _CLUSTER),
     10126: (400, "consumer config replica count exceeds parent stream", "10074 comes first"),

@@ -155,6 +155,8 @@ class AccountStreams:
         if account == self._options.system_account:
             return None
         given = accounts_of(self._options).get(account)
+        if given is None and self._options.operator is not None:
+            return None
         return given.jetstream if given is not None else AccountJetStreamOptions()
 
 
@@ -204,4 +206,5 @@ def _account_limits(given: AccountJetStreamOptions) -> AccountLimits:
         memory_max_stream_bytes=given.memory_max_stream_bytes,
         storage_max_stream_bytes=given.store_max_stream_bytes,
         max_bytes_required=given.max_bytes_required,
+        tiers={name: _account_limits(each) for name, each in given.tiers.items()},
     )

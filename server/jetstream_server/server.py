@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from jetstream_server import NATS_VERSION, __version__
 from jetstream_server.account_streams import AccountStreams, store_dir
-from jetstream_server.base.clock import SystemClock
+from jetstream_server.base.clock import SECOND, SystemClock
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.changes import changes
 from jetstream_server.config.options import ServerOptions
@@ -32,13 +32,13 @@ from jetstream_server.net.idle_memory import IdleMemory
 from jetstream_server.net.log import LogSettings, ServerLog
 from jetstream_server.net.process_files import process_files
 from jetstream_server.net.pump import Pump
-from jetstream_server.node.auth import Authenticator
+from jetstream_server.node.auth import Authenticator, Gatekeeper
 from jetstream_server.node.door import Door
 from jetstream_server.node.lame_duck import LameDuck
 from jetstream_server.node.node import Node, NodeSettings
 from jetstream_server.node.reload import arrange_accounts, reload
 from jetstream_server.node.trace import Trace
-from jetstream_server.node.users import users_of
+from jetstream_server.node.users import accounts_of, users_of
 
 if TYPE_CHECKING:
     from jetstream_server.net.monitor_http import MonitorHttp
@@ -77,8 +77,8 @@ class Server:
             ConfigError: a port cannot be listened on.
             StoreError: the storage folder cannot be used.
         """
-        options = self.options
         clock = SystemClock()
+        options = self.options = self._with_accounts(self.options, clock.now())
         self._announce()
         with contextlib.ExitStack() as stack:
             doors = stack.enter_context(contextlib.closing(FrontDoors(options, self.log.write)))
@@ -112,6 +112,19 @@ class Server:
             self.log.write("INF", "Server Exiting..")
         return self._exit_code
 
+    def _with_accounts(self, options: ServerOptions, now: int) -> ServerOptions:
+        """Return the options with the accounts that an operator's JWTs claim."""
+        if options.operator is None:
+            return options
+        # Imported here: most servers have no operator, and start sooner without the models.
+        from jetstream_server.config.claims.account_options import claimed_accounts
+
+        operator = options.operator
+        accounts, notes = claimed_accounts(operator.preloaded, operator.trusted_keys, now // SECOND)
+        for each in notes:
+            self.log.write("WRN", each)
+        return dataclasses.replace(options, accounts=accounts)
+
     def _announce(self) -> None:
         self.log.write("INF", "Starting nats-server")
         self.log.write("INF", f"  Version:  {NATS_VERSION} (jetstream-spark {__version__})")
@@ -123,7 +136,7 @@ class Server:
         settings = NodeSettings.of(options, port=doors.port, store_dir=str(store_dir(options)))
         # Not seeded from the clock: two servers started together must not share identifiers.
         chance = random.Random(secrets.randbits(128))
-        node = Node(settings, _authenticator(options), chance, self.log.write)
+        node = Node(settings, _gatekeeper(options, self.log.write), chance, self.log.write)
         node.door = _advertised(node, options)
         self._set_trace(node)
         arrange_accounts(node, options)
@@ -193,13 +206,13 @@ class Server:
                 raise ConfigError(
                     "can only reload config when a file is provided using -c or --config"
                 )
-            options = self._reread()
+            options = self._with_accounts(self._reread(), now)
             said = changes(self.options, options)
             door = _advertised(node, options)
             entrances = doors.entrances(options, door)
             self.log.follow(LogSettings.of(options))
             known = set(node.accounts)
-            reload(node, options, _authenticator(options))
+            reload(node, options, _gatekeeper(options, self.log.write), now)
         except ConfigError as error:
             text = str(error).rstrip("\n")
             self.log.write("ERR", f"Failed to reload server configuration: {text}")
@@ -257,6 +270,15 @@ def _advertised(node: Node, options: ServerOptions) -> Door:
     return dataclasses.replace(node.door, host=host, port=port)
 
 
-def _authenticator(options: ServerOptions) -> Authenticator:
+def _gatekeeper(options: ServerOptions, note: Callable[[str, str], None]) -> Gatekeeper:
+    if options.operator is None:
+        return Authenticator(users_of(options), options.no_auth_user, _nonce)
+    # Imported here: most servers have no operator, and start sooner without the models.
+    from jetstream_server.node.operator import OperatorGatekeeper
+
+    return OperatorGatekeeper(options.operator, accounts_of(options), _nonce, note)
+
+
+def _nonce() -> str:
     # 15 letters, as the genuine server's.
-    return Authenticator(users_of(options), options.no_auth_user, lambda: secrets.token_urlsafe(11))
+    return secrets.token_urlsafe(11)

@@ -212,7 +212,7 @@ def users() -> dict[str, str]:
         "answerer": user(
             "answerer", "PLAIN", sub={"allow": ["ask", "_INBOX.>"]}, resp={"max": 1, "ttl": 0}
         ),
-        "small": user("small", "PLAIN", **{"subs": 1, "payload": 10}),
+        "small": user("small", "PLAIN", subs=1, payload=10),
         "bearer": user("bearer", "PLAIN", bearer_token=True),
         "unborne": user("unborne", "KEYS", bearer_token=True),
         "revoked": user("revoked", "KEYS"),

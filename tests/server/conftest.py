@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -23,6 +26,15 @@ from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.vault import MemoryFolder
 
 START = 1_700_000_000 * SECOND
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def credentials() -> Any:
+    """Return the module that makes the JWTs of operators, accounts and users."""
+    if str(ROOT) not in sys.path:
+        sys.path.append(str(ROOT))
+    return importlib.import_module("tests.parity.credentials")
 
 
 @dataclass(slots=True)

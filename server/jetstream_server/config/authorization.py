@@ -6,12 +6,10 @@ is checked by `config/load.py`, once all are known.
 
 from __future__ import annotations
 
-import binascii
-import re
-from base64 import b32decode
 from typing import Any
 
 from jetstream_server.base.errors import ConfigError
+from jetstream_server.base.nkey import USER, is_public_key
 from jetstream_server.config import values
 from jetstream_server.config.account_links import read_exports, read_imports
 from jetstream_server.config.lexer import Token
@@ -32,7 +30,6 @@ from jetstream_server.config.values import error_at, is_subject, read_table, sho
 _CONNECTION_TYPES = frozenset(
     ("STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS")
 )
-_USER_KEY = re.compile(r"U[A-Z2-7]{55}")
 
 
 class _Reading:
@@ -355,12 +352,7 @@ def _expiry(key: str, token: Token) -> int:
 
 def _user_key(key: str, token: Token) -> str:
     text = values.string(key, token)
-    try:
-        raw = b32decode(text + "=" * (-len(text) % 8)) if _USER_KEY.fullmatch(text) else b""
-    except binascii.Error:
-        raw = b""
-    # An nkey ends with the CRC-16 of what comes before it.
-    if not raw or binascii.crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):
+    if not is_public_key(text, USER):
         raise error_at(token, "Not a valid public nkey for a user")
     return text
 

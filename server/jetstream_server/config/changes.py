@@ -12,7 +12,7 @@ from typing import Any
 
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ConfigError
-from jetstream_server.config.options import GLOBAL_ACCOUNT, ServerOptions
+from jetstream_server.config.options import GLOBAL_ACCOUNT, OperatorOptions, ServerOptions
 from jetstream_server.config.values import format_duration
 
 # Options that are simply taken over, with their names in the log.
@@ -24,6 +24,7 @@ _TAKEN = {
     "authorization": "authorization users",
     "accounts": "accounts",
     "mappings": "",
+    "operator": "",
     "ping_interval_ns": "ping_interval",
     "ping_max": "ping_max",
     "max_control_line": "max_control_line",
@@ -100,6 +101,8 @@ def _has_users(options: ServerOptions) -> bool:
 
 def _check_accounts(old: ServerOptions, new: ServerOptions) -> None:
     """Refuse what would take streams away, or change whose API an account's clients reach."""
+    if _but_preloaded(old) != _but_preloaded(new):
+        raise ConfigError("config reload not supported for TrustedOperators; restart the server")
     offered = {account.name: account for account in new.accounts}
     for before in old.accounts:
         after = offered.get(before.name)
@@ -114,6 +117,12 @@ def _check_accounts(old: ServerOptions, new: ServerOptions) -> None:
                 "config reload not supported for importing $JS.API.> in place of the own one of"
                 f' account "{name}"; restart the server'
             )
+
+
+def _but_preloaded(options: ServerOptions) -> OperatorOptions | None:
+    """Return the operator without the accounts, which may change."""
+    operator = options.operator
+    return None if operator is None else dataclasses.replace(operator, preloaded={})
 
 
 def _api_imports(old: ServerOptions, new: ServerOptions) -> dict[str, list[bool]]:

@@ -7,6 +7,7 @@ it concerns several accounts. It is looked at only when nothing is wrong with an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from jetstream_server.config.options import AccountOptions, ExportOptions, ImportOptions
 from jetstream_server.config.values import is_subject
@@ -27,6 +28,26 @@ def check_links(accounts: Sequence[AccountOptions]) -> Iterator[str]:
             for entry in account.imports:
                 if entry.kind == kind:
                     yield from checks.take(account, entry)
+
+
+def without_wrong_imports(
+    accounts: Sequence[AccountOptions],
+) -> tuple[list[AccountOptions], list[str]]:
+    """Return accounts without the imports that cannot be, and why these cannot."""
+    checks = _Checks(accounts)
+    notes: list[str] = []
+    kept: dict[str, list[ImportOptions]] = {account.name: [] for account in accounts}
+    for kind in ("stream", "service"):
+        for account in accounts:
+            for entry in account.imports:
+                if entry.kind != kind:
+                    continue
+                wrong = list(checks.take(account, entry))
+                notes += [f"account {account.name}: {text}" for text in wrong]
+                if not wrong:
+                    kept[account.name].append(entry)
+    good = [replace(account, imports=tuple(kept[account.name])) for account in accounts]
+    return good, notes
 
 
 class _Checks:
@@ -110,7 +131,8 @@ def is_authorized(importer: str, exporter: AccountOptions, entry: ImportOptions)
     if position := export.account_token_position:
         tokens = entry.subject.split(".")
         return position <= len(tokens) and tokens[position - 1] == importer
-    return not export.accounts or importer in export.accounts
+    is_open = not export.accounts and not export.is_private
+    return is_open or importer in export.accounts
 
 
 def export_of(exporter: AccountOptions, entry: ImportOptions) -> ExportOptions | None:

@@ -44,16 +44,25 @@ _NOT_SERVED = {
     "leaf": "leaf nodes",
     "gateway": "gateways",
     "mqtt": "MQTT",
-    "operator": "operator mode",
-    "operators": "operator mode",
-    "trusted": "operator mode",
-    "trusted_keys": "operator mode",
-    "resolver": "operator mode",
-    "resolver_preload": "operator mode",
     "https": "HTTPS monitoring",
     "https_port": "HTTPS monitoring",
     "proxy_protocol": "the PROXY protocol",
 }
+# Read together, when all are known.
+_OPERATOR_KEYS = {
+    "operator": "operators",
+    "operators": "operators",
+    "root": "operators",
+    "roots": "operators",
+    "trusted": "trusted_keys",
+    "trusted_keys": "trusted_keys",
+    "resolver": "resolver",
+    "account_resolver": "resolver",
+    "resolver_preload": "preloaded",
+    "resolver_pinned_accounts": "pinned_accounts",
+    "default_sentinel": "default_sentinel",
+}
+_OF_OPERATOR = tuple(dict.fromkeys(_OPERATOR_KEYS.values()))
 
 
 def load(path: str, environment: Mapping[str, str] = os.environ) -> ServerOptions:
@@ -134,18 +143,45 @@ class _Reading:
             accounts = read_accounts(given["accounts"], self.errors, names)
             self._check_accounts(given, accounts)
             given["accounts"] = accounts
+        self._read_operator(given)
         return ServerOptions(
             **given,
             config_file=token.path,
             config_digest=digest(token),
-            warnings=tuple(self._warnings(token)),
+            warnings=tuple(self._warnings(token, has_operator="operator" in given)),
         )
 
-    def _warnings(self, token: Token) -> Iterator[str]:
+    def _read_operator(self, given: dict[str, Any]) -> None:
+        """Read what belongs to an operator, whose accounts stand in place of configured ones."""
+        tokens = {name: given.pop(name) for name in _OF_OPERATOR if name in given}
+        if not tokens:
+            return
+        # Imported here: most servers have no operator, and start sooner without the models.
+        from jetstream_server.config.operator_block import read_operator
+
+        place = next(iter(tokens.values()))
+        operator, system = read_operator(tokens, given.get("system_account", ""), self.errors)
+        if operator is None:
+            return
+        given["operator"] = operator
+        if system:
+            given["system_account"] = system
+        authorization = given.get("authorization") or AuthorizationOptions()
+        for is_wrong, text in (
+            (given.get("accounts"), "operators do not allow Accounts to be configured directly"),
+            (authorization.users, "operators do not allow users to be configured directly"),
+            (given.get("no_auth_user"), "no_auth_user not compatible with Trusted Operator"),
+        ):
+            if is_wrong:
+                self.errors.append(error_at(place, text))
+
+    def _warnings(self, token: Token, *, has_operator: bool) -> Iterator[str]:
         for key, item in token.value.items():
             name = key.lower()
             if name in _WITHOUT_EFFECT or (name in _TOP and not _TOP[name][0]):
                 yield str(error_at(item, f'"{key}" has no effect in this server'))
+            elif name in _OPERATOR_KEYS and not has_operator:
+                yield str(error_at(item, f'"{key}" has no effect without an operator'))
         for path, names in _IDLE_IN.items():
             for key, item in _inner(token, path).items():
                 if key.lower() in names:
@@ -183,6 +219,7 @@ class _Reading:
         return {
             **_TOP,
             **{name: ("", _not_served) for name in _NOT_SERVED if not name.startswith("auth")},
+            **{key: (name, _block) for key, name in _OPERATOR_KEYS.items()},
             "mappings": ("mappings", self._mappings),
             "maps": ("mappings", self._mappings),
             "authorization": ("authorization", _block),
@@ -322,7 +359,6 @@ _TOP: values.Table = {
     "allow_non_tls": ("is_plain_allowed", values.boolean),
     "connect_error_reports": ("", values.integer),
     "default_js_domain": ("", ignored),
-    "default_sentinel": ("", values.string),
     "disable_sublist_cache": ("", values.boolean),
     "feature_flags": ("", ignored),
     "no_fast_producer_stall": ("", values.boolean),
@@ -334,7 +370,6 @@ _TOP: values.Table = {
     "proxies": ("", ignored),
     "reconnect_error_reports": ("", values.integer),
     "remote_syslog": ("", values.string),
-    "resolver_pinned_accounts": ("", values.strings("resolver_pinned_accounts")),
     "resolver_tls": ("", values.mapping),
     "syslog": ("", values.boolean),
     "write_timeout": ("", _write_timeout),

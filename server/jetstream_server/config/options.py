@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from jetstream_server.base import limits
 from jetstream_server.base.clock import MINUTE, SECOND
+
+if TYPE_CHECKING:
+    from jetstream_server.config.claims.account_claims import AccountClaims
 
 GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
@@ -78,7 +82,11 @@ class AuthorizationOptions:
 
 @dataclass(frozen=True, slots=True)
 class AccountJetStreamOptions:
-    """What an account may store; -1 is no limit."""
+    """What an account may store; -1 is no limit.
+
+    Attributes:
+        tiers: the same for streams of so many replicas, by `R1`, `R3`; instead of all others.
+    """
 
     max_memory: int = -1
     max_store: int = -1
@@ -88,6 +96,7 @@ class AccountJetStreamOptions:
     memory_max_stream_bytes: int = -1
     store_max_stream_bytes: int = -1
     max_ack_pending: int = -1
+    tiers: Mapping[str, AccountJetStreamOptions] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +107,7 @@ class ExportOptions:
         kind: `stream` or `service`.
         subject: a pattern.
         accounts: who may import it; empty for everybody.
+        is_private: nobody but `accounts` may import it, be they none.
         account_token_position: the token, from 1, that has to be the importer's name; 0 for none.
         response: how many answers a request has: `singleton`, `stream` or `chunked`.
         response_threshold_ns: how long an answer may take, after the request or another answer.
@@ -106,6 +116,7 @@ class ExportOptions:
     kind: str
     subject: str
     accounts: tuple[str, ...] = ()
+    is_private: bool = False
     account_token_position: int = 0
     response: str = "singleton"
     response_threshold_ns: int = 2 * MINUTE
@@ -148,6 +159,7 @@ class AccountOptions:
         exports: what other accounts may import.
         imports: what it takes from other accounts.
         mappings: as `ServerOptions.mappings`.
+        claims: what its JWT says, None without an operator.
     """
 
     name: str
@@ -160,6 +172,29 @@ class AccountOptions:
     exports: tuple[ExportOptions, ...] = ()
     imports: tuple[ImportOptions, ...] = ()
     mappings: tuple[SubjectMapping, ...] = ()
+    claims: AccountClaims | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorOptions:
+    """An operator, whose accounts and users come with JWTs.
+
+    Attributes:
+        trusted_keys: who may sign accounts.
+        preloaded: JWTs of accounts by their keys.
+        resolver_dir: where JWTs of accounts are kept, and added while the server runs; empty to
+            know only the preloaded ones.
+        may_delete: whether accounts can be removed while the server runs.
+        default_sentinel: the JWT of clients that have none; empty for nobody.
+        pinned_accounts: the only accounts that may be used; empty for all.
+    """
+
+    trusted_keys: tuple[str, ...] = ()
+    preloaded: Mapping[str, str] = field(default_factory=dict)
+    resolver_dir: str = ""
+    may_delete: bool = False
+    default_sentinel: str = ""
+    pinned_accounts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +309,7 @@ class ServerOptions:
         http_host: of monitoring; empty for `host`.
         http_port: 0 for no monitoring, -1 for any free port.
         mappings: of the global account.
+        operator: None where accounts are configured instead.
         config_file, config_digest: where they come from, both empty without a file.
         warnings: what the file says and this server does not do, for the log.
     """
@@ -319,6 +355,7 @@ class ServerOptions:
     accounts: tuple[AccountOptions, ...] = ()
     no_auth_user: str = ""
     system_account: str = SYSTEM_ACCOUNT
+    operator: OperatorOptions | None = None
     mappings: tuple[SubjectMapping, ...] = ()
     jetstream: JetStreamOptions = JetStreamOptions()
     websocket: WebsocketOptions | None = None

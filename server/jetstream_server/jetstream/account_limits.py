@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -13,12 +14,13 @@ class AccountLimits:
     Attributes:
         max_memory: bytes in memory streams.
         max_storage: bytes in file streams.
-        max_streams: number of streams.
-        max_consumers: number of consumers on each stream.
+        max_streams: number of streams; 0 is no limit either.
+        max_consumers: number of consumers on each stream; 0 is no limit either.
         max_ack_pending: upper bound of a consumer's max_ack_pending.
         memory_max_stream_bytes: upper bound of max_bytes of a memory stream.
         storage_max_stream_bytes: upper bound of max_bytes of a file stream.
         max_bytes_required: whether each stream must set max_bytes.
+        tiers: instead of all others, limits of the streams with so many replicas, by `R1`, `R3`.
     """
 
     max_memory: int = -1
@@ -29,6 +31,11 @@ class AccountLimits:
     memory_max_stream_bytes: int = -1
     storage_max_stream_bytes: int = -1
     max_bytes_required: bool = False
+    tiers: Mapping[str, AccountLimits] = field(default_factory=dict)
+
+    def tier(self, replicas: int) -> AccountLimits | None:
+        """Return the limits of streams with so many replicas, None where there can be none."""
+        return self.tiers.get(f"R{replicas or 1}") if self.tiers else self
 
     def to_wire(self) -> dict[str, Any]:
         """Return the `limits` object of the account info."""

@@ -10,9 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
-
-import orjson
 
 from jetstream_server import API_LEVEL
 from jetstream_server.base.errors import ApiError, JetStreamServerError, StoreError
@@ -27,6 +24,7 @@ from jetstream_server.jetstream.consumers.consumer_creation import restore_consu
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.origin_checks import check_filters
 from jetstream_server.jetstream.snapshots.spool import Spool
+from jetstream_server.jetstream.stream_file import load_config, save_config
 from jetstream_server.jetstream.stream_template import StreamTemplates
 from jetstream_server.jetstream.streams.stream import Allowance, Stream
 from jetstream_server.jetstream.streams.stream_checks import (
@@ -40,8 +38,6 @@ from jetstream_server.jetstream.streams.stream_config import (
     sealed,
     with_defaults,
 )
-from jetstream_server.jetstream.wire.go_json import decode, encode
-from jetstream_server.jetstream.wire.go_time import format_time, parse_time
 from jetstream_server.store.ports import StreamFolder, Vault
 
 # Restores under way at a time, of one account: each may fill the disk.
@@ -180,7 +176,7 @@ class Catalog:
         if config.name in self.offline:
             raise errors.STREAM_OFFLINE_REASON(self.offline[config.name].reason)
         if config.name not in self.streams:
-            self._check_count()
+            self._check_count(config)
         self._check_reservation(config)
         self._check_config(config, pedantic=pedantic)
         check_replicas(config)
@@ -192,6 +188,7 @@ class Catalog:
             if stream.config != config:
                 raise errors.STREAM_NAME_EXIST()
             return stream
+        self._check_reservation(config)
         self._check_overlap(config)
         check_filters(config)
         if not config.is_memory:
@@ -200,7 +197,7 @@ class Catalog:
             config.name, memory=config.is_memory, first_seq=config.first_seq
         )
         stream = self._open(config, now, folder, now)
-        _save(folder, config, now)
+        save_config(folder, config, now)
         publish_stream_action(self.context, config.name, "create", now)
         return stream
 
@@ -229,7 +226,7 @@ class Catalog:
         self._check_reservation(config)
         self._check_overlap(config)
         stream.reconfigure(config, now)
-        _save(stream.folder, config, stream.created)
+        save_config(stream.folder, config, stream.created)
         publish_stream_action(self.context, config.name, "modify", now)
         return stream
 
@@ -281,12 +278,13 @@ class Catalog:
         """
         if config.name in (self.streams | self.offline | self.restoring):
             raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
-        self._check_count()
+        self._check_count(config)
         self._check_reservation(config)
         self._check_config(config, pedantic=False)
         check_replicas(config)
         # Its metadata is kept as it was saved, with the level that a newer server wrote there.
         config = self._with_defaults(config).changed(metadata=config.metadata)
+        self._check_reservation(config)
         if config.sealed:
             config = sealed(config)
         self._check_overlap(config)
@@ -300,7 +298,7 @@ class Catalog:
         """Let a stream serve whose folder is filled."""
         del self.restoring[config.name]
         stream = self._open(config, now, folder, now)
-        _save(folder, config, now)
+        save_config(folder, config, now)
         publish_stream_action(self.context, config.name, "create", now)
         return stream
 
@@ -318,13 +316,12 @@ class Catalog:
 
     def consumer_bounds(self) -> ConsumerBounds:
         """Return what server and account allow consumers."""
-        pending = [
-            n for n in (self.limits.max_ack_pending, self.server_limits.max_ack_pending) if n > 0
-        ]
+        limits = self._limits_of_streams
+        pending = [n for n in (limits.max_ack_pending, self.server_limits.max_ack_pending) if n > 0]
         return ConsumerBounds(
             max_ack_pending=min(pending, default=-1),
             max_request_batch=max(self.server_limits.max_request_batch, 0),
-            max_consumers=self.limits.max_consumers,
+            max_consumers=limits.max_consumers,
         )
 
     def _open(self, config: StreamConfig, created: int, folder: StreamFolder, now: int) -> Stream:
@@ -360,7 +357,7 @@ class Catalog:
             self.report(error)
 
     def _recover(self, name: str, folder: StreamFolder, now: int) -> None:
-        config, created = _load(name, folder)
+        config, created = load_config(name, folder)
         level = config.metadata.get(REQUIRED_LEVEL, "0")
         if level not in _SUPPORTED_LEVELS:
             raise StoreError(
@@ -469,7 +466,7 @@ class Catalog:
 
     def _is_metered(self, *, memory: bool) -> bool:
         return (
-            self.limits.max_usage(memory=memory) >= 0
+            self._limits_of_streams.max_usage(memory=memory) >= 0
             or self.server_limits.max_usage(memory=memory) >= 0
         )
 
@@ -477,7 +474,7 @@ class Catalog:
         """Return why `size` more bytes may not be stored, None when they may (reference 3.4)."""
         usage = self.usage()
         held = usage.memory if memory else usage.storage
-        largest = self.limits.max_usage(memory=memory)
+        largest = self._limits_of_streams.max_usage(memory=memory)
         if 0 <= largest < held + size:
             return errors.ACCOUNT_RESOURCES_EXCEEDED()
         largest = self.server_limits.max_usage(memory=memory)
@@ -498,10 +495,11 @@ class Catalog:
         check_replicas(config)
 
     def _check_config(self, config: StreamConfig, *, pedantic: bool) -> None:
-        if 0 <= self.limits.max_consumers < config.max_consumers:
+        limits = self.limits.tier(config.num_replicas) or AccountLimits()
+        if 0 < limits.max_consumers < config.max_consumers:
             raise errors.MAXIMUM_CONSUMERS_LIMIT()
         streams = {name: stream.config for name, stream in self.streams.items()}
-        check_config(config, self.limits, self.server_limits, streams, pedantic=pedantic)
+        check_config(config, limits, self.server_limits, streams, pedantic=pedantic)
 
     def _with_defaults(self, config: StreamConfig) -> StreamConfig:
         """Fill in what the client left open; a mirror of a stream here answers as that does."""
@@ -511,26 +509,50 @@ class Catalog:
             return config
         return config.changed(mirror_direct=self.streams[mirror.name].config.allow_direct)
 
-    def _check_count(self) -> None:
+    def _check_count(self, config: StreamConfig) -> None:
         count = len(self.streams) + len(self.offline) + len(self.restoring)
-        if 0 <= self.limits.max_streams <= count:
+        if self._is_of_no_tier_here(config):
+            count = 0
+        if 0 < self._limits_for(config).max_streams <= count:
             raise errors.MAXIMUM_STREAMS_LIMIT()
 
     def _check_reservation(self, config: StreamConfig) -> None:
         memory = config.is_memory
+        limits = self._limits_for(config)
+        if 0 < limits.max_consumers < config.max_consumers:
+            raise errors.MAXIMUM_CONSUMERS_LIMIT()
         # A stream without max_bytes reserves next to nothing, but not out of nothing.
-        wanted = max(config.max_bytes, 1)
+        wanted = config.max_bytes if config.max_bytes >= 0 else 1
+        if not self.limits.tiers:  # whose limits are for each replica
+            wanted *= max(config.num_replicas, 1)
         own = self._reserved(config.name, memory=memory)
+        if self._is_of_no_tier_here(config):
+            own = 0
         everybody = sum(
             peer._reserved(config.name if peer is self else "", memory=memory)
             for peer in self._everybody()
         )
-        if (0 <= self.limits.max_usage(memory=memory) < own + wanted) or (
+        if (0 <= limits.max_usage(memory=memory) < own + wanted) or (
             0 <= self.server_limits.max_usage(memory=memory) < everybody + wanted
         ):
             if memory:
                 raise errors.MEMORY_RESOURCES_EXCEEDED()
             raise errors.STORAGE_RESOURCES_EXCEEDED()
+
+    def _is_of_no_tier_here(self, config: StreamConfig) -> bool:
+        """Tell whether a stream is of a tier of those with replicas, of which there are none."""
+        return bool(self.limits.tiers) and config.num_replicas > 1
+
+    def _limits_for(self, config: StreamConfig) -> AccountLimits:
+        limits = self.limits.tier(config.num_replicas)
+        if limits is None:
+            raise errors.NO_LIMITS()
+        return limits
+
+    @property
+    def _limits_of_streams(self) -> AccountLimits:
+        """The limits of the streams that can be here: they have no replicas."""
+        return self.limits.tier(1) or AccountLimits()
 
     def _reserved(self, besides: str, *, memory: bool) -> int:
         return sum(
@@ -570,28 +592,3 @@ def _check_consumers(stream: Stream, config: StreamConfig) -> None:
     if violating:
         names = ", ".join(violating)
         raise errors.STREAM_UPDATE_FAILED(f"change to limits violates consumers: {names}")
-
-
-def _save(folder: StreamFolder, config: StreamConfig, created: int) -> None:
-    folder.config().save(encode({"config": config.to_wire(), "created": format_time(created)}))
-
-
-def _load(name: str, folder: StreamFolder) -> tuple[StreamConfig, int]:
-    """Return the stored config and the time of creation.
-
-    Raises:
-        StoreError: they cannot be read.
-    """
-    data = folder.config().load()
-    if data is None:
-        raise StoreError("the config file is missing")
-    try:
-        stored: dict[str, Any] = orjson.loads(data)
-        created = int(parse_time(stored["created"]))
-        # Fields that only a newer server knows are no reason to refuse; the level decides.
-        config = decode(orjson.dumps(stored["config"]), StreamConfig, strict=False)
-    except (ApiError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"the config file can not be read: {error}") from None
-    if config.name != name:
-        raise StoreError(f"the config file is that of stream {config.name}")
-    return config, created

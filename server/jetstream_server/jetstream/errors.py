@@ -71,6 +71,7 @@ STORAGE_RESOURCES_EXCEEDED = _row(10047, 500, "insufficient storage resources av
 STREAM_MAX_BYTES_REQUIRED = _row(
     10113, 400, "account requires a stream config to have max bytes set"
 )
+NO_LIMITS = _row(10120, 400, "no JetStream default or applicable tiered limit present")
 STREAM_MAX_STREAM_BYTES_EXCEEDED = _row(
     10122, 400, "stream max bytes exceeds account limit max stream bytes"
 )

@@ -68,7 +68,7 @@ def account_stat(node: Node, account: Account) -> dict[str, Any]:
     nowhere = {name: {"msgs": 0, "bytes": 0} for name in ("gateways", "routes", "leafs")}
     return {
         "acc": account.name,
-        "name": account.name,
+        "name": account.name_tag,
         "conns": len(account.clients),
         "leafnodes": 0,
         "total_conns": len(account.clients),

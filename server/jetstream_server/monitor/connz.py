@@ -190,6 +190,12 @@ def _connection(session: Connection, now: int, options: ConnzOptions) -> dict[st
         if name := _user_name(session):
             view["authorized_user"] = name
         view["account"] = session.account.name
+        if session.user is not None and (claims := session.user.claims) is not None:
+            if session.user.jwt:
+                view["jwt"] = session.user.jwt
+            view |= {"issuer_key": claims.issuer, "name_tag": session.account.name_tag}
+            if claims.nats.tags:
+                view["tags"] = list(claims.nats.tags)
     if options.details:
         view["subscriptions_list_detail"] = [
             subscription_detail(each, session.cid) for each in session.subscriptions.values()

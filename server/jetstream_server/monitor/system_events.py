@@ -32,7 +32,8 @@ from jetstream_server.protocol.errors import AUTHORIZATION_VIOLATION
 _TYPE = "io.nats.server.advisory.v1."
 _FIRST_STATS_NS = 250 * MILLISECOND
 _STATS_NS_MAX = 10 * SECOND
-_CLIENT_BEFORE_NAME_TAG = ("start", "host", "id", "acc", "user", "name", "lang", "ver", "rtt")
+_CLIENT_FIRST = ("start", "host", "id", "acc", "user", "name", "lang", "ver", "rtt")
+_CLIENT_LAST = ("jwt", "issuer_key", "name_tag", "tags", "kind", "client_type")
 
 
 class SystemEvents:
@@ -149,9 +150,9 @@ class SystemEvents:
 
 
 def _client(session: Session, account: str, now: int, **more: str) -> dict[str, Any]:
-    info = session.client_info(now) | {"acc": account}
+    info = {"name_tag": account} | session.client_info(now) | {"acc": account}
     if not session.is_connected and (user := session.options.get("user")):
         info["user"] = user  # as whom it wanted to log in
-    first = {key: info[key] for key in _CLIENT_BEFORE_NAME_TAG if key in info}
-    last = {"name_tag": account, "kind": info["kind"], "client_type": info["client_type"]}
+    first = {key: info[key] for key in _CLIENT_FIRST if key in info}
+    last = {key: info[key] for key in _CLIENT_LAST if key in info}
     return first | more | last

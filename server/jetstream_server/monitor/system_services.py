@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from jetstream_server.base.clock import SECOND
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.api.json_syntax import parse_values
 from jetstream_server.jetstream.wire.go_json import encode
@@ -95,7 +96,7 @@ class SystemServices:
         verb = rest[0] if rest else "STATSZ"
         node = self._node
         if (kind, target) == ("USER", "INFO"):
-            return self._enveloped({"data": _user_info(origin)}, now)
+            return self._enveloped({"data": _user_info(origin, now)}, now)
         if verb == "IDZ":
             return {"name": node.name, "host": node.settings.host, "id": node.server_id}
         try:
@@ -157,23 +158,27 @@ def _options(body: bytes) -> dict[str, Any]:
     return options
 
 
-def _user_info(origin: Origin | None) -> dict[str, Any]:
+def _user_info(origin: Origin | None, now: int) -> dict[str, Any]:
     if not isinstance(origin, Session):
         return {}
     user = origin.user
     name = (user.name or user.nkey) if user is not None else ""
-    account = origin.account.name
-    info: dict[str, Any] = {"user": name, "account": account, "account_name": account}
+    account = origin.account
+    info: dict[str, Any] = {"user": name, "account": account.name}
+    info["account_name"] = account.name_tag
+    if user is not None and user.claims is not None and user.claims.name:
+        info["user_name"] = user.claims.name
     if user is not None and user.permissions is not None and not user.permissions.is_open:
         info["permissions"] = _permissions(user.permissions)
+    if user is not None and user.expires_at:
+        info["expires"] = max(user.expires_at - now, 0) // SECOND * SECOND
     return info
 
 
 def _permissions(permissions: Permissions) -> dict[str, Any]:
     view: dict[str, Any] = {}
     for name, rules in (("publish", permissions.publish), ("subscribe", permissions.subscribe)):
-        if not rules.is_open:
-            view[name] = _rules(rules)
+        view[name] = _rules(rules)
     if permissions.responses is not None:
         responses = permissions.responses
         view["responses"] = {"max": responses.messages_max, "ttl": responses.expires_ns}

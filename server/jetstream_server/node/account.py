@@ -41,7 +41,8 @@ class Account:
     """An account.
 
     Attributes:
-        name: `$G` for the global one.
+        name: `$G` for the global one; the key of one with a JWT.
+        name_tag: what it is called; of one with a JWT, otherwise its name.
         sublist: all its interest, the server's own included.
         output: what its JetStream wants sent.
         router: delivers what its clients publish.
@@ -54,7 +55,7 @@ class Account:
     """
 
     def __init__(self, name: str, random: Random) -> None:
-        self.name = name
+        self.name = self.name_tag = name
         self.sublist = Sublist()
         self.output = Output(self.sublist)
         self.router = Router(self.sublist, random, self.store_failed)

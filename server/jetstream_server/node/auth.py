@@ -1,21 +1,26 @@
 """Who a client is: CONNECT credentials against the configured users.
 
 Passwords that look like bcrypt hashes are checked as such, others are compared in constant time.
-Who has an nkey instead signs the nonce of its connection's INFO.
+Who has an nkey instead signs the nonce of its connection's INFO. Users with JWTs are admitted by
+`operator.py`.
 """
 
 from __future__ import annotations
 
 import hmac
 import re
-from base64 import b32decode, urlsafe_b64decode
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 import bcrypt
 
+from jetstream_server.base.nkey import is_signed
 from jetstream_server.node.permissions import Permissions
+from jetstream_server.protocol.errors import Fault
+
+if TYPE_CHECKING:
+    from jetstream_server.config.claims.user_claims import UserClaims
 
 _BCRYPT = re.compile(r"^\$2[abxy]\$\d\d\$")
 
@@ -24,10 +29,14 @@ GLOBAL_ACCOUNT = "$G"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A configured user; known by a name, by an nkey, or by neither and a token.
+    """A user, configured or with a JWT; known by a name, by an nkey, or by neither and a token.
 
     Attributes:
         connection_types: how it may connect, such as `STANDARD`; empty for any way.
+        subscriptions_max, payload_bytes_max: -1 for no limits of its own.
+        expires_at, account_expires_at: when it, or its account, is none any more, in nanoseconds;
+            0 for never.
+        jwt, claims: how it has proved that, empty and None for a configured one.
     """
 
     account: str = GLOBAL_ACCOUNT
@@ -37,6 +46,64 @@ class User:
     nkey: str = ""
     connection_types: tuple[str, ...] = ()
     permissions: Permissions | None = None
+    subscriptions_max: int = -1
+    payload_bytes_max: int = -1
+    expires_at: int = 0
+    account_expires_at: int = 0
+    jwt: str = field(default="", repr=False)
+    claims: UserClaims | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """The connection on which somebody says who they are.
+
+    Attributes:
+        nonce: what had to be signed.
+        connection_type: how it was made.
+        certificate_names: what its certificate calls the client, where that decides.
+        host: whence.
+        now: when, in nanoseconds.
+    """
+
+    nonce: str = ""
+    connection_type: str = "STANDARD"
+    certificate_names: Sequence[str] | None = None
+    host: str = ""
+    now: int = 0
+
+
+_ANY = Arrival()
+
+
+class Gatekeeper(Protocol):
+    """Decides over CONNECT."""
+
+    @property
+    def is_required(self) -> bool:
+        """Return whether anybody is asked who they are."""
+        ...
+
+    @property
+    def admits_anonymous(self) -> bool:
+        """Return whether a client may go without credentials."""
+        ...
+
+    def nonce(self) -> str:
+        """Return what the client of one connection has to sign; empty for nothing."""
+        ...
+
+    def anonymous(self) -> User | None:
+        """Return who a client is that has not said CONNECT yet."""
+        ...
+
+    def authenticate(self, options: dict[str, Any], arrival: Arrival = ...) -> User | None:
+        """Return the user whom these CONNECT options prove, None for nobody."""
+        ...
+
+    def successor(self, user: User, now: int) -> User | Fault | None:
+        """Return who a user is under these rules: another, somebody to be told off, or nobody."""
+        ...
 
 
 class Authenticator:
@@ -59,7 +126,12 @@ class Authenticator:
         self._tokens = [user for user in users if user.token]
         self._no_auth_user = (self._by_name | self._by_key).get(no_auth_user)
         self._make_nonce = make_nonce
-        self.is_required = bool(users)
+        self._is_required = bool(users)
+
+    @property
+    def is_required(self) -> bool:
+        """Return whether anybody is asked who they are."""
+        return self._is_required
 
     @property
     def admits_anonymous(self) -> bool:
@@ -70,29 +142,25 @@ class Authenticator:
         """Return what the client of one connection has to sign; empty without nkeys."""
         return self._make_nonce() if self._by_key else ""
 
-    def authenticate(
-        self,
-        options: dict[str, Any],
-        nonce: str = "",
-        connection_type: str = "STANDARD",
-        certificate_names: Sequence[str] | None = None,
-    ) -> User | None:
-        """Return the user whom these CONNECT options prove, None for nobody.
+    def anonymous(self) -> User | None:
+        """Return who a client is that has not said CONNECT yet."""
+        return self.authenticate({})
 
-        Args:
-            certificate_names: what the client's certificate calls it, where that decides.
-        """
+    def authenticate(self, options: dict[str, Any], arrival: Arrival = _ANY) -> User | None:
+        """Return the user whom these CONNECT options prove, None for nobody."""
         if not self.is_required:
             return User()
-        if certificate_names is None:
-            user = self._find(options, nonce)
+        if arrival.certificate_names is None:
+            user = self._find(options, arrival.nonce)
         else:
-            user = next(filter(None, map(self._by_name.get, certificate_names)), None)
-        if user is None or (user.connection_types and connection_type not in user.connection_types):
+            user = next(filter(None, map(self._by_name.get, arrival.certificate_names)), None)
+        if user is None or (
+            user.connection_types and arrival.connection_type not in user.connection_types
+        ):
             return None
         return user
 
-    def successor(self, user: User) -> User | None:
+    def successor(self, user: User, now: int = 0) -> User | None:
         """Return who a user of an earlier configuration is now, None for nobody.
 
         Whoever had no name is nobody, unless users are not asked who they are.
@@ -111,33 +179,15 @@ class Authenticator:
             return self._no_auth_user
         if key := options.get("nkey"):
             user = self._by_key.get(key)
-            signed = user is not None and _is_signed(key, nonce, options.get("sig") or "")
-            return user if signed else None
+            signature = options.get("sig") or ""
+            is_his = user is not None and nonce and is_signed(key, signature, nonce.encode())
+            return user if is_his else None
         if token:
             return next((u for u in self._tokens if _is_equal(u.token, token)), None)
         user = self._by_name.get(name)
         if user is None or not _is_equal(user.password, password):
             return None
         return user
-
-
-def _is_signed(key: str, nonce: str, signature: str) -> bool:
-    """Tell whether a signature, base64 of either alphabet, was made with an nkey."""
-    # Imported here: most servers have no nkeys, and start sooner without the library.
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-    if not nonce:
-        return False
-    # One byte for the kind, 32 for the key, two for a checksum, which the configuration checks.
-    public = b32decode(key + "=" * (-len(key) % 8))[1:33]
-    text = signature.rstrip("=").replace("+", "-").replace("/", "_")
-    try:
-        raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        Ed25519PublicKey.from_public_bytes(public).verify(raw, nonce.encode())
-    except (InvalidSignature, ValueError):
-        return False
-    return True
 
 
 def _is_equal(configured: str, given: str) -> bool:

@@ -23,7 +23,7 @@ from jetstream_server.config.options import ServerOptions
 from jetstream_server.jetstream.output import Frames, Handover, Send
 from jetstream_server.node.account import Account
 from jetstream_server.node.account_links import AccountLinks
-from jetstream_server.node.auth import GLOBAL_ACCOUNT, Authenticator, User
+from jetstream_server.node.auth import GLOBAL_ACCOUNT, Gatekeeper, User
 from jetstream_server.node.closed_connection import ClosedConnections
 from jetstream_server.node.door import Door
 from jetstream_server.node.lame_duck import LameDuck
@@ -136,7 +136,7 @@ class Node:
     def __init__(
         self,
         settings: NodeSettings,
-        authenticator: Authenticator,
+        authenticator: Gatekeeper,
         random: Random,
         note: Callable[[str, str], None],
     ) -> None:

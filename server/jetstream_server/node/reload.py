@@ -12,12 +12,13 @@ import dataclasses
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.node.account import ClientLimits
 from jetstream_server.node.account_links import AccountLinks
-from jetstream_server.node.auth import GLOBAL_ACCOUNT, Authenticator, User
+from jetstream_server.node.auth import GLOBAL_ACCOUNT, Gatekeeper, User
 from jetstream_server.node.node import Node
 from jetstream_server.node.session import Session
 from jetstream_server.node.subject_mappings import SubjectMappings
 from jetstream_server.node.users import accounts_of
 from jetstream_server.protocol import errors as faults
+from jetstream_server.protocol.errors import Fault
 
 _GONE = "Client Closed"
 
@@ -38,6 +39,8 @@ def arrange_accounts(node: Node, options: ServerOptions) -> None:
         given = configured.get(name)
         account.mappings = made.get(name)
         account.limits = ClientLimits()
+        if given is not None and given.claims is not None:
+            account.name_tag = given.claims.name or name
         if given is not None:
             account.limits = ClientLimits(
                 given.max_connections, given.max_subscriptions, given.max_payload
@@ -47,7 +50,7 @@ def arrange_accounts(node: Node, options: ServerOptions) -> None:
     node.links.open()
 
 
-def reload(node: Node, options: ServerOptions, authenticator: Authenticator) -> None:
+def reload(node: Node, options: ServerOptions, authenticator: Gatekeeper, now: int = 0) -> None:
     """Follow a configuration that is allowed to replace the one before.
 
     Raises:
@@ -67,14 +70,15 @@ def reload(node: Node, options: ServerOptions, authenticator: Authenticator) -> 
     )
     for session in list(node.sessions.values()):
         if session.user is not None and not session.closing:
-            _review(session, session.user, authenticator)
+            _review(session, session.user, authenticator.successor(session.user, now))
     _turn_away_excess(node)
 
 
-def _review(session: Session, old: User, authenticator: Authenticator) -> None:
+def _review(session: Session, old: User, user: User | Fault | None) -> None:
     """Let a client go on under the new rules, or end its connection."""
-    user = authenticator.successor(old)
-    if user is None and (old.name or old.nkey):
+    if isinstance(user, Fault):
+        session.refuse(user)
+    elif user is None and (old.name or old.nkey):
         session.close(_GONE)
     elif user is None or (user.account, user.password) != (old.account, old.password):
         session.refuse(faults.AUTHORIZATION_VIOLATION)

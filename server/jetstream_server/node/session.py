@@ -17,7 +17,7 @@ from jetstream_server.core.subject import is_valid_literal, is_valid_subject
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels import frames, subjects
-from jetstream_server.node.auth import User
+from jetstream_server.node.auth import Arrival, User
 from jetstream_server.node.door import Door
 from jetstream_server.node.expected_replies import ExpectedReplies
 from jetstream_server.node.permissions import Permissions
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 _RESERVED_REPLIES = (b"$JS.ACK.", b"_R_.", b"_GR_.", b"$GR.")
 _RESERVED_SUBJECTS = (b"$NRG.", b"_GR_.", b"$GR.")
 
+_NOBODY = User()
+
 # The genuine server measures the round trip about two seconds after CONNECT.
 FIRST_PING_NS = 2 * SECOND
 
@@ -69,8 +71,9 @@ class Session:
             headers_supported=node.settings.options.has_headers,
         )
         self.options: dict[str, Any] = {}
+        self.credentials: dict[str, str] = {}  # fields of CONNECT, for when it has them not
         self.nonce = node.authenticator.nonce()
-        self.user: User | None = node.authenticator.authenticate({})
+        self.user: User | None = node.authenticator.anonymous()
         self.account: Account = node.account_of(self.user)
         self.is_connected = False
         self._has_spoken = False
@@ -140,7 +143,7 @@ class Session:
             if now >= self.start + self.door.auth_timeout_ns:
                 self.refuse(faults.AUTHENTICATION_TIMEOUT)
             return
-        if now < self._next_ping:
+        if self._has_expired(now) or now < self._next_ping:
             return
         if self._pings_out >= settings.ping_max:
             self.node.stats.stale_connections += 1
@@ -155,7 +158,18 @@ class Session:
         """Return when `tick` has something to do."""
         if self._must_connect:
             return self.start + self.door.auth_timeout_ns
-        return self._next_ping
+        user = self.user or _NOBODY
+        ends = [each for each in (user.expires_at, user.account_expires_at) if each]
+        return min([self._next_ping, *ends])
+
+    def _has_expired(self, now: int) -> bool:
+        """End the session of a user who is none any more."""
+        user = self.user or _NOBODY
+        if 0 < user.expires_at <= now:
+            self.refuse(faults.USER_EXPIRED)
+        elif 0 < user.account_expires_at <= now:
+            self.refuse(faults.ACCOUNT_EXPIRED)
+        return bool(self.closing)
 
     @property
     def subscription_count(self) -> int:
@@ -267,15 +281,21 @@ class Session:
         """Describe the client as advisories do."""
         info: dict[str, Any] = {"start": format_time(self.start), "host": self.host}
         info |= {"id": self.cid, "acc": self.account.name}
-        if self.user is not None and self.user.name:
-            info["user"] = self.user.name
+        user = self.user or _NOBODY
+        if name := user.name or user.nkey:
+            info["user"] = name
         for key, field in (("name", "name"), ("lang", "lang"), ("ver", "version")):
             if value := self.options.get(field):
                 info[key] = value
         if self.rtt_ns:
             info["rtt"] = self.rtt_ns
+        info["server"] = self.node.name
+        if user.claims is not None:
+            info |= {"jwt": user.jwt, "issuer_key": user.claims.issuer}
+            info["name_tag"] = self.account.name_tag
+            if user.claims.nats.tags:
+                info["tags"] = list(user.claims.nats.tags)
         return info | {
-            "server": self.node.name,
             "kind": "Client",
             "client_type": self.door.client_type,
         }
@@ -284,6 +304,7 @@ class Session:
 
     def _connect(self, op: Connect) -> None:
         options = self.options = self.options | op.options
+        options |= {name: text for name, text in self.credentials.items() if not options.get(name)}
         if not self.rtt_ns:  # the first measure: how long the answer to INFO took
             self.rtt_ns = max(self._now - self.start, 1)
         if not _is_well_typed(options):
@@ -300,9 +321,10 @@ class Session:
         if self.protocol not in (0, 1):
             self.refuse(faults.INVALID_CLIENT_PROTOCOL)
             return
-        user = self.node.authenticator.authenticate(
-            options, self.nonce, self.door.connection_type, self.certificate_names
+        arrival = Arrival(
+            self.nonce, self.door.connection_type, self.certificate_names, self.host, self._now
         )
+        user = self.node.authenticator.authenticate(options, arrival)
         if user is None or options.get("account") or options.get("new_account"):
             self.node.note(
                 "ERR", f"{self.host}:{self.port} - cid:{self.cid} - authentication error"
@@ -348,9 +370,14 @@ class Session:
         self._expected = ExpectedReplies(responses) if responses is not None else None
         limits, settings = self.account.limits, self.node.settings
         self.parser.control_line_max = settings.max_control_line
-        self.parser.payload_max = _lower(settings.max_payload, limits.payload_bytes_max)
-        # The server's limit is off at 0, an account's below 0.
-        self._subscriptions_max = _lower(settings.max_subscriptions or -1, limits.subscriptions_max)
+        user = self.user or _NOBODY
+        self.parser.payload_max = _lowest(
+            settings.max_payload, limits.payload_bytes_max, user.payload_bytes_max
+        )
+        # The server's limit is off at 0, those of accounts and users below 0.
+        self._subscriptions_max = _lowest(
+            settings.max_subscriptions or -1, limits.subscriptions_max, user.subscriptions_max
+        )
         self._is_plain = (
             self._permissions is None
             and self.account.mappings is None
@@ -500,9 +527,9 @@ _FIELD_TYPES: dict[str, type] = {
 }
 
 
-def _lower(limit: int, other: int) -> int:
-    """Return the lower of two limits, -1 when neither is one."""
-    return min((each for each in (limit, other) if each >= 0), default=-1)
+def _lowest(*limits: int) -> int:
+    """Return the lowest of several limits, -1 when none is one."""
+    return min((each for each in limits if each >= 0), default=-1)
 
 
 def _is_well_typed(options: dict[str, Any]) -> bool:

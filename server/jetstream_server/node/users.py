@@ -19,11 +19,11 @@ def users_of(options: ServerOptions) -> list[User]:
             User(
                 name=authorization.user,
                 password=authorization.password,
-                permissions=_permissions(default),
+                permissions=made_permissions(default),
             )
         )
     if authorization.token:
-        users.append(User(token=authorization.token, permissions=_permissions(default)))
+        users.append(User(token=authorization.token, permissions=made_permissions(default)))
     for account in options.accounts:
         users += [_user(each, account.name, account.default_permissions) for each in account.users]
     return users
@@ -41,11 +41,12 @@ def _user(user: UserOptions, account: str, default: configured.Permissions | Non
         password=user.password,
         nkey=user.nkey,
         connection_types=user.connection_types,
-        permissions=_permissions(user.permissions or default),
+        permissions=made_permissions(user.permissions or default),
     )
 
 
-def _permissions(permissions: configured.Permissions | None) -> Permissions | None:
+def made_permissions(permissions: configured.Permissions | None) -> Permissions | None:
+    """Return configured permissions in the form in which they are asked."""
     if permissions is None:
         return None
     publish, subscribe = permissions.publish, permissions.subscribe

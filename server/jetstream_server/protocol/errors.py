@@ -61,6 +61,10 @@ ACCOUNT_CONNECTIONS_EXCEEDED = Fault(
 )
 
 # While connected.
+USER_EXPIRED = Fault("User Authentication Expired", "Authentication Expired")
+ACCOUNT_EXPIRED = Fault("Account Authentication Expired", "Authentication Expired")
+USER_REVOKED = Fault("User Authentication Revoked", "Credentials Revoked")
+SIGNING_KEY_GONE = Fault("", "Authentication Failure")
 STALE_CONNECTION = Fault("Stale Connection", "Stale Connection")
 SLOW_CONSUMER_PENDING_BYTES = Fault("", "Slow Consumer (Pending Bytes)")
 SLOW_CONSUMER_WRITE_DEADLINE = Fault("", "Slow Consumer (Write Deadline)")

@@ -213,7 +213,6 @@ def test_encryption(folder: Path) -> None:
         ("leafnodes { port: 1 }", '"leafnodes": leaf nodes'),
         ("gateway { name: x }", '"gateway": gateways'),
         ("mqtt { port: 1 }", '"mqtt": MQTT'),
-        ("operator: x.jwt", '"operator": operator mode'),
         ("https: 5", '"https": HTTPS monitoring'),
         ("authorization { auth_callout { issuer: x } }", '"auth_callout"'),
     ],

@@ -392,3 +392,56 @@ def test_a_shutdown_ends_streams_and_keeps_what_they_hold() -> None:
     catalog.stop(START)
     assert publish(catalog, b"S") == b""
     assert vault.folders() == ["S"]
+
+
+TIERS = AccountLimits(
+    tiers={
+        "R1": AccountLimits(
+            max_storage=100, max_streams=1, max_consumers=2, storage_max_stream_bytes=90
+        ),
+        "R3": AccountLimits(max_storage=50, max_ack_pending=3),
+    }
+)
+
+
+def test_limits_are_those_of_the_tier() -> None:
+    catalog = make_catalog(limits=TIERS)
+
+    def refused(**fields: Any) -> int:
+        return refusal(lambda: catalog.create(config("S", **fields), START))
+
+    assert refused(num_replicas=2) == 10120
+    assert refused(num_replicas=3) == 10074
+    assert refused(num_replicas=3, max_bytes=51) == 10047
+    assert refused(max_bytes=101) == 10047
+    assert refused(max_bytes=91) == 10122
+    assert refused(max_consumers=3) == 10026
+    catalog.create(config("S", max_bytes=90, max_consumers=2), START)
+    assert refusal(lambda: catalog.create(config("T"), START)) == 10027
+    assert refusal(lambda: catalog.create(config("T", num_replicas=3), START)) == 10074
+    bounds = catalog.consumer_bounds()
+    assert (bounds.max_consumers, bounds.max_ack_pending) == (2, -1)
+
+
+def test_what_is_published_counts_against_the_tier() -> None:
+    catalog = make_catalog(limits=TIERS)
+    catalog.create(config("S", subjects=["s"]), START)
+    assert b'"seq":1' in publish(catalog, b"s", b"x" * 40)
+    assert b"10002" in publish(catalog, b"s", b"x" * 40)
+
+
+def test_a_tier_that_is_not_there_has_no_room_for_streams() -> None:
+    catalog = make_catalog(limits=AccountLimits(tiers={"R3": AccountLimits()}))
+    assert refusal(lambda: catalog.create(config("S"), START)) == 10120
+
+
+def test_replicas_count_where_there_are_no_tiers() -> None:
+    catalog = make_catalog(limits=AccountLimits(max_memory=100))
+    wanted = config("S", storage="memory", max_bytes=50, num_replicas=3)
+    assert refusal(lambda: catalog.create(wanted, START)) == 10028
+
+
+def test_limits_of_zero_are_none_for_numbers_and_all_for_bytes() -> None:
+    catalog = make_catalog(limits=AccountLimits(max_memory=0, max_streams=0, max_consumers=0))
+    catalog.create(config("S", max_consumers=5), START)
+    assert refusal(lambda: catalog.create(config("M", storage="memory"), START)) == 10028

@@ -21,6 +21,7 @@ def test_who_am_i(connect):
         "account_name": "A",
         "permissions": {
             "publish": {"allow": [">"], "deny": ["no"]},
+            "subscribe": {},
             "responses": {"max": 2, "ttl": 1_000_000_000},
         },
     }

@@ -8,20 +8,25 @@ from jetstream_server import API_LEVEL
 from jetstream_server.jetstream.api.request import Request, route
 from jetstream_server.jetstream.catalog import Catalog
 
+# Streams here have no replicas.
+_OWN_TIER = "R1"
+
 
 @route("INFO", "account_info_response")
 def info(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Return usage, limits and counters; this call itself is counted afterwards."""
-    usage = catalog.usage()
-    answer: dict[str, Any] = {
+    usage, limits = catalog.usage(), catalog.limits
+    held = {
         "memory": usage.memory,
         "storage": usage.storage,
         "reserved_memory": usage.reserved_memory,
         "reserved_storage": usage.reserved_storage,
         "streams": len(catalog.names()),
         "consumers": catalog.consumer_count(),
-        "limits": catalog.limits.to_wire(),
     }
+    answer: dict[str, Any] = {**held, "limits": limits.to_wire()}
+    if limits.tiers:  # each has its own, and the limits of everything are none
+        answer["limits"] = {key: type(value)() for key, value in limits.to_wire().items()}
     if catalog.context.domain:
         answer["domain"] = catalog.context.domain
     answer["api"] = {
@@ -29,4 +34,10 @@ def info(catalog: Catalog, request: Request) -> dict[str, Any]:
         "total": catalog.api_total,
         "errors": catalog.api_errors,
     }
+    if limits.tiers:
+        nothing = dict.fromkeys(held, 0)
+        answer["tiers"] = {
+            name: {**(held if name == _OWN_TIER else nothing), "limits": tier.to_wire()}
+            for name, tier in sorted(limits.tiers.items())
+        }
     return answer

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.subject import is_valid_literal
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.account_limits import AccountLimits
 from jetstream_server.jetstream.api.request import Later, Request, route
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.snapshots.rebuild import StreamState
@@ -101,7 +102,8 @@ def restore(catalog: Catalog, request: Request) -> dict[str, Any]:
         raise errors.STREAM_MISMATCH()
     if "/" in name or "\\" in name:
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
-    check_config(config, catalog.limits, catalog.server_limits, pedantic=False)
+    limits = catalog.limits.tier(config.num_replicas) or AccountLimits()
+    check_config(config, limits, catalog.server_limits, pedantic=False)
     if name in catalog.streams or name in catalog.offline:
         raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
     begun = Restore(catalog, config, request.origin, request.now)

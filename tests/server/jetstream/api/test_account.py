@@ -30,3 +30,17 @@ def test_usage_and_reservations(make_exchange: Any) -> None:
     assert (info["streams"], info["consumers"]) == (2, 0)
     assert info["limits"]["max_storage"] == 100_000
     assert list(info)[-2:] == ["domain", "api"]
+
+
+def test_tiers_stand_in_place_of_limits(make_exchange: Any) -> None:
+    tiers = {"R3": AccountLimits(max_streams=3), "R1": AccountLimits(max_storage=100_000)}
+    exchange = make_exchange(AccountLimits(tiers=tiers))
+    exchange.ask("STREAM.CREATE.F", {"name": "F", "max_bytes": 60_000})
+    info = exchange.ask("INFO")
+    assert info["limits"]["max_storage"] == info["limits"]["max_ack_pending"] == 0
+    assert info["limits"]["max_bytes_required"] is False
+    assert list(info["tiers"]) == ["R1", "R3"]
+    first, third = info["tiers"]["R1"], info["tiers"]["R3"]
+    assert (first["streams"], first["reserved_storage"]) == (1, 60_000)
+    assert (third["streams"], third["reserved_storage"]) == (0, 0)
+    assert first["limits"]["max_storage"] == 100_000 and third["limits"]["max_streams"] == 3

@@ -1,0 +1,1 @@
+"""What operators, accounts and users may claim in their JWTs."""

@@ -1,0 +1,237 @@
+"""What an account claims: its limits, its signing keys, what it exports and imports.
+
+Limits are -1 for none; what is not given is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from pydantic import field_validator
+
+from jetstream_server.base import nkey
+from jetstream_server.config.claims.token import Claims, SignedClaims
+from jetstream_server.config.claims.user_claims import PermissionClaims, UserClaims, UserGrants
+from jetstream_server.config.values import is_subject
+
+_ANYBODY = "*"
+_KINDS = Literal["stream", "service"]
+
+
+class StorageLimits(Claims):
+    """What an account may store, alone or in one tier."""
+
+    mem_storage: int = 0
+    disk_storage: int = 0
+    streams: int = 0
+    consumer: int = 0
+    max_ack_pending: int = 0
+    mem_max_stream_bytes: int = 0
+    disk_max_stream_bytes: int = 0
+    max_bytes_required: bool = False
+
+    @property
+    def allows_any(self) -> bool:
+        """Tell whether anything may be stored."""
+        return bool(self.mem_storage or self.disk_storage)
+
+
+class AccountLimitClaims(StorageLimits):
+    """All limits of an account.
+
+    Attributes:
+        tiered_limits: what it may store in streams of some number of replicas, by `R1`, `R3`;
+            instead of the limits of everything.
+    """
+
+    subs: int = 0
+    data: int = 0
+    payload: int = 0
+    imports: int = 0
+    exports: int = 0
+    wildcards: bool = False
+    disallow_bearer: bool = False
+    conn: int = 0
+    leaf: int = 0
+    tiered_limits: Mapping[str, StorageLimits] = {}
+
+    @property
+    def has_jetstream(self) -> bool:
+        """Tell whether the account may store anything."""
+        if self.tiered_limits:
+            return any(tier.allows_any for tier in self.tiered_limits.values())
+        return self.allows_any
+
+    def problems(self) -> Iterator[str]:
+        """Yield what does not go together."""
+        if not self.tiered_limits:
+            return
+        if "" in self.tiered_limits:
+            yield 'Tiered JetStream Limits can not contain a blank "" tier name'
+        empty = StorageLimits()
+        if any(getattr(self, name) != getattr(empty, name) for name in StorageLimits.model_fields):
+            yield "JetStream Limits and tiered JetStream Limits are mutually exclusive"
+
+
+class LatencyClaims(Claims):
+    """How often answers of a service are timed, in percent or by `headers`, and who is told."""
+
+    sampling: int | str = 0
+    results: str = ""
+
+
+class ExportClaims(Claims):
+    """What an account offers."""
+
+    name: str = ""
+    subject: str = ""
+    type: _KINDS
+    token_req: bool = False
+    revocations: Mapping[str, int] = {}
+    response_type: str = ""
+    response_threshold: int = 0
+    service_latency: LatencyClaims | None = None
+    account_token_position: int = 0
+
+
+class ImportClaims(Claims):
+    """What an account takes from another one."""
+
+    name: str = ""
+    subject: str = ""
+    account: str = ""
+    token: str = ""
+    to: str = ""
+    local_subject: str = ""
+    type: _KINDS
+    share: bool = False
+
+
+class MappingClaims(Claims):
+    """Where a mapped subject goes, and in how many of a hundred cases."""
+
+    subject: str
+    weight: int = 0
+    cluster: str = ""
+
+
+class UserScope(Claims):
+    """What those may do whose JWTs one signing key has signed."""
+
+    kind: str
+    key: str
+    role: str = ""
+    template: UserGrants = UserGrants()
+
+
+class _Account(Claims):
+    imports: tuple[ImportClaims, ...] = ()
+    exports: tuple[ExportClaims, ...] = ()
+    limits: AccountLimitClaims = AccountLimitClaims()
+    signing_keys: Mapping[str, UserScope | None] = {}
+    revocations: Mapping[str, int] = {}
+    default_permissions: PermissionClaims = PermissionClaims()
+    mappings: Mapping[str, tuple[MappingClaims, ...]] = {}
+    tags: tuple[str, ...] = ()
+
+    @field_validator("signing_keys", mode="before")
+    @classmethod
+    def _by_key(cls, given: Any) -> Any:
+        """Keys stand for themselves, or with a scope."""
+        if not isinstance(given, list):
+            raise ValueError("expected a list of keys")
+        keys: dict[str, Any] = {}
+        for each in given:
+            if isinstance(each, str):
+                keys[each] = None
+            elif isinstance(each, dict) and isinstance(each.get("key"), str):
+                keys[each["key"]] = each
+            else:
+                raise ValueError("expected a key, or a scope with one")
+        return keys
+
+
+class AccountClaims(SignedClaims):
+    """The JWT of an account."""
+
+    KIND = "account"
+    SUBJECT = nkey.ACCOUNT
+    ISSUERS = (nkey.OPERATOR, nkey.ACCOUNT)
+
+    nats: _Account
+
+    def problem(self) -> str:
+        """Return the first thing in it that cannot be, empty for nothing."""
+        return next(self._problems(), "")
+
+    def _problems(self) -> Iterator[str]:
+        nats, limits = self.nats, self.nats.limits
+        yield from limits.problems()
+        if 0 <= limits.imports < len(nats.imports):
+            yield "the account contains more imports than allowed by the operator"
+        if 0 <= limits.exports < len(nats.exports):
+            yield "the account contains more exports than allowed by the operator"
+        is_wild = any("*" in each.subject or ">" in each.subject for each in nats.exports)
+        if limits.exports != -1 and not limits.wildcards and is_wild:
+            yield "the account contains wildcard exports that are not allowed by the operator"
+        for subject in [each.subject for each in nats.exports] + [
+            each.subject for each in nats.imports
+        ]:
+            if not is_subject(subject):
+                yield f'subject "{subject}" of an export or import is not valid'
+        for each in nats.imports:
+            if not nkey.is_public_key(each.account, nkey.ACCOUNT):
+                yield f'import "{each.name}" is of no account'
+        for source, destinations in nats.mappings.items():
+            wanted = sum([each.weight or 100 for each in destinations if not each.cluster])
+            if not is_subject(source) or wanted > 100:
+                yield f'Mapping "{source}" is no subject, or exceeds 100%'
+        for key, scope in nats.signing_keys.items():
+            if not nkey.is_public_key(key, nkey.ACCOUNT):
+                yield f"{key} is not an account public key"
+            if scope is not None and scope.kind != "user_scope":
+                yield f'signing key scope "{scope.kind}" is unknown'
+            if scope is not None and (problem := scope.template.problem()):
+                yield problem
+
+    def has_revoked(self, user: UserClaims) -> bool:
+        """Tell whether a user's JWT was issued before all of that user were revoked."""
+        return _is_revoked(self.nats.revocations, user.subject, user.issued_at)
+
+    def has_signed(self, user: UserClaims) -> bool:
+        """Tell whether a user's JWT was signed with a key of this account."""
+        return user.issuer == self.subject or user.issuer in self.nats.signing_keys
+
+
+class _Activation(Claims):
+    subject: str = ""
+    kind: _KINDS
+    issuer_account: str = ""
+
+
+class ActivationClaims(SignedClaims):
+    """The JWT with which an account lets another import something."""
+
+    KIND = "activation"
+    SUBJECT = nkey.ACCOUNT
+    ISSUERS = (nkey.ACCOUNT, nkey.OPERATOR)
+
+    nats: _Activation
+
+    def lets(self, importer: str, exporter: AccountClaims, export: ExportClaims) -> bool:
+        """Tell whether an account may import what another one exports."""
+        nats = self.nats
+        is_signed = self.issuer == exporter.subject or (
+            nats.issuer_account == exporter.subject and self.issuer in exporter.nats.signing_keys
+        )
+        return (
+            is_signed
+            and self.subject == importer
+            and nats.kind == export.type
+            and not _is_revoked(export.revocations, importer, self.issued_at)
+        )
+
+
+def _is_revoked(revocations: Mapping[str, int], key: str, issued_at: int) -> bool:
+    return issued_at <= max(revocations.get(key, -1), revocations.get(_ANYBODY, -1))

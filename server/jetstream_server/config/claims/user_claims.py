@@ -1,0 +1,164 @@
+"""What a user may do, as an account claims it; also what a signing key's scope grants.
+
+Limits are -1 for none; what is not given is 0, which lets nothing through.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address, ip_network
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import Field
+
+from jetstream_server.base import nkey
+from jetstream_server.config.claims.token import Claims, SignedClaims
+from jetstream_server.config.options import Permissions, ResponsePermissions, SubjectPermissions
+
+_TIME = re.compile(r"([01]?\d|2[0-3]):[0-5]\d:[0-5]\d")
+
+
+class SubjectClaims(Claims):
+    """Subjects of one direction; nothing given restricts nothing."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing is restricted."""
+        return not self.allow and not self.deny
+
+    def as_options(self) -> SubjectPermissions:
+        """Return the same as it is configured."""
+        return SubjectPermissions(self.allow or None, self.deny)
+
+
+class ResponseClaims(Claims):
+    """How far answers are allowed: messages, and nanoseconds."""
+
+    max: int = 0
+    ttl: int = 0
+
+
+class PermissionClaims(Claims):
+    """What may be published and subscribed to."""
+
+    pub: SubjectClaims = SubjectClaims()
+    sub: SubjectClaims = SubjectClaims()
+    resp: ResponseClaims | None = None
+
+    def as_options(self) -> Permissions | None:
+        """Return the same as configured permissions, None where nothing is restricted."""
+        if self.pub.is_empty and self.sub.is_empty and self.resp is None:
+            return None
+        publish, responses = self.pub.as_options(), None
+        if self.resp is not None:
+            # Zero stands for the default; without an allow list, only replies may be published.
+            default = ResponsePermissions()
+            responses = ResponsePermissions(
+                self.resp.max or default.max_messages, self.resp.ttl or default.expires_ns
+            )
+            publish = SubjectPermissions(publish.allow or (), publish.deny)
+        return Permissions(publish, self.sub.as_options(), responses)
+
+
+class TimeRange(Claims):
+    """A part of each day, `HH:MM:SS`."""
+
+    start: str = ""
+    end: str = ""
+
+
+class UserGrants(PermissionClaims):
+    """Permissions and limits of a user.
+
+    Attributes:
+        src: networks from which it may connect; empty for any.
+        times: when it may be connected; empty for always.
+        locale: the zone of `times`; empty for UTC.
+    """
+
+    src: tuple[str, ...] = ()
+    times: tuple[TimeRange, ...] = ()
+    locale: str = Field(default="", alias="times_location")
+    subs: int = 0
+    data: int = 0
+    payload: int = 0
+    bearer_token: bool = False
+    allowed_connection_types: tuple[str, ...] = ()
+
+    def is_from(self, host: str) -> bool:
+        """Tell whether it may connect from an address."""
+        if not self.src:
+            return True
+        try:
+            address = ip_address(host)
+        except ValueError:
+            return False
+        return any(address in ip_network(each, strict=False) for each in self.src)
+
+    def seconds_left(self, now_s: int) -> int | None:
+        """Return how long it may be connected from now on, None for ever, 0 for not at all."""
+        if not self.times:
+            return None
+        local = datetime.fromtimestamp(now_s, ZoneInfo(self.locale) if self.locale else UTC)
+        for each in self.times:
+            start, end = (_at(local, text) for text in (each.start, each.end))
+            if start > end:  # over midnight
+                if local < end:
+                    start -= timedelta(days=1)
+                else:
+                    end += timedelta(days=1)
+            if start <= local < end:
+                return int((end - local).total_seconds())
+        return 0
+
+    def problem(self) -> str:
+        """Return what makes no sense in it, empty for nothing."""
+        for network in self.src:
+            try:
+                ip_network(network, strict=False)
+            except ValueError:
+                return f"invalid cidr {network!r} in user src limits"
+        for each in self.times:
+            if not (_TIME.fullmatch(each.start) and _TIME.fullmatch(each.end)):
+                return f"time is not of the form HH:MM:SS: {each.start!r} to {each.end!r}"
+        if self.locale:
+            try:
+                ZoneInfo(self.locale)
+            except (ZoneInfoNotFoundError, ValueError):
+                return f"could not parse iana time zone {self.locale!r}"
+        return ""
+
+
+def _at(day: datetime, text: str) -> datetime:
+    hour, minute, second = map(int, text.split(":"))
+    return day.replace(hour=hour, minute=minute, second=second, microsecond=0)
+
+
+class _User(UserGrants):
+    issuer_account: str = ""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def grants_nothing(self) -> bool:
+        """Tell whether everything is left to the scope of the signing key."""
+        empty = UserGrants()
+        return all(getattr(self, name) == getattr(empty, name) for name in UserGrants.model_fields)
+
+
+class UserClaims(SignedClaims):
+    """The JWT of a user."""
+
+    KIND = "user"
+    SUBJECT = nkey.USER
+    ISSUERS = (nkey.ACCOUNT,)
+
+    nats: _User
+
+    @property
+    def account(self) -> str:
+        """The account that it is a user of."""
+        return self.nats.issuer_account or self.issuer

@@ -1,0 +1,39 @@
+"""What is kept on disk of a stream beside its messages: its config, and when it was made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.jetstream.streams.stream_config import StreamConfig
+from jetstream_server.jetstream.wire.go_json import decode, encode
+from jetstream_server.jetstream.wire.go_time import format_time, parse_time
+from jetstream_server.store.ports import StreamFolder
+
+
+def save_config(folder: StreamFolder, config: StreamConfig, created: int) -> None:
+    """Keep the config of a stream; durable with the next flush."""
+    folder.config().save(encode({"config": config.to_wire(), "created": format_time(created)}))
+
+
+def load_config(name: str, folder: StreamFolder) -> tuple[StreamConfig, int]:
+    """Return the stored config and the time of creation.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    data = folder.config().load()
+    if data is None:
+        raise StoreError("the config file is missing")
+    try:
+        stored: dict[str, Any] = orjson.loads(data)
+        created = int(parse_time(stored["created"]))
+        # Fields that only a newer server knows are no reason to refuse; the level decides.
+        config = decode(orjson.dumps(stored["config"]), StreamConfig, strict=False)
+    except (ApiError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"the config file can not be read: {error}") from None
+    if config.name != name:
+        raise StoreError(f"the config file is that of stream {config.name}")
+    return config, created

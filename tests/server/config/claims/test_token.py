@@ -1,0 +1,83 @@
+import json
+from base64 import urlsafe_b64encode
+
+import pytest
+from jetstream_server.config.claims.operator_claims import OperatorClaims
+from jetstream_server.config.claims.token import ClaimsError, undecorated
+from jetstream_server.config.claims.user_claims import UserClaims
+
+
+def part(value: object) -> str:
+    return urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+def test_a_jwt_is_read_when_its_issuer_has_signed_it(credentials):
+    token = credentials.user("alice", "PLAIN", tags=["x"], claims={"exp": 5, "nbf": 3})
+    claims = UserClaims.read(f" {token}\n")
+    assert claims.name == "alice"
+    assert claims.subject == credentials.Key("user", "alice").public
+    assert claims.issuer == claims.account == credentials.account_key("PLAIN").public
+    assert [claims.is_current(second) for second in (2, 3, 5, 6)] == [False, True, True, False]
+
+
+def test_nulls_and_unknown_fields_say_nothing(credentials):
+    token = credentials.user("alice", "PLAIN", src=None, pub=None, something={"new": 1})
+    assert UserClaims.read(token).nats.src == ()
+
+
+def test_another_kind_of_jwt(credentials):
+    with pytest.raises(ClaimsError, match="not operator claim"):
+        OperatorClaims.read(credentials.user("alice", "PLAIN"))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a.b", "a.b.c.d", "....", "Ä.Ä.Ä", "e30.e30.e30", "W10.W10.x"]
+)
+def test_what_is_no_jwt(text):
+    with pytest.raises(ClaimsError):
+        UserClaims.read(text)
+
+
+def test_every_change_is_noticed(credentials):
+    token = credentials.user("alice", "PLAIN")
+    for at in range(0, len(token), 7):
+        other = "A" if token[at] != "A" else "B"
+        with pytest.raises(ClaimsError):
+            UserClaims.read(token[:at] + other + token[at + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("header", "text"),
+    [
+        ({"typ": "JWT", "alg": "none"}, 'algorithm "none"'),
+        ({"typ": "JWT", "alg": "ed25519"}, 'algorithm "ed25519"'),
+        ({"typ": "x", "alg": "ed25519-nkey"}, 'type "x"'),
+        ([], "no JSON object"),
+    ],
+)
+def test_other_headers_are_refused(credentials, header, text):
+    _, body, signature = credentials.user("alice", "PLAIN").split(".")
+    with pytest.raises(ClaimsError, match=text):
+        UserClaims.read(f"{part(header)}.{body}.{signature}")
+
+
+def test_who_may_sign_what(credentials):
+    user, operator = credentials.Key("user", "u"), credentials.OPERATOR
+    for issuer, subject, text in (
+        (user, user.public, "may sign"),
+        (operator, user.public, "may sign"),
+        (credentials.account_key("A"), operator.public, "the subject"),
+    ):
+        with pytest.raises(ClaimsError, match=text):
+            UserClaims.read(credentials.token("user", issuer, subject, "x", {}))
+
+
+def test_values_of_a_wrong_type_are_named(credentials):
+    token = credentials.user("alice", "PLAIN", subs="many")
+    with pytest.raises(ClaimsError, match=r"nats\.subs"):
+        UserClaims.read(token)
+
+
+def test_a_file_may_say_what_it_holds():
+    text = "-----BEGIN NATS OPERATOR JWT-----\neyJ.x.y\n------END NATS OPERATOR JWT------\n"
+    assert undecorated(text) == undecorated(" eyJ.x.y \n") == "eyJ.x.y"

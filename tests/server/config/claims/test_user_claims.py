@@ -1,0 +1,68 @@
+from datetime import UTC, datetime
+
+import pytest
+from jetstream_server.config.claims.user_claims import (
+    PermissionClaims,
+    ResponseClaims,
+    SubjectClaims,
+    UserClaims,
+    UserGrants,
+)
+from jetstream_server.config.options import Permissions, ResponsePermissions, SubjectPermissions
+
+
+def at(hour: int, minute: int = 0) -> int:
+    return int(datetime(2026, 3, 4, hour, minute, tzinfo=UTC).timestamp())
+
+
+def grants(**fields) -> UserGrants:
+    return UserGrants.model_validate(fields)
+
+
+def test_networks():
+    assert grants().is_from("anything")
+    some = grants(src=["10.0.0.0/8", "::1/128"])
+    assert some.is_from("10.1.2.3") and some.is_from("::1")
+    assert not some.is_from("11.0.0.1") and not some.is_from("a name")
+
+
+def test_times_of_the_day():
+    assert grants().seconds_left(at(3)) is None
+    day = grants(times=[{"start": "08:00:00", "end": "12:00:00"}])
+    assert [day.seconds_left(at(hour)) for hour in (7, 8, 11, 12)] == [0, 4 * 3600, 3600, 0]
+    night = grants(times=[{"start": "22:00:00", "end": "02:00:00"}])
+    assert [night.seconds_left(at(hour)) for hour in (21, 22, 1, 2)] == [0, 4 * 3600, 3600, 0]
+    there = grants(times=day.times, times_location="Asia/Tokyo")
+    assert there.seconds_left(at(0)) == 3 * 3600 and there.seconds_left(at(9)) == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({}, ""),
+        ({"src": ["10.0.0.0/8"], "times": [{"start": "1:00:00", "end": "23:59:59"}]}, ""),
+        ({"src": ["10.0.0.0/99"]}, "invalid cidr"),
+        ({"times": [{"start": "25:00:00", "end": "1"}]}, "HH:MM:SS"),
+        ({"times_location": "Mars/North"}, "time zone"),
+    ],
+)
+def test_what_makes_no_sense(fields, text):
+    assert text in grants(**fields).problem()
+    assert bool(text) == bool(grants(**fields).problem())
+
+
+def test_permissions_as_they_are_configured():
+    assert PermissionClaims().as_options() is None
+    some = PermissionClaims(pub=SubjectClaims(allow=("a",), deny=("b",)))
+    assert some.as_options() == Permissions(SubjectPermissions(("a",), ("b",)))
+    answers = PermissionClaims(resp=ResponseClaims(max=0, ttl=7)).as_options()
+    assert answers == Permissions(SubjectPermissions(()), responses=ResponsePermissions(1, 7))
+
+
+def test_who_leaves_everything_to_a_scope(credentials):
+    scoped = UserClaims.read(
+        credentials.user("a", "KEYS", credentials.SCOPED_SIGNER, is_scoped=True)
+    )
+    assert scoped.nats.grants_nothing
+    assert scoped.account == credentials.account_key("KEYS").public != scoped.issuer
+    assert not UserClaims.read(credentials.user("a", "KEYS")).nats.grants_nothing
