@@ -3,7 +3,8 @@
 Back-pressure towards publishers is `intake.py`. Towards subscribers: the transport says when its
 buffer is full (`pause_writing`); until it has drained, the session's backlog counts what lies
 there, consumers stop delivering to it at the high mark, and a client that keeps not reading is cut
-off at `max_pending`, or when it has taken nothing for as long as `write_deadline`.
+off at `max_pending`, or when it has taken nothing for as long as `write_deadline`. No longer than
+that is waited, either, for a client to take what is left when its connection closes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from jetstream_server.net.pump import Pump
 from jetstream_server.node.door import Door
 from jetstream_server.node.session import Session
 from jetstream_server.protocol import errors as faults
+from jetstream_server.protocol.errors import Fault
+
+# How long a closing connection may last where `write_deadline` is off.
+_CLOSING_NS_MAX = 10 * SECOND
 
 
 class ClientConnection(asyncio.Protocol):
@@ -70,9 +75,9 @@ class ClientConnection(asyncio.Protocol):
         if session.closing:
             if session.outbox or self._is_stuck():
                 self._transport.abort()
-            else:
+            elif not self._transport.is_closing():
                 self._say_goodbye(session.closing)
-                self._transport.close()
+                self._close()
 
     def _write(self, data: bytes) -> None:
         self._send(data)
@@ -86,15 +91,32 @@ class ClientConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close after what is written has gone out; the server is ending."""
+        if self._transport.is_closing():
+            return
+        self._session.close("Server Shutdown")
         self._say_goodbye("Server Shutdown")
+        self._close()
+
+    def _close(self) -> None:
+        """Close once all has gone out, or when that takes too long: nothing is read any more."""
         self._transport.close()
+        if self._transport.get_write_buffer_size():
+            self._stop_watching()
+            delay_ns = self._deadline_ns or _CLOSING_NS_MAX
+            loop = asyncio.get_running_loop()
+            self._stall = loop.call_later(delay_ns / SECOND, self._transport.abort)
+
+    @property
+    def _deadline_ns(self) -> int:
+        return self._pump.node.settings.options.write_deadline_ns
 
     def _is_stuck(self) -> bool:
         return self._session.closing.startswith("Slow Consumer")
 
     def pause_writing(self) -> None:
         """Watch a client that reads more slowly than it is written to."""
-        self._watch(self._taken)
+        if not self._transport.is_closing():
+            self._watch(self._taken)
 
     @property
     def _taken(self) -> int:
@@ -102,19 +124,23 @@ class ClientConnection(asyncio.Protocol):
         return self._handed_over - self._transport.get_write_buffer_size()
 
     def _watch(self, taken: int) -> None:
-        deadline_ns = self._pump.node.settings.options.write_deadline_ns
-        if deadline_ns > 0:
+        if self._deadline_ns > 0:
             loop = asyncio.get_running_loop()
-            self._stall = loop.call_later(deadline_ns / SECOND, self._check_progress, taken)
+            delay = self._deadline_ns / SECOND
+            self._stall = loop.call_later(delay, self._check_progress, taken)
 
     def _check_progress(self, before: int) -> None:
         """Cut off a client that has taken nothing within the write deadline."""
         if (taken := self._taken) > before:
             self._watch(taken)
             return
+        self._cut_off(faults.SLOW_CONSUMER_WRITE_DEADLINE)
+
+    def _cut_off(self, fault: Fault) -> None:
+        """End the connection of a client that does not take what it is sent."""
         node = self._pump.node
         node.stats.slow_consumers += 1
-        self._session.close(faults.SLOW_CONSUMER_WRITE_DEADLINE.reason)
+        self._session.close(fault.reason)
         node.has_output(self._session)
         self._pump.wake()
 
@@ -125,6 +151,8 @@ class ClientConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """Let consumers deliver to this client again."""
+        if self._transport.is_closing():
+            return
         self._stop_watching()
         self._session.backlog_bytes = (
             sum(map(len, self._session.outbox)) + self._transport.get_write_buffer_size()
@@ -137,6 +165,9 @@ class ClientConnection(asyncio.Protocol):
         self._stop_watching()
         self._pump.intake.forget(self)
         self._pump.connections.pop(self._session, None)
-        reason = "Read Error" if exc else "Client Closed"
+        reason = self._reason_of_loss(exc)
         self._pump.node.close_session(self._session, reason, self._pump.clock.now())
         self._pump.wake()
+
+    def _reason_of_loss(self, exc: Exception | None) -> str:
+        return "Read Error" if exc else "Client Closed"

@@ -10,7 +10,7 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.options import ServerOptions, TlsOptions, WebsocketOptions
 from jetstream_server.net.tls_context import make_context, verifies
-from jetstream_server.net.websocket_layer import WebsocketRules
+from jetstream_server.net.websocket_upgrade import WebsocketRules
 from jetstream_server.node.door import Door
 
 
@@ -77,6 +77,7 @@ def websocket_entrance(options: ServerOptions, websocket: WebsocketOptions, port
         is_same_origin=websocket.is_same_origin,
         allowed_origins=websocket.allowed_origins,
         is_compressing=websocket.is_compressing,
+        inflated_max=options.max_payload,
         headers=websocket.headers,
         cookies={field: name for field, name in cookies.items() if name},
     )

@@ -1,6 +1,7 @@
 """Where clients come in: by TCP, with TLS or without, and by WebSocket.
 
-Sockets are `listener.py`'s, what is asked of those who connect is `entrance.py`'s.
+Sockets are `listener.py`'s, what is asked of those who connect is `entrance.py`'s. Who comes when
+descriptors run short is turned away without a word.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from jetstream_server.config.options import ServerOptions, TlsOptions, WebsocketOptions
 from jetstream_server.net import listener as listening
 from jetstream_server.net.client_connection import ClientConnection
+from jetstream_server.net.descriptors import Descriptors
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.door import Door
 
@@ -22,6 +24,14 @@ if TYPE_CHECKING:
 
 _TCP = "tcp"
 _WEBSOCKET = "websocket"
+
+
+class TurnedAway(asyncio.Protocol):
+    """A connection that there is no room for."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Close it."""
+        transport.close()
 
 
 class FrontDoors:
@@ -46,6 +56,8 @@ class FrontDoors:
         self._sockets = contextlib.ExitStack()
         self._entrances: dict[str, Entrance] = {}
         self._websocket_port = 0
+        self._descriptors = Descriptors()
+        self._had_room = True
         self._listener = self._bound(listening.bind(options.host, options.port))
         _, self.port = listening.address_of(self._listener)
         self.websocket_url = ""
@@ -105,13 +117,37 @@ class FrontDoors:
         self._sockets.close()
 
     async def _serve(self, pump: Pump, listener: socket.socket, kind: str) -> asyncio.Server:
-        if kind not in self._entrances:
-            return await listening.serve(listener, lambda: ClientConnection(pump))
-        from jetstream_server.net.layered_connection import LayeredConnection
+        def connection() -> asyncio.Protocol:
+            return ClientConnection(pump)
 
+        make = connection
+        if kind in self._entrances:
+            from jetstream_server.net.half_open import protocol_for
+
+            def layered() -> asyncio.Protocol:
+                return protocol_for(pump, self._entrances[kind])
+
+            make = layered
         return await listening.serve(
-            listener, lambda: LayeredConnection(pump, self._entrances[kind])
+            listener, lambda: make() if self._has_room(listener) else TurnedAway()
         )
+
+    def _has_room(self, listener: socket.socket) -> bool:
+        """Tell whether one more may come in; say when that changes."""
+        found = self._descriptors
+        has_room = found.has_room(listener.fileno())
+        if has_room != self._had_room:
+            self._had_room = has_room
+            if has_room:
+                self._log("INF", "There are file descriptors for clients again")
+            else:
+                self._log(
+                    "ERR",
+                    "No file descriptors left for clients, who are turned away:"
+                    f" the limit is {found.limit}, {found.reserved} are kept for the disk;"
+                    " raise it with ulimit -n",
+                )
+        return has_room
 
     def _tell_of_websocket(self, options: WebsocketOptions, address: tuple[str, int]) -> None:
         scheme = "ws" if options.tls is None else "wss"

@@ -1,7 +1,9 @@
 """What may lie between a socket and a session: TLS, WebSocket, or one on the other.
 
-A layer works on bytes and has no socket, so it can be fed in any cuts. `ClientConnection` passes
-what arrives up through its layers and what the session sends down through them.
+A layer works on bytes and has no socket, so it can be fed in any cuts. `LayeredConnection` passes
+what arrives up through its layer and what the session sends down through it.
+
+A layer that has failed takes no more and sends no more, but for its goodbye.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ class LayerError(Exception):
 
     Attributes:
         reason: why the connection closes, as `/connz` names it.
+        received: what had come for above before it did; that still counts.
     """
 
-    def __init__(self, reason: str, detail: str) -> None:
+    def __init__(self, reason: str, detail: str, received: bytes = b"") -> None:
         super().__init__(detail)
         self.reason = reason
+        self.received = received
 
 
 class Layer(Protocol):
@@ -27,6 +31,11 @@ class Layer(Protocol):
     @property
     def is_over(self) -> bool:
         """Return whether the peer has ended the conversation in an orderly way."""
+        ...
+
+    @property
+    def is_holding(self) -> bool:
+        """Return whether there is more to be had from `receive` without anything arriving."""
         ...
 
     def receive(self, data: bytes) -> bytes:
@@ -48,3 +57,61 @@ class Layer(Protocol):
     def take_output(self) -> bytes:
         """Return the bytes for below since the last call."""
         ...
+
+
+class Stacked:
+    """Two layers as one.
+
+    Args:
+        lower: next to the socket.
+        upper: next to the session.
+    """
+
+    def __init__(self, lower: Layer, upper: Layer) -> None:
+        self._lower, self._upper = lower, upper
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the peer has said goodbye in either."""
+        return self._upper.is_over or (self._lower.is_over and not self.is_holding)
+
+    @property
+    def is_holding(self) -> bool:
+        """Return whether either has more."""
+        return self._upper.is_holding or self._lower.is_holding
+
+    def receive(self, data: bytes) -> bytes:
+        """Pass bytes up through both.
+
+        Raises:
+            LayerError: of the layer that failed first.
+        """
+        failures: list[LayerError] = []
+        for layer in (self._lower, self._upper):
+            try:
+                data = layer.receive(data)
+            except LayerError as error:
+                failures.append(error)
+                data = error.received
+        if failures:
+            raise LayerError(failures[0].reason, str(failures[0]), data) from failures[0]
+        return data
+
+    def send(self, data: bytes) -> None:
+        """Pass bytes down."""
+        self._upper.send(data)
+
+    def end(self, reason: str) -> None:
+        """Say goodbye in both."""
+        self._upper.end(reason)
+        self._pass_down()
+        self._lower.end(reason)
+
+    def take_output(self) -> bytes:
+        """Return the bytes for the socket."""
+        self._pass_down()
+        return self._lower.take_output()
+
+    def _pass_down(self) -> None:
+        if data := self._upper.take_output():
+            self._lower.send(data)

@@ -2,8 +2,8 @@
 
 On the clients' port INFO goes out in clear, and the first byte of what comes back tells whether
 TLS begins. With `handshake_first` nothing is said before TLS; with a delay, the client's silence
-for that long means that it waits for INFO. A listener of WebSocket begins with its layers at once.
-What a session sends before its layers stand waits in the lowest of them.
+for that long means that it waits for INFO. Where TLS may still begin nothing but INFO is said in
+clear. Who comes by WebSocket is a client when the request is granted (`half_open.py`).
 
 A client that does not get through within the TLS timeout is cut off without a word, as the genuine
 server does (checked-wire-consumers.md 1.4).
@@ -12,7 +12,6 @@ server does (checked-wire-consumers.md 1.4).
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable
 
 from jetstream_server.base.clock import SECOND
@@ -22,160 +21,209 @@ from jetstream_server.net.layer import Layer, LayerError
 from jetstream_server.net.pump import Pump
 from jetstream_server.net.tls_context import is_pinned, suite_name, user_names
 from jetstream_server.net.tls_layer import FIRST_BYTE, HANDSHAKE_FAILURE, TlsLayer
-from jetstream_server.net.websocket_layer import WebsocketLayer
+from jetstream_server.protocol import errors as faults
 
 
 class LayeredConnection(ClientConnection):
-    """One TCP connection with layers on it."""
+    """One TCP connection with layers on it.
 
-    def __init__(self, pump: Pump, entrance: Entrance) -> None:
+    Args:
+        pump: runs the node.
+        entrance: by which the client came.
+        layer: what lies between already, all set up; None where TLS may begin.
+        tls: the part of it that is TLS.
+        credentials: fields of CONNECT that the client has given below.
+    """
+
+    def __init__(
+        self,
+        pump: Pump,
+        entrance: Entrance,
+        layer: Layer | None = None,
+        tls: TlsLayer | None = None,
+        credentials: dict[str, str] | None = None,
+    ) -> None:
         super().__init__(pump, entrance.door)
         self._entrance = entrance
-        self._layers: list[Layer] = []  # the lowest first
-        self._tls: TlsLayer | None = None
-        self._websocket: WebsocketLayer | None = None
+        self._layer = layer
+        self._tls = tls
+        self._credentials = credentials or {}
         self._is_undecided = False  # the next byte tells whether TLS begins
-        self._held: list[bytes] | None = None  # INFO, while TLS may come first
-        self._has_failed = False
+        self._has_greeted = False
+        self._held: list[bytes] = []  # what waits for that decision
+        self._is_mute = False
         self._timers: list[asyncio.TimerHandle] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Open a session and set up the layers that are known now."""
+        """Open a session; begin TLS, or wait for it."""
         super().connection_made(transport)
-        entrance = self._entrance
-        if entrance.tls is not None and entrance.websocket is None:
-            self._is_undecided = entrance.greets_after_ns >= 0
-            if entrance.greets_after_ns > 0:
-                self._held = []
-                self._after(entrance.greets_after_ns, self._greet)
+        entrance, session = self._entrance, self._session
+        session.credentials = self._credentials
+        if self._layer is not None:
+            self._note_certificate()
+            return
+        self._is_undecided = entrance.greets_after_ns >= 0
+        if entrance.greets_after_ns > 0:
+            self._after(entrance.greets_after_ns, self._greet)
         if entrance.tls is not None and not self._is_undecided:
-            self._begin_tls(entrance.tls)
-        if entrance.websocket is not None:
-            self._websocket = WebsocketLayer(entrance.websocket)
-            self._layers.append(self._websocket)
-        if entrance.websocket is not None or entrance.door.tls_required:
+            self._layer = self._tls = TlsLayer(entrance.tls)
+        if entrance.door.tls_required:
             self._after(entrance.tls_timeout_ns, self._time_out)
 
     def _after(self, delay_ns: int, act: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
         self._timers.append(loop.call_later(delay_ns / SECOND, act))
 
-    def _begin_tls(self, context: ssl.SSLContext) -> None:
-        self._tls = TlsLayer(context)
-        self._layers.insert(0, self._tls)
-
     def _greet(self) -> None:
         """Say INFO in clear to a client that waits for it."""
-        if self._held is not None:
-            held, self._held = self._held, None
-            for data in held:
-                self._send(data)
+        if self._is_undecided and self._held and not self._has_greeted:
+            self._has_greeted = True
+            self._send(self._held.pop(0))
 
     def _time_out(self) -> None:
-        if not self._is_through:
+        if not self._is_secured:
             self._fail(LayerError(HANDSHAKE_FAILURE, "handshake timeout"))
 
     @property
-    def _is_through(self) -> bool:
-        if self._is_undecided or (self._tls is not None and not self._tls.is_established):
-            return False
-        return self._websocket is None or self._websocket.is_open
+    def _is_secured(self) -> bool:
+        return self._tls is not None and self._tls.is_established
 
     def data_received(self, data: bytes) -> None:
-        """Pass bytes up through the layers, and what is left to the session."""
+        """Pass bytes up through the layer, and what is left to the session."""
+        if self._session.closing:
+            return
         if self._is_undecided:
             self._decide(data[0])
-        was_through = self._is_through
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        """Take bytes, maybe none where the layer is holding some."""
+        failure: LayerError | None = None
+        plain = data
         try:
             if self._must_begin_tls:
                 raise LayerError(HANDSHAKE_FAILURE, "client sent no TLS handshake")
-            for layer in self._layers:
-                data = layer.receive(data)
-            if not was_through and self._is_through:
-                self._admit()
+            if self._layer is not None:
+                plain = self._through(self._layer, data)
         except LayerError as error:
-            self._fail(error)
-            return
+            failure, plain = error, error.received
+        # What is inflated costs what it then is; what yields nothing has been read all the same.
+        self.pass_on(plain, max(len(data), len(plain)), failure)
+
+    def pass_on(self, plain: bytes, size: int, failure: LayerError | None) -> None:
+        """Act on what the layer has yielded, for which `size` bytes are counted as read."""
+        if plain:
+            self._session.feed(plain)
+        self._pump.intake.took(self, size)
+        self._pump.wake()
         self._flush()
-        if data:
-            super().data_received(data)
-        if self._layers and self._layers[-1].is_over:
-            self._end("Client Closed")
+        if failure is not None:
+            self._fail(failure)
+        elif self._layer is not None and self._layer.is_over:
+            self._end_after_turn("Client Closed")
+        elif self._transport.get_write_buffer_size() > self._pump.node.settings.max_pending:
+            # Answers of the layer itself, which no session counts.
+            self._cut_off(faults.SLOW_CONSUMER_PENDING_BYTES)
+
+    def _through(self, layer: Layer, data: bytes) -> bytes:
+        was_secured = self._is_secured
+        plain = layer.receive(data)
+        if self._tls is not None and self._is_secured and not was_secured:
+            check_pin(self._entrance, self._tls)
+            self._note_certificate()
+        return plain
+
+    def resume_reading(self) -> None:
+        """Read on; first comes what the layer has been holding."""
+        super().resume_reading()
+        if self._layer is not None and self._layer.is_holding and not self._session.closing:
+            self._take(b"")
 
     def _decide(self, first: int) -> None:
         self._is_undecided = False
+        held, self._held = self._held, []
         if first == FIRST_BYTE and self._entrance.tls is not None:
-            self._begin_tls(self._entrance.tls)
-            for data in self._held or ():
-                self._layers[0].send(data)
-            self._held = None
-        else:
-            self._greet()
+            self._layer = self._tls = TlsLayer(self._entrance.tls)
+        elif self._must_begin_tls and self._has_greeted:
+            return  # it is cut off without a word
+        for data in held:
+            self._write(data)
 
     @property
     def _must_begin_tls(self) -> bool:
-        return self._tls is None and self._entrance.door.tls_required
+        return self._layer is None and self._entrance.door.tls_required
 
-    def _admit(self) -> None:
-        """Note what the layers know of the client.
-
-        Raises:
-            LayerError: its certificate is not one of the pinned ones.
-        """
-        session, entrance = self._session, self._entrance
-        if self._tls is not None:
-            session.tls_version = self._tls.version
-            session.tls_cipher_suite = suite_name(self._tls.cipher_suite)
-            certificate = self._tls.peer_certificate
-            if entrance.pinned_certs and not is_pinned(certificate, entrance.pinned_certs):
-                raise LayerError(HANDSHAKE_FAILURE, "certificate not pinned")
-            if entrance.door.maps_certificates:
-                session.certificate_names = user_names(certificate)
-        if self._websocket is not None:
-            session.options = dict(self._websocket.credentials)
+    def _note_certificate(self) -> None:
+        """Note what TLS knows of the client."""
+        session, tls = self._session, self._tls
+        if tls is not None:
+            session.tls_version = tls.version
+            session.tls_cipher_suite = suite_name(tls.cipher_suite)
+            if self._entrance.door.maps_certificates:
+                session.certificate_names = user_names(tls.peer_certificate)
 
     def _fail(self, error: LayerError) -> None:
         session = self._session
         self._pump.node.note("DBG", f"{session.host}:{session.port} - {error.reason}: {error}")
-        self._flush()  # what the layers have to say about it
-        self._has_failed = True
-        self._end(error.reason)
+        self._is_mute = self._layer is None
+        self._end_after_turn(error.reason)
+
+    def _end_after_turn(self, reason: str) -> None:
+        """End the session when it has acted on what was received before."""
+        asyncio.get_running_loop().call_soon(self._end, reason)
 
     def _end(self, reason: str) -> None:
         self._session.close(reason)
-        self._pump.node.has_output(self._session)
         self._pump.wake()
 
     def _write(self, data: bytes) -> None:
-        if self._has_failed:
+        if self._is_mute:
             return
-        if self._held is not None:
-            self._held.append(data)
-        elif self._layers:
-            self._layers[-1].send(data)
+        if self._layer is not None:
+            self._layer.send(data)
             self._flush()
+            if self._layer.is_over:
+                self._end_after_turn("Write Error")
+        elif self._is_undecided and (self._has_greeted or self._entrance.greets_after_ns > 0):
+            self._held.append(data)
         else:
+            self._has_greeted = True
             self._send(data)
 
     def _flush(self) -> None:
-        """Pass down what the layers have to send."""
-        data = b""
-        for layer in reversed(self._layers):
-            if data:
-                layer.send(data)
-            data = layer.take_output()
+        """Pass down what the layer has to send."""
+        data = self._layer.take_output() if self._layer is not None else b""
         if data and not self._transport.is_closing():
             self._send(data)
 
     def _say_goodbye(self, reason: str) -> None:
-        if self._has_failed:
-            return
-        for layer in reversed(self._layers):
-            layer.end(reason)
+        if self._layer is not None:
+            self._layer.end(reason)
             self._flush()
+        elif self._is_undecided and not self._is_mute:
+            self._greet()  # with what was said after it, and is why it ends
+            if not self._entrance.door.tls_required:
+                for data in self._held:
+                    self._send(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the session and the timers."""
         for timer in self._timers:
             timer.cancel()
         super().connection_lost(exc)
+
+    def _reason_of_loss(self, exc: Exception | None) -> str:
+        has_begun = self._tls is not None or self._entrance.door.tls_required
+        if has_begun and not self._is_secured:
+            return HANDSHAKE_FAILURE
+        return super()._reason_of_loss(exc)
+
+
+def check_pin(entrance: Entrance, tls: TlsLayer) -> None:
+    """Look whether a client's certificate is one of those that are let in.
+
+    Raises:
+        LayerError: it is not.
+    """
+    if entrance.pinned_certs and not is_pinned(tls.peer_certificate, entrance.pinned_certs):
+        raise LayerError(HANDSHAKE_FAILURE, "certificate not pinned")

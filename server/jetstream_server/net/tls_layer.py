@@ -25,8 +25,10 @@ class TlsLayer:
         self._arrived, self._leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._arrived, self._leaving, server_side=True)
         self._waiting: list[bytes] = []
+        self._has_failed = False
         self.is_established = False
         self.is_over = False
+        self.is_holding = False
 
     @property
     def version(self) -> str:
@@ -50,6 +52,8 @@ class TlsLayer:
         Raises:
             LayerError: the handshake failed, or a record is damaged.
         """
+        if self._has_failed:
+            return b""
         self._arrived.write(data)
         if not self.is_established and not self._shake_hands():
             return b""
@@ -63,7 +67,8 @@ class TlsLayer:
         except ssl.SSLZeroReturnError:
             self.is_over = True
         except ssl.SSLError as error:
-            raise LayerError("Read Error", _words(error)) from error
+            self._has_failed = True
+            raise LayerError("Read Error", _words(error), b"".join(pieces)) from error
         return b"".join(pieces)
 
     def _shake_hands(self) -> bool:
@@ -72,23 +77,29 @@ class TlsLayer:
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
+            self._has_failed = True
             raise LayerError(HANDSHAKE_FAILURE, _words(error)) from error
         self.is_established = True
-        for data in self._waiting:
-            self._tls.write(data)
-        self._waiting.clear()
+        waiting, self._waiting = self._waiting, []
+        for data in waiting:
+            self.send(data)
         return True
 
     def send(self, data: bytes) -> None:
         """Encrypt, or keep until the handshake is over."""
-        if self.is_established:
-            self._tls.write(data)
-        else:
+        if not self.is_established:
             self._waiting.append(data)
+        elif not self._has_failed:
+            try:
+                self._tls.write(data)
+            except ssl.SSLError:
+                # The peer has brought TLS into a state in which nothing can be sent; what arrives
+                # next tells the reason.
+                self._has_failed = self.is_over = True
 
     def end(self, reason: str) -> None:
         """Send a closing alert."""
-        if self.is_established:
+        if self.is_established and not self._has_failed:
             # The peer's own alert is not waited for.
             with contextlib.suppress(ssl.SSLError):
                 self._tls.unwrap()

@@ -295,16 +295,18 @@ class FileVault:
         """Return the place of one stream; what a stream without a config left behind goes.
 
         Raises:
-            StoreError: the name is too long for a folder.
+            StoreError: the name is too long for a folder, or the folder cannot be looked into.
         """
         if memory:
             return self._memory.folder(stream, memory=True, first_seq=first_seq)
         path = self._path / to_name(stream)
         disk, commit = self._commit.disk, self._commit
-        is_known = commit.queued(path / CONFIG_NAME) is not None or (
-            not commit.is_removed(path) and CONFIG_NAME in disk.names(path)
-        )
-        if not is_known and not commit.is_removed(path) and disk.names(path):
+        try:
+            names = [] if commit.is_removed(path) else disk.names(path)
+        except OSError as error:
+            raise StoreError(f"cannot list: {error.strerror}", str(path)) from error
+        is_known = commit.queued(path / CONFIG_NAME) is not None or CONFIG_NAME in names
+        if not is_known and names:
             leftover = FileFolder(path, commit, self._cache, first_seq=0, is_fresh=True)
             commit.remove_tree(leftover, path)
         return FileFolder(

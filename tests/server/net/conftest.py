@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from random import Random
 
@@ -13,7 +12,7 @@ from jetstream_server.base.clock import SystemClock
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.net import listener as listening
 from jetstream_server.net.client_connection import ClientConnection
-from jetstream_server.net.layered_connection import LayeredConnection
+from jetstream_server.net.half_open import protocol_for
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.auth import Authenticator
 from jetstream_server.node.node import Node, NodeSettings
@@ -44,10 +43,10 @@ class Running:
         self.server = await listening.serve(self.socket, self._connection)
         return self
 
-    def _connection(self) -> ClientConnection:
+    def _connection(self) -> asyncio.Protocol:
         if self.entrance is None:
             return ClientConnection(self.pump)
-        return LayeredConnection(self.pump, self.entrance)
+        return protocol_for(self.pump, self.entrance)
 
     async def __aexit__(self, *unused) -> None:
         self.server.close()
@@ -79,11 +78,21 @@ def running() -> type[Running]:
 
 
 @pytest.fixture
+def until() -> Callable[[Callable[[], object]], Coroutine[None, None, None]]:
+    """Return what waits for a condition, on however busy a machine; `on_loop` has an end."""
+
+    async def wait(is_true: Callable[[], object]) -> None:
+        while not is_true():
+            await asyncio.sleep(0.001)
+
+    return wait
+
+
+@pytest.fixture
 def on_loop() -> Callable[..., None]:
     """Run a coroutine, with an end."""
 
     def run(coroutine) -> None:
-        with contextlib.suppress(asyncio.CancelledError):
-            asyncio.run(asyncio.wait_for(coroutine, 20))
+        asyncio.run(asyncio.wait_for(coroutine, 60))
 
     return run

@@ -20,19 +20,18 @@ def test_frames_may_arrive_in_any_pieces(running, on_loop):
     on_loop(main())
 
 
-def test_a_refused_client_hears_why_before_the_end(running, on_loop):
+def test_a_refused_client_hears_why_before_the_end(running, until, on_loop):
     async def main():
         async with running() as served:
             reader, writer = await served.connect()
             writer.write(b"NOPE\r\n")
             assert await reader.read() == b"-ERR 'Unknown Protocol Operation'\r\n"
-            await asyncio.sleep(0.01)
-            assert not served.node.sessions
+            await until(lambda: not served.node.sessions)
 
     on_loop(main())
 
 
-def test_a_client_that_does_not_read_is_cut_off(running, on_loop):
+def test_a_client_that_does_not_read_is_cut_off(running, until, on_loop):
     async def main():
         async with running() as served:
             slow_reader, slow = await served.connect()
@@ -44,16 +43,15 @@ def test_a_client_that_does_not_read_is_cut_off(running, on_loop):
                 await fast.drain()
                 if served.node.stats.slow_consumers:
                     break
-            await asyncio.sleep(0.05)
+            await until(lambda: len(served.node.sessions) == 1)
             assert served.node.stats.slow_consumers == 1
-            assert len(served.node.sessions) == 1
             data = await slow_reader.read(-1)
             assert b"-ERR" not in data
 
     on_loop(main())
 
 
-def test_a_client_that_takes_nothing_is_cut_off_in_time(running, on_loop):
+def test_a_client_that_takes_nothing_is_cut_off_in_time(running, until, on_loop):
     async def main():
         async with running(write_deadline_ns=100 * MILLISECOND) as served:
             slow_reader, slow = await served.connect()
@@ -66,8 +64,7 @@ def test_a_client_that_takes_nothing_is_cut_off_in_time(running, on_loop):
             for _ in range(14):  # less than `max_pending`
                 fast.write(frame)
                 await fast.drain()
-            while served.node.sessions.get(session.cid) is session:
-                await asyncio.sleep(0.01)
+            await until(lambda: session.cid not in served.node.sessions)
             assert session.closing == "Slow Consumer (Write Deadline)"
             assert served.node.stats.slow_consumers == 1
 
@@ -92,7 +89,7 @@ def test_a_client_that_takes_its_time_stays(running, on_loop):
     on_loop(main())
 
 
-def test_the_backlog_falls_when_the_client_reads_again(running, on_loop):
+def test_the_backlog_falls_when_the_client_reads_again(running, until, on_loop):
     async def main():
         async with running() as served:
             reader, writer = await served.connect()
@@ -111,27 +108,45 @@ def test_the_backlog_falls_when_the_client_reads_again(running, on_loop):
             left = 5 * len(b"MSG a 1 1000000\r\n" + b"x" * 1_000_000 + b"\r\n")
             while left:
                 left -= len(await reader.read(1 << 20))
-            await asyncio.sleep(0.02)
-            assert session.backlog_bytes <= OUTBOX_LOW_BYTES
+            await until(lambda: session.backlog_bytes <= OUTBOX_LOW_BYTES)
             if drained:
                 assert drained == [session] * len(drained)
 
     on_loop(main())
 
 
-def test_a_vanished_client_leaves_nothing_behind(running, on_loop):
+def test_a_vanished_client_leaves_nothing_behind(running, until, on_loop):
     async def main():
         async with running() as served:
             _, writer = await served.connect()
             writer.write(b"SUB a 1\r\n")
             await writer.drain()
             writer.transport.abort()
-            for _ in range(100):
-                await asyncio.sleep(0.01)
-                if not served.node.sessions:
-                    break
-            assert not served.node.sessions
+            await until(lambda: not served.node.sessions)
             assert not served.pump.connections
             assert served.node.accounts["$G"].sublist.count == 0
+
+    on_loop(main())
+
+
+def test_a_closing_connection_that_is_not_read_ends_all_the_same(running, until, on_loop):
+    async def main():
+        async with running(write_deadline_ns=300 * MILLISECOND) as served:
+            slow_reader, slow = await served.connect()
+            slow.write(b"SUB a 1\r\nPING\r\n")
+            await slow_reader.readuntil(b"PONG\r\n")
+            slow.transport.pause_reading()
+            (session,) = served.node.sessions.values()
+            connection = served.pump.connections[session]
+            _, fast = await served.connect()
+            frame = b"PUB a 500000\r\n" + b"x" * 500_000 + b"\r\n"
+            while not connection._transport.get_write_buffer_size():
+                fast.write(frame)
+                await fast.drain()
+                await asyncio.sleep(0)
+            slow.write(b"NOPE\r\n")
+            await until(lambda: session.cid not in served.node.sessions)
+            assert session.closing == "Protocol Violation"
+            assert session not in served.pump.connections
 
     on_loop(main())

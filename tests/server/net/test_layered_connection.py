@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
+import zlib
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.base.limits import TURN_READ_BYTES
 from jetstream_server.config.options import TlsOptions
 from jetstream_server.net.entrance import Entrance
 from jetstream_server.net.tls_context import make_context
-from jetstream_server.net.websocket_layer import WebsocketRules
+from jetstream_server.net.websocket_upgrade import WebsocketRules
 from jetstream_server.node.door import Door
 from websockets.asyncio.client import connect
 
@@ -97,3 +101,217 @@ def test_the_end_of_the_server_is_said(play: Play) -> None:
             assert client.close_code == 1001
 
     play(Entrance(Door(), websocket=WebsocketRules()), scene)
+
+
+class Handshaken:
+    """A client's side of TLS on a stream."""
+
+    def __init__(self, pki: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
+        self.arrived, self.leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = pki.client_context()
+        self.tls = context.wrap_bio(self.arrived, self.leaving, server_hostname="localhost")
+        self.reader, self.writer = reader, writer
+
+    async def shake_hands(self) -> None:
+        while True:
+            try:
+                self.tls.do_handshake()
+                return
+            except ssl.SSLWantReadError:
+                self.writer.write(self.leaving.read())
+                self.arrived.write(await self.reader.read(1 << 16))
+
+    async def until(self, end: bytes) -> bytes:
+        plain = b""
+        while not plain.endswith(end):
+            try:
+                plain += self.tls.read(1 << 16)
+            except ssl.SSLWantReadError:
+                self.arrived.write(await self.reader.read(1 << 16))
+        return plain
+
+
+def ws_frame(first: int, data: bytes) -> bytes:
+    is_short = len(data) < 126
+    size = bytes([0x80 | len(data)]) if is_short else b"\xff" + len(data).to_bytes(8, "big")
+    return bytes([first]) + size + bytes(4) + data
+
+
+async def upgraded(server: Any, more: bytes = b"") -> Any:
+    """Return a client's ends behind an upgrade; INFO is read where it is not compressed."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+        + more
+        + b"\r\n"
+    )
+    await reader.readuntil(b"\r\n\r\n")
+    if not more:
+        await reader.readuntil(b" \r\n")
+    return reader, writer
+
+
+def test_last_words_before_a_goodbye_of_tls_count(
+    play: Play, secure: ssl.SSLContext, pki: Any
+) -> None:
+    async def scene(server: Any) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        await reader.readline()
+        client = Handshaken(pki, reader, writer)
+        await client.shake_hands()
+        client.tls.write(b'CONNECT {"verbose":false}\r\nPUB a 3\r\nbye\r\nPING\r\n')
+        with pytest.raises(ssl.SSLWantReadError):
+            client.tls.unwrap()
+        writer.write(client.leaving.read())
+        client.arrived.write(await reader.read())
+        assert client.tls.read() == b"PONG\r\n"
+        with pytest.raises(ssl.SSLZeroReturnError):
+            client.tls.read()
+        writer.close()
+        assert not server.node.sessions
+        assert server.node.stats.in_msgs == 1
+
+    play(Entrance(Door(tls_required=True), secure, 30 * SECOND), scene)
+
+
+def test_last_words_before_a_goodbye_of_websocket_count(play: Play) -> None:
+    async def scene(server: Any) -> None:
+        reader, writer = await upgraded(server)
+        said = b'CONNECT {"verbose":false}\r\nPUB a 3\r\nbye\r\nPING\r\n'
+        writer.write(ws_frame(0x82, said) + ws_frame(0x88, b"\x03\xe8"))
+        assert await reader.read() == b"\x82\x06PONG\r\n\x88\x02\x03\xe8"
+        writer.close()
+        assert server.node.stats.in_msgs == 1
+
+    play(Entrance(Door(), websocket=WebsocketRules()), scene)
+
+
+def test_nothing_is_said_in_clear_where_tls_may_begin(
+    play: Play, secure: ssl.SSLContext, pki: Any
+) -> None:
+    async def scene(server: Any) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        assert (await reader.readline()).startswith(b"INFO")
+        (session,) = server.node.sessions.values()
+        session.send(b"PING\r\n")  # as it does after two seconds
+        server.pump.wake()
+        client = Handshaken(pki, reader, writer)
+        await client.shake_hands()  # which anything in clear would spoil
+        writer.write(client.leaving.read())
+        assert await client.until(b"PING\r\n") == b"PING\r\n"
+        writer.close()
+
+    play(Entrance(Door(tls_required=True), secure, 30 * SECOND), scene)
+
+
+def test_a_client_in_clear_hears_what_was_held(play: Play, secure: ssl.SSLContext) -> None:
+    async def scene(server: Any) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        await reader.readline()
+        (session,) = server.node.sessions.values()
+        session.send(b"PING\r\n")
+        server.pump.wake()
+        writer.write(b'CONNECT {"verbose":false}\r\nPING\r\n')
+        assert await reader.readuntil(b"PONG\r\n") == b"PING\r\nPONG\r\n"
+        writer.close()
+
+    play(Entrance(Door(tls_available=True), secure), scene)
+
+
+def test_a_flood_of_pings_is_cut_off(play: Play, until: Any) -> None:
+    """The session knows nothing of them, and yet their answers may fill the memory."""
+
+    async def scene(server: Any) -> None:
+        _, writer = await upgraded(server)
+        writer.transport.pause_reading()
+        (connection,) = server.pump.connections.values()
+        pings = ws_frame(0x89, bytes(125)) * 4000
+        most = 0
+        with contextlib.suppress(ConnectionError):
+            while server.node.sessions:
+                writer.write(pings)
+                await writer.drain()
+                most = max(most, connection._transport.get_write_buffer_size())
+        assert most < server.node.settings.max_pending + 4 * len(pings)
+        assert [each.reason for each in server.node.closed] == ["Slow Consumer (Pending Bytes)"]
+        assert server.node.stats.slow_consumers == 1
+        writer.close()
+
+    play(Entrance(Door(), websocket=WebsocketRules()), scene)
+
+
+def test_what_inflates_is_taken_in_turns_and_nothing_is_lost(play: Play) -> None:
+    async def scene(server: Any) -> None:
+        deflate = b"Sec-WebSocket-Extensions: permessage-deflate\r\n"
+        reader, writer = await upgraded(server, deflate)
+        (session,) = server.node.sessions.values()
+        fed: list[int] = []
+        feed = session.feed
+        session.feed = lambda data: (fed.append(len(data)), feed(data))[1]  # type: ignore[func-returns-value]
+        body = bytes(1_000_000)
+        message = b"PUB a %d\r\n%b\r\n" % (len(body), body)
+        deflater = zlib.compressobj(9, wbits=-15)
+        data = (deflater.compress(message) + deflater.flush(zlib.Z_SYNC_FLUSH))[:-4]
+        connect_first = ws_frame(0x82, b'CONNECT {"verbose":false}\r\n')
+        writer.write(connect_first + ws_frame(0xC2, data) * 10 + ws_frame(0x82, b"PING\r\n"))
+        await reader.readuntil(b"PONG\r\n")
+        assert session.traffic.in_msgs == 10
+        assert max(fed) < 2 * TURN_READ_BYTES
+        writer.close()
+
+    play(Entrance(Door(), websocket=WebsocketRules(is_compressing=True)), scene)
+
+
+def test_a_message_that_inflates_too_far(play: Play) -> None:
+    async def scene(server: Any) -> None:
+        reader, writer = await upgraded(server, b"Sec-WebSocket-Extensions: permessage-deflate\r\n")
+        deflater = zlib.compressobj(9, wbits=-15)
+        message = b"PUB a 1000000\r\n%b\r\n" % bytes(1_000_000)
+        data = deflater.compress(message * 20) + deflater.flush(zlib.Z_SYNC_FLUSH)
+        writer.write(ws_frame(0xC2, data))
+        assert (await reader.read()).endswith(b"\x88\x1a\x03\xf1maximum payload exceeded")
+        writer.close()
+        assert [each.reason for each in server.node.closed] == ["Read Error"]
+        assert server.node.stats.in_msgs == 1
+
+    play(Entrance(Door(), websocket=WebsocketRules(is_compressing=True)), scene)
+
+
+def test_who_is_too_many_hears_it(running: Any, on_loop: Any) -> None:
+    async def main() -> None:
+        entrance = Entrance(Door(), websocket=WebsocketRules())
+        async with running(entrance=entrance) as server:
+            server.node.settings = replace(server.node.settings, max_connections=0)
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.close()
+            reader, writer = await upgraded(server)
+            said = await reader.read()
+            assert said.startswith(b"-ERR 'maximum connections exceeded'\r\n")
+            assert said.endswith(b"\x03\xf0Maximum Connections Exceeded")
+            writer.close()
+
+    on_loop(main())
+
+
+def test_who_vanishes_in_a_handshake(
+    play: Play, secure: ssl.SSLContext, pki: Any, until: Any
+) -> None:
+    async def scene(server: Any) -> None:
+        leaving = ssl.MemoryBIO()
+        tls = pki.client_context().wrap_bio(ssl.MemoryBIO(), leaving, server_hostname="localhost")
+        with pytest.raises(ssl.SSLWantReadError):
+            tls.do_handshake()
+        hello = leaving.read()
+        for cut in (0, 1, len(hello) // 2, len(hello)):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            await reader.readline()
+            writer.write(hello[:cut])
+            if cut == len(hello):
+                await reader.read(1)
+            writer.close()
+        await until(lambda: not server.node.sessions)
+        assert not server.pump.connections
+        assert {each.reason for each in server.node.closed} == {"TLS Handshake Failure"}
+
+    play(Entrance(Door(tls_required=True), secure, 30 * SECOND), scene)

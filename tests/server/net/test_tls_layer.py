@@ -132,11 +132,59 @@ def test_a_damaged_record(pki: Any) -> None:
     client, layer = Client(pki.client_context()), TlsLayer(context_of(pki))
     connected(pki, client, layer)
     client.tls.write(b"PING\r\n")
+    good = client.leaving.read()
+    client.tls.write(b"PING\r\n")
     record = bytearray(client.leaving.read())
     record[-1] ^= 1
     with pytest.raises(LayerError) as refused:
-        layer.receive(bytes(record))
+        layer.receive(good + bytes(record))
     assert refused.value.reason == "Read Error"
+    assert refused.value.received == b"PING\r\n"  # what came before still counts
+    alert = layer.take_output()
+    assert alert
+    assert layer.receive(good) == b""
+    layer.send(b"PONG\r\n")
+    layer.end("Read Error")
+    assert layer.take_output() == b""
+
+
+def test_the_last_words_before_a_goodbye(pki: Any) -> None:
+    client, layer = Client(pki.client_context()), TlsLayer(context_of(pki))
+    connected(pki, client, layer)
+    client.tls.write(b"PUB a 0\r\n\r\n")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.tls.unwrap()
+    assert layer.receive(client.leaving.read()) == b"PUB a 0\r\n\r\n"
+    assert layer.is_over
+
+
+@settings(max_examples=60)
+@given(data=st.binary(min_size=1, max_size=300), seed=st.integers(0, 9999), at=st.integers(0, 600))
+def test_random_bytes(pki: Any, data: bytes, seed: int, at: int) -> None:
+    """Only `LayerError` comes out, and once: at the start, in a handshake, or behind it."""
+    random = Random(seed)
+    client, layer = Client(pki.client_context()), TlsLayer(context_of(pki))
+    how = random.randrange(4)
+    if how == 0:
+        data = bytes([FIRST_BYTE, 3, 1]) + data
+    elif how == 1:
+        client.shake_hands()
+        hello = client.leaving.read()
+        data = hello[:at] + data + hello[at:]
+    elif how == 2:
+        connected(pki, client, layer)
+    failures = 0
+    while data:
+        cut = random.choice((1, random.randint(1, 60), len(data)))
+        try:
+            assert layer.receive(data[:cut]) == b""
+        except LayerError:
+            failures += 1
+        data = data[cut:]
+    assert failures <= 1
+    layer.send(b"INFO {} \r\n")
+    layer.end("Client Closed")
+    layer.take_output()
 
 
 def test_goodbyes(pki: Any) -> None:

@@ -1,0 +1,50 @@
+"""File descriptors: as many as the system gives, and some of them kept for the disk.
+
+A server without a free descriptor cannot open a file, and a stream whose file cannot be opened is
+as good as broken. So clients are turned away while a few are still free. Where the system allows
+it there are many more than clients: its soft limit, often 1024, is raised to the hard one at the
+start, as every program written in Go does.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+
+RESERVED_MAX = 128
+
+
+class Descriptors:
+    """How many there are, and whether a client may have one.
+
+    Attributes:
+        limit: of the process.
+        reserved: kept back from clients.
+    """
+
+    def __init__(self) -> None:
+        self.limit = _raised()
+        self.reserved = min(RESERVED_MAX, self.limit // 2)
+
+    def has_room(self, handle: int) -> bool:
+        """Tell whether a client may have one; `handle` is any open descriptor.
+
+        Numbers are given out lowest first, so the next one tells how many are taken.
+        """
+        try:
+            next_one = os.dup(handle)
+        except OSError:
+            return False
+        os.close(next_one)
+        return next_one < self.limit - self.reserved
+
+
+def _raised() -> int:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (ValueError, OSError):  # some systems have limits that they do not tell
+            pass
+    return soft if soft != resource.RLIM_INFINITY else 1 << 30

@@ -1,0 +1,114 @@
+"""A connection by WebSocket whose request has not been granted yet.
+
+It is no client: it has no session, counts towards no limit, and leaves nothing behind when it goes.
+What it has to come through are TLS, where the listener has it, and the upgrade request, within the
+handshake timeout. Then it becomes a `LayeredConnection`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from jetstream_server.base.clock import SECOND
+from jetstream_server.net.entrance import Entrance
+from jetstream_server.net.layer import Layer, LayerError, Stacked
+from jetstream_server.net.layered_connection import LayeredConnection, check_pin
+from jetstream_server.net.pump import Pump
+from jetstream_server.net.tls_layer import HANDSHAKE_FAILURE, TlsLayer
+from jetstream_server.net.websocket_layer import WebsocketLayer
+from jetstream_server.net.websocket_upgrade import WebsocketRules
+
+
+class HalfOpen(asyncio.Protocol):
+    """One TCP connection until it is upgraded.
+
+    Args:
+        pump: runs the node.
+        entrance: what is asked of those who come.
+        rules: those of them that are about WebSocket.
+    """
+
+    def __init__(self, pump: Pump, entrance: Entrance, rules: WebsocketRules) -> None:
+        self._pump = pump
+        self._entrance = entrance
+        self._websocket = WebsocketLayer(rules)
+        self._tls = TlsLayer(entrance.tls) if entrance.tls is not None else None
+        self._layer: Layer = self._websocket
+        if self._tls is not None:
+            self._layer = Stacked(self._tls, self._websocket)
+        self._transport: asyncio.Transport
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Give the client its time."""
+        self._transport = cast(asyncio.Transport, transport)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._entrance.tls_timeout_ns / SECOND, self._time_out)
+
+    def _time_out(self) -> None:
+        self._refuse(LayerError(HANDSHAKE_FAILURE, "handshake timeout"))
+        self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of the handshake and the request."""
+        if self._transport.is_closing():
+            return
+        failure: LayerError | None = None
+        try:
+            plain = self._layer.receive(data)
+        except LayerError as error:
+            failure, plain = error, error.received
+        if self._websocket.is_open:
+            self._welcome(plain, failure)
+            return
+        if output := self._layer.take_output():
+            self._transport.write(output)
+        if failure is not None:
+            self._refuse(failure)
+        if failure is not None or self._layer.is_over:
+            self._transport.close()
+
+    def _welcome(self, plain: bytes, failure: LayerError | None) -> None:
+        """Let one in whose request was granted, unless its certificate or the hour forbids it."""
+        try:
+            if self._tls is not None:
+                check_pin(self._entrance, self._tls)
+        except LayerError as error:
+            self._refuse(error)
+            self._transport.close()
+            return
+        if self._pump.node.lame_duck is not None:
+            self._transport.close()
+            return
+        self._hand_over(plain, failure)
+
+    def _refuse(self, error: LayerError) -> None:
+        host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
+        self._pump.node.note("DBG", f"{host}:{port} - {error.reason}: {error}")
+
+    def _hand_over(self, plain: bytes, failure: LayerError | None) -> None:
+        """From now on it is a client."""
+        self._cancel()
+        connection = LayeredConnection(
+            self._pump, self._entrance, self._layer, self._tls, self._websocket.credentials
+        )
+        self._transport.set_protocol(connection)
+        connection.connection_made(self._transport)
+        connection.pass_on(plain, len(plain), failure)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the timer; there is nothing else."""
+        self._cancel()
+
+
+def protocol_for(pump: Pump, entrance: Entrance) -> asyncio.Protocol:
+    """Return what takes one connection by an entrance."""
+    if entrance.websocket is not None:
+        return HalfOpen(pump, entrance, entrance.websocket)
+    return LayeredConnection(pump, entrance)

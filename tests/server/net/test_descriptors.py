@@ -1,0 +1,41 @@
+"""Descriptors: the limit is raised, and the last ones are not for clients."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+
+import pytest
+from jetstream_server.net.descriptors import RESERVED_MAX, Descriptors
+
+
+@pytest.fixture
+def limits() -> Iterator[tuple[int, int]]:
+    """Return the limits of this process, which are put back afterwards."""
+    found = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield found
+    resource.setrlimit(resource.RLIMIT_NOFILE, found)
+
+
+def test_the_limit_is_raised(limits: tuple[int, int]) -> None:
+    _, hard = limits
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+    found = Descriptors()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    assert found.limit == hard or hard == resource.RLIM_INFINITY
+    assert found.reserved == min(RESERVED_MAX, found.limit // 2)
+
+
+def test_the_last_ones_are_not_for_clients() -> None:
+    found = Descriptors()
+    with open(os.devnull) as null:
+        assert found.has_room(null.fileno())
+        next_one = os.dup(null.fileno())
+        os.close(next_one)
+        found.limit = next_one + found.reserved + 1
+        assert found.has_room(null.fileno())
+        found.limit -= 1
+        assert not found.has_room(null.fileno())
+        os.fstat(null.fileno())  # it was only looked at
+    assert not found.has_room(-1)

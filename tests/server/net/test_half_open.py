@@ -1,0 +1,215 @@
+"""Who has not come through yet: gone without a trace, cut off in time, or let in."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+import pytest
+from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.config.options import TlsOptions
+from jetstream_server.net.entrance import Entrance
+from jetstream_server.net.tls_context import make_context
+from jetstream_server.net.websocket_upgrade import WebsocketRules
+from jetstream_server.node.door import Door
+
+Scene = Callable[[Any], Awaitable[None]]
+HEAD = (
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+PLAIN = Entrance(Door(), websocket=WebsocketRules(), tls_timeout_ns=30 * SECOND)
+
+
+def frame(data: bytes) -> bytes:
+    assert len(data) < 126
+    return bytes([0x82, 0x80 | len(data)]) + bytes(4) + data
+
+
+def secure(pki: Any, **more: Any) -> Entrance:
+    options = TlsOptions(cert_file=pki.cert("server"), key_file=pki.key("server"), **more)
+    return Entrance(
+        Door(tls_required=True),
+        make_context(options),
+        30 * SECOND,
+        pinned_certs=options.pinned_certs,
+        websocket=WebsocketRules(),
+    )
+
+
+@pytest.fixture
+def play(running: Any, on_loop: Any) -> Callable[[Entrance, Scene], None]:
+    """Return what plays a scene with a server of that entrance."""
+
+    def play_(entrance: Entrance, scene: Scene) -> None:
+        async def main() -> None:
+            async with running(entrance=entrance) as server:
+                await scene(server)
+                node = server.node
+                assert not node.sessions and not server.pump.connections
+
+        on_loop(main())
+
+    return play_
+
+
+def test_who_goes_away_leaves_nothing(play: Any, until: Any) -> None:
+    async def scene(server: Any) -> None:
+        random = Random(1)
+        for _ in range(40):
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(HEAD[: random.randrange(len(HEAD) - 1)])
+            if random.random() < 0.5:
+                await asyncio.sleep(0)
+            if random.random() < 0.5:
+                writer.transport.abort()
+            writer.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(HEAD)
+        await reader.readuntil(b"INFO ")
+        (session,) = server.node.sessions.values()
+        assert session.cid == 1  # nobody was a client before
+        writer.close()
+        await until(lambda: not server.node.sessions)
+        assert server.node.stats.total_connections == 1
+        assert len(list(server.node.closed)) == 1
+
+    play(PLAIN, scene)
+
+
+def test_who_goes_away_within_tls(play: Any, until: Any, pki: Any) -> None:
+    async def scene(server: Any) -> None:
+        leaving = ssl.MemoryBIO()
+        client = pki.client_context().wrap_bio(
+            ssl.MemoryBIO(), leaving, server_hostname="localhost"
+        )
+        with pytest.raises(ssl.SSLWantReadError):
+            client.do_handshake()
+        hello = leaving.read()
+        for cut in (0, 1, 5, len(hello) // 2, len(hello)):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(hello[:cut])
+            if cut == len(hello):
+                assert await reader.read(1)  # the server's half of the handshake
+            writer.close()
+        assert server.node.stats.total_connections == 0
+
+    play(secure(pki), scene)
+
+
+def test_the_time_is_limited(play: Any) -> None:
+    async def scene(server: Any) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(HEAD[:30])
+        with pytest.raises(asyncio.IncompleteReadError):
+            await reader.readexactly(1)
+        writer.close()
+
+    rules = WebsocketRules()
+    play(Entrance(Door(), websocket=rules, tls_timeout_ns=50 * MILLISECOND), scene)
+
+
+def test_who_came_through_has_all_the_time(play: Any, until: Any) -> None:
+    async def scene(server: Any) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(HEAD)
+        await reader.readuntil(b"INFO ")
+        await asyncio.sleep(0.2)  # several times the limit
+        writer.write(frame(b"CONNECT {}\r\nPING\r\n"))
+        await reader.readuntil(b"PONG\r\n")
+        writer.close()
+        await until(lambda: not server.node.sessions)
+
+    rules = WebsocketRules()
+    play(Entrance(Door(), websocket=rules, tls_timeout_ns=50 * MILLISECOND), scene)
+
+
+def test_a_refusal_is_heard(play: Any) -> None:
+    async def scene(server: Any) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(HEAD.replace(b"13", b"12"))
+        assert (await reader.read()).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        writer.close()
+        assert server.node.stats.total_connections == 0
+
+    play(PLAIN, scene)
+
+
+def test_frames_behind_the_request(play: Any, until: Any) -> None:
+    async def scene(server: Any) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        for byte in HEAD + frame(b"CONNECT {}\r\n"):
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0)
+        writer.write(frame(b"PING\r\n"))
+        await reader.readuntil(b"PONG\r\n")
+        writer.close()
+        other, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(HEAD + frame(b"CONNECT {}\r\nPING\r\n") + b"\x82\x00")  # not masked
+        said = await other.read()
+        assert b"PONG\r\n" in said and said.endswith(b"\x03\xeamask bit missing")
+        writer.close()
+        await until(lambda: not server.node.sessions)
+
+    play(PLAIN, scene)
+
+
+def test_a_lame_duck_lets_nobody_in(play: Any) -> None:
+    async def scene(server: Any) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(HEAD[:-2])
+        await asyncio.sleep(0)
+        server.node.enter_lame_duck(server.pump.clock.now())
+        writer.write(HEAD[-2:])
+        assert await reader.read() == b""
+        writer.close()
+
+    play(PLAIN, scene)
+
+
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_pins_hold_for_requests_that_come_with_the_handshake(
+    play: Any, until: Any, pki: Any, is_pinned: bool
+) -> None:
+    import hashlib
+
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+    from cryptography.x509 import load_der_x509_certificate
+
+    key = load_der_x509_certificate(pki.der("client")).public_key()
+    spki = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    pin = hashlib.sha256(spki).hexdigest() if is_pinned else "0" * 64
+
+    async def scene(server: Any) -> None:
+        arrived, leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = pki.client_context("client").wrap_bio(
+            arrived, leaving, server_hostname="localhost"
+        )
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        while True:
+            try:
+                client.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                writer.write(leaving.read())
+                arrived.write(await reader.read(1 << 16))
+        client.write(HEAD)
+        writer.write(leaving.read())  # the end of the handshake and the request at once
+        if is_pinned:
+            plain = b""
+            while b"INFO " not in plain:
+                arrived.write(await reader.read(1 << 16))
+                try:
+                    plain += client.read(1 << 16)
+                except ssl.SSLWantReadError:
+                    continue
+        else:
+            await reader.read()
+            assert server.node.stats.total_connections == 0
+        writer.close()
+        await until(lambda: not server.node.sessions)
+
+    play(secure(pki, ca_file=pki.cert("ca"), is_verifying=True, pinned_certs=(pin,)), scene)
