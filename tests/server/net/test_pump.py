@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 
+import pytest
 from jetstream_server.base.errors import StoreError
 
 
@@ -30,6 +32,7 @@ class HeldCommit:
         self.failures: list[tuple[object, StoreError]] = []
         self.dirty = 0
         self.flushes = 0
+        self.settled = 0
         self.is_stalled = False
         self.full = None
         self.unflushed_bytes = 0
@@ -43,6 +46,7 @@ class HeldCommit:
 
     def settle(self, flush) -> None:
         self.gate.clear()
+        self.settled += 1
 
     def next_deadline(self):
         return None
@@ -51,118 +55,120 @@ class HeldCommit:
         return []
 
 
-async def heard(reader, seconds=0.05):
-    try:
-        return await asyncio.wait_for(reader.readline(), seconds)
-    except TimeoutError:
-        return b""
+class News:
+    """A client that listens to `news` of a served node whose disk is held back."""
+
+    def __init__(self, served, commit, reader, writer) -> None:
+        self.served = served
+        self.commit = commit
+        self.reader = reader
+        self.writer = writer
+
+    def publish(self, payload: bytes, *, stored: bool = True) -> None:
+        """Have a message sent after the flush of what is stored with it."""
+        self.commit.dirty += stored
+        self.served.node.accounts["$G"].output.publish(b"news", payload)
+        self.served.pump.wake()
+
+    async def heard(self, seconds: float = 10) -> bytes:
+        """Return the next line, empty if none comes in that time."""
+        try:
+            return await asyncio.wait_for(self.reader.readline(), seconds)
+        except TimeoutError:
+            return b""
+
+    async def turn(self) -> None:
+        """Wait until the node has seen all that went before: core answers wait for no disk."""
+        self.writer.write(b"PING\r\n")
+        assert await self.heard() == b"PONG\r\n"
 
 
-def test_what_waits_for_the_disk_leaves_after_the_flush(running, on_loop):
-    async def main():
+@pytest.fixture
+def listening(running):
+    @contextlib.asynccontextmanager
+    async def listening():
         commit = HeldCommit()
         async with running(commit) as served:
-            reader, writer = await served.connect()
-            writer.write(b"SUB news 1\r\nPING\r\n")
-            await reader.readline()
-            commit.dirty = 1
-            served.node.accounts["$G"].output.publish(b"news", b"1")
-            served.pump.wake()
-            assert await heard(reader) == b""
-            commit.gate.set()
-            assert await heard(reader, 2) == b"MSG news 1 1\r\n"
+            news = News(served, commit, *await served.connect())
+            news.writer.write(b"SUB news 1\r\n")
+            await news.turn()
+            yield news
+
+    return listening
+
+
+def test_what_waits_for_the_disk_leaves_after_the_flush(listening, until, on_loop):
+    async def main():
+        async with listening() as news:
+            news.publish(b"1")
+            await until(lambda: news.commit.flushes == 1)
+            await news.turn()
+            assert await news.heard(0.05) == b""
+            news.commit.gate.set()
+            assert await news.heard() == b"MSG news 1 1\r\n"
 
     on_loop(main())
 
 
-def test_one_flush_covers_all_that_came_while_the_last_one_ran(running, on_loop):
+def test_one_flush_covers_all_that_came_while_the_last_one_ran(listening, until, on_loop):
     async def main():
-        commit = HeldCommit()
-        async with running(commit) as served:
-            reader, writer = await served.connect()
-            writer.write(b"SUB news 1\r\nPING\r\n")
-            await reader.readline()
+        async with listening() as news:
             for number in range(20):
-                commit.dirty += 1
-                served.node.accounts["$G"].output.publish(b"news", b"%d" % number)
-                served.pump.wake()
-                await asyncio.sleep(0.001)
-            assert commit.flushes == 1
-            for _ in range(2):
-                commit.gate.set()
-                await asyncio.sleep(0.05)
-            commit.gate.set()
-            got = [await heard(reader, 2) for _ in range(40)]
-            assert [line for line in got if line[:3] != b"MSG"] == [
-                b"%d\r\n" % number for number in range(20)
-            ]
-            assert commit.flushes == 2
+                news.publish(b"%d" % number)
+                await news.turn()
+            assert news.commit.flushes == 1
+            for done in (1, 2):
+                news.commit.gate.set()
+                await until(lambda done=done: news.commit.settled == done)
+            got = [await news.heard() for _ in range(40)]
+            assert got[1::2] == [b"%d\r\n" % number for number in range(20)]
+            assert news.commit.flushes == 2
 
     on_loop(main())
 
 
-def test_core_messages_do_not_wait_for_the_disk(running, on_loop):
+def test_core_messages_do_not_wait_for_the_disk(listening, until, on_loop):
     async def main():
-        commit = HeldCommit()
-        async with running(commit) as served:
-            reader, writer = await served.connect()
-            commit.dirty = 1
-            served.pump.wake()
-            await asyncio.sleep(0.02)
-            assert commit.flushes == 1
-            writer.write(b"SUB a 1\r\nPUB a 1\r\nx\r\n")
-            assert await heard(reader, 2) == b"MSG a 1 1\r\n"
-            commit.gate.set()
+        async with listening() as news:
+            news.publish(b"later")
+            await until(lambda: news.commit.flushes == 1)
+            news.writer.write(b"SUB a 2\r\nPUB a 1\r\nx\r\n")
+            assert await news.heard() == b"MSG a 2 1\r\n"
+            news.commit.gate.set()
 
     on_loop(main())
 
 
-def test_a_failed_flush_releases_nothing(running, on_loop):
+def test_a_failed_flush_releases_nothing(listening, until, on_loop):
     async def main():
-        commit = HeldCommit()
-        async with running(commit) as served:
-            reader, writer = await served.connect()
-            writer.write(b"SUB news 1\r\nPING\r\n")
-            await reader.readline()
-            commit.dirty = 1
-            commit.failures = [(object(), StoreError("write failed"))]
-            served.node.accounts["$G"].output.publish(b"news", b"lost")
-            served.pump.wake()
-            commit.gate.set()
-            await asyncio.sleep(0.05)
-            commit.failures = []
-            served.node.accounts["$G"].output.publish(b"news", b"next")
-            served.pump.wake()
-            assert await heard(reader, 2) == b"MSG news 1 4\r\n"
-            assert await heard(reader, 2) == b"next\r\n"
+        async with listening() as news:
+            news.commit.failures = [(object(), StoreError("write failed"))]
+            news.publish(b"lost")
+            news.commit.gate.set()
+            await until(lambda: news.commit.settled == 1)
+            news.commit.failures = []
+            news.publish(b"next", stored=False)
+            assert await news.heard() == b"MSG news 1 4\r\n"
+            assert await news.heard() == b"next\r\n"
 
     on_loop(main())
 
 
-def test_what_was_held_back_during_a_failed_flush_is_dropped_too(running, on_loop):
+def test_what_was_held_back_during_a_failed_flush_is_dropped_too(listening, until, on_loop):
     async def main():
-        commit = HeldCommit()
-        async with running(commit) as served:
-            reader, writer = await served.connect()
-            writer.write(b"SUB news 1\r\nPING\r\n")
-            await reader.readline()
-            output = served.node.accounts["$G"].output
-            commit.dirty = 1
-            commit.failures = [(object(), StoreError("sync failed"))]
-            output.publish(b"news", b"lost")
-            served.pump.wake()
-            await asyncio.sleep(0.02)
+        async with listening() as news:
+            news.commit.failures = [(object(), StoreError("sync failed"))]
+            news.publish(b"lost")
+            await until(lambda: news.commit.flushes == 1)
             # The ack of a message that went down with the stream: nothing is queued for it now.
-            output.publish(b"news", b"lost as well")
-            served.pump.wake()
-            await asyncio.sleep(0.02)
-            commit.gate.set()
-            await asyncio.sleep(0.05)
-            commit.failures = []
-            output.publish(b"news", b"next")
-            served.pump.wake()
-            assert await heard(reader, 2) == b"MSG news 1 4\r\n"
-            assert await heard(reader, 2) == b"next\r\n"
+            news.publish(b"lost as well", stored=False)
+            await news.turn()
+            news.commit.gate.set()
+            await until(lambda: news.commit.settled == 1)
+            news.commit.failures = []
+            news.publish(b"next", stored=False)
+            assert await news.heard() == b"MSG news 1 4\r\n"
+            assert await news.heard() == b"next\r\n"
 
     on_loop(main())
 
@@ -175,12 +181,12 @@ def test_deadlines_make_turns(running, on_loop):
             session._next_ping = served.pump.clock.now() + 30_000_000
             served.node._timers.schedule(session, session._next_ping)
             served.pump.wake()
-            assert await heard(reader, 2) == b"PING\r\n"
+            assert await reader.readline() == b"PING\r\n"
 
     on_loop(main())
 
 
-def test_an_error_of_our_own_is_reported_not_swallowed(running, on_loop):
+def test_an_error_of_our_own_is_reported_not_swallowed(running, until, on_loop):
     async def main():
         served = running()
         async with served:
@@ -192,7 +198,7 @@ def test_an_error_of_our_own_is_reported_not_swallowed(running, on_loop):
 
             run, served.node.run = served.node.run, broken
             served.pump.wake()
-            await asyncio.sleep(0.02)
+            await until(lambda: served.errors)
             assert [str(error) for error in served.errors] == ["ours"]
             served.errors.clear()
             served.node.run = run
