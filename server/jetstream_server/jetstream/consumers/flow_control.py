@@ -42,6 +42,11 @@ class FlowControl:
         """Return whether nothing may go until the client answers."""
         return self._in_flight > self._window_bytes
 
+    def has_room(self, size: int) -> bool:
+        """Return whether so many bytes may go with nothing to decide."""
+        limit = self._window_bytes if self.asked else self._window_bytes // 2
+        return self._in_flight + size <= limit
+
     def allowed(self, sizes: list[int]) -> int:
         """Return how many messages of these sizes may go before something has to be decided:
         the question asked, or a stop made. At least one, unless stalled."""

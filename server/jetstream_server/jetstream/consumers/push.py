@@ -110,15 +110,18 @@ class Push:
         if self._flow is None and self._rate is None:
             return consumer.delivery.send(match, consumer.take(offer, count, now))
         extra = len(consumer.delivery.ack_head) + _NUMBERS_BYTES
-        sizes = [size + extra for size in offer.window.sizes]
-        if self._flow is not None:
-            count = min(count, self._flow.allowed(sizes))
-        if self._rate is not None:
-            count, again_at = self._rate.allowed(sizes[:count], now)
-            if not count:
-                consumer.timers.schedule("pace", again_at)
-                return 0
-        size = sum(sizes[:count])
+        size = sum(offer.window.sizes) + count * extra
+        if self._rate is not None or (self._flow is not None and not self._flow.has_room(size)):
+            # Something is to be decided within the batch; without a rate, twice a window.
+            sizes = [size + extra for size in offer.window.sizes]
+            if self._flow is not None:
+                count = min(count, self._flow.allowed(sizes))
+            if self._rate is not None:
+                count, again_at = self._rate.allowed(sizes[:count], now)
+                if not count:
+                    consumer.timers.schedule("pace", again_at)
+                    return 0
+            size = sum(sizes[:count])
         sent = consumer.delivery.send(match, consumer.take(offer, count, now))
         if self._rate is not None:
             self._rate.spend(size)

@@ -62,3 +62,12 @@ def test_it_starts_over_with_a_new_client():
     flow.reset()
     assert not flow.is_stalled
     assert not flow.asked
+
+
+def test_there_is_room_up_to_the_next_decision():
+    flow = make()
+    assert flow.has_room(HALF)
+    assert not flow.has_room(HALF + 1), "then the client is asked"
+    assert flow.sent(HALF + 1)
+    assert flow.has_room(HALF - 1)
+    assert not flow.has_room(HALF), "then delivery stops"
