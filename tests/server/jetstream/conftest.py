@@ -216,7 +216,16 @@ class Transfers:
         self.commit = GroupCommit(OsDisk())
         self.sublist = Sublist()
         self.output = Output(self.sublist)
-        self.context = Context("$G", "S", "", self.sublist, self.output, Nuid(Random(1)))
+        self.logged: list[tuple[str, str]] = []
+        self.context = Context(
+            account="$G",
+            server_name="S",
+            domain="",
+            sublist=self.sublist,
+            output=self.output,
+            nuid=Nuid(Random(1)),
+            log=lambda level, text: self.logged.append((level, text)),
+        )
         self.catalog = Catalog(self.context, FileVault(path, "$G", self.commit, OsDisk()))
         self.catalog.recover(self.now)
         self.api = Api(self.catalog)

@@ -247,7 +247,10 @@ class Snapshot:
         context.deadlines.cancel(self)
         context.watching.pop(self, None)
         context.ready.pop(self, None)
-        self._advisories.completed(now, error)
+        if error:  # the advisory has no room for it
+            text = f"snapshot of stream {self._stream.name} of account {context.account}: {error}"
+            context.log("WRN", text)
+        self._advisories.completed(now)
 
 
 def _clamped(value: int, default: int, smallest: int, largest: int) -> int:

@@ -31,11 +31,10 @@ class TransferAdvisories:
         """It begins; `fields` stand before the client."""
         self._publish("create", now, {**fields, **self._client})
 
-    def completed(self, now: int, error: str = "", **fields: Any) -> None:
+    def completed(self, now: int, **fields: Any) -> None:
         """It is over, one way or the other."""
         times = {"start": format_time(self._began_at), "end": format_time(now)}
-        outcome = {"error": error} if error else {}
-        self._publish("complete", now, {**times, **fields, **self._client, **outcome})
+        self._publish("complete", now, {**times, **fields, **self._client})
 
     def _publish(self, action: str, now: int, fields: dict[str, Any]) -> None:
         kind = f"{self._kind}_{action}"

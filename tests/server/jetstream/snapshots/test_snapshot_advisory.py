@@ -11,7 +11,7 @@ def test_fields_in_order(transfers) -> None:
     heard = transfers.listen(b"$JS.EVENT.ADVISORY.STREAM.>")
     advisories = TransferAdvisories(transfers.context, "snapshot", "S", heard, transfers.now)
     advisories.created(transfers.now, state={"messages": 1})
-    advisories.completed(transfers.now + 5, "no interest")
+    advisories.completed(transfers.now + 5)
     restored = TransferAdvisories(transfers.context, "restore", "S", None, transfers.now)
     restored.completed(transfers.now, bytes=12)
     transfers.turn()
@@ -21,7 +21,7 @@ def test_fields_in_order(transfers) -> None:
     assert over == b"$JS.EVENT.ADVISORY.STREAM.RESTORE_COMPLETE.S"
     head = ["type", "id", "timestamp", "stream"]
     assert list(json.loads(first)) == [*head, "state", "client"]
-    assert list(json.loads(second)) == [*head, "start", "end", "client", "error"]
+    assert list(json.loads(second)) == [*head, "start", "end", "client"]
     assert json.loads(second)["start"] == "2023-11-14T22:13:20Z"
     assert json.loads(second)["end"] == "2023-11-14T22:13:20.000000005Z"
     assert list(json.loads(third)) == [*head, "start", "end", "bytes"]
