@@ -1,10 +1,13 @@
-"""Streams with consumers and clients, without node and sockets, on simulated time."""
+"""Streams, consumers and clients without sockets, on simulated time; and whole processes."""
 
 from __future__ import annotations
 
 import importlib
+import re
+import signal
+import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -236,6 +239,58 @@ def _frames(data: bytes) -> Iterable[Received]:
         assert data[stop : stop + 2] == b"\r\n"
         yield Received(subject, sid, reply, data[start:header_stop], data[header_stop:stop])
         at = stop + 2
+
+
+class ServerProcess:
+    """A server in a process of its own.
+
+    Attributes:
+        said: its log: up to where it was ready or ended, and all of it after `end`.
+        port: of clients; 0 if it does not listen.
+    """
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "jetstream_server", "-a", "127.0.0.1", "-p", "-1"]
+        self.process = subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True)
+        self.said = ""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said += line
+            if "Server is ready" in line:
+                break
+        self.port = self.listening("client connections")
+
+    def listening(self, what: str) -> int:
+        """Return the port of one of its doors, 0 if it is shut."""
+        found = re.search(rf"{what} on 127\.0\.0\.1:(\d+)", self.said)
+        return int(found[1]) if found else 0
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal, and return the exit code."""
+        self.process.send_signal(number)
+        assert self.process.stderr is not None
+        with self.process.stderr as log:
+            self.said += log.read()
+        return self.process.wait(20)
+
+
+@pytest.fixture
+def start_server() -> Iterator[Callable[..., ServerProcess]]:
+    """Return what starts a server with further arguments; none outlives the test."""
+    started: list[ServerProcess] = []
+
+    def start(*arguments: str) -> ServerProcess:
+        started.append(ServerProcess(*arguments))
+        return started[-1]
+
+    yield start
+    for server in started:
+        if server.process.poll() is None:
+            server.end(signal.SIGKILL)
 
 
 @pytest.fixture

@@ -6,8 +6,6 @@ import asyncio
 import json
 import re
 import signal
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -21,54 +19,18 @@ BLOCK_BYTES = 8 * 1024 * 1024
 PAYLOAD = b"x" * 60_000
 
 
-class Served:
-    """A server process with monitoring, and what it said."""
-
-    def __init__(self, folder: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "jetstream_server", "-a", "127.0.0.1", "-p", "-1", "-m", "-1",
-             "-js", "-sd", str(folder)],
-            stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self.said = ""
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.said += line
-            if "Server is ready" in line:
-                break
-        ports = re.findall(r" on 127\.0\.0\.1:(\d+)", self.said)
-        clients = re.search(r"client connections on 127\.0\.0\.1:(\d+)", self.said)
-        assert clients is not None
-        self.url = f"nats://127.0.0.1:{clients[1]}"
-        self.monitor = next(port for port in ports if port != clients[1])
-
-    def health(self) -> tuple[int, dict]:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.monitor}/healthz") as answer:
-                return answer.status, json.loads(answer.read())
-        except urllib.error.HTTPError as error:
-            return error.code, json.loads(error.read())
-
-    def stop(self, number: int = signal.SIGTERM) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-            assert self.process.stderr is not None
-            self.said += self.process.stderr.read()
-            self.process.stderr.close()
-            self.process.wait(20)
-
-
 @pytest.fixture
-def serve(tmp_path):
-    started: list[Served] = []
+def serve(start_server, tmp_path):
+    return lambda: start_server("-m", "-1", "-js", "-sd", str(tmp_path))
 
-    def start() -> Served:
-        started.append(Served(tmp_path))
-        return started[-1]
 
-    yield start
-    for server in started:
-        server.stop(signal.SIGKILL)
+def health(server) -> tuple[int, dict]:
+    try:
+        url = f"http://127.0.0.1:{server.listening('http monitor')}/healthz"
+        with urllib.request.urlopen(url) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
 
 
 async def info(connection, stream: str) -> dict:
@@ -128,7 +90,7 @@ def flip(path: Path, offset: int) -> None:
 def test_damage_in_the_middle(serve, tmp_path):
     server = serve()
     asyncio.run(fill(server.url))
-    server.stop()
+    server.end()
     [path] = tmp_path.glob("**/streams/BAD/msgs/1.blk")
     flip(path, 100_000)
 
@@ -136,9 +98,9 @@ def test_damage_in_the_middle(serve, tmp_path):
     refused = asyncio.run(meet_the_damage(server.url))
     assert refused["error"]["err_code"] == 10194
     assert re.search(rf"{re.escape(str(path))} at byte \d+", refused["error"]["description"])
-    code, body = server.health()
+    code, body = health(server)
     assert code == 503 and "BAD" in body["error"] and "a stored record is damaged" in body["error"]
-    server.stop()
+    server.end()
     where = re.search(r"\[ERR\].*a stored record is damaged \((\S+) at byte (\d+)\)", server.said)
     assert where is not None, server.said
     assert where[1] == str(path) and 0 < 100_000 - int(where[2]) < len(PAYLOAD) + 100
@@ -148,20 +110,20 @@ def test_damage_in_the_middle(serve, tmp_path):
     assert str(path) in server.said and "at byte" in server.said
     refused = asyncio.run(check_offline(server.url))
     assert refused["error"]["err_code"] == 10194
-    assert server.health()[0] == 503
-    server.stop()
+    assert health(server)[0] == 503
+    server.end()
 
     flip(path, 100_000)  # repaired
     server = serve()
     assert "is sound again" in server.said
     assert asyncio.run(check_online(server.url)) == 2 * BLOCK_BYTES // len(PAYLOAD)
-    assert server.health() == (200, {"status": "ok"})
+    assert health(server) == (200, {"status": "ok"})
 
 
 def test_a_torn_tail_is_cut_and_logged(serve, tmp_path):
     server = serve()
     asyncio.run(fill(server.url))
-    server.stop(signal.SIGKILL)
+    server.end(signal.SIGKILL)
     last = max(tmp_path.glob("**/streams/BAD/msgs/*.blk"), key=lambda path: int(path.stem))
     with last.open("ab") as file:
         file.write(b"torn" * 10)

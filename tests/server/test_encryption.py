@@ -3,66 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import subprocess
-import sys
+import signal
 from pathlib import Path
 
 import nats
-import pytest
 
 WORDS = ["Payload-42", "subject-42", "Consumer42", "Header-42", "Description-42"]
 
 
-def config(folder: Path, key: str, previous: str = "", cipher: str = "aes") -> Path:
+def config(folder: Path, key: str, previous: str = "", cipher: str = "aes") -> str:
     path = folder / "server.conf"
     path.write_text(
         f'jetstream {{ store_dir: "{folder / "store"}", key: "{key}", prev_key: "{previous}",'
         f" cipher: {cipher} }}\n"
     )
-    return path
-
-
-class Served:
-    """A server process."""
-
-    def __init__(self, path: Path) -> None:
-        command = [sys.executable, "-m", "jetstream_server", "-a", "127.0.0.1", "-p", "-1"]
-        self.process = subprocess.Popen(
-            [*command, "-c", str(path)], stderr=subprocess.PIPE, text=True
-        )
-        self.said = ""
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.said += line
-            if "Server is ready" in line:
-                break
-        found = re.search(r"client connections on (\S+)", self.said)
-        self.url = f"nats://{found[1]}" if found else ""
-
-    def stop(self, *, kill: bool = False) -> int:
-        if kill:
-            self.process.kill()
-        else:
-            self.process.terminate()
-        code = self.process.wait(20)
-        assert self.process.stderr is not None
-        self.process.stderr.close()
-        return code
-
-
-@pytest.fixture
-def serve():
-    started: list[Served] = []
-
-    def start(path: Path) -> Served:
-        started.append(Served(path))
-        return started[-1]
-
-    yield start
-    for server in started:
-        if server.process.poll() is None:
-            server.stop(kill=True)
+    return str(path)
 
 
 async def fill(url: str) -> None:
@@ -93,40 +48,40 @@ async def check(url: str) -> None:
     await connection.close()
 
 
-def test_nothing_readable_on_the_disk_and_all_of_it_after_a_crash(serve, tmp_path):
+def test_nothing_readable_on_the_disk_and_all_of_it_after_a_crash(start_server, tmp_path):
     path = config(tmp_path, "secret", cipher="chachapoly")
-    server = serve(path)
-    assert server.url, server.said
+    server = start_server("-c", path)
+    assert server.port, server.said
     assert "Encryption" in server.said and "secret" not in server.said
     asyncio.run(fill(server.url))
-    server.stop(kill=True)
-    server = serve(path)
+    server.end(signal.SIGKILL)
+    server = start_server("-c", path)
     asyncio.run(check(server.url))
-    assert server.stop() == 0
+    assert server.end() == 0
     files = [file for file in (tmp_path / "store").rglob("*") if file.is_file()]
     assert len(files) > 6
     for file in files:
         content = file.read_bytes()
         for word in WORDS:
             assert word.encode() not in content, file
-    server = serve(path)
+    server = start_server("-c", path)
     asyncio.run(check(server.url))
 
 
-def test_a_wrong_key_and_a_new_key(serve, tmp_path):
-    server = serve(config(tmp_path, "old"))
+def test_a_wrong_key_and_a_new_key(start_server, tmp_path):
+    server = start_server("-c", config(tmp_path, "old"))
     asyncio.run(fill(server.url))
-    server.stop()
+    server.end()
 
     for key in ("mistaken", ""):
-        server = serve(config(tmp_path, key))
+        server = start_server("-c", config(tmp_path, key))
         assert server.process.wait(20) == 1
-        assert not server.url or "ready" not in server.said
+        assert "Server is ready" not in server.said
         [line] = [line for line in server.said.splitlines() if "encryption_key" in line]
         assert "mistaken" not in line and "Traceback" not in server.said
 
-    server = serve(config(tmp_path, "new", "old", "chacha"))
+    server = start_server("-c", config(tmp_path, "new", "old", "chacha"))
     asyncio.run(check(server.url))
-    server.stop()
-    server = serve(config(tmp_path, "new"))
+    server.end()
+    server = start_server("-c", config(tmp_path, "new"))
     asyncio.run(check(server.url))
