@@ -20,6 +20,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 from struct import Struct
+from typing import NamedTuple
 
 from google_crc32c import value as crc32c
 
@@ -31,6 +32,26 @@ _HEADER_CHECK = Struct("<I")
 _END = Struct("<Q")
 HEADER_BYTES = _HEADER.size + _HEADER_CHECK.size
 _SPARSE = 1
+
+
+class _Header(NamedTuple):
+    """The fields of `_HEADER`; what `Summary` has, too, is called as there."""
+
+    magic: bytes
+    flags: int
+    entries: int
+    subjects: int
+    tombstone_bytes: int
+    first_seq: int
+    last_seq: int
+    block_bytes: int
+    block_crc: int
+    first_ts: int
+    last_ts: int
+    accounted: int
+    recorded: int
+    middle_crc: int
+    entries_crc: int
 
 
 @dataclass(slots=True)
@@ -140,69 +161,53 @@ def decode(content: Buffer, *, with_subjects: bool = True) -> Summary | None:
     header = _sound_header(content)
     if header is None:
         return None
-    (
-        _,
-        flags,
-        entry_count,
-        subject_count,
-        tombstone_bytes,
-        first_seq,
-        last_seq,
-        size,
-        block_crc,
-        first_ts,
-        last_ts,
-        accounted,
-        recorded,
-        middle_crc,
-        entries_crc,
-    ) = _HEADER.unpack(header)
-    lengths_at = HEADER_BYTES + 12 * subject_count
-    names_at = lengths_at + 2 * subject_count
+    subjects, is_sparse = header.subjects, bool(header.flags & _SPARSE)
+    lengths_at = HEADER_BYTES + 12 * subjects
+    names_at = lengths_at + 2 * subjects
     if names_at > len(content):
         return None
     lengths = array("H", bytes(content[lengths_at:names_at]))
     names_end = names_at + sum(lengths)
-    stop = names_end + tombstone_bytes
+    stop = names_end + header.tombstone_bytes
     entries_at = stop + -stop % 4
-    entries_end = entries_at + entry_count * (12 if flags & _SPARSE else 8)
+    entries_end = entries_at + header.entries * (12 if is_sparse else 8)
     rest, middle = bytes(content[entries_end:]), bytes(content[HEADER_BYTES:stop])
     if (
         entries_end > len(content)
         or len(rest) not in (0, _END.size)
-        or crc32c(middle) != middle_crc
+        or crc32c(middle) != header.middle_crc
     ):
         return None
-    columns = array("I", middle[: 12 * subject_count])
+    columns = array("I", middle[: 12 * subjects])
     return Summary(
-        first_seq=first_seq,
-        last_seq=last_seq,
-        entries=entry_count,
-        accounted=accounted,
-        recorded=recorded,
-        block_bytes=size,
-        block_crc=block_crc,
-        first_ts=first_ts,
-        last_ts=last_ts,
-        sparse=bool(flags & _SPARSE),
-        counts=columns[:subject_count],
-        firsts=columns[subject_count : 2 * subject_count],
-        lasts=columns[2 * subject_count :],
+        first_seq=header.first_seq,
+        last_seq=header.last_seq,
+        entries=header.entries,
+        accounted=header.accounted,
+        recorded=header.recorded,
+        block_bytes=header.block_bytes,
+        block_crc=header.block_crc,
+        first_ts=header.first_ts,
+        last_ts=header.last_ts,
+        sparse=is_sparse,
+        counts=columns[:subjects],
+        firsts=columns[subjects : 2 * subjects],
+        lasts=columns[2 * subjects :],
         names=middle[names_at - HEADER_BYTES : names_end - HEADER_BYTES] if with_subjects else b"",
         lengths=lengths if with_subjects else array("H"),
         tombstones=middle[names_end - HEADER_BYTES :],
         entries_at=entries_at,
-        entries_crc=entries_crc,
+        entries_crc=header.entries_crc,
         compressed_bytes=_END.unpack(rest)[0] if rest else 0,
     )
 
 
-def _sound_header(content: Buffer) -> bytes | None:
+def _sound_header(content: Buffer) -> _Header | None:
     if len(content) < HEADER_BYTES or bytes(content[: len(MAGIC)]) != MAGIC:
         return None
     header = bytes(content[: _HEADER.size])
     checksum = _HEADER_CHECK.unpack_from(content, _HEADER.size)[0]
-    return header if checksum == crc32c(header) else None
+    return _Header._make(_HEADER.unpack(header)) if checksum == crc32c(header) else None
 
 
 def decode_entries(content: Buffer, summary: Summary) -> Entries | None:

@@ -67,17 +67,12 @@ def create_consumer(
     if config.durable_name and not config.name:
         config = config.model_copy(update={"name": name})
     existing = stream.consumers.get(name) if name else None
-    others = [
-        consumer.config
-        for consumer in stream.consumers.values()
-        if isinstance(consumer, Consumer) and consumer is not existing and not consumer.internal
-    ]
+    others = _configs_beside(existing, stream)
     if existing is not None:
         assert isinstance(existing, Consumer)
-        if action == "create" and (
-            existing.config != config or asked_threshold != config.inactive_threshold
-        ):
-            # A threshold left out differs from the one filled in: the genuine server compares so.
+        # A threshold left out differs from the one filled in: the genuine server compares so.
+        is_as_it_was = existing.config == config and asked_threshold == config.inactive_threshold
+        if action == "create" and not is_as_it_was:
             raise errors.CONSUMER_ALREADY_EXISTS()
         _check_retention(config, stream, others)
         if asked_threshold <= 0:
@@ -101,6 +96,15 @@ def create_consumer(
     if consumer.is_paused:
         consumer.advisories.paused(consumer.paused_until, True, now)
     return consumer
+
+
+def _configs_beside(existing: object, stream: Stream) -> list[ConsumerConfig]:
+    """Return what the other consumers of a stream are, without the server's own."""
+    return [
+        consumer.config
+        for consumer in stream.consumers.values()
+        if isinstance(consumer, Consumer) and consumer is not existing and not consumer.internal
+    ]
 
 
 def _check_count(
