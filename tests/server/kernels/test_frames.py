@@ -7,6 +7,7 @@ import subprocess
 import sys
 from array import array
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,9 @@ Message = tuple[bytes, bytes, bytes, bytes]
 
 CONTROL_LINE_MAX = 64
 PAYLOAD_MAX = 1000
+KERNELS = sorted(
+    path.stem.removesuffix("_pure") for path in Path(frames_pure.__file__).parent.glob("*_pure.py")
+)
 
 
 @pytest.fixture(scope="module")
@@ -212,10 +216,7 @@ def test_encoded_messages_of_a_part_of_a_run(frames: Any) -> None:
     assert encoded == b"MSG s1 9 2\r\np1\r\nMSG s2 9 2\r\np2\r\n"
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    ["frames", "subjects", "message_ids", "records", "columns", "acks", "deliveries"],
-)
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_the_environment_forces_the_pure_twin(kernel: str) -> None:
     code = f"from jetstream_server.kernels import {kernel} as k; print(k.TWIN, *k.__all__)"
     forced, free = (

@@ -69,13 +69,14 @@ def test_stopping_waits_for_what_was_given(count):
 
 
 def test_a_closed_loop_is_not_told():
-    gate = threading.Event()
+    gate, done, answers = threading.Event(), [], []
 
     async def main():
         worker = FlushWorker(asyncio.get_running_loop())
-        worker.run(lambda: gate.wait(10) and [], lambda *answer: None)
+        worker.run(lambda: done.append(gate.wait(10)) or [], lambda *answer: answers.append(answer))
         return worker
 
     worker = asyncio.run(main())
     gate.set()
     worker.stop()
+    assert (done, answers) == ([True], [])
