@@ -47,6 +47,7 @@ class Context:
         ingest_limits: what one stream takes in in one turn.
         batches: what all accounts of the server have open, and may have.
         log: notes for the operator: level (`INF`, `WRN`, `ERR`) and text.
+        is_strict: whether a request with unknown fields is refused.
     """
 
     account: str
@@ -61,6 +62,7 @@ class Context:
     ingest_limits: IngestLimits = field(default_factory=IngestLimits)
     batches: OpenBatches = field(default_factory=OpenBatches)
     log: Callable[[str, str], None] = lambda level, text: None
+    is_strict: bool = True
     _generation_seen: int = 0
 
     def wake(self, runnable: Runnable) -> None:

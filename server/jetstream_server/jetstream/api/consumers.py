@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.request import Request, route
+from jetstream_server.jetstream.api.request_body import read_body, read_body_if_json
 from jetstream_server.jetstream.api.required_level import check_required_level
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.consumers.consumer import Consumer
@@ -37,7 +38,6 @@ from jetstream_server.jetstream.wire.go_json import (
     Uint64,
     decode,
     is_empty_request,
-    looks_like_json,
 )
 from jetstream_server.jetstream.wire.go_time import ZERO_TEXT, format_time
 from jetstream_server.protocol import headers as header_block
@@ -93,7 +93,7 @@ class ConsumerResetRequest(GoModel):
 @route("CONSUMER.DURABLE.CREATE.*.*", "consumer_create_response", level_first=False)
 def create_durable(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Make a durable consumer, the older way."""
-    body = _decode_create(request, request.tokens[3])
+    body = _read_create(catalog, request, request.tokens[3])
     name, config = request.tokens[4], body.config
     if not config.durable_name:
         raise errors.CONSUMER_DURABLE_NAME_NOT_SET()
@@ -105,7 +105,7 @@ def create_durable(catalog: Catalog, request: Request) -> dict[str, Any]:
 @route("CONSUMER.CREATE.*", "consumer_create_response", level_first=False)
 def create_unnamed(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Make a consumer whose subject does not name it: ephemeral, the older way."""
-    body = _decode_create(request, request.tokens[2])
+    body = _read_create(catalog, request, request.tokens[2])
     if body.config.durable_name:
         raise errors.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME()
     return _create(catalog, request, body, body.config)
@@ -115,7 +115,7 @@ def create_unnamed(catalog: Catalog, request: Request) -> dict[str, Any]:
 @route("CONSUMER.CREATE.*.*.>", "consumer_create_response", level_first=False)
 def create_named(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Make or change a consumer; the name in the subject wins over the one in the body."""
-    body = _decode_create(request, request.tokens[2])
+    body = _read_create(catalog, request, request.tokens[2])
     name, config = request.tokens[3], body.config
     if config.durable_name and config.durable_name != name:
         raise errors.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT()
@@ -128,8 +128,8 @@ def create_named(catalog: Catalog, request: Request) -> dict[str, Any]:
     return _create(catalog, request, body, config.model_copy(update={"name": name}))
 
 
-def _decode_create(request: Request, stream: str) -> CreateConsumerRequest:
-    body = decode(request.body, CreateConsumerRequest)
+def _read_create(catalog: Catalog, request: Request, stream: str) -> CreateConsumerRequest:
+    body = read_body(catalog, request, CreateConsumerRequest)
     check_required_level(request.headers)
     if body.stream_name != stream:
         raise errors.STREAM_MISMATCH()
@@ -200,7 +200,7 @@ def listing(catalog: Catalog, request: Request) -> dict[str, Any]:
 
 
 def _page(catalog: Catalog, request: Request, limit: int) -> tuple[list[Consumer], dict[str, Any]]:
-    body = decode(request.body if looks_like_json(request.body) else b"", ConsumerListRequest)
+    body = read_body_if_json(catalog, request, ConsumerListRequest)
     found = sorted(_visible(catalog.stream(request.tokens[2])), key=lambda each: each.name)
     offset = min(max(body.offset, 0), len(found))
     page = {"total": len(found), "offset": offset, "limit": limit}
@@ -237,7 +237,7 @@ def delete(catalog: Catalog, request: Request) -> dict[str, Any]:
 @route("CONSUMER.PAUSE.*.*", "consumer_pause_response", {"paused": False, "pause_until": ZERO_TEXT})
 def pause(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Hold delivery back until a time; none, or one that has passed, resumes it."""
-    body = decode(request.body if looks_like_json(request.body) else b"", ConsumerPauseRequest)
+    body = read_body_if_json(catalog, request, ConsumerPauseRequest)
     consumer = _find(catalog, request)
     pause_consumer(consumer, body.pause_until, request.now)
     until = body.pause_until

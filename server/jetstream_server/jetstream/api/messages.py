@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 from jetstream_server.core.subject import is_valid_subject
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.request import Request, route
+from jetstream_server.jetstream.api.request_body import read_body
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.wire.go_json import (
     GoModel,
     Int,
     Time,
     Uint64,
-    decode,
     is_empty_request,
 )
 from jetstream_server.jetstream.wire.go_time import format_time
@@ -53,7 +53,7 @@ def get(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Return one stored message."""
     if is_empty_request(request.body):
         raise errors.BAD_REQUEST()
-    body = decode(request.body, MessageGetRequest)
+    body = read_body(catalog, request, MessageGetRequest)
     _check_selectors(body)
     store = catalog.stream(request.tokens[-1]).store
     message = _find(store, body)
@@ -67,7 +67,7 @@ def delete(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Remove one stored message, overwriting its bytes unless `no_erase`."""
     if is_empty_request(request.body):
         raise errors.BAD_REQUEST()
-    body = decode(request.body, MessageDeleteRequest)
+    body = read_body(catalog, request, MessageDeleteRequest)
     stream = catalog.stream(request.tokens[-1])
     stream.delete_message(body.seq, not body.no_erase, request.now)
     return {"success": True}

@@ -14,13 +14,14 @@ from jetstream_server.core.subject import is_valid_literal
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.account_limits import AccountLimits
 from jetstream_server.jetstream.api.request import Later, Request, route
+from jetstream_server.jetstream.api.request_body import read_body
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.snapshots.rebuild import StreamState
 from jetstream_server.jetstream.snapshots.restore import Restore
 from jetstream_server.jetstream.snapshots.snapshot import Snapshot
 from jetstream_server.jetstream.streams.stream_checks import check_config
 from jetstream_server.jetstream.streams.stream_config import StreamConfig
-from jetstream_server.jetstream.wire.go_json import GoModel, Int, decode, is_empty_request
+from jetstream_server.jetstream.wire.go_json import GoModel, Int, is_empty_request
 
 
 class StreamSnapshotRequest(GoModel):
@@ -66,7 +67,7 @@ def snapshot(catalog: Catalog, request: Request) -> Later:
     stream = catalog.streams.get(name)
     if stream is None and name not in catalog.offline:
         raise errors.STREAM_NOT_FOUND()
-    body = decode(request.body, StreamSnapshotRequest)
+    body = read_body(catalog, request, StreamSnapshotRequest)
     deliver = body.deliver_subject.encode()
     if not is_valid_literal(deliver):
         raise errors.SNAPSHOT_DELIVER_SUBJECT_INVALID()
@@ -94,7 +95,7 @@ def restore(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Begin to take the chunks of a snapshot."""
     if is_empty_request(request.body):
         raise errors.BAD_REQUEST()
-    config = decode(request.body, StreamRestoreRequest).config
+    config = read_body(catalog, request, StreamRestoreRequest).config
     name = request.tokens[-1]
     if not config.name:
         config = config.changed(name=name)

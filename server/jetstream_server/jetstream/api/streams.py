@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from jetstream_server.core.subject import is_valid_subject
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.request import Later, Request, route
+from jetstream_server.jetstream.api.request_body import read_body, read_body_if_json
 from jetstream_server.jetstream.api.stream_info import (
     created_info,
     full_info,
@@ -22,11 +23,8 @@ from jetstream_server.jetstream.streams.stream_config import SEQUENCE_MAX, Strea
 from jetstream_server.jetstream.wire.go_json import (
     GoModel,
     Int,
-    Model,
     Uint64,
-    decode,
     is_empty_request,
-    looks_like_json,
 )
 
 # How many entries one answer holds.
@@ -72,7 +70,7 @@ class StreamPurgeRequest(GoModel):
 @route("STREAM.CREATE.*", "stream_create_response")
 def create(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Make a stream; repeating a request with the same config succeeds."""
-    body = decode(request.body, StreamConfigRequest)
+    body = read_body(catalog, request, StreamConfigRequest)
     if body.name != request.tokens[-1]:
         raise errors.STREAM_MISMATCH()
     if "/" in body.name or "\\" in body.name:
@@ -86,7 +84,7 @@ def create(catalog: Catalog, request: Request) -> dict[str, Any]:
 @route("STREAM.UPDATE.*", "stream_update_response")
 def update(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Change a stream's config."""
-    body = decode(request.body, StreamConfigRequest)
+    body = read_body(catalog, request, StreamConfigRequest)
     name = request.tokens[-1]
     if name in catalog.streams and catalog.streams[name].config.template_owner:
         raise errors.STREAM_INVALID_CONFIG(
@@ -101,7 +99,7 @@ def update(catalog: Catalog, request: Request) -> dict[str, Any]:
 @route("STREAM.INFO.*", "stream_info_response", _PAGE)
 def info(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Show a stream, on demand with its subjects and missing sequences."""
-    body = _decode_if_json(request.body, StreamInfoRequest)
+    body = read_body_if_json(catalog, request, StreamInfoRequest)
     stream = catalog.stream(request.tokens[-1])
     page, subjects = dict(_PAGE), None
     if body.subjects_filter:
@@ -118,7 +116,7 @@ def info(catalog: Catalog, request: Request) -> dict[str, Any]:
 @route("STREAM.NAMES", "stream_names_response", {**_PAGE, "streams": None})
 def names(catalog: Catalog, request: Request) -> dict[str, Any]:
     """List the names of streams."""
-    body = _decode_if_json(request.body, StreamNamesRequest)
+    body = read_body_if_json(catalog, request, StreamNamesRequest)
     found = _names(catalog, body)
     offset = min(max(body.offset, 0), len(found))
     page = found[offset : offset + NAMES_MAX]
@@ -129,7 +127,7 @@ def names(catalog: Catalog, request: Request) -> dict[str, Any]:
 @route("STREAM.LIST", "stream_list_response", {**_PAGE, "streams": []})
 def listing(catalog: Catalog, request: Request) -> dict[str, Any]:
     """List streams with their config and state."""
-    body = _decode_if_json(request.body, StreamListRequest)
+    body = read_body_if_json(catalog, request, StreamListRequest)
     found = _names(catalog, body)
     offset = min(max(body.offset, 0), len(found))
     page = found[offset : offset + LIST_MAX]
@@ -159,7 +157,7 @@ def delete(catalog: Catalog, request: Request) -> dict[str, Any]:
 @route("STREAM.PURGE.*", "stream_purge_response", {"purged": 0})
 def purge(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Remove messages: all, of a subject, below a sequence, all but the newest."""
-    body = _decode_if_json(request.body, StreamPurgeRequest)
+    body = read_body_if_json(catalog, request, StreamPurgeRequest)
     if body.seq and body.keep:
         raise errors.BAD_REQUEST()
     stream = catalog.stream(request.tokens[-1])
@@ -175,10 +173,6 @@ def purge(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     purging = Purging(stream, pattern, body.seq, body.keep)
     purged = purging.begin(request.now)
     return purging if purged is None else {"success": True, "purged": purged}
-
-
-def _decode_if_json(body: bytes, model: type[Model]) -> Model:
-    return decode(body if looks_like_json(body) else b"", model)
 
 
 def _names(catalog: Catalog, body: StreamListRequest) -> list[str]:

@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.request import Request, route
+from jetstream_server.jetstream.api.request_body import read_body
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.stream_template import StreamTemplate, StreamTemplateConfig
-from jetstream_server.jetstream.wire.go_json import GoModel, Int, decode, is_empty_request
+from jetstream_server.jetstream.wire.go_json import GoModel, Int, is_empty_request
 
 # How many names one answer holds.
 NAMES_MAX = 1024
@@ -24,7 +25,7 @@ class StreamTemplateNamesRequest(GoModel):
 @route("STREAM.TEMPLATE.CREATE.*", "stream_template_create_response")
 def create(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Make a template."""
-    body = decode(request.body, StreamTemplateConfig)
+    body = read_body(catalog, request, StreamTemplateConfig)
     if body.name != request.tokens[-1]:
         raise errors.TEMPLATE_NAME_NOT_MATCH_SUBJECT()
     return _described(catalog.templates.create(body))
@@ -45,7 +46,7 @@ def info(catalog: Catalog, request: Request) -> dict[str, Any]:
 )
 def names(catalog: Catalog, request: Request) -> dict[str, Any]:
     """List the names of templates, under the key that the genuine server used."""
-    body = decode(request.body, StreamTemplateNamesRequest)
+    body = read_body(catalog, request, StreamTemplateNamesRequest)
     found = catalog.templates.names()
     offset = min(max(body.offset, 0), len(found))
     page = found[offset : offset + NAMES_MAX]

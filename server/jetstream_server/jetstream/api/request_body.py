@@ -1,0 +1,44 @@
+"""The body of an API request, read as the server's configuration wants it.
+
+A field that nobody knows is most often a misspelt one, so it is refused. Where the configuration
+says `strict: false` the request is served without it, and the operator is told.
+"""
+
+from __future__ import annotations
+
+from jetstream_server.base.errors import ApiError
+from jetstream_server.jetstream.api.request import Request
+from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.wire.go_json import Model, decode, looks_like_json
+
+
+def read_body(catalog: Catalog, request: Request, model: type[Model]) -> Model:
+    """Return the body of a request.
+
+    Raises:
+        ApiError: 10025 with the text of the first mistake.
+    """
+    return _read(catalog, request, request.body, model)
+
+
+def read_body_if_json(catalog: Catalog, request: Request, model: type[Model]) -> Model:
+    """Return the body, the model's zero value where it is neither an object nor a list.
+
+    Raises:
+        ApiError: 10025 with the text of the first mistake.
+    """
+    body = request.body if looks_like_json(request.body) else b""
+    return _read(catalog, request, body, model)
+
+
+def _read(catalog: Catalog, request: Request, body: bytes, model: type[Model]) -> Model:
+    context = catalog.context
+    if context.is_strict:
+        return decode(body, model)
+    try:
+        return decode(body, model)
+    except ApiError as error:
+        reason = error.description.removeprefix("invalid JSON: ")
+        subject = request.subject.decode(errors="replace")
+        context.log("WRN", f"Invalid JetStream request '{context.account} > {subject}': {reason}")
+        return decode(body, model, strict=False)
