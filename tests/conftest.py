@@ -232,8 +232,10 @@ class Pki:
         self.issue("client", "client", [x509.RFC822Name("derek@nats.io")])
         self.issue("nameless", "Bob", [])
 
-    def issue(self, file: str, common_name: str, alternatives: list[x509.GeneralName]) -> None:
-        """Write `file.pem` and `file-key.pem`."""
+    def issue(
+        self, file: str, common_name: str, alternatives: list[x509.GeneralName], days: int = 1
+    ) -> None:
+        """Write `file.pem` and `file-key.pem`; `days` are those for which it is still good."""
         name = x509.Name(
             [
                 x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Example"),
@@ -241,7 +243,7 @@ class Pki:
             ]
         )
         san = [x509.SubjectAlternativeName(alternatives)] if alternatives else []
-        self._sign(file, name, ec.generate_private_key(ec.SECP256R1()), san)
+        self._sign(file, name, ec.generate_private_key(ec.SECP256R1()), san, days)
 
     def _sign(
         self,
@@ -249,6 +251,7 @@ class Pki:
         name: x509.Name,
         key: ec.EllipticCurvePrivateKey,
         extensions: Sequence[x509.ExtensionType],
+        days: int = 1,
     ) -> None:
         now = datetime.now(UTC)
         builder = (
@@ -257,8 +260,8 @@ class Pki:
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=1))
+            .not_valid_before(now - timedelta(days=2))
+            .not_valid_after(now + timedelta(days=days))
         )
         for extension in extensions:
             builder = builder.add_extension(extension, critical=False)
@@ -291,3 +294,9 @@ class Pki:
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
     """Certificates for a server on this machine and for two clients."""
     return Pki(tmp_path_factory.mktemp("pki"))
+
+
+@pytest.fixture(scope="session")
+def other_pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    """Certificates of an authority that nobody here trusts."""
+    return Pki(tmp_path_factory.mktemp("other-pki"))

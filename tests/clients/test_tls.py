@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import signal
 import socket
 import ssl
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
@@ -210,6 +213,141 @@ def test_versions(serve: Serve, pki: Any) -> None:
     assert new.info()
     new.upgrade(pki.client_context())
     assert new.ping() == b"PONG\r\n"
+
+
+def closed(server: Any) -> list[str]:
+    """Return why connections were closed, the oldest first."""
+    (line,) = [line for line in server.lines if "Starting http monitor" in line]
+    url = "http://" + line.split()[-1]
+    while json.load(urlopen(f"{url}/connz"))["num_connections"]:
+        time.sleep(0.02)
+    found = json.load(urlopen(f"{url}/connz?state=closed&sort=stop"))["connections"]
+    return [each["reason"] for each in found]
+
+
+def hello(pki: Any) -> bytes:
+    """Return the beginning of a handshake."""
+    leaving = ssl.MemoryBIO()
+    tls = pki.client_context().wrap_bio(ssl.MemoryBIO(), leaving, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        tls.do_handshake()
+    return leaving.read()
+
+
+def test_who_does_not_get_through(serve: Serve, pki: Any) -> None:
+    server = serve(f'http: "127.0.0.1:-1"\n{block(pki)}')
+    begun = hello(pki)
+    for said in (b"", begun[:1], begun[:50], begun):
+        raw = Raw(server.port)
+        assert raw.info()
+        raw.socket.sendall(said)
+        raw.socket.close()
+    for said in (b"CONNECT {}\r\n", b"\x16\x03\x01\x00\x10" + bytes(16)):
+        raw = Raw(server.port)
+        assert raw.info()
+        raw.socket.sendall(said)
+        raw.socket.settimeout(10)
+        while raw.socket.recv(100):
+            pass
+    assert closed(server) == ["TLS Handshake Failure"] * 6
+
+
+def test_last_words_before_a_goodbye(serve: Serve, pki: Any) -> None:
+    server = serve(f"allow_non_tls: true\n{block(pki)}")
+    other = Raw(server.port)
+    other.info()
+    other.socket.sendall(b'CONNECT {"verbose":false}\r\nSUB a 1\r\nPING\r\n')
+    assert other.line() == b"PONG\r\n"
+    raw = Raw(server.port)
+    raw.info()
+    arrived, leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = pki.client_context().wrap_bio(arrived, leaving, server_hostname="localhost")
+    while True:
+        try:
+            tls.do_handshake()
+            break
+        except ssl.SSLWantReadError:
+            raw.socket.sendall(leaving.read())
+            arrived.write(raw.socket.recv(1 << 16))
+    tls.write(b'CONNECT {"verbose":false}\r\nPUB a 3\r\nbye\r\n')
+    with pytest.raises(ssl.SSLWantReadError):
+        tls.unwrap()
+    raw.socket.sendall(leaving.read())  # in one piece
+    assert other.line() == b"MSG a 1 3\r\n"
+
+
+def test_certificates_that_are_no_good(serve: Serve, pki: Any, other_pki: Any) -> None:
+    pki.issue("expired", "client", [], days=-1)
+    server = serve(f'http: "127.0.0.1:-1"\n{verifying(pki)}')
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        for authority, file, word in (
+            (pki, "", "handshake failure|certificate required"),
+            (pki, "expired", "certificate expired"),
+            (other_pki, "client", "unknown ca|decrypt error"),
+        ):
+            context = pki.client_context()
+            context.maximum_version = version
+            if file:
+                context.load_cert_chain(authority.cert(file), authority.key(file))
+            raw = Raw(server.port)
+            assert raw.info()
+            with pytest.raises(ssl.SSLError, match=word):
+                raw.upgrade(context)
+                raw.line()
+    raw = Raw(server.port)
+    assert raw.info()
+    with pytest.raises(ssl.SSLCertVerificationError):
+        raw.upgrade(other_pki.client_context())
+    assert closed(server) == ["TLS Handshake Failure"] * 7
+
+
+def test_a_handshake_where_there_is_no_tls(serve: Serve, pki: Any) -> None:
+    server = serve("debug: false")
+    raw = Raw(server.port)
+    assert "tls_required" not in raw.info()
+    raw.socket.sendall(hello(pki))
+    assert raw.line() == b"-ERR 'Unknown Protocol Operation'\r\n"
+
+
+def test_certificates_are_read_again(
+    serve: Serve, pki: Any, other_pki: Any, tmp_path: Path
+) -> None:
+    def put(authority: Any, *kinds: str) -> None:
+        for kind in kinds:
+            shutil.copy(getattr(authority, kind)("server"), tmp_path / f"{kind}.pem")
+
+    def said(text: str) -> None:
+        deadline = time.monotonic() + 30
+        while not any(text in line for line in server.lines):
+            assert time.monotonic() < deadline, server.lines
+            time.sleep(0.02)
+
+    def is_served(authority: Any, port: int) -> bool:
+        raw = Raw(port)
+        if port == server.port:
+            raw.info()
+        try:
+            raw.upgrade(authority.client_context())
+        except ssl.SSLCertVerificationError:
+            return False
+        return True
+
+    put(pki, "cert", "key")
+    files = f'tls {{ cert_file: "{tmp_path}/cert.pem", key_file: "{tmp_path}/key.pem" }}'
+    server = serve(f'{files}\nwebsocket {{ listen: "127.0.0.1:-1", {files} }}')
+    raw = Raw(server.port)
+    raw.info()
+    raw.upgrade(pki.client_context())
+    put(other_pki, "cert")
+    server.process.send_signal(signal.SIGHUP)
+    said("Failed to reload server configuration")  # it does not go with the key
+    assert is_served(pki, server.port) and is_served(pki, server.websocket_port)
+    put(other_pki, "key")
+    server.process.send_signal(signal.SIGHUP)
+    said("Reloaded server configuration")
+    assert is_served(other_pki, server.port) and not is_served(pki, server.port)
+    assert is_served(other_pki, server.websocket_port)
+    assert raw.ping() == b"PONG\r\n"  # who is in stays in
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,12 @@ def unharmed(fuzzed: FuzzedServer) -> Iterator[FuzzedServer]:
     assert fuzzed.settled(before) == before
 
 
+@pytest.fixture(scope="session")
+def start_fuzzed() -> type[FuzzedServer]:
+    """Return what starts servers of one's own."""
+    return FuzzedServer
+
+
 @pytest.fixture
 def connect() -> type[Peer]:
     """Return what opens raw connections."""
