@@ -150,7 +150,11 @@ class Server:
         options = self.options
         node.trace = node.protocol_trace = None
         if options.is_debugging or options.is_tracing:
-            node.trace = Trace(self.log.write, options.max_traced_message_length)
+            node.trace = Trace(
+                self.log.write,
+                options.max_traced_message_length,
+                headers_only=options.is_tracing_headers,
+            )
         if options.is_tracing:
             node.protocol_trace = node.trace
 

@@ -9,15 +9,13 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 GOTCHAS = 70
 SMALL = 12  # scenarios of a file about one thing
-# Only a cluster, an operator with tiers, or a server of old has something to say there.
+# Only a cluster or a server of old has something to say there.
 UNUSED = {
     "alternates",  # of a stream that several mirrors could serve
     "alts",
     "block_size",  # of snapshots: by its new name in what is sent
-    "issuer_key",  # of users with a JWT
     "peer_id",
     "subject_transform_dest",  # of mirrors and sources, before there were several transforms
-    "tiers",
 }
 
 

@@ -17,6 +17,8 @@ _MASKS = [
     (re.compile(r'(\\?"_nats.level\\?":\\?")\d'), r"\1<level>"),
     (re.compile(r'(\\?"api\\?":\{\\?"level\\?":)\d'), r"\1<level>"),
     (re.compile(r'"(ack_time|rtt|pause_remaining|active)":\d+'), r'"\1":<ns>'),
+    (re.compile(r"(current API level: )\d"), r"\1<level>"),
+    (re.compile(r'(restore_complete","id.*"bytes":)\d+'), r"\1<compressed>"),
     (re.compile(r'"client":\{[^}]*\}'), '"client":{<client>}'),
     (re.compile(r"_INBOX\.[0-9A-Za-z.]+"), "<inbox>"),
     (re.compile(r'("server":)"[^"]+"'), r'\1"<server>"'),
@@ -27,7 +29,10 @@ _MASKS = [
     (re.compile(r"(JS_(?:MIRROR|SRC)_)\w{8}(-\w{8})?"), r"\1<name>"),
     (re.compile(r"\$JS\.([MS])\.\w{8}"), r"$JS.\1.<token>"),
     (re.compile(r'"server":\{"name":.*?"time":"<time>"\}'), '"server":{<server>}'),
-    (re.compile(r"_R_\.\w+\.\w+"), "<reply>"),
+    # The genuine server marks the requests that it times.
+    (re.compile(r"_R_\.\w+\.\w+(\.\w{8}\.T)?"), "<reply>"),
+    (re.compile(r'"service":\d+,"system":\d+,"total":[1-9]\d*'), '"service":<ns>,<more>'),
+    (re.compile(r'"id":\d+,"acc"'), '"id":<cid>,"acc"'),
     (re.compile(r"(.)\1{79,}"), lambda run: f"<{run[1]}*{len(run[0])}>"),
 ]  # fmt: skip
 

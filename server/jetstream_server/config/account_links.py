@@ -12,7 +12,7 @@ from typing import Any
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config import values
 from jetstream_server.config.lexer import Token
-from jetstream_server.config.options import ExportOptions, ImportOptions
+from jetstream_server.config.options import ExportOptions, ImportOptions, LatencyOptions
 from jetstream_server.config.values import error_at, parse_duration, read_table, type_name
 
 _RESPONSES = {
@@ -183,21 +183,40 @@ def _accounts(key: str, token: Token) -> tuple[str, ...]:
     return tuple([values.string(key, item) for item in values.array(key, token)])
 
 
-def _latency(key: str, token: Token) -> None:
-    """Check the shape: answers are not timed here, which the server says when it starts."""
+def _latency(key: str, token: Token) -> LatencyOptions:
     if isinstance(token.value, str):
-        return
+        return LatencyOptions(token.value)
     if not isinstance(token.value, dict):
         got = type_name(token.value)
         raise error_at(token, f"Expected latency entry to be a map/struct or string, got {got}")
     fields = {name.lower(): item for name, item in token.value.items()}
-    sampling = fields.get("sampling")
-    if sampling is not None and str(sampling.value).lower() != "headers":
-        text = str(sampling.value).removesuffix("%")
-        if not text.isdecimal() or not 1 <= int(text) <= _PERCENT_MAX:
-            raise error_at(sampling, "bad sampling percentage, should be 1-100")
-    if not isinstance(fields.get("subject", token).value, str):
+    percent = _percent(fields["sampling"]) if "sampling" in fields else _PERCENT_MAX
+    subject = fields.get("subject")
+    if subject is None:
         raise error_at(token, "Latency subject required, but missing")
+    if not isinstance(subject.value, str):
+        got = type_name(subject.value)
+        raise error_at(subject, f"Expected latency subject to be a string, got {got}")
+    return LatencyOptions(subject.value, percent)
+
+
+def _percent(token: Token) -> int:
+    """Read how many of a hundred requests are timed, 0 where their headers say so."""
+    value = token.value
+    if isinstance(value, str):
+        if value.lower() == "headers":
+            return 0
+        text = value.removesuffix("%")
+        if not text.removeprefix("-").isdecimal():
+            wrong = f'strconv.Atoi: parsing "{text}": invalid syntax'
+            raise error_at(token, f"Failed to parse latency sample: {wrong}")
+        value = int(text)
+    if type(value) is not int:
+        got = type_name(value)
+        raise error_at(token, f"Expected latency sample to be a string or map/struct, got {got}")
+    if not 1 <= value <= _PERCENT_MAX:
+        raise error_at(token, "bad sampling percentage, should be 1-100")
+    return value
 
 
 _EXPORT: values.Table = {
@@ -207,7 +226,7 @@ _EXPORT: values.Table = {
     **dict.fromkeys(_THRESHOLD_KEYS, ("response_threshold_ns", _threshold)),
     "accounts": ("accounts", _accounts),
     "account_token_position": ("account_token_position", values.integer),
-    "latency": ("", _latency),
+    "latency": ("latency", _latency),
     "allow_trace": ("", values.boolean),
 }
 

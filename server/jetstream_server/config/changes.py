@@ -19,6 +19,8 @@ from jetstream_server.config.values import format_duration
 _TAKEN = {
     "is_debugging": "debug",
     "is_tracing": "trace",
+    "is_tracing_headers": "trace_headers",
+    "is_tracing_verbosely": "trace_verbose",
     "is_logging_time": "logtime",
     "max_connections": "max_connections",
     "authorization": "authorization users",

@@ -22,7 +22,7 @@ def check_links(accounts: Sequence[AccountOptions]) -> Iterator[str]:
         for account in accounts:
             for export in account.exports:
                 if export.kind == kind:
-                    yield from checks.export(export)
+                    yield from checks.export(account, export)
     for kind in ("stream", "service"):
         for account in accounts:
             for entry in account.imports:
@@ -30,10 +30,10 @@ def check_links(accounts: Sequence[AccountOptions]) -> Iterator[str]:
                     yield from checks.take(account, entry)
 
 
-def without_wrong_imports(
+def without_wrong_links(
     accounts: Sequence[AccountOptions],
 ) -> tuple[list[AccountOptions], list[str]]:
-    """Return accounts without the imports that cannot be, and why these cannot."""
+    """Return accounts without the imports and timings that cannot be, and why these cannot."""
     checks = _Checks(accounts)
     notes: list[str] = []
     kept: dict[str, list[ImportOptions]] = {account.name: [] for account in accounts}
@@ -42,11 +42,20 @@ def without_wrong_imports(
             for entry in account.imports:
                 if entry.kind != kind:
                     continue
-                wrong = list(checks.take(account, entry))
-                notes += [f"account {account.name}: {text}" for text in wrong]
-                if not wrong:
+                texts = list(checks.take(account, entry))
+                notes += [f"account {account.name}: {text}" for text in texts]
+                if not texts:
                     kept[account.name].append(entry)
-    good = [replace(account, imports=tuple(kept[account.name])) for account in accounts]
+    good = []
+    for account in accounts:
+        exports = []
+        for export in account.exports:
+            if wrong := latency_problem(account, export):
+                notes.append(f'account {account.name}: latency of "{export.subject}": {wrong}')
+                export = replace(export, latency=None)
+            exports.append(export)
+        imports = tuple(kept[account.name])
+        good.append(replace(account, imports=imports, exports=tuple(exports)))
     return good, notes
 
 
@@ -57,7 +66,7 @@ class _Checks:
         self._accounts = {account.name: account for account in accounts}
         self._taken: dict[str, list[ImportOptions]] = {name: [] for name in self._accounts}
 
-    def export(self, export: ExportOptions) -> Iterator[str]:
+    def export(self, account: AccountOptions, export: ExportOptions) -> Iterator[str]:
         for name in export.accounts:
             if name not in self._accounts:
                 yield f'"{name}" account not defined for {export.kind} export'
@@ -66,6 +75,10 @@ class _Checks:
         if position and not (0 < position <= len(tokens) and tokens[position - 1] == "*"):
             text = f'Error adding {export.kind} export "{export.subject}"'
             yield f"{text}: sublist: invalid subject"
+        if wrong := latency_problem(account, export):
+            assert export.latency is not None
+            text = f'Error adding service latency sampling for "{export.subject}"'
+            yield f'{text} on subject "{export.latency.subject}": {wrong}'
 
     def take(self, importer: AccountOptions, entry: ImportOptions) -> Iterator[str]:
         exporter = self._accounts.get(entry.account)
@@ -116,6 +129,20 @@ class _Checks:
                 visited.add(name)
                 waiting.append((other.account, other.subject))
         return False
+
+
+def latency_problem(account: AccountOptions, export: ExportOptions) -> str:
+    """Return why answers of a service cannot be timed, empty if they can, or are not to be."""
+    if export.latency is None:
+        return ""
+    if export.response != "singleton":
+        return "bad service response type"
+    subject = export.latency.subject
+    services = [each.subject for each in account.exports if each.kind == "service"]
+    is_literal = is_subject(subject) and not {"*", ">"} & set(subject.split("."))
+    if not is_literal or any(is_within(subject, each) for each in services):
+        return "invalid publish subject"
+    return ""
 
 
 def is_authorized(importer: str, exporter: AccountOptions, entry: ImportOptions) -> bool:

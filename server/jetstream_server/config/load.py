@@ -83,13 +83,6 @@ def options_of(token: Token) -> ServerOptions:
     return options
 
 
-# Read and kept, but nothing acts on them yet.
-_WITHOUT_EFFECT = frozenset(
-    (
-        "trace_headers",
-        "trace_verbose",
-    )
-)
 _IDLE_IN_TLS = frozenset(
     (
         "ca_certs_match",
@@ -136,6 +129,8 @@ class _Reading:
                 given_host, given[port] = given.pop(name)
                 if given_host is not None:
                     given[host] = given_host
+        if given.get("is_tracing_headers") or given.get("is_tracing_verbosely"):
+            given["is_tracing"] = True
         names: set[str] = set()
         if "authorization" in given:
             given["authorization"], names = self._block(given, "authorization", read_authorization)
@@ -178,7 +173,7 @@ class _Reading:
     def _warnings(self, token: Token, *, has_operator: bool) -> Iterator[str]:
         for key, item in token.value.items():
             name = key.lower()
-            if name in _WITHOUT_EFFECT or (name in _TOP and not _TOP[name][0]):
+            if name in _TOP and not _TOP[name][0]:
                 yield str(error_at(item, f'"{key}" has no effect in this server'))
             elif name in _OPERATOR_KEYS and not has_operator:
                 yield str(error_at(item, f'"{key}" has no effect without an operator'))
@@ -187,13 +182,6 @@ class _Reading:
                 if key.lower() in names:
                     text = f'"{key}" of "{".".join(path)}" has no effect in this server'
                     yield str(error_at(item, text))
-        accounts = token.value.get("accounts", token).value
-        for account, item in accounts.items() if isinstance(accounts, dict) else ():
-            exports = item.value.get("exports", token).value if isinstance(item.value, dict) else ()
-            for export in exports if isinstance(exports, list) else ():
-                if isinstance(export.value, dict) and "latency" in export.value:
-                    text = f'"latency" of an export of account "{account}" has no effect'
-                    yield str(error_at(export.value["latency"], f"{text} in this server"))
 
     def _block(self, given: dict[str, Any], name: str, read: Any) -> Any:
         try:

@@ -100,6 +100,15 @@ class AccountJetStreamOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class LatencyOptions:
+    """Of how many of a hundred requests of a service the time is told, 0 for those whose headers
+    ask for it, and on which subject."""
+
+    subject: str
+    percent: int = 100
+
+
+@dataclass(frozen=True, slots=True)
 class ExportOptions:
     """What an account offers: a stream of messages, or a service that answers requests.
 
@@ -111,6 +120,7 @@ class ExportOptions:
         account_token_position: the token, from 1, that has to be the importer's name; 0 for none.
         response: how many answers a request has: `singleton`, `stream` or `chunked`.
         response_threshold_ns: how long an answer may take, after the request or another answer.
+        latency: None where answers are not timed.
     """
 
     kind: str
@@ -120,6 +130,7 @@ class ExportOptions:
     account_token_position: int = 0
     response: str = "singleton"
     response_threshold_ns: int = 2 * MINUTE
+    latency: LatencyOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)

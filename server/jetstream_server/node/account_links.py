@@ -7,12 +7,14 @@ the old links down and makes its own; what is on its way meets its end at the re
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 
 from jetstream_server.config.link_checks import export_of
 from jetstream_server.config.options import AccountOptions, ImportOptions
 from jetstream_server.core.wildcard_mapping import WildcardMapping
 from jetstream_server.node.account import Account
 from jetstream_server.node.service_imports import ServiceImport
+from jetstream_server.node.service_latency import LatencyTerms
 from jetstream_server.node.service_replies import ResponseTerms
 from jetstream_server.node.stream_imports import StreamImport
 
@@ -23,9 +25,13 @@ class AccountLinks:
     """Everything that crosses between accounts."""
 
     def __init__(
-        self, accounts: Mapping[str, Account], configured: Mapping[str, AccountOptions]
+        self,
+        accounts: Mapping[str, Account],
+        configured: Mapping[str, AccountOptions],
+        random: Random,
     ) -> None:
         """Prepare the links; `open` makes them."""
+        self._random = random
         self._accounts = accounts
         self._configured = configured
         self._links: list[StreamImport | ServiceImport] = [
@@ -59,8 +65,13 @@ class AccountLinks:
             return StreamImport(importer, exporter, mapping)
         export = export_of(self._configured[entry.account], entry)
         assert export is not None, "an import without an export is refused when it is read"
-        terms = ResponseTerms(export.response, export.response_threshold_ns)
-        return ServiceImport(importer, exporter, mapping, terms, is_sharing=entry.is_sharing)
+        given, latency = export.latency, None
+        if given is not None:
+            latency = LatencyTerms(given.percent, given.subject.encode())
+        terms = ResponseTerms(export.response, export.response_threshold_ns, latency)
+        return ServiceImport(
+            importer, exporter, mapping, terms, self._random, is_sharing=entry.is_sharing
+        )
 
     def _reached(self, name: str) -> list[str]:
         """Return the accounts that one imports from, directly or not."""

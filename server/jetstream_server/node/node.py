@@ -157,7 +157,7 @@ class Node:
         self.started_at = 0
         self.lame_duck: LameDuck | None = None
         self.chronicle: Chronicle | None = None
-        self.links = AccountLinks({}, {})
+        self.links = AccountLinks({}, {}, random)
         self.disk_full = ""  # which file or folder finds no room, as the pump was told
         self.events = 0  # answers and events in the name of the server so far
         self._next_cid = 1
@@ -287,6 +287,7 @@ class Node:
     def _run_account(self, account: Account, now: int) -> None:
         if account.catalog is not None:
             account.catalog.run(now)
+        account.replies.run(now)
         output, rounds = account.output, 0
         while output.sends and rounds < _ROUNDS_MAX:
             rounds += 1
@@ -306,6 +307,7 @@ class Node:
         for account in self.accounts.values():
             if account.catalog is not None:
                 deadline = earlier(deadline, account.catalog.next_deadline())
+            deadline = earlier(deadline, account.replies.next_deadline())
         return deadline
 
     def rest(self) -> bool:

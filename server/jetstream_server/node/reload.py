@@ -46,7 +46,7 @@ def arrange_accounts(node: Node, options: ServerOptions) -> None:
                 given.max_connections, given.max_subscriptions, given.max_payload
             )
     node.links.close()
-    node.links = AccountLinks(node.accounts, configured)
+    node.links = AccountLinks(node.accounts, configured, node.random)
     node.links.open()
 
 

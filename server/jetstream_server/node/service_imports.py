@@ -11,12 +11,14 @@ checked-wire-consumers.md 1.11.
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.core.wildcard_mapping import WildcardMapping
 from jetstream_server.jetstream.streams.publish_headers import REQUEST_INFO, extended, without
 from jetstream_server.jetstream.wire.go_json import encode
+from jetstream_server.node import service_latency
 from jetstream_server.node.router import Publisher
 from jetstream_server.node.service_replies import ACK_PREFIX, ResponseTerms
 from jetstream_server.protocol.ops import PubRun
@@ -38,6 +40,7 @@ class ServiceImport:
         exporter: who answers.
         mapping: from the exporter's subjects to the importer's.
         terms: what the export says about answers.
+        random: chooses the requests whose answers are timed.
         is_sharing: whether the service is told who the client is.
     """
 
@@ -47,6 +50,7 @@ class ServiceImport:
         exporter: Account,
         mapping: WildcardMapping,
         terms: ResponseTerms,
+        random: Random,
         *,
         is_sharing: bool,
     ) -> None:
@@ -55,6 +59,7 @@ class ServiceImport:
         self.subscription = Subscription(mapping.target, self)
         self._mapping = mapping
         self._terms = terms
+        self._random = random
         self.is_sharing = is_sharing
 
     def open(self) -> None:
@@ -84,15 +89,26 @@ class ServiceImport:
         request = ServiceRequest(self, run, start, origin, now)
         messages = []
         for index in range(start, stop):
-            reply = run.reply(index)
-            if reply and not reply.startswith(ACK_PREFIX):
-                reply = self.exporter.replies.expect(self.importer, reply, self._terms, now)
-            headers = without(run.headers(index), REQUEST_INFO)
+            reply, headers = run.reply(index), run.headers(index)
+            if not reply.startswith(ACK_PREFIX):
+                reply = self._expected(reply, headers, request, now)
+            headers = without(headers, REQUEST_INFO)
             headers = extended(headers, request.header)
             messages.append(
                 (self.subject_of(run.subject(index)), reply, headers, run.payload(index))
             )
         self.exporter.router.route(PubRun.of(messages), request, now)
+
+    def _expected(self, reply: bytes, headers: bytes, request: ServiceRequest, now: int) -> bytes:
+        """Return the stand-in for a reply subject, empty for none; the answer may be timed."""
+        replies, terms = self.exporter.replies, self._terms
+        timed = None
+        if terms.latency is not None:
+            timed = service_latency.timed(terms.latency, headers, request.info, self._random, now)
+        if reply:
+            return replies.expect(self.importer, reply, terms, now, timed)
+        replies.tell_failure(timed, service_latency.BAD_REQUEST, now)
+        return b""
 
 
 class ServiceRequest:
@@ -112,6 +128,7 @@ class ServiceRequest:
         self._run = run
         self._start = start
         self._origin = origin
+        self._now = now
         self.is_shared = service.is_sharing
         self._client: dict[str, Any] = {"acc": service.importer.name}
         self.info: dict[str, Any]
@@ -138,7 +155,7 @@ class ServiceRequest:
         """Nobody serves; tell the requester, unless others got the request."""
         for index in range(start, stop):
             if reply := run.reply(index):
-                self._service.exporter.replies.forget(reply)
+                self._service.exporter.replies.unserved(reply, self._now)
         publisher = self._origin
         if not isinstance(publisher, Publisher):
             return

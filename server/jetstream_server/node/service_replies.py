@@ -20,7 +20,10 @@ from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.relay import REPLY_PREFIX, Relay, resolved
 from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.node import service_latency
+from jetstream_server.node.service_latency import LatencyTerms, TimedRequest
 from jetstream_server.protocol.ops import PubRun
+from jetstream_server.structures.deadline_heap import DeadlineHeap
 
 if TYPE_CHECKING:
     from jetstream_server.node.account import Account
@@ -34,10 +37,12 @@ _OPEN_MAX = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class ResponseTerms:
-    """What an export says about answers: `singleton`, `stream` or `chunked`, and for how long."""
+    """What an export says about answers: `singleton`, `stream` or `chunked`, for how long, and how
+    the time to them is told."""
 
     kind: str
     threshold_ns: int
+    latency: LatencyTerms | None = None
 
 
 @dataclass(slots=True)
@@ -49,6 +54,7 @@ class _Expected:
     terms: ResponseTerms
     touched_at: int
     is_looked_at: bool = False  # by a consumer, which delivers without a message to count
+    timed: TimedRequest | None = None
 
 
 class ServiceReplies(Relay):
@@ -59,11 +65,19 @@ class ServiceReplies(Relay):
         self._nuid = Nuid(random)
         self._prefix = b""
         self._open: dict[bytes, _Expected] = {}
+        self._timed: DeadlineHeap[bytes] = DeadlineHeap()
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def expect(self, requester: Account, reply: bytes, terms: ResponseTerms, now: int) -> bytes:
+    def expect(
+        self,
+        requester: Account,
+        reply: bytes,
+        terms: ResponseTerms,
+        now: int,
+        timed: TimedRequest | None = None,
+    ) -> bytes:
         """Return the stand-in for a reply subject of another account."""
         if not self._prefix:
             name = self._nuid.short(_NAME_CHARACTERS).encode()
@@ -73,12 +87,36 @@ class ServiceReplies(Relay):
         subject = self._prefix + self._nuid.short(_NAME_CHARACTERS).encode()
         while subject in self._open:
             subject = self._prefix + self._nuid.short(_NAME_CHARACTERS).encode()
-        self._open[subject] = _Expected(requester, reply, terms, now)
+        self._open[subject] = _Expected(requester, reply, terms, now, timed=timed)
+        if timed is not None:
+            self._timed.schedule(subject, now + terms.threshold_ns)
         return subject
 
-    def forget(self, subject: bytes) -> None:
-        """Expect no answer (any more)."""
-        self._open.pop(subject, None)
+    def unserved(self, subject: bytes, now: int) -> None:
+        """Expect no answer: nobody has got the request."""
+        expected = self._open.pop(subject, None)
+        if expected is not None:
+            self.tell_failure(expected.timed, service_latency.SERVICE_UNAVAILABLE, now)
+            self._timed.cancel(subject)
+
+    def run(self, now: int) -> None:
+        """Tell of the timed requests whose time is over."""
+        for subject in self._timed.pop_due(now):
+            expected = self._open.pop(subject, None)
+            if expected is not None:
+                self.tell_failure(expected.timed, service_latency.SERVICE_TIMEOUT, now)
+
+    def next_deadline(self) -> int | None:
+        """Return when `run` has something to do."""
+        return self._timed.next_deadline()
+
+    def tell_failure(self, timed: TimedRequest | None, status: int, now: int) -> None:
+        """Tell of a timed request that got no answer."""
+        if timed is not None:
+            self._tell(timed, timed.failed(status, self._nuid.next(), now))
+
+    def _tell(self, timed: TimedRequest, metric: bytes) -> None:
+        self._account.output.publish_now(timed.subject, metric)
 
     def _forget_late(self, now: int) -> None:
         """Drop what is over among the oldest; one look a request keeps pace."""
@@ -91,6 +129,7 @@ class ServiceReplies(Relay):
             if not is_over and len(self._open) < _OPEN_MAX:
                 return
             del self._open[subject]
+            self._timed.cancel(subject)
             if expected.is_looked_at:
                 expected.is_looked_at = False
                 expected.touched_at = now
@@ -116,9 +155,9 @@ class ServiceReplies(Relay):
     ) -> None:
         """Hand answers on to who asked."""
         for index in range(start, stop):
-            self._answer(run, index, now)
+            self._answer(run, index, origin, now)
 
-    def _answer(self, run: PubRun, index: int, now: int) -> None:
+    def _answer(self, run: PubRun, index: int, origin: Origin | None, now: int) -> None:
         subject = run.subject(index)
         expected = self._open.get(subject)
         if expected is None:
@@ -129,8 +168,15 @@ class ServiceReplies(Relay):
         if is_late or terms.kind == SINGLETON or not (headers or payload):
             del self._open[subject]
         expected.touched_at = now
+        self._timed.cancel(subject)
         if is_late:
             return
+        if (timed := expected.timed) is not None:
+            if expected.requester.sublist.has_interest(expected.reply):
+                responder = origin.client_info(now) if origin is not None else None
+                self._tell(timed, timed.answered(responder, self._nuid.next(), now))
+            else:
+                self.tell_failure(timed, service_latency.REQUEST_TIMEOUT, now)
         if reply and not reply.startswith(ACK_PREFIX):
             reply = expected.requester.replies.expect(self._account, reply, terms, now)
         answer = PubRun.single(expected.reply, reply, headers, payload)

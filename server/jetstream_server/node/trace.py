@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from jetstream_server.node.session import Session
 
 _SECRETS = ("pass", "auth_token", "jwt", "sig")
-_MESSAGE = re.compile(rb"H?MSG .* (\d+)")
+# The size of the headers, where there are any, and of everything.
+_MESSAGE = re.compile(rb"(?:MSG|HMSG .* (\d+)).* (\d+)")
 _ERROR = re.compile(r"-ERR '(.*)'")
 
 
@@ -29,11 +30,19 @@ class Trace:
     Args:
         note: takes level and text.
         payload_max: how much of a payload is shown, 0 for all of it.
+        headers_only: of messages with headers these are shown, of others nothing.
     """
 
-    def __init__(self, note: Callable[[str, str], None], payload_max: int = 0) -> None:
+    def __init__(
+        self,
+        note: Callable[[str, str], None],
+        payload_max: int = 0,
+        *,
+        headers_only: bool = False,
+    ) -> None:
         self._note = note
         self._payload_max = payload_max
+        self._headers_only = headers_only
 
     def opened(self, session: Session) -> None:
         """A client is there."""
@@ -72,7 +81,7 @@ class Trace:
         if headers:
             words.insert(2, b"%d" % len(headers))
         self._line(session, "<<-", _text(b"HPUB" if headers else b"PUB", *words))
-        self._payload(session, "<<-", headers + payload)
+        self._payload(session, "<<-", headers + payload, len(headers))
 
     def left(self, session: Session, data: bytes) -> None:
         """The server has said something: whole protocol lines with their payloads."""
@@ -88,14 +97,16 @@ class Trace:
                 text = f"-ERR {error[1]}"
             self._line(session, "->>", "OK" if text == "+OK" else text)
             if found := _MESSAGE.fullmatch(line):
-                size = int(found[1])
-                self._payload(session, "->>", data[at : at + size])
+                size = int(found[2])
+                self._payload(session, "->>", data[at : at + size], int(found[1] or 0))
                 at += size + 2
 
     def _line(self, session: Session, arrow: str, text: str) -> None:
         self._note("TRC", f"{label(session)} - {arrow} [{text}]")
 
-    def _payload(self, session: Session, arrow: str, payload: bytes) -> None:
+    def _payload(self, session: Session, arrow: str, payload: bytes, headers: int) -> None:
+        if self._headers_only:
+            payload = payload[:headers].removesuffix(b"\r\n\r\n")
         if not payload:
             return
         rest = ""

@@ -6,7 +6,7 @@ import pytest
 from jetstream_server.base.clock import MILLISECOND, MINUTE
 from jetstream_server.config.account_links import read_exports, read_imports
 from jetstream_server.config.lexer import parse_text
-from jetstream_server.config.options import ExportOptions, ImportOptions
+from jetstream_server.config.options import ExportOptions, ImportOptions, LatencyOptions
 
 
 def read(reader, text):
@@ -19,14 +19,26 @@ def test_exports():
         read_exports,
         '[{stream: "a.>"}, {stream: b, accounts: [X, Y]}, {accounts: [X]},'
         ' {service: c, response_type: stream, response_threshold: "300ms"},'
-        ' {service: "d.*", response: chunk, account_token_position: 2, latency: l}]',
+        ' {service: "d.*", response: chunk, account_token_position: 2, latency: l},'
+        " {service: e, latency: {sampling: 30%, subject: m}},"
+        " {service: f, latency: {sampling: Headers, subject: n}},"
+        " {service: g, latency: {subject: o}}]",
     )
     assert errors == []
     assert made == (
         ExportOptions("stream", "a.>"),
         ExportOptions("stream", "b", ("X", "Y")),
         ExportOptions("service", "c", response="stream", response_threshold_ns=300 * MILLISECOND),
-        ExportOptions("service", "d.*", account_token_position=2, response="chunked"),
+        ExportOptions(
+            "service",
+            "d.*",
+            account_token_position=2,
+            response="chunked",
+            latency=LatencyOptions("l", 100),
+        ),
+        ExportOptions("service", "e", latency=LatencyOptions("m", 30)),
+        ExportOptions("service", "f", latency=LatencyOptions("n", 0)),
+        ExportOptions("service", "g", latency=LatencyOptions("o", 100)),
     )
     assert made[0].response_threshold_ns == 2 * MINUTE
 
@@ -68,6 +80,12 @@ def test_imports():
          "Expected latency entry to be a map/struct or string, got int64"),
         ("[{service: a, latency: {sampling: 500, subject: l}}]",
          "bad sampling percentage, should be 1-100"),
+        ("[{service: a, latency: {sampling: x, subject: l}}]",
+         'Failed to parse latency sample: strconv.Atoi: parsing "x": invalid syntax'),
+        ("[{service: a, latency: {sampling: 1.5, subject: l}}]",
+         "Expected latency sample to be a string or map/struct, got float64"),
+        ("[{service: a, latency: {subject: 5 }}]",
+         "Expected latency subject to be a string, got int64"),
         ("[{service: a, latency: {sampling: 50 }}]", "Latency subject required, but missing"),
         ("[{service: a, accounts: B}]",
          "interface conversion: interface {} is string, not []interface {}"),

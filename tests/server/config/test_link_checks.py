@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from jetstream_server.config.link_checks import check_links, is_within, overlap
-from jetstream_server.config.options import AccountOptions, ExportOptions, ImportOptions
+from jetstream_server.config.link_checks import (
+    check_links,
+    is_within,
+    overlap,
+    without_wrong_links,
+)
+from jetstream_server.config.options import (
+    AccountOptions,
+    ExportOptions,
+    ImportOptions,
+    LatencyOptions,
+)
 
 X = AccountOptions(
     "X",
@@ -125,3 +135,39 @@ def test_cycles(kind):
 def test_patterns(a, b, within, collides):
     assert is_within(a, b) is within
     assert overlap(a, b) is collides
+
+
+@pytest.mark.parametrize(
+    ("subject", "response", "reason"),
+    [
+        ("l", "singleton", ""),
+        ("l", "stream", "bad service response type"),
+        ("l", "chunked", "bad service response type"),
+        ("a.*", "singleton", "invalid publish subject"),
+        ("a..b", "singleton", "invalid publish subject"),
+        ("v.x", "singleton", "invalid publish subject"),  # would be a request of its own
+    ],
+)
+def test_which_services_can_be_timed(subject, response, reason):
+    export = ExportOptions("service", "v.*", response=response, latency=LatencyOptions(subject))
+    account = AccountOptions("B", exports=(export,))
+    text = f'Error adding service latency sampling for "v.*" on subject "{subject}": {reason}'
+    assert list(check_links([account])) == ([text] if reason else [])
+    (kept,), notes = without_wrong_links([account])
+    assert (kept.exports[0].latency is None) == bool(reason) == bool(notes)
+
+
+def test_what_cannot_be_imported_is_left_out():
+    good, bad = ImportOptions("stream", "X", "s"), ImportOptions("service", "X", "nope")
+    (kept, _), notes = without_wrong_links([AccountOptions("B", imports=(bad, good)), X])
+    assert kept.imports == (good,)
+    assert notes == ['account B: Error adding service import "nope": service import not authorized']
+
+
+def test_a_private_export_is_for_those_it_names():
+    def taken(*accounts):
+        export = ExportOptions("stream", "s", accounts, is_private=True)
+        exporter = AccountOptions("E", exports=(export,))
+        return not wrong(ImportOptions("stream", "E", "s"), accounts=(exporter,))
+
+    assert not taken() and not taken("Z") and taken("B")

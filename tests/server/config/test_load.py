@@ -206,6 +206,13 @@ def test_encryption(folder: Path) -> None:
         read("jetstream { key: x, cipher: rot13 }")
 
 
+def test_ways_to_trace_trace(folder: Path) -> None:
+    for text in ("trace: true", "trace_headers: true", "trace_verbose: true"):
+        assert read(text).is_tracing
+    assert read("trace_headers: true").is_tracing_headers
+    assert not read("trace_headers: false\ntrace_verbose: false").is_tracing
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [
@@ -282,16 +289,13 @@ def test_secrets_are_not_shown(folder: Path) -> None:
 
 
 def test_options_without_effect_are_warned_of(folder: Path) -> None:
-    jetstream = "\njetstream: {request_queue_limit: 5}\ntrace_headers: true\n"
+    jetstream = "\njetstream: {request_queue_limit: 5}\n"
     options = read(ACCOUNTS + "\nsyslog: true\nprof_port: 0\n" + jetstream)
     assert [warning.split(":")[3].strip() for warning in options.warnings] == [
         '"syslog" has no effect in this server',
         '"prof_port" has no effect in this server',
-        '"trace_headers" has no effect in this server',
         '"request_queue_limit" of "jetstream" has no effect in this server',
     ]
-    (warning,) = read("accounts { A { exports: [{service: a, latency: b}] } }").warnings
-    assert '"latency" of an export of account "A" has no effect' in warning
     assert read("port: 1").warnings == ()
     assert read("accounts: [A]").warnings == ()
 

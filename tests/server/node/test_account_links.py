@@ -48,7 +48,7 @@ def node(accounts_node):
         account.catalog = Catalog(context, MemoryVault())
         Api(account.catalog).subscribe()
     configured = {name: OPTIONS[name] for name in "AB"}
-    node.links = AccountLinks(node.accounts, configured)
+    node.links = AccountLinks(node.accounts, configured, node.random)
     node.links.open()
     return node
 
@@ -77,7 +77,7 @@ def turns(node, now, count=4):
 def test_who_reaches_whom(node):
     assert [a.name for a in node.accounts["B"].exporters] == ["A"]
     assert node.accounts["A"].exporters == ()
-    assert node.links and not AccountLinks({}, {})
+    assert node.links and not AccountLinks({}, {}, node.random)
     before = node.accounts["B"].sublist.count
     node.links.close()
     assert node.accounts["B"].sublist.count == before - 3

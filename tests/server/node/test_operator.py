@@ -63,9 +63,11 @@ def test_a_user_of_an_account(enter, credentials):
 
 @pytest.mark.parametrize(
     "name",
-    ["unborne", "revoked", "unscoped", "stranger", "expired", "unborn"]
-    + ["elsewhere", "socket", "late", "nowhere"],
-)
+    [
+        "unborne", "revoked", "unscoped", "stranger", "expired", "unborn", "elsewhere", "socket",
+        "late", "nowhere",
+    ],
+)  # fmt: skip
 def test_who_may_not_come(enter, name):
     assert enter(name) is None
 

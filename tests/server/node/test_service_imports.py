@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from random import Random
 
 import pytest
 from jetstream_server.base.clock import MINUTE
 from jetstream_server.config.options import MappingDestination, SubjectMapping
 from jetstream_server.core.wildcard_mapping import WildcardMapping
 from jetstream_server.node.service_imports import ServiceImport
+from jetstream_server.node.service_latency import LatencyTerms
 from jetstream_server.node.service_replies import ResponseTerms
 from jetstream_server.node.subject_mappings import SubjectMappings
 from jetstream_server.protocol.ops import PubRun
@@ -19,12 +21,15 @@ def node(accounts_node):
     return accounts_node
 
 
-def join(node, source, target, *, kind="singleton", share=False, importer="B", exporter="A"):
+def join(
+    node, source, target, *, kind="singleton", share=False, importer="B", exporter="A", latency=None
+):
     link = ServiceImport(
         node.accounts[importer],
         node.accounts[exporter],
         WildcardMapping(source, target),
-        ResponseTerms(kind, 2 * MINUTE),
+        ResponseTerms(kind, 2 * MINUTE, latency),
+        Random(5),
         is_sharing=share,
     )
     link.open()
@@ -119,3 +124,27 @@ def test_acks_are_left_alone(node, connect):
     request = PubRun.single(b"next", b"$JS.ACK.S.c.1.1.1.1.0")
     node.accounts["B"].router.route(request, None, 0)
     assert b" $JS.ACK.S.c.1.1.1.1.0 " in a.read()
+
+
+def test_a_timed_service(node, connect):
+    join(node, b"svc", b"svc", latency=LatencyTerms(100, b"told"))
+    a, b = connect(b"a"), connect(b"b")
+    a.say(b"SUB told 7\r\n")
+    b.say(b"SUB inbox 1\r\nPUB svc inbox 0\r\n\r\n")
+    assert b'"status":503' in a.read()
+    a.say(b"SUB svc 8\r\n")
+    b.say(b"PUB svc 0\r\n\r\n")
+    assert b'"status":400' in a.read()
+    b.say(b"PUB svc inbox 0\r\n\r\n")
+    reply = reply_in(a.read())
+    assert b'"status":200' in a.say(b"PUB %b 2\r\nok\r\n" % reply)
+
+
+def test_what_takes_too_long_is_told_by_the_clock(node, connect):
+    join(node, b"svc", b"svc", latency=LatencyTerms(100, b"told"))
+    a, b = connect(b"a"), connect(b"b")
+    a.say(b"SUB told 7\r\nSUB svc 8\r\n")
+    b.say(b"PUB svc inbox 0\r\n\r\n")
+    a.read()
+    node.run(b.now + 2 * MINUTE)
+    assert b'"status":504' in a.read()

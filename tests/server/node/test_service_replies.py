@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 
 import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.node.account import Account
+from jetstream_server.node.service_latency import TimedRequest
 from jetstream_server.node.service_replies import ResponseTerms
 from jetstream_server.protocol.ops import PubRun
 
@@ -98,5 +100,58 @@ def test_what_a_consumer_looks_at_stays(accounts):
     assert match is not None and not match.empty
     a.replies.expect(b, b"in", MANY, 2 * SECOND)
     assert a.replies.behind(reply) is not None
-    a.replies.forget(reply)
+    a.replies.unserved(reply, 0)
     assert a.replies.behind(reply) is None
+
+
+def timed(a, b, now=0):
+    """A request of B that is timed, and what A is told."""
+    request = TimedRequest(b"told", {"acc": "B", "rtt": 5}, now, None)
+    return a.replies.expect(b, b"in", SINGLE, now, request)
+
+
+def metrics(a):
+    sends, a.output.sends = a.output.sends, []
+    assert all(send.run.subject(0) == b"told" for send in sends)
+    return [json.loads(send.run.payload(0)) for send in sends]
+
+
+class Responder:
+    echo = True
+
+    def unanswered(self, run, start, stop):
+        raise AssertionError("somebody listens")
+
+    def client_info(self, now):
+        return {"acc": "A", "rtt": 7}
+
+
+def test_an_answer_is_timed(accounts):
+    a, b = accounts
+    Inbox(b, b"in")
+    reply = timed(a, b)
+    assert a.replies.next_deadline() == SECOND
+    a.router.route(PubRun.single(reply, b"", b"", b"1"), Responder(), 100)
+    (metric,) = metrics(a)
+    assert (metric["status"], metric["service"], metric["total"]) == (200, 93, 105)
+    assert metric["responder"] == {"acc": "A", "rtt": 7}
+    assert a.replies.next_deadline() is None
+    a.replies.run(2 * SECOND)
+    assert metrics(a) == []
+
+
+def test_why_there_was_no_answer_is_told(accounts):
+    a, b = accounts
+    inbox = Inbox(b, b"in")
+    a.replies.unserved(timed(a, b), 1)
+    late = timed(a, b)
+    a.replies.run(SECOND)
+    answer(a, late, b"1", SECOND + 1)
+    assert [metric["status"] for metric in metrics(a)] == [503, 504]
+    assert inbox.got == []
+
+
+def test_an_answer_to_nobody_is_told(accounts):
+    a, b = accounts
+    answer(a, timed(a, b), b"1", 5)
+    assert [metric["description"] for metric in metrics(a)] == ["Request Timeout"]

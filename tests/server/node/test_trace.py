@@ -135,3 +135,20 @@ def test_a_session_is_traced_when_asked_for(node: Any) -> None:
         "->> [PONG]",
         "Client connection closed: Client Closed",
     ]
+
+
+def test_headers_may_be_all_that_is_shown(session: Any) -> None:
+    log = Log()
+    trace = Trace(log, headers_only=True)
+    head = b"NATS/1.0\r\nA: b\r\n\r\n"
+    said(b"PUB a 2\r\nhi\r\nHPUB a 18 22\r\n" + head + b"body\r\n", trace, session)
+    trace.left(session, b"MSG a 1 2\r\nhi\r\nHMSG a 1 18 22\r\n" + head + b"body\r\n")
+    shown = 'MSG_PAYLOAD: ["NATS/1.0\\r\\nA: b"]'
+    assert log.take() == [
+        "<<- [PUB a 2]",
+        "<<- [HPUB a 18 22]",
+        f"<<- {shown}",
+        "->> [MSG a 1 2]",
+        "->> [HMSG a 1 18 22]",
+        f"->> {shown}",
+    ]

@@ -14,15 +14,17 @@ from jetstream_server.config.claims.account_claims import (
     ActivationClaims,
     ExportClaims,
     ImportClaims,
+    LatencyClaims,
     StorageLimits,
 )
 from jetstream_server.config.claims.token import ClaimsError
-from jetstream_server.config.link_checks import is_within, without_wrong_imports
+from jetstream_server.config.link_checks import is_within, without_wrong_links
 from jetstream_server.config.options import (
     AccountJetStreamOptions,
     AccountOptions,
     ExportOptions,
     ImportOptions,
+    LatencyOptions,
     MappingDestination,
     SubjectMapping,
 )
@@ -48,7 +50,7 @@ def claimed_accounts(
         except ClaimsError as error:
             notes.append(f"account {key} is left out: {error}")
     made = [_account(each, claims, now_s) for each in claims.values()]
-    accounts, wrong = without_wrong_imports(made)
+    accounts, wrong = without_wrong_links(made)
     return tuple(accounts), notes + wrong
 
 
@@ -155,7 +157,15 @@ def _export(
         account_token_position=export.account_token_position,
         response=export.response_type.lower() or "singleton",
         response_threshold_ns=export.response_threshold or _THRESHOLD_NS,
+        latency=_latency(export.service_latency),
     )
+
+
+def _latency(claims: LatencyClaims | None) -> LatencyOptions | None:
+    if claims is None:
+        return None
+    percent = claims.sampling if isinstance(claims.sampling, int) else 0  # otherwise by headers
+    return LatencyOptions(claims.results, percent)
 
 
 def _is_activated(

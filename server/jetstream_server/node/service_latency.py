@@ -1,0 +1,181 @@
+"""How long services take to answer, told on a subject of the exporting account.
+
+An export says how many of its requests are timed, in percent, or that headers of distributed
+tracing decide; the metric then tells those headers. One metric is sent for each timed request: of
+an answer (200), or why there was none. Statuses, fields and headers as probed with 2.15.1
+(schema `io.nats.server.metric.v1.service_latency`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from jetstream_server.jetstream.wire.go_json import encode
+from jetstream_server.jetstream.wire.go_time import format_time
+
+_TYPE = "io.nats.server.metric.v1.service_latency"
+_LINE = b"\r\n"
+
+# Statuses of requests without an answer.
+BAD_REQUEST = 400
+REQUEST_TIMEOUT = 408
+SERVICE_UNAVAILABLE = 503
+SERVICE_TIMEOUT = 504
+_DESCRIPTIONS = {
+    BAD_REQUEST: "Bad Request",
+    REQUEST_TIMEOUT: "Request Timeout",
+    SERVICE_UNAVAILABLE: "Service Unavailable",
+    SERVICE_TIMEOUT: "Service Timeout",
+}
+
+_UBER = "Uber-Trace-Id"
+_B3_SAMPLED = "X-B3-Sampled"
+_B3_ID = "X-B3-Traceid"
+_B3 = "B3"
+_PARENT = "Traceparent"
+_B3_FAMILY = (_B3_ID, "X-B3-Parentspanid", "X-B3-Spanid", _B3_SAMPLED)
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyTerms:
+    """What an export says: how many of a hundred requests are timed, 0 for those whose headers
+    ask for it, and on which subject that is told."""
+
+    percent: int
+    subject: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TimedRequest:
+    """A request that is timed.
+
+    Attributes:
+        subject: where the metric goes.
+        requestor: what may be told of who asked.
+        started_at: when the request came, in nanoseconds.
+        headers: of tracing, None where they did not decide.
+    """
+
+    subject: bytes
+    requestor: dict[str, Any]
+    started_at: int
+    headers: Mapping[str, list[str]] | None
+
+    @property
+    def _requestor_rtt(self) -> int:
+        return int(self.requestor.get("rtt", 0))
+
+    def answered(self, responder: dict[str, Any] | None, event_id: str, now: int) -> bytes:
+        """Return the metric of an answer; the system's own part is within the turn."""
+        taken = now - self.started_at
+        responder_rtt = int(responder.get("rtt", 0)) if responder else 0
+        return self._metric(
+            {"status": 200},
+            responder,
+            {
+                "service": max(taken - responder_rtt, 0),
+                "system": 0,
+                "total": taken + self._requestor_rtt,
+            },
+            event_id,
+            now,
+        )
+
+    def failed(self, status: int, event_id: str, now: int) -> bytes:
+        """Return the metric of a request without an answer."""
+        outcome = {"status": status, "description": _DESCRIPTIONS[status]}
+        return self._metric(
+            outcome, None, dict.fromkeys(("service", "system", "total"), 0), event_id, now
+        )
+
+    def _metric(
+        self,
+        outcome: dict[str, Any],
+        responder: dict[str, Any] | None,
+        times: dict[str, int],
+        event_id: str,
+        now: int,
+    ) -> bytes:
+        body = {"type": _TYPE, "id": event_id, "timestamp": format_time(now), **outcome}
+        if self.requestor:
+            body["requestor"] = self.requestor
+        if responder:
+            body["responder"] = responder
+        if self.headers:
+            body["header"] = dict(sorted(self.headers.items()))
+        body["start"] = format_time(self.started_at - self._requestor_rtt)
+        return encode(body | times)
+
+
+def timed(
+    terms: LatencyTerms | None,
+    headers: bytes,
+    requestor: dict[str, Any],
+    random: Random,
+    now: int,
+) -> TimedRequest | None:
+    """Return a request that is to be timed, None for one that is not."""
+    if terms is None:
+        return None
+    if terms.percent:
+        if random.randrange(100) >= terms.percent:
+            return None
+        return TimedRequest(terms.subject, requestor, now, None)
+    tracing = traced(headers)
+    return None if tracing is None else TimedRequest(terms.subject, requestor, now, tracing)
+
+
+def traced(block: bytes) -> dict[str, list[str]] | None:
+    """Return the headers of tracing by which a request asks to be followed, None when it does not.
+
+    They are those of Jaeger, of Zipkin (B3, in two forms) and of the W3C, looked for in this order.
+    """
+    given = _headers(block)
+    if uber := _first(given, _UBER):
+        parts = uber.split(":")
+        if len(parts) == 4 and _is_flagged(parts[3]):
+            return {k: v for k, v in given.items() if k == _UBER or k.startswith("Uberctx-")}
+        return None
+    if sampled := _first(given, _B3_SAMPLED):
+        return _of(given, _B3_FAMILY) if sampled == "1" else None
+    if _first(given, _B3_ID):  # left to who receives it
+        return _of(given, _B3_FAMILY)
+    if b3 := _first(given, _B3):
+        parts = b3.split("-")
+        is_denied = parts == ["0"] or parts[2:3] == ["0"]
+        return None if is_denied else _of(given, (_B3,))
+    if parent := _first(given, _PARENT):
+        parts = parent.split("-")
+        if len(parts) == 4 and len(parts[3]) == 2 and _is_flagged(parts[3]):
+            return _of(given, (_PARENT, "Tracestate"))
+    return None
+
+
+def _is_flagged(text: str) -> bool:
+    """Tell whether the last bit of hexadecimal flags is set."""
+    try:
+        return 0 < len(text) <= 2 and bool(int(text, 16) & 1)
+    except ValueError:
+        return False
+
+
+def _headers(block: bytes) -> dict[str, list[str]]:
+    """Return the headers under names as they are usually written."""
+    given: dict[str, list[str]] = {}
+    for line in block.split(_LINE)[1:]:
+        key, colon, value = line.decode(errors="replace").partition(":")
+        if colon:
+            name = "-".join([part.capitalize() for part in key.split("-")])
+            given.setdefault(name, []).append(value.strip())
+    return given
+
+
+def _first(given: dict[str, list[str]], name: str) -> str:
+    return given.get(name, [""])[0]
+
+
+def _of(given: dict[str, list[str]], names: tuple[str, ...]) -> dict[str, list[str]]:
+    return {name: given[name] for name in names if name in given}
