@@ -105,6 +105,24 @@ def parse_values(text: bytes) -> tuple[list[Node], JsonSyntaxError | None]:
     return nodes, None
 
 
+def parse_value(text: bytes) -> Node | None:
+    """Return the only value of `text`, None for an empty one.
+
+    The whole text is looked at before anything is taken, as Go's `Unmarshal` does.
+
+    Raises:
+        JsonSyntaxError: it is malformed, or goes on.
+    """
+    at = _skip(text, 0)
+    if at == len(text):
+        return None
+    node, at = _value(text, at, 0)
+    at = _skip(text, at)
+    if at < len(text):
+        raise _unexpected(text, at, "after top-level value")
+    return node
+
+
 def _skip(text: bytes, at: int) -> int:
     matched = _SPACE.match(text, at)
     assert matched is not None

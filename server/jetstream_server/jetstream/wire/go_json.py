@@ -24,7 +24,12 @@ import orjson
 from pydantic import BaseModel, ConfigDict
 
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.api.json_syntax import JsonSyntaxError, Node, parse_values
+from jetstream_server.jetstream.api.json_syntax import (
+    JsonSyntaxError,
+    Node,
+    parse_value,
+    parse_values,
+)
 from jetstream_server.jetstream.wire.go_quote import quoted
 from jetstream_server.jetstream.wire.go_time import Instant, format_time, parse_time
 
@@ -108,12 +113,13 @@ def decode(body: bytes, model: type[Model], *, strict: bool = True) -> Model:
     """Read a request; an empty body gives the model's zero value.
 
     Args:
-        strict: refuse unknown fields; a few verbs are lenient, and word syntax errors differently.
+        strict: refuse unknown fields; a few verbs are lenient, refuse what follows the value, and
+            word syntax errors differently.
 
     Raises:
         ApiError: 10025 with the text of the first mistake.
     """
-    nodes, broken = parse_values(body)
+    nodes, broken = parse_values(body) if strict else _only_value(body)
     values: dict[str, Any] = {}
     for node in nodes:
         try:
@@ -145,6 +151,14 @@ def looks_like_json(body: bytes) -> bool:
 
 class _MisfitError(ValueError):
     """A value that does not fit its field; the text goes to the client."""
+
+
+def _only_value(body: bytes) -> tuple[list[Node], JsonSyntaxError | None]:
+    try:
+        node = parse_value(body)
+    except JsonSyntaxError as error:
+        return [], error
+    return ([] if node is None else [node]), None
 
 
 def _syntax_text(error: JsonSyntaxError, strict: bool) -> str:

@@ -28,6 +28,12 @@ def test_other_mistakes_are_refused_all_the_same(exchange, body: bytes) -> None:
     assert exchange.refusal("STREAM.CREATE.S", body)[0] == 10025
 
 
+def test_nothing_may_follow_where_unknown_fields_are_passed_over(exchange) -> None:
+    exchange.context.is_strict = False
+    text = "invalid JSON: invalid character '{' after top-level value"
+    assert exchange.refusal("STREAM.CREATE.S", b'{"name":"S"} {"nope":1}') == (10025, text)
+
+
 @pytest.mark.parametrize("is_strict", [True, False])
 def test_a_word_in_place_of_an_object_counts_as_nothing(exchange, is_strict: bool) -> None:
     exchange.ask("STREAM.CREATE.S", {"name": "S"})
