@@ -311,6 +311,18 @@ def test_pushing_with_flow_control(bench: Bench) -> None:
     assert 1 < questions < 10
 
 
+def test_direct_get_batches(bench: Bench) -> None:
+    bench.ask("STREAM.UPDATE.B", b'{"name":"B","subjects":["b.>"],"allow_direct":true}')
+    bench.say(published(MESSAGES))
+
+    def calls(count: int) -> int:
+        body = b'{"seq":1,"next_by_subj":"b.>","batch":%d}' % count
+        get = b"PUB $JS.API.DIRECT.GET.B %b.1 %d\r\n%b\r\n" % (INBOX, len(body), body)
+        return bench.calls(lambda: bench.say(get), b"Nats-Subject: b.a", count)
+
+    assert_flat(calls)
+
+
 def test_acknowledging(bench: Bench) -> None:
     bench.say(published(2 * MESSAGES))
     make_consumer(bench, "explicit")

@@ -9,12 +9,9 @@ checked-api-streams.md 1.2 (5.10), and probes of the genuine server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
-
-import orjson
+from itertools import islice
 
 from jetstream_server import API_LEVEL
 from jetstream_server.base.clock import SECOND
@@ -22,11 +19,15 @@ from jetstream_server.base.errors import StoreError
 from jetstream_server.base.limits import PENDING_BYTES_MAX
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.output import Output
+from jetstream_server.jetstream.streams.direct_replies import DirectReplies
+from jetstream_server.jetstream.streams.direct_selection import Selection, decode
 from jetstream_server.jetstream.streams.publish_headers import extended, header
-from jetstream_server.jetstream.streams.scan import messages
-from jetstream_server.jetstream.wire.go_time import format_time, parse_time
+from jetstream_server.jetstream.streams.scan import WINDOW_BYTES, WINDOW_MESSAGES, messages
+from jetstream_server.jetstream.wire.go_time import format_time
+from jetstream_server.kernels import acks
+from jetstream_server.kernels.direct_gets import encode_answers
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store.ports import MessageStore, StoredMessage
+from jetstream_server.store.ports import MessageStore, StoredMessage, SubjectFilter
 
 PREFIX = b"$JS.API.DIRECT.GET."
 # A stream and its mirrors share the requests.
@@ -44,46 +45,6 @@ _REQUIRED = b"412 Required Api Level"
 _TOO_MANY = b"413 Too Many Results"
 _NOT_FOUND = b"404 Message Not Found"
 _NO_RESULTS = b"404 No Results"
-
-
-@dataclass(slots=True)
-class Selection:
-    """What a request asks for; times in nanoseconds, None when not given."""
-
-    seq: int = 0
-    last_by_subj: str = ""
-    next_by_subj: str = ""
-    batch: int = 0
-    max_bytes: int = 0
-    start_time: int | None = None
-    multi_last: list[str] = field(default_factory=list)
-    up_to_seq: int = 0
-    up_to_time: int | None = None
-    no_hdr: bool = False
-
-    @property
-    def is_empty(self) -> bool:
-        """Tell whether nothing is selected."""
-        return not (
-            self.seq
-            or self.last_by_subj
-            or self.next_by_subj
-            or self.multi_last
-            or self.start_time is not None
-        )
-
-    @property
-    def is_contradictory(self) -> bool:
-        """Tell whether selectors exclude one another."""
-        timed = self.start_time is not None
-        return bool(
-            (self.seq and self.last_by_subj)
-            or (self.seq and timed)
-            or (timed and self.last_by_subj)
-            or (self.last_by_subj and (self.next_by_subj or self.batch or self.multi_last))
-            or (self.next_by_subj and self.multi_last)
-            or (self.up_to_seq and self.up_to_time is not None)
-        )
 
 
 class DirectGet:
@@ -119,27 +80,35 @@ class DirectGet:
         now: int,
     ) -> None:
         """Answer requests; one without reply is of no consequence."""
-        prefix_bytes = self._prefix_bytes
-        for index in range(start, stop):
-            reply = run.reply(index)
-            if not reply:
-                continue
-            try:
-                refusal = self._answer(
-                    reply, run.subject(index)[prefix_bytes:], run.headers(index), run.payload(index)
-                )
-            except StoreError as error:  # the store is offline now, and its stream says why
-                refusal = b"500 " + error.reason.encode()
-            if refusal:
-                self._output.publish(reply, b"", headers=b"NATS/1.0 %b\r\n\r\n" % refusal)
+        sublist, index = self._output.sublist, start
+        while index < stop:
+            cut, reply, exact = acks.reply_run(run.chunk, run.fields, index, stop)
+            if reply:
+                target = sublist.match_one(reply) if exact else sublist.match_prefix(reply)
+                replies = DirectReplies(self._output, target)
+                for at in range(index, cut):
+                    self._answer(replies, run, at)
+                replies.send()
+            index = cut
 
-    def _answer(self, reply: bytes, subject: bytes, headers: bytes, body: bytes) -> bytes:
+    def _answer(self, replies: DirectReplies, run: PubRun, index: int) -> None:
+        reply, subject = run.reply(index), run.subject(index)[self._prefix_bytes :]
+        try:
+            refusal = self._find(replies, reply, subject, run.headers(index), run.payload(index))
+        except StoreError as error:  # the store is offline now, and its stream says why
+            refusal = b"500 " + error.reason.encode()
+        if refusal:
+            replies.add(reply, b"NATS/1.0 %b\r\n\r\n" % refusal, b"")
+
+    def _find(
+        self, replies: DirectReplies, reply: bytes, subject: bytes, headers: bytes, body: bytes
+    ) -> bytes:
         """Answer one request; return the status line of a refusal."""
         if headers and not _is_level_met(header(headers, _REQUIRED_LEVEL)):
             return _REQUIRED
         if not body and not subject:
             return _EMPTY
-        wanted = _decode(body) if body else Selection()
+        wanted = decode(body) if body else Selection()
         if wanted is None:
             return _MALFORMED
         if subject:
@@ -151,12 +120,12 @@ class DirectGet:
         if wanted.is_contradictory:
             return _BAD
         if wanted.multi_last:
-            return self._answer_multi_last(reply, wanted)
+            return self._find_multi_last(replies, reply, wanted)
         if wanted.batch:
-            return self._answer_batch(reply, wanted)
-        return self._answer_one(reply, wanted)
+            return self._find_batch(replies, reply, wanted)
+        return self._find_one(replies, reply, wanted)
 
-    def _answer_one(self, reply: bytes, wanted: Selection) -> bytes:
+    def _find_one(self, replies: DirectReplies, reply: bytes, wanted: Selection) -> bytes:
         if wanted.last_by_subj:
             message = self._last(wanted.last_by_subj)
         elif wanted.seq and not wanted.next_by_subj:
@@ -166,24 +135,67 @@ class DirectGet:
         if message is None:
             return _NOT_FOUND
         headers = b"" if wanted.no_hdr else extended(message.headers, self._lines(message))
-        self._output.publish(reply, message.payload, headers=headers)
+        replies.add(reply, headers, message.payload)
         return b""
 
-    def _answer_batch(self, reply: bytes, wanted: Selection) -> bytes:
+    def _find_batch(self, replies: DirectReplies, reply: bytes, wanted: Selection) -> bytes:
         store, patterns = self._store, _patterns(wanted)
         first = self._next(patterns, self._start(wanted))
         if first is None:
             return _NOT_FOUND
         filtered = store.filter(patterns)
         pending = store.count(filtered, first.sequence)
-
-        answer = _Answer(self._output, reply, wanted.max_bytes, with_headers=not wanted.no_hdr)
+        if replies.target is not None:
+            self._encode_batch(replies, reply, wanted, filtered, first.sequence, pending)
+            return b""
         limit = max(wanted.batch, 0)
-        found = messages(store, filtered, first.sequence, limit, answer.bytes_max)
-        self._fill(answer, found, pending, limit)
+        found = messages(store, filtered, first.sequence, limit, _room(wanted))
+        self._add_all(replies, reply, wanted, found, pending, limit)
         return b""
 
-    def _answer_multi_last(self, reply: bytes, wanted: Selection) -> bytes:
+    def _encode_batch(
+        self,
+        replies: DirectReplies,
+        reply: bytes,
+        wanted: Selection,
+        filtered: SubjectFilter | None,
+        sequence: int,
+        pending: int,
+    ) -> None:
+        """Answer the one client at the target, a window of the store at a time."""
+        store, target = self._store, replies.target
+        assert target is not None, "the caller looked"
+        stream = self._stream if replies.has_headers and not wanted.no_hdr else b""
+        head = b"%b %b" % (reply, target.sid)
+        left, room, wire_bytes, last = wanted.batch, _room(wanted), 0, 0
+        while left > 0 and room > 0 and wire_bytes < _ANSWER_BYTES_MAX:
+            if sequence > store.last_seq:
+                break
+            window = store.window(
+                filtered, sequence, min(left, WINDOW_MESSAGES), min(room, WINDOW_BYTES)
+            )
+            sequence = window.next_seq
+            data, taken, counted = encode_answers(
+                window.buffer,
+                window.positions,
+                window.sequences,
+                len(window),
+                head,
+                stream,
+                pending,
+                last,
+                room,
+            )
+            if not taken:
+                continue
+            replies.add_frames(data, taken)
+            last = window.sequences[taken - 1]
+            left, room, wire_bytes = left - taken, room - counted, wire_bytes + len(data)
+            if not wanted.no_hdr:
+                pending -= taken
+        replies.add(reply, _end(pending, last), b"")
+
+    def _find_multi_last(self, replies: DirectReplies, reply: bytes, wanted: Selection) -> bytes:
         store = self._store
         up_to = self._up_to(wanted)
         if up_to is None:
@@ -196,33 +208,39 @@ class DirectGet:
             return _TOO_MANY
         sequences = [sequence for sequence in sequences if sequence >= wanted.seq]
         loaded = (store.load(sequence) for sequence in sequences)
-        answer = _Answer(self._output, reply, wanted.max_bytes, with_headers=True)
-        answer.tail = b"Nats-UpTo-Sequence: %d\r\n" % up_to
+        found = (message for message in loaded if message is not None)
+        wanted.no_hdr = False
         limit = wanted.batch if wanted.batch > 0 else len(sequences)
-        self._fill(answer, (m for m in loaded if m is not None), len(sequences), limit)
+        tail = b"Nats-UpTo-Sequence: %d\r\n" % up_to
+        self._add_all(replies, reply, wanted, found, len(sequences), limit, tail)
         return b""
 
-    def _fill(
-        self, answer: _Answer, messages: Iterable[StoredMessage], pending: int, limit: int
+    def _add_all(
+        self,
+        replies: DirectReplies,
+        reply: bytes,
+        wanted: Selection,
+        found: Iterable[StoredMessage],
+        pending: int,
+        limit: int,
+        tail: bytes = b"",
     ) -> None:
-        """Add up to `limit` messages and the end marker, and send all."""
-        last = 0
-        if limit:
-            for added, message in enumerate(messages, 1):
-                if answer.with_headers:
-                    pending -= 1
-                    lines = b"%bNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (
-                        self._lines(message),
-                        pending,
-                        last,
-                    )
-                    answer.add(message, extended(message.headers, lines))
-                else:
-                    answer.add(message, b"")
-                last = message.sequence
-                if added >= limit or answer.is_full:
-                    break
-        answer.finish(pending, last)
+        """Answer with up to `limit` messages, one at a time, and the end marker."""
+        room, wire_bytes, last = _room(wanted), 0, 0
+        for message in islice(found, limit):
+            headers = b""
+            if not wanted.no_hdr:
+                pending -= 1
+                numbers = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, last)
+                headers = extended(message.headers, self._lines(message) + numbers)
+            replies.add(reply, headers, message.payload)
+            last = message.sequence
+            size = len(message.headers) + len(message.payload)
+            room -= size + len(message.subject)
+            wire_bytes += size + len(headers) + len(reply) + 32
+            if room <= 0 or wire_bytes >= _ANSWER_BYTES_MAX:
+                break
+        replies.add(reply, _end(pending, last, tail), b"")
 
     def _up_to(self, wanted: Selection) -> int | None:
         """Return the last sequence that counts, None when that leaves nothing."""
@@ -250,48 +268,15 @@ class DirectGet:
         )
 
 
-class _Answer:
-    """Many messages to one reply subject, encoded at once where that can be."""
+def _room(wanted: Selection) -> int:
+    """Return how many bytes an answer may have: subjects, stored headers and payloads."""
+    return max(wanted.max_bytes or PENDING_BYTES_MAX, 1)
 
-    def __init__(self, output: Output, reply: bytes, max_bytes: int, *, with_headers: bool) -> None:
-        self.with_headers = with_headers
-        self.tail = b""
-        self._output = output
-        self._reply = reply
-        self.bytes_max = max_bytes or PENDING_BYTES_MAX
-        self._counted_bytes = self._wire_bytes = 0
-        self._messages: list[tuple[bytes, bytes]] = []
 
-    @property
-    def is_full(self) -> bool:
-        """Tell whether the limit of bytes is reached: subjects, stored headers and payloads."""
-        return self._counted_bytes >= self.bytes_max or self._wire_bytes >= _ANSWER_BYTES_MAX
-
-    def add(self, message: StoredMessage, headers: bytes) -> None:
-        """Add a message with the headers it is to have."""
-        size = len(message.headers) + len(message.payload)
-        self._counted_bytes += size + len(message.subject)
-        self._wire_bytes += size + len(headers) + len(self._reply) + 32
-        self._messages.append((headers, message.payload))
-
-    def finish(self, pending: int, last: int) -> None:
-        """Add the end marker and send everything."""
-        marker = b"NATS/1.0 204 EOB\r\nNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n%b\r\n"
-        self._messages.append((marker % (pending, last, self.tail), b""))
-        target = self._output.sublist.match_one(self._reply)
-        if target is None or target.outlet is None or target.max_messages:
-            for headers, payload in self._messages:
-                self._output.publish(self._reply, payload, headers=headers)
-            return
-        head = b"%b %b" % (self._reply, target.sid)
-        frames: list[bytes] = []
-        for headers, payload in self._messages:
-            if headers and target.outlet.headers:
-                sizes = b"%d %d" % (len(headers), len(headers) + len(payload))
-                frames += (b"HMSG %b %b\r\n" % (head, sizes), headers, payload, b"\r\n")
-            else:
-                frames += (b"MSG %b %d\r\n" % (head, len(payload)), payload, b"\r\n")
-        self._output.frames(target, b"".join(frames), len(self._messages))
+def _end(pending: int, last: int, tail: bytes = b"") -> bytes:
+    """Return the headers of the end marker."""
+    marker = b"NATS/1.0 204 EOB\r\nNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n%b\r\n"
+    return marker % (pending, last, tail)
 
 
 def _patterns(wanted: Selection) -> list[bytes]:
@@ -323,75 +308,3 @@ def _is_level_met(value: bytes) -> bool:
         return int(value) <= API_LEVEL
     except ValueError:
         return False
-
-
-def _decode(body: bytes) -> Selection | None:
-    """Read a request as Go would (keys in any case, null is absent, unknown keys ignored), None
-    when it is malformed."""
-    try:
-        document = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return None
-    if document is None:
-        return Selection()
-    if not isinstance(document, dict):
-        return None
-    wanted = Selection()
-    for key, value in document.items():
-        name = key.lower()
-        read = _FIELDS.get(name)
-        if read is None or value is None:
-            continue
-        try:
-            setattr(wanted, name, read(value))
-        except (TypeError, ValueError):
-            return None
-    return wanted
-
-
-def _integer(value: Any) -> int:
-    if type(value) is not int:
-        raise TypeError
-    return value
-
-
-def _unsigned(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise TypeError
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError
-    return value
-
-
-def _moment(value: Any) -> int:
-    return parse_time(_text(value))
-
-
-def _texts(value: Any) -> list[str]:
-    if not isinstance(value, list):
-        raise TypeError
-    return [_text(item) for item in value]
-
-
-_FIELDS: dict[str, Callable[[Any], Any]] = {
-    "seq": _unsigned,
-    "last_by_subj": _text,
-    "next_by_subj": _text,
-    "batch": _integer,
-    "max_bytes": _integer,
-    "start_time": _moment,
-    "multi_last": _texts,
-    "up_to_seq": _unsigned,
-    "up_to_time": _moment,
-    "no_hdr": _flag,
-}

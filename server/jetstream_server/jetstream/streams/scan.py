@@ -12,8 +12,8 @@ from typing import cast
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
 from jetstream_server.store.ports import MessageStore, StoredMessage, SubjectFilter, Window
 
-_WINDOW_MESSAGES = 4096
-_WINDOW_BYTES = 8 * 1024 * 1024
+WINDOW_MESSAGES = 4096
+WINDOW_BYTES = 8 * 1024 * 1024
 
 
 def stored(
@@ -29,7 +29,7 @@ def stored(
     while sequence <= last:
         if holding and (sequence := store.next_with_headers(sequence)) > last:
             return
-        window = store.window(None, sequence, _WINDOW_MESSAGES, _WINDOW_BYTES)
+        window = store.window(None, sequence, WINDOW_MESSAGES, WINDOW_BYTES)
         block = cast(bytes, window.buffer)
         sequence = window.next_seq
         if holding and not _occurs(holding, window):
@@ -46,7 +46,7 @@ def windows_with_headers(store: MessageStore, sequence: int) -> Iterator[Window]
     """Yield windows from `sequence` on, of stretches in which messages have headers."""
     last = store.last_seq
     while (sequence := store.next_with_headers(sequence)) <= last:
-        window = store.window(None, sequence, _WINDOW_MESSAGES, _WINDOW_BYTES)
+        window = store.window(None, sequence, WINDOW_MESSAGES, WINDOW_BYTES)
         sequence = window.next_seq
         yield window
 
@@ -70,10 +70,10 @@ def messages(
     `bytes_max` says how much the caller is likely to take, so that no more is read at a time.
     """
     last = store.last_seq
-    window_bytes = min(max(bytes_max, 1), _WINDOW_BYTES)
+    window_bytes = min(max(bytes_max, 1), WINDOW_BYTES)
     unpack = PREFIX.unpack_from
     while sequence <= last and count > 0:
-        window = store.window(wanted, sequence, min(count, _WINDOW_MESSAGES), window_bytes)
+        window = store.window(wanted, sequence, min(count, WINDOW_MESSAGES), window_bytes)
         block = cast(bytes, window.buffer)
         for position, found in zip(window.positions, window.sequences, strict=True):
             length, _, _, timestamp, header_bytes, subject_bytes, _ = unpack(block, position)

@@ -17,7 +17,7 @@ def store() -> MemoryStore:
 
 
 def test_stored(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "_WINDOW_MESSAGES", 3)
+    monkeypatch.setattr(scan, "WINDOW_MESSAGES", 3)
     loaded = [store.load(n) for n in range(2, 11)]
     assert list(scan.stored(store, 2)) == [
         (m.sequence, m.timestamp, m.subject, m.headers) for m in loaded if m
@@ -28,7 +28,7 @@ def test_stored(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_windows_without_the_bytes_are_passed_over(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "_WINDOW_MESSAGES", 2)
+    monkeypatch.setattr(scan, "WINDOW_MESSAGES", 2)
     assert list(scan.stored(store, 1, b"Nats-TTL")) == []
     store.append(b"s.0", b"NATS/1.0\r\nNats-TTL: 1\r\n\r\n", b"", 11)
     found = [sequence for sequence, *_ in scan.stored(store, 1, b"Nats-TTL")]

@@ -1,0 +1,67 @@
+"""The way of answers to a direct get: straight to a client, or through the router.
+
+When the replies of many requests lead to one client, their frames leave as one buffer.
+"""
+
+from __future__ import annotations
+
+from jetstream_server.core.subscription import Subscription
+from jetstream_server.jetstream.output import Output
+
+
+class DirectReplies:
+    """Answers to requests whose replies lead to the same place.
+
+    Args:
+        output: where they go.
+        target: the subscription that each of the replies leads to, None when they may lead
+            anywhere.
+
+    Attributes:
+        target: the same, None unless frames can be sent to it.
+    """
+
+    def __init__(self, output: Output, target: Subscription | None) -> None:
+        if target is not None and (target.outlet is None or target.max_messages):
+            target = None
+        self.target = target
+        self._output = output
+        self._frames: list[bytes] = []
+        self._count = 0
+
+    @property
+    def has_headers(self) -> bool:
+        """Return whether the client at the target understands headers."""
+        return (
+            self.target is not None
+            and self.target.outlet is not None
+            and (self.target.outlet.headers)
+        )
+
+    def add(self, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Answer with one message."""
+        target = self.target
+        if target is None or target.outlet is None:
+            self._output.publish(reply, payload, headers=headers)
+            return
+        self._count += 1
+        if headers and target.outlet.headers:
+            sizes = b"%d %d" % (len(headers), len(headers) + len(payload))
+            self._frames.append(
+                b"HMSG %b %b %b\r\n%b%b\r\n" % (reply, target.sid, sizes, headers, payload)
+            )
+        else:
+            self._frames.append(
+                b"MSG %b %b %d\r\n%b\r\n" % (reply, target.sid, len(payload), payload)
+            )
+
+    def add_frames(self, data: bytes, count: int) -> None:
+        """Answer with encoded frames; there is a target."""
+        self._frames.append(data)
+        self._count += count
+
+    def send(self) -> None:
+        """Send what was added."""
+        if self._frames:
+            assert self.target is not None, "what it has is for a target"
+            self._output.frames(self.target, b"".join(self._frames), self._count)

@@ -1,0 +1,293 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The compiled twin of `direct_gets_pure`: same function, same answers; the reasons are told there.
+
+It differs in one thing: a record that reaches beyond the block raises ValueError, because reading
+on would not be safe.
+"""
+
+import sys
+
+from cpython cimport array
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint16_t, uint32_t
+from libc.string cimport memcpy
+
+from jetstream_server.kernels.digits cimport digit_count, put_bytes, put_number, u64
+from jetstream_server.kernels.record_layout cimport (
+    HEADER_BYTES_AT, PREFIX_BYTES, SUBJECT_BYTES_AT, TIMESTAMP_AT
+)
+
+if sys.byteorder != "little":
+    raise ImportError("the compiled kernel reads little-endian records; the pure one reads any")
+
+cdef enum:
+    VERSION_LINE_BYTES = 10  # NATS/1.0 CR LF
+    LINES_BYTES = 111  # of the header lines without their values, and of the empty one
+    SECOND_BYTES = 19  # 2006-01-02T15:04:05
+    DAY_S = 86_400
+
+cdef int64_t SECOND_NS = 1_000_000_000
+
+
+cdef struct Record:
+    const char* subject
+    Py_ssize_t subject_bytes
+    Py_ssize_t header_bytes
+    Py_ssize_t payload_bytes
+    int64_t timestamp
+
+
+cdef struct Batch:
+    const char* block
+    Py_ssize_t block_bytes
+    const u64* wide_positions  # NULL when they are narrow
+    const unsigned int* narrow_positions
+    const u64* sequences
+    Py_ssize_t count
+    const char* head
+    Py_ssize_t head_bytes
+    const char* stream
+    Py_ssize_t stream_bytes
+    int64_t pending
+    u64 last
+    Py_ssize_t bytes_max
+    Py_ssize_t counted
+    int64_t second  # whose text `second_text` is
+    bint has_second
+    char[SECOND_BYTES] second_text
+
+
+cdef inline bint _read(const Batch* batch, Py_ssize_t index, Record* record) noexcept nogil:
+    """Fill `record`; False when it is not wholly inside the block."""
+    cdef uint32_t length, header_bytes
+    cdef uint16_t subject_bytes
+    cdef u64 position
+    cdef const char* at
+    if batch.wide_positions != NULL:
+        position = batch.wide_positions[index]
+    else:
+        position = batch.narrow_positions[index]
+    if batch.block_bytes < PREFIX_BYTES or position > <u64>(batch.block_bytes - PREFIX_BYTES):
+        return False
+    at = batch.block + position
+    memcpy(&length, at, 4)
+    memcpy(&record.timestamp, at + TIMESTAMP_AT, 8)
+    memcpy(&header_bytes, at + HEADER_BYTES_AT, 4)
+    memcpy(&subject_bytes, at + SUBJECT_BYTES_AT, 2)
+    record.subject = at + PREFIX_BYTES
+    record.subject_bytes = subject_bytes
+    record.header_bytes = header_bytes
+    record.payload_bytes = <Py_ssize_t>length - PREFIX_BYTES - subject_bytes - header_bytes
+    return record.payload_bytes >= 0 and position + length <= <u64>batch.block_bytes
+
+
+cdef inline int64_t _second(int64_t timestamp) noexcept nogil:
+    cdef int64_t second = timestamp // SECOND_NS
+    return second - 1 if timestamp < second * SECOND_NS else second
+
+
+cdef inline int _fraction_bytes(int64_t timestamp) noexcept nogil:
+    """Return the bytes of the fraction of a second, its point included."""
+    cdef int64_t fraction = timestamp - _second(timestamp) * SECOND_NS
+    cdef int digits = 9
+    if not fraction:
+        return 0
+    while fraction % 10 == 0:
+        fraction //= 10
+        digits -= 1
+    return 1 + digits
+
+
+cdef inline void _put_two(char* at, int64_t number) noexcept nogil:
+    at[0] = <char>(48 + number // 10)
+    at[1] = <char>(48 + number % 10)
+
+
+cdef void _remember_second(Batch* batch, int64_t second) noexcept nogil:
+    """Write the text of a second of the proleptic Gregorian calendar, counted in eras of 400 years
+    that begin in March."""
+    cdef int64_t days = second // DAY_S
+    cdef int64_t rest = second - days * DAY_S
+    cdef int64_t era, day_of_era, year_of_era, day_of_year, month, year
+    cdef char* at = batch.second_text
+    if rest < 0:
+        rest += DAY_S
+        days -= 1
+    days += 719_468  # from 0000-03-01
+    era = days // 146_097 if days >= 0 else (days - 146_096) // 146_097
+    day_of_era = days - era * 146_097
+    year_of_era = (
+        day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096
+    ) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month = (5 * day_of_year + 2) // 153
+    year = year_of_era + era * 400 + (1 if month >= 10 else 0)
+    memcpy(at, b"0000-00-00T00:00:00", SECOND_BYTES)
+    _put_two(at, year // 100)
+    _put_two(at + 2, year % 100)
+    _put_two(at + 5, month + 3 if month < 10 else month - 9)
+    _put_two(at + 8, day_of_year - (153 * month + 2) // 5 + 1)
+    _put_two(at + 11, rest // 3600)
+    _put_two(at + 14, rest // 60 % 60)
+    _put_two(at + 17, rest % 60)
+    batch.second, batch.has_second = second, True
+
+
+cdef inline char* _put_time(char* at, Batch* batch, int64_t timestamp) noexcept nogil:
+    cdef int64_t second = _second(timestamp)
+    cdef int64_t fraction = timestamp - second * SECOND_NS
+    cdef int fraction_bytes = _fraction_bytes(timestamp)
+    cdef int digit
+    if not batch.has_second or batch.second != second:
+        _remember_second(batch, second)
+    at = put_bytes(at, batch.second_text, SECOND_BYTES)
+    if fraction_bytes:
+        at[0] = c"."
+        for digit in range(9, 0, -1):
+            if digit < fraction_bytes:
+                at[digit] = <char>(48 + fraction % 10)
+            fraction //= 10
+        at += fraction_bytes
+    at[0] = c"Z"
+    return at + 1
+
+
+cdef inline Py_ssize_t _kept_bytes(const Record* record) noexcept nogil:
+    """Return the bytes of the stored headers, without their empty line, or of what begins them."""
+    if not record.header_bytes:
+        return VERSION_LINE_BYTES
+    return record.header_bytes - 2 if record.header_bytes > 2 else 0
+
+
+cdef inline Py_ssize_t _block_bytes(
+    const Batch* batch, const Record* record, Py_ssize_t index
+) noexcept nogil:
+    """Return the bytes of the header block as it is sent."""
+    cdef int64_t pending = batch.pending - index - 1
+    cdef Py_ssize_t size = LINES_BYTES + _kept_bytes(record) + batch.stream_bytes
+    size += record.subject_bytes + digit_count(batch.sequences[index])
+    size += SECOND_BYTES + _fraction_bytes(record.timestamp) + 1
+    size += digit_count(<u64>pending) if pending >= 0 else 1 + digit_count(-<u64>pending)
+    return size + digit_count(batch.sequences[index - 1] if index else batch.last)
+
+
+cdef Py_ssize_t _measure(Batch* batch) noexcept nogil:
+    """Set how many records go; return the bytes of their frames, -1 when one is not inside."""
+    cdef Record record
+    cdef Py_ssize_t index, block_bytes, room = 0
+    for index in range(batch.count):
+        if not _read(batch, index, &record):
+            return -1
+        room += 4 + batch.head_bytes + 1 + 2 + record.payload_bytes + 2
+        block_bytes = 0
+        if batch.stream_bytes:
+            block_bytes = _block_bytes(batch, &record, index)
+            room += 1 + digit_count(block_bytes) + 1 + block_bytes
+        room += digit_count(block_bytes + record.payload_bytes)
+        batch.counted += record.subject_bytes + record.header_bytes + record.payload_bytes
+        if batch.counted >= batch.bytes_max:
+            batch.count = index + 1
+            break
+    return room
+
+
+cdef char* _put_block(
+    char* at, Batch* batch, const Record* record, Py_ssize_t index
+) noexcept nogil:
+    """Write the header block of a record with the lines that tell of it."""
+    cdef int64_t pending = batch.pending - index - 1
+    if record.header_bytes:
+        at = put_bytes(at, record.subject + record.subject_bytes, _kept_bytes(record))
+    else:
+        at = put_bytes(at, b"NATS/1.0\r\n", VERSION_LINE_BYTES)
+    at = put_bytes(at, b"Nats-Stream: ", 13)
+    at = put_bytes(at, batch.stream, batch.stream_bytes)
+    at = put_bytes(at, b"\r\nNats-Subject: ", 16)
+    at = put_bytes(at, record.subject, record.subject_bytes)
+    at = put_bytes(at, b"\r\nNats-Sequence: ", 17)
+    at = put_number(at, batch.sequences[index])
+    at = put_bytes(at, b"\r\nNats-Time-Stamp: ", 19)
+    at = _put_time(at, batch, record.timestamp)
+    at = put_bytes(at, b"\r\nNats-Num-Pending: ", 20)
+    if pending < 0:
+        at[0] = c"-"
+        at = put_number(at + 1, -<u64>pending)
+    else:
+        at = put_number(at, pending)
+    at = put_bytes(at, b"\r\nNats-Last-Sequence: ", 22)
+    at = put_number(at, batch.sequences[index - 1] if index else batch.last)
+    return put_bytes(at, b"\r\n\r\n", 4)
+
+
+cdef void _write(Batch* batch, char* at) noexcept nogil:
+    """Write the frames that were measured."""
+    cdef Record record
+    cdef Py_ssize_t index, block_bytes
+    for index in range(batch.count):
+        if not _read(batch, index, &record):
+            return  # it was measured, so it is there
+        block_bytes = _block_bytes(batch, &record, index) if batch.stream_bytes else 0
+        at = put_bytes(at, b"HMSG ", 5) if block_bytes else put_bytes(at, b"MSG ", 4)
+        at = put_bytes(at, batch.head, batch.head_bytes)
+        at = put_bytes(at, b" ", 1)
+        if block_bytes:
+            at = put_number(at, block_bytes)
+            at = put_bytes(at, b" ", 1)
+        at = put_number(at, block_bytes + record.payload_bytes)
+        at = put_bytes(at, b"\r\n", 2)
+        if block_bytes:
+            at = _put_block(at, batch, &record, index)
+        at = put_bytes(
+            at, record.subject + record.subject_bytes + record.header_bytes, record.payload_bytes
+        )
+        at = put_bytes(at, b"\r\n", 2)
+
+
+def encode_answers(
+    buffer,
+    array.array positions,
+    array.array sequences,
+    Py_ssize_t count,
+    bytes head,
+    bytes stream,
+    int64_t pending,
+    u64 last,
+    Py_ssize_t bytes_max,
+):
+    """Return frames with the first records, how many there are, and their bytes.
+
+    See `direct_gets_pure.encode_answers`.
+    """
+    cdef Py_buffer view
+    cdef Batch batch
+    cdef Py_ssize_t room
+    cdef bytes frames
+    cdef char* at
+    if sequences.itemsize != sizeof(u64):
+        raise TypeError("sequences are an array of 'Q'")
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        batch.block, batch.block_bytes = <const char*>view.buf, view.len
+        batch.wide_positions = NULL
+        if positions.itemsize == sizeof(u64):
+            batch.wide_positions = <const u64*>positions.data.as_ulonglongs
+        batch.narrow_positions = positions.data.as_uints
+        batch.sequences = <const u64*>sequences.data.as_ulonglongs
+        batch.count = min(count, len(positions), len(sequences))
+        batch.head, batch.head_bytes = PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head)
+        batch.stream, batch.stream_bytes = PyBytes_AS_STRING(stream), PyBytes_GET_SIZE(stream)
+        batch.pending, batch.last = pending, last
+        batch.bytes_max, batch.counted = bytes_max, 0
+        batch.has_second = False
+        with nogil:
+            room = _measure(&batch)
+        if room < 0:
+            raise ValueError("a record reaches beyond its block")
+        frames = PyBytes_FromStringAndSize(NULL, room)
+        at = PyBytes_AS_STRING(frames)
+        with nogil:
+            _write(&batch, at)
+        return frames, batch.count, batch.counted
+    finally:
+        PyBuffer_Release(&view)
