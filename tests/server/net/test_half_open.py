@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
 from collections.abc import Awaitable, Callable
 from random import Random
@@ -12,9 +13,15 @@ import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.config.options import TlsOptions
 from jetstream_server.net.entrance import Entrance
+from jetstream_server.net.half_open import HalfOpen
+from jetstream_server.net.layered_connection import LayeredConnection
 from jetstream_server.net.tls_context import make_context
+from jetstream_server.net.tls_layer import TlsLayer
+from jetstream_server.net.websocket_frames import FrameReader
+from jetstream_server.net.websocket_layer import WebsocketLayer
 from jetstream_server.net.websocket_upgrade import WebsocketRules
 from jetstream_server.node.door import Door
+from jetstream_server.node.session import Session
 
 Scene = Callable[[Any], Awaitable[None]]
 HEAD = (
@@ -213,3 +220,31 @@ def test_pins_hold_for_requests_that_come_with_the_handshake(
         await until(lambda: not server.node.sessions)
 
     play(secure(pki, ca_file=pki.cert("ca"), is_verifying=True, pinned_certs=(pin,)), scene)
+
+
+def test_nothing_of_a_connection_stays_in_memory(play: Any, until: Any, pki: Any) -> None:
+    """Whatever it has come to: objects that nobody frees are a leak of every reconnect."""
+    kinds = (HalfOpen, LayeredConnection, TlsLayer, WebsocketLayer, FrameReader, Session)
+
+    def living() -> dict[int, object]:
+        gc.collect()
+        return {id(each): each for each in gc.get_objects() if isinstance(each, kinds)}
+
+    async def scene(server: Any) -> None:
+        before = living()  # of other tests
+        for number in range(30):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            if number % 3 == 0:
+                writer.write(HEAD[:20])
+            else:
+                said = HEAD + frame(b"CONNECT {}\r\nSUB a 1\r\nPUB a 9\r\nhalf")
+                writer.write(said)
+                await reader.readuntil(b"INFO ")
+            if number % 2:
+                writer.transport.abort()
+            writer.close()
+        await until(lambda: not server.node.sessions)
+        del reader, writer
+        await until(lambda: living().keys() <= before.keys())
+
+    play(PLAIN, scene)

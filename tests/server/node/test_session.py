@@ -293,3 +293,20 @@ def test_limits_that_only_the_configuration_knows(make_node, settings, make_clie
     )
     client.say(b"HPUB a 12 12\r\n")
     assert client.session.closing
+
+
+@pytest.mark.parametrize(
+    ("options", "is_welcome"),
+    [
+        (b'{"verbose":false}', True),
+        (b'{"verbose":false,"user":"","pass":null}', True),
+        (b'{"verbose":false,"user":"eve","pass":"q"}', True),
+        (b'{"verbose":false,"pass":"q"}', False),
+    ],
+)
+def test_credentials_from_below_stand_in(make_node, make_client, options, is_welcome):
+    users = [User(name="derek", password="p"), User(name="eve", password="q")]
+    client = make_client(make_node(users))
+    client.session.credentials = {"user": "derek", "pass": "p"}
+    said = client.connect(options)
+    assert said == (b"" if is_welcome else b"-ERR 'Authorization Violation'\r\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from random import Random
 
@@ -172,3 +174,12 @@ def test_a_start_that_cannot_make_names_durable_says_so(vault, commit, disk):
     disk.fail_in = 0
     with pytest.raises(StoreError, match="sync failed"):
         vault.folder("ORDERS", memory=False).consumers()
+
+
+def test_a_folder_that_cannot_be_looked_into_is_refused(vault, disk, monkeypatch):
+    def names(path: Path) -> list[str]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+
+    monkeypatch.setattr(disk, "names", names)
+    with pytest.raises(StoreError, match="cannot list: Too many open files"):
+        vault.folder("ORDERS", memory=False)
