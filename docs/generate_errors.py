@@ -35,10 +35,9 @@ client libraries compare; `{}` stands for what the server fills in. An answer ca
 ## Sent by this server
 
 A scenario is one of `tests/parity/scenarios`: the genuine server answers the same there. Unit tests
-are below `tests/server`. Codes without a scenario: 10051 and 10194 need a disk that fails or a
-stream that is damaged, each on its own server's files, 10064 a stream that is; 10066 to 10068 and
-10073 are of stream templates, which nats-server has dropped; 10132 is behind checks that refuse the
-same request first, on nats-server too; 10167 needs a flood.
+are below `tests/server`. Codes without a scenario: 10051 is what a purge says to a stream whose
+disk fails while it runs; 10066 to 10068 and 10073 are of stream templates, which nats-server has
+dropped; 10132 is behind checks that refuse the same request first, on nats-server too.
 
 | Number | Code | Text | Scenario | Unit test |
 |---|---|---|---|---|

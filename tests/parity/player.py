@@ -33,7 +33,9 @@ A scenario is a few lines of text (`scenarios/*.txt`): a title after `##`, then 
     http /varz port max_payload            status and those fields of a monitoring page, or all
     log Server is ready                    how many lines of the log hold this text
     ports                                  the ports file
-    upload text                            a piece of a snapshot, where the last answer wants it
+    download S                             a snapshot of a stream, and the answer to the request
+    upload text                            a piece of a snapshot, where the last answer wants it;
+                                           `upload snapshot` is all that was downloaded
     config NAME                            both servers have `configs/NAME.conf` in this scenario
     deviates because ...                   the transcripts must differ, for this reason
 
@@ -115,12 +117,14 @@ class Play:
         # It sees the events that no scenario asks for.
         self.watcher = Wire(server.port)
         self.watcher.subscribe(EVENTS)
+        self.watcher.settle()  # another connection may ask at once
         self.transcript: list[str] = []
         self.asked: dict[str, str] = {}
         self.answer: Message | None = None
         self.named: dict[str, tuple[Wire, str]] = {}
         self.subjects: dict[str, str] = {}
         self.read: dict[str, list[Message]] = {}
+        self.snapshot = b""
         self._requests: dict[bytes, tuple[int, int]] | None = {}  # first seen, by login
 
     def run(self, scenario: Scenario) -> list[str]:
@@ -437,11 +441,26 @@ class Play:
         info = json.loads(self.wire.info)
         return [masked(json.dumps({key: info.get(key, "none") for key in text.split()}))]
 
+    def _download(self, stream: str) -> list[str]:
+        """Take a snapshot of a stream, piece by piece."""
+        inbox = f"_INBOX.{time.monotonic_ns():x}"
+        sid = self.wire.subscribe(inbox)
+        order = json.dumps({"deliver_subject": inbox}).encode()
+        answer = self._request(f"$JS.API.STREAM.SNAPSHOT.{stream}", order)
+        self.snapshot = b""
+        while (piece := self.wire.message(sid, REPLY_SECONDS)) and piece.payload:
+            self.snapshot += piece.payload
+            if piece.reply:
+                self.wire.publish(piece.reply, b"")
+        self.wire.unsubscribe(sid)
+        return [shown(answer)]
+
     def _upload(self, text: str) -> list[str]:
         """Send a piece of a snapshot to where the last answer, to a restore, wants it."""
         assert self.answer is not None
         place = json.loads(self.answer.payload)["deliver_subject"]
-        before, answer = self.answer, self._request(place, text.encode())
+        piece = self.snapshot if text == "snapshot" else text.encode()
+        before, answer = self.answer, self._request(place, piece)
         self.answer = before
         return [shown(answer)]
 
