@@ -94,7 +94,7 @@ class AccountStreams:
             if account.catalog is None:
                 self._open(account, now)
             elif limits is not None:
-                account.catalog.limits = _account_limits(limits)
+                account.catalog.limit(_account_limits(limits))
 
     def close(self) -> None:
         """Let another server have the folder."""

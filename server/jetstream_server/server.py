@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from jetstream_server import NATS_VERSION, __version__
 from jetstream_server.account_streams import AccountStreams, store_dir
-from jetstream_server.base.clock import SECOND, SystemClock
+from jetstream_server.base.clock import SystemClock
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.changes import changes
 from jetstream_server.config.options import ServerOptions
@@ -42,6 +42,7 @@ from jetstream_server.node.users import accounts_of, users_of
 
 if TYPE_CHECKING:
     from jetstream_server.net.monitor_http import MonitorHttp
+    from jetstream_server.operator_accounts import OperatorAccounts
 
 # How often a server that is fading looks whether its clients have gone.
 _FADING_SECONDS = 0.02
@@ -66,6 +67,7 @@ class Server:
         self.log = log
         self._reread = reread
         self._streams: AccountStreams | None = None
+        self._operator_accounts: OperatorAccounts | None = None
         self._fading: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
         self._exit_code = 0
@@ -113,17 +115,21 @@ class Server:
         return self._exit_code
 
     def _with_accounts(self, options: ServerOptions, now: int) -> ServerOptions:
-        """Return the options with the accounts that an operator's JWTs claim."""
+        """Return the options with the accounts that an operator's JWTs claim.
+
+        Raises:
+            ConfigError: the folder of JWTs cannot be used.
+        """
         if options.operator is None:
             return options
         # Imported here: most servers have no operator, and start sooner without the models.
-        from jetstream_server.config.claims.account_options import claimed_accounts
+        from jetstream_server.operator_accounts import OperatorAccounts
 
-        operator = options.operator
-        accounts, notes = claimed_accounts(operator.preloaded, operator.trusted_keys, now // SECOND)
-        for each in notes:
-            self.log.write("WRN", each)
-        return dataclasses.replace(options, accounts=accounts)
+        if self._operator_accounts is None:
+            self._operator_accounts = OperatorAccounts(options.operator, self.log.write)
+        else:
+            self._operator_accounts.preload(options.operator)
+        return self._operator_accounts.with_accounts(options, now)
 
     def _announce(self) -> None:
         self.log.write("INF", "Starting nats-server")
@@ -143,6 +149,7 @@ class Server:
         for account in node.accounts.values():
             SystemServices(node, account).subscribe()
         ServerCommands(node, lambda now: self._reload(node, doors, now)).subscribe()
+        self._serve_claims(node)
         return node
 
     def _set_trace(self, node: Node) -> None:
@@ -215,24 +222,45 @@ class Server:
             door = _advertised(node, options)
             entrances = doors.entrances(options, door)
             self.log.follow(LogSettings.of(options))
-            known = set(node.accounts)
-            reload(node, options, _gatekeeper(options, self.log.write), now)
+            self._follow(node, options, now)
         except ConfigError as error:
             text = str(error).rstrip("\n")
             self.log.write("ERR", f"Failed to reload server configuration: {text}")
             raise ConfigError(text) from None
-        self.options = options
         node.door = door
         doors.adopt(entrances)
         self._set_trace(node)
+        for each in said:
+            self.log.write("INF", f"Reloaded: {each}")
+        self.log.write("INF", f"Reloaded server configuration ({options.config_digest})")
+
+    def _follow(self, node: Node, options: ServerOptions, now: int) -> None:
+        """Follow what options say of accounts and users.
+
+        Raises:
+            ConfigError: they cannot be; nothing has changed then.
+        """
+        known = set(node.accounts)
+        reload(node, options, _gatekeeper(options, self.log.write), now)
+        self.options = options
         for name, account in node.accounts.items():
             if name not in known:
                 SystemServices(node, account).subscribe()
         if self._streams is not None:
             self._streams.follow(options, now)
-        for each in said:
-            self.log.write("INF", f"Reloaded: {each}")
-        self.log.write("INF", f"Reloaded server configuration ({options.config_digest})")
+
+    def _serve_claims(self, node: Node) -> None:
+        """Let the system account change an operator's accounts, where they can change."""
+        accounts, operator = self._operator_accounts, self.options.operator
+        if accounts is None or operator is None or not accounts.is_changeable:
+            return
+        # Imported here: most servers have no operator, and start sooner without the models.
+        from jetstream_server.monitor.claims_services import ClaimsServices
+
+        accounts.follow = lambda now: self._follow(
+            node, accounts.with_accounts(self.options, now), now
+        )
+        ClaimsServices(node, operator, accounts).subscribe()
 
     # -- lame duck ---------------------------------------------------------------------------
 

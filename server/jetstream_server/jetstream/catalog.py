@@ -307,6 +307,12 @@ class Catalog:
         self.restoring.pop(config.name, None)
         folder.remove()
 
+    def limit(self, limits: AccountLimits) -> None:
+        """Have other limits from now on; streams that exceed them stay as they are."""
+        self.limits = limits
+        for stream in self.streams.values():
+            stream.allowance = self.allowance(stream.config)
+
     def allowance(self, config: StreamConfig) -> Allowance | None:
         """Return what tells whether such a stream may hold more, None without limits."""
         memory = config.is_memory

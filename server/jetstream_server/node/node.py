@@ -248,6 +248,10 @@ class Node:
         """Note that a session has output to write, or is to be closed."""
         self._touched[session] = None
 
+    def deadline_changed(self, session: Session) -> None:
+        """Note that a session has something to do at another time."""
+        self._timers.schedule(session, session.next_deadline())
+
     def drained(self, session: Session) -> None:
         """Note that a session's backlog fell below the low mark; deliveries to it go on."""
         for account in (session.account, *session.account.exporters):

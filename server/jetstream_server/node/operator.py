@@ -67,7 +67,8 @@ class OperatorGatekeeper:
         if self._operator.default_sentinel and not _is_user(token):
             token = ""
         try:
-            user, claims, grants = self._recognized(token, arrival.now)
+            claims = self._claims(token)
+            user, grants = self._recognized(claims, token, arrival.now)
             if user.connection_types and arrival.connection_type not in user.connection_types:
                 raise RefusedError("Connection type not allowed")
             signature = options.get("sig") or ""
@@ -88,27 +89,34 @@ class OperatorGatekeeper:
         claims = user.claims
         account = self._accounts.get(user.account)
         if claims is None or account is None or account.claims is None:
-            return faults.AUTHORIZATION_VIOLATION
+            return faults.ACCOUNT_EXPIRED
         if account.claims.has_revoked(claims):
             return faults.USER_REVOKED
         if not account.claims.has_signed(claims):
             return faults.SIGNING_KEY_GONE
         try:
-            return self._recognized(user.jwt, now)[0]
+            return self._recognized(claims, user.jwt, now)[0]
         except RefusedError:
             return faults.AUTHORIZATION_VIOLATION
 
-    def _recognized(self, token: str, now: int) -> tuple[User, UserClaims, UserGrants]:
-        """Return the user of a JWT, whoever shows it; the sentinel of none.
+    def _claims(self, token: str) -> UserClaims:
+        """Return what a JWT claims, the sentinel of none.
+
+        Raises:
+            RefusedError: it is none.
+        """
+        try:
+            return UserClaims.read(token or self._operator.default_sentinel)
+        except ClaimsError as error:
+            raise RefusedError(f"User JWT not valid: {error}") from None
+
+    def _recognized(self, claims: UserClaims, token: str, now: int) -> tuple[User, UserGrants]:
+        """Return the user of a JWT, whoever shows it.
 
         Raises:
             RefusedError: there is none.
         """
         now_s = now // SECOND
-        try:
-            claims = UserClaims.read(token or self._operator.default_sentinel)
-        except ClaimsError as error:
-            raise RefusedError(f"User JWT not valid: {error}") from None
         if problem := claims.nats.problem():
             raise RefusedError(f"User JWT not valid: {problem}")
         if not claims.is_current(now_s):
@@ -142,7 +150,7 @@ class OperatorGatekeeper:
             jwt=token,
             claims=claims,
         )
-        return user, claims, grants
+        return user, grants
 
 
 def _is_user(token: str) -> bool:

@@ -378,6 +378,8 @@ class Session:
         self._subscriptions_max = _lowest(
             settings.max_subscriptions or -1, limits.subscriptions_max, user.subscriptions_max
         )
+        if user.expires_at or user.account_expires_at:
+            self.node.deadline_changed(self)
         self._is_plain = (
             self._permissions is None
             and self.account.mappings is None

@@ -139,8 +139,8 @@ def test_under_new_rules(enter, gatekeeper, credentials):
     unsigned = credentials.account("KEYS", {})
     assert successor(signed, KEYS=unsigned) == faults.SIGNING_KEY_GONE
     bad = credentials.account("PLAIN", {"tiered_limits": {"": {}}})
-    assert successor(user, PLAIN=bad) == faults.AUTHORIZATION_VIOLATION
-    assert successor(User()) == faults.AUTHORIZATION_VIOLATION
+    assert successor(user, PLAIN=bad) == faults.ACCOUNT_EXPIRED
+    assert successor(User()) == faults.ACCOUNT_EXPIRED
     bearer = enter("bearer")
     unborne = credentials.account("PLAIN", {"disallow_bearer": True})
     assert successor(bearer, PLAIN=unborne) == faults.AUTHORIZATION_VIOLATION
@@ -165,7 +165,7 @@ def test_a_connection_ends_with_its_rights(
     assert client.connect(connect_line(jwt, signature)) == b""
     assert client.say(b"PING\r\n").startswith(b"PONG")
     client.now += 29 * SECOND
-    client.say(b"PONG\r\n")
+    client.say(b"PONG\r\n")  # it is time for a ping of the server, too
     deadline = node.next_deadline()
     assert deadline == (credentials.ISSUED + 1030) * SECOND
     node.run(deadline)
@@ -185,3 +185,16 @@ def test_what_others_are_told_of_such_a_client(gatekeeper, credentials, settings
     assert info["user"] == credentials.Key("user", "scoped").public and info["jwt"] == jwt
     assert info["issuer_key"] == credentials.SCOPED_SIGNER.public
     assert (info["name_tag"], info["tags"]) == ("KEYS", ["team:red"])
+
+
+def test_the_end_is_not_missed_between_pings(gatekeeper, credentials, settings, make_client):
+    now = moment(credentials)
+    settings = replace(settings, max_control_line=4096)
+    node = Node(settings, gatekeeper(), Random(1), lambda level, text: None)
+    node.add_account(credentials.account_key("PLAIN").public)
+    client = make_client(node, now=now)
+    jwt = credentials.user("plain", "PLAIN", claims={"exp": credentials.ISSUED + 1001})
+    client.connect(connect_line(jwt, credentials.Key("user", "plain").sign(NONCE)))
+    assert node.next_deadline() == now + SECOND
+    client.session.adopt(replace(client.session.user, account_expires_at=now + 5))
+    assert node.next_deadline() == now + 5

@@ -8,6 +8,7 @@ be able to stop the others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from jetstream_server.config.claims.account_claims import (
     AccountClaims,
@@ -29,6 +30,7 @@ from jetstream_server.config.options import (
     SubjectMapping,
 )
 
+_CLAIMS_MAX = 4096
 _THRESHOLD_NS = ExportOptions("", "").response_threshold_ns
 
 
@@ -65,7 +67,7 @@ def valid_account(
     Raises:
         ClaimsError: it cannot be relied on.
     """
-    claims = AccountClaims.read(token)
+    claims = _read(token)
     if claims.subject != key:
         raise ClaimsError(f"the JWT is that of {claims.subject}")
     if claims.issuer not in trusted_keys:
@@ -75,6 +77,12 @@ def valid_account(
     if problem := claims.problem():
         raise ClaimsError(problem)
     return claims
+
+
+@lru_cache(maxsize=_CLAIMS_MAX)
+def _read(token: str) -> AccountClaims:
+    # All accounts are gone through whenever one of them changes.
+    return AccountClaims.read(token)
 
 
 def _account(

@@ -1,6 +1,8 @@
-"""What the operator of a server claims: which keys may sign accounts."""
+"""What the operator of a server claims: which keys may sign accounts, and which accounts go."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from jetstream_server.base import nkey
 from jetstream_server.config.claims.token import Claims, SignedClaims
@@ -27,3 +29,17 @@ class OperatorClaims(SignedClaims):
         """Whose signature makes an account one of this operator."""
         own = () if self.nats.strict_signing_key_usage else (self.subject,)
         return (*own, *self.nats.signing_keys)
+
+
+class _Deletion(Claims):
+    accounts: Any = None
+
+
+class DeletionClaims(SignedClaims):
+    """The JWT with which an operator has accounts deleted."""
+
+    KIND = "generic"
+    SUBJECT = nkey.OPERATOR
+    ISSUERS = (nkey.OPERATOR,)
+
+    nats: _Deletion

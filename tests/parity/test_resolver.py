@@ -1,0 +1,185 @@
+"""Accounts of an operator that change while the server runs, on both servers."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+pytestmark = pytest.mark.genuine
+
+CONFIG = """
+operator: %s
+system_account: %s
+default_sentinel: %s
+resolver: {type: full, dir: "{folder}/jwt", allow_delete: %s}
+resolver_preload { %s }
+jetstream { max_mem: 64MB, max_file: 64MB }
+"""
+STORAGE = {"mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1}
+
+
+@pytest.fixture
+def credentials(player):
+    return importlib.import_module("tests.parity.credentials")
+
+
+@pytest.fixture
+def both(player, credentials, genuine_binary):
+    def config(may_delete: str) -> str:
+        key, jwts = credentials.OPERATOR, credentials.accounts()
+        named = {credentials.account_key(name).public: jwts[name] for name in ("SYS", "OPEN")}
+        preload = "\n".join(f"{account}: {jwt}" for account, jwt in named.items())
+        operator = credentials.token("operator", key, key.public, "operator", {})
+        sentinel = credentials.users()["sentinel"]
+        return CONFIG % (operator, next(iter(named)), sentinel, may_delete, preload)
+
+    def compare(act, may_delete="true"):
+        def run(command):
+            server = player.ServerProcess(command, config(may_delete))
+            server.start()
+            try:
+                play = Talk(player, server)
+                act(play)
+                return play.lines
+            finally:
+                server.end()
+
+        with ThreadPoolExecutor(2) as pool:
+            ours, theirs = pool.map(run, (player.bundled_command(), [genuine_binary]))
+        assert "\n".join(ours) == "\n".join(theirs)
+        return ours
+
+    return compare
+
+
+class Talk:
+    """Steps on one server, and what they bring."""
+
+    def __init__(self, player, server):
+        self.player, self.server = player, server
+        self.play = player.Play(server)
+        self.lines = []
+        self("enter s sys")
+
+    def __call__(self, step):
+        self.lines += [f"> {step}", *self.play._step(step)]
+
+    def ask(self, subject, body=""):
+        subject = "$SYS.REQ." + subject
+        self.lines += [subject, self.player.shown(self.play._request(subject, body.encode()))]
+
+    def update(self, token):
+        self.ask("CLAIMS.UPDATE", token)
+
+
+def test_accounts_come_and_change(both, credentials):
+    def act(talk):
+        key = credentials.account_key("PLAIN").public
+        talk.ask("CLAIMS.LIST")
+        talk.ask(f"ACCOUNT.{key}.CLAIMS.LOOKUP")
+        talk("enter b plain")
+        talk("as s")
+        talk.update(credentials.account("PLAIN", {}))
+        talk.ask(f"ACCOUNT.{key}.CLAIMS.LOOKUP")
+        talk.ask("CLAIMS.LIST")
+        talk.ask("CLAIMS.PACK")
+        talk("enter b plain")
+        talk("req $SYS.REQ.USER.INFO")
+        talk("api STREAM.NAMES")
+        talk("as s")
+        talk.update(credentials.account("PLAIN", STORAGE))
+        talk("as b")
+        talk('until "total":0 api STREAM.NAMES')
+        talk("as s")
+        talk.update(credentials.account("PLAIN", STORAGE | {"payload": 10}))
+        talk("as b")
+        talk("raw PUB x 11\\r\\n" + "x" * 11)
+        talk("restart")
+        talk("enter s sys")
+        talk.ask("CLAIMS.LIST")
+        talk("enter b plain")
+        talk("api STREAM.NAMES")
+
+    lines = both(act)
+    assert sum("jwt updated" in line for line in lines) == 3
+    assert "-ERR 'Maximum Payload Violation'" in lines
+
+
+def test_what_cannot_be_an_update(both, credentials):
+    def act(talk):
+        talk.update("nonsense")
+        talk.update(credentials.users()["plain"])
+        exports = [{"name": "x", "subject": "x", "type": "stream"}]
+        talk.update(credentials.account("PLAIN", {"exports": 0}, exports=exports))
+        other = credentials.account_key("FEW").public
+        talk.ask(f"ACCOUNT.{other}.CLAIMS.UPDATE", credentials.account("PLAIN", {}))
+        talk.ask(f"ACCOUNT.{other}.CLAIMS.UPDATE", credentials.account("FEW", {}))
+        talk.ask("CLAIMS.LIST")
+        talk("as a")
+        talk.ask("CLAIMS.LIST")
+
+    lines = both(act)
+    assert sum('"code":500' in line for line in lines) == 4
+
+
+def test_a_revoked_user_is_sent_away(both, credentials):
+    def act(talk):
+        talk.update(credentials.account("PLAIN", {}))
+        talk("enter b plain")
+        talk("enter c bearer")
+        talk("as s")
+        revocations = {credentials.Key("user", "plain").public: credentials.ISSUED}
+        talk.update(credentials.account("PLAIN", {}, revocations=revocations))
+        talk("as b")
+        talk("ending x")
+        talk("enter b plain")
+        talk("as c")
+        talk("req $SYS.REQ.USER.INFO")
+        talk("as s")
+        talk.update(credentials.account("PLAIN", {"disallow_bearer": True}))
+        talk("as c")
+        talk("ending x")
+
+    assert "-ERR 'User Authentication Revoked'" in both(act)
+
+
+def test_accounts_go(both, credentials):
+    def gone(accounts, signer=None, subject=None):
+        signer = signer or credentials.OPERATOR
+        subject = (subject or signer).public
+        return credentials.token("generic", signer, subject, "gone", {"accounts": accounts})
+
+    def act(talk):
+        talk.update(credentials.account("PLAIN", {}))
+        talk("enter b plain")
+        talk("as s")
+        key = credentials.account_key("PLAIN").public
+        other = credentials.Key("operator", "other")
+        talk.ask("CLAIMS.DELETE", "nonsense")
+        talk.ask("CLAIMS.DELETE", gone([key], other, credentials.OPERATOR))
+        talk.ask("CLAIMS.DELETE", gone([key], other))
+        talk.ask("CLAIMS.DELETE", gone("x"))
+        talk.ask("CLAIMS.DELETE", gone([credentials.account_key("SYS").public]))
+        talk.ask("CLAIMS.DELETE", gone([key]))
+        talk("as b")
+        talk("ending x")
+        talk("enter b plain")
+        talk("as s")
+        talk.ask("CLAIMS.LIST")
+        talk.update(credentials.account("PLAIN", {}, claims={"iat": credentials.ISSUED + 1}))
+        talk("enter b plain")
+
+    lines = both(act)
+    assert "-ERR 'Account Authentication Expired'" in lines
+
+
+def test_accounts_stay_where_they_may_not_go(both, credentials):
+    def act(talk):
+        key = credentials.OPERATOR
+        token = credentials.token("generic", key, key.public, "gone", {"accounts": []})
+        talk.ask("CLAIMS.DELETE", token)
+
+    assert json.dumps("delete must be enabled in server config")[1:-1] in both(act, "false")[-1]
