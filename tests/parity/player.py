@@ -334,17 +334,20 @@ class Play:
 
     def _open(self, text: str) -> list[str]:
         name, _, connect = text.partition(" ")
+        self._leave()
         self._use(name, Wire(self.server.port, connect.encode() or b"{}"))
         return []
 
     def _login(self, text: str) -> list[str]:
         name, user, password = text.split()
+        self._leave()
         connect = {**json.loads(CONNECT), "user": user, "pass": password}
         self._use(name, Wire(self.server.port, json.dumps(connect).encode()))
         return []
 
     def _enter(self, text: str) -> list[str]:
         name, user = text.split()
+        self._leave()
         self._use(name, Wire(self.server.port, b""))
         nonce = json.loads(self.wire.info)["nonce"]
         connect = {**json.loads(CONNECT), "jwt": users()[user]}
@@ -363,6 +366,12 @@ class Play:
             self.wire.settle()  # subscriptions made so far count
         self.wire = self.wires[name]
         return []
+
+    def _leave(self) -> None:
+        """Let subscriptions made so far count, if the connection is still there."""
+        with contextlib.suppress(ConnectionError):
+            if self.wire.connect:
+                self.wire.settle()
 
     def _until(self, text: str) -> list[str]:
         wanted, step = text.split(" ", 1)

@@ -62,7 +62,7 @@ def websocket_entrance(options: ServerOptions, websocket: WebsocketOptions, port
     tls = websocket.tls
     if tls is None and not websocket.is_without_tls:
         raise ConfigError("websocket requires TLS configuration")
-    if websocket.jwt_cookie:
+    if websocket.jwt_cookie and options.operator is None:
         raise ConfigError(
             "trusted operators or trusted keys configuration is required for JWT authentication"
             f' via cookie "{websocket.jwt_cookie}"'
@@ -71,6 +71,7 @@ def websocket_entrance(options: ServerOptions, websocket: WebsocketOptions, port
         "user": websocket.user_cookie,
         "pass": websocket.password_cookie,
         "auth_token": websocket.token_cookie,
+        "jwt": websocket.jwt_cookie,
     }
     rules = WebsocketRules(
         is_secure=tls is not None,

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ConfigError
-from jetstream_server.config.options import ServerOptions, TlsOptions, WebsocketOptions
+from jetstream_server.config.options import (
+    OperatorOptions,
+    ServerOptions,
+    TlsOptions,
+    WebsocketOptions,
+)
 from jetstream_server.net.entrance import client_entrance, websocket_entrance
 from jetstream_server.node.door import Door
 
@@ -52,3 +57,6 @@ def test_what_cannot_be(pki: Any) -> None:
     with pytest.raises(ConfigError, match='JWT authentication via cookie "j"'):
         websocket = WebsocketOptions(is_without_tls=True, jwt_cookie="j")
         websocket_entrance(ServerOptions(), websocket, 8080)
+    trusting = ServerOptions(operator=OperatorOptions(("O",)))
+    rules = websocket_entrance(trusting, websocket, 8080).websocket
+    assert rules is not None and rules.cookies == {"jwt": "j"}
