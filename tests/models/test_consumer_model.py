@@ -213,9 +213,9 @@ class ConsumerMachine(RuleBasedStateMachine):
         sequences = data.draw(some)
         self.tell(sequences, b"")
         if self.policy == "all":
-            passed = [seq for seq in sequences if seq < self.consumer.progress.cursor.next_seq]
-            for sequence in self.in_state("pending") + self.in_state("given up"):
-                if passed and sequence <= max(passed) and self.floors[1] < max(passed):
+            last = max(set(sequences).intersection(self.in_state("pending")), default=0)
+            for sequence in self.in_state("pending"):
+                if sequence <= last:
                     self.leave(sequence, "settled")
         else:
             for sequence in sequences:

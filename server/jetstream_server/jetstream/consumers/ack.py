@@ -118,11 +118,11 @@ class Acks:
         at = start
         while at < stop:
             sequences: array[int] = array("Q")
-            at = take_plain_acks(run.chunk, run.fields, at, stop, sequences)
+            first, at = at, take_plain_acks(run.chunk, run.fields, at, stop, sequences)
             if sequences:
-                self._ack(sequences, now)
+                self._ack(run, first, sequences, now)
             if at < stop:
-                self._take(run.subject(at), run.reply(at), run.payload(at), now)
+                self._take(run, at, now)
                 at += 1
         consumer.context.wake(consumer)
 
@@ -131,20 +131,22 @@ class Acks:
         to the last message that it names."""
         last = header(headers, _LAST_STREAM_SEQ)
         if last.isdigit() and len(last) <= _SEQUENCE_DIGITS_MAX:
-            sequence = min(int(last), self._consumer.progress.stream_seq)
-            if sequence:
-                self._ack(array("Q", [sequence]), now)
+            progress = self._consumer.progress
+            sequence, floor = min(int(last), progress.stream_seq), progress.floor_stream_seq
+            settled = progress.ack_through(sequence)
+            self._acked(settled, floor, now, is_answered=False)
 
-    def _take(self, subject: bytes, reply: bytes, body: bytes, now: int) -> None:
+    def _take(self, run: PubRun, index: int, now: int) -> None:
         """Take one ack that is not plain."""
         consumer = self._consumer
+        subject, reply, body = run.subject(index), run.reply(index), run.payload(index)
         sequence = ack_sequence(subject)
         # Nothing is said about what was never delivered (checked-wire-consumers.md 1.3).
         if sequence < 0 or (sequence and not consumer.progress.cursor.has_passed(sequence)):
             return
         verb, text = ack_verb(body)
         if verb in (Verb.ACK, Verb.NEXT):
-            self._ack(array("Q", [sequence]), now, is_answered=bool(reply))
+            self._ack(run, index, array("Q", [sequence]), now, is_answered=bool(reply))
         elif verb is Verb.NAK:
             counts = ack_counts(subject)
             self._nak(sequence, nak_delay(text), counts, now, is_answered=bool(reply))
@@ -158,17 +160,38 @@ class Acks:
         elif reply:
             consumer.context.output.publish(reply, b"")
 
-    def _ack(self, sequences: array[int], now: int, *, is_answered: bool = False) -> None:
+    def _ack(
+        self,
+        run: PubRun,
+        first: int,
+        sequences: array[int],
+        now: int,
+        *,
+        is_answered: bool = False,
+    ) -> None:
+        """Take acks of these sequences, which stand in the run from `first` on."""
         consumer = self._consumer
         progress = consumer.progress
-        consumer.acked_at = now
-        if consumer.config.sample_freq and not progress.rules.cumulative:
-            self._sample(sequences, now)
         floor = progress.floor_stream_seq
-        settled = progress.ack(sequences)
-        # An ack of all through a message that was given up on moves the floor and settles nothing.
+        if not progress.rules.cumulative:
+            if consumer.config.sample_freq:
+                self._sample(sequences, now)
+            settled = progress.ack(sequences)
+        elif last := progress.last_pending(sequences):
+            counted = ack_counts(run.subject(first + sequences.index(last)))[1]
+            settled = progress.ack_through(last, max(counted, 0))
+        else:  # one that counts for all before it is nothing unless it is pending itself
+            if is_answered:
+                consumer.changed(now, must_precede_answer=True)
+            return
+        self._acked(settled, floor, now, is_answered=is_answered)
+
+    def _acked(self, settled: array[int], floor: int, now: int, *, is_answered: bool) -> None:
+        """Have what an ack changed saved, from a floor before it, and the stream told."""
+        consumer = self._consumer
+        consumer.acked_at = now
         # What an earlier ack changed may not be on disk yet.
-        if settled or is_answered or progress.floor_stream_seq != floor:
+        if settled or is_answered or consumer.progress.floor_stream_seq != floor:
             consumer.changed(now, must_precede_answer=is_answered)
         consumer.settle(settled, now)
 

@@ -475,10 +475,13 @@ class Consumer:
             if stop == start + 1 and (consumer_seq := progress.pending.consumer_seq(start)):
                 deliveries = progress.redelivery.deliveries(start)
                 pairs.append((consumer_seq, start, deliveries))
+            known = len(progress.redelivery.counts)
             if progress.removed(start, stop):
                 self.acked_at = now
                 self.changed(now)
                 self.context.wake(self)
+            elif len(progress.redelivery.counts) < known:  # it had been given up on
+                self.changed(now)
             for consumer_seq, sequence, deliveries in pairs:
                 self.advisories.terminated(consumer_seq, sequence, deliveries, _DELETED_TEXT, now)
 

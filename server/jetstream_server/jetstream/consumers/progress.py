@@ -129,13 +129,11 @@ class Progress:
         """Acknowledge messages; return those that this settles.
 
         Sequences that were not delivered, or are settled already, change nothing. The ack of a
-        message that was given up on settles it, without moving the floor.
+        message that was given up on settles it, without moving the floor. Acks that count for
+        everything before them go to `ack_through`.
         """
         if not self.rules.tracks:
             return array("Q")
-        if self.rules.cumulative:
-            passed = [seq for seq in sequences if self.cursor.has_passed(seq)]
-            return self._ack_through(max(passed)) if passed else array("Q")
         before = self.pending.first()
         taken = self.pending.ack_run(sequences)
         if taken:
@@ -154,10 +152,20 @@ class Progress:
             return array("Q", filter(self.cursor.has_passed, others))
         return array("Q", filter(counts.__contains__, others))
 
-    def _ack_through(self, sequence: int) -> array[int]:
+    def last_pending(self, sequences: array[int]) -> int:
+        """Return the highest of these that is pending, 0 when none is."""
+        pending = self.pending
+        return next((seq for seq in sorted(sequences, reverse=True) if seq in pending), 0)
+
+    def ack_through(self, sequence: int, consumer_seq: int = 0) -> array[int]:
+        """Acknowledge everything up to a sequence; return what was pending of it.
+
+        Args:
+            consumer_seq: of the delivery that is acknowledged, 0 if not known.
+        """
         if sequence <= self.floor_stream_seq:
             return array("Q")
-        own = self.pending.consumer_seq(sequence)
+        own = min(consumer_seq, self.consumer_seq) or self.pending.consumer_seq(sequence)
         above = self.pending.first_above(sequence)
         taken = self.pending.take_through(sequence)
         self.redelivery.forget_range(0, sequence + 1)

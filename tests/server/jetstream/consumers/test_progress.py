@@ -79,10 +79,22 @@ def test_a_late_ack_of_what_was_given_up_settles_it(make):
 
 def test_cumulative_acks_settle_everything_before(make):
     progress = make(cumulative=True)
-    assert ack(progress, 99) == []
-    assert ack(progress, 3, 2) == [1, 2, 3]
+    assert progress.last_pending(array("Q", [99])) == 0
+    assert progress.last_pending(array("Q", [3, 99, 2])) == 3
+    assert list(progress.ack_through(3)) == [1, 2, 3]
     assert floors(progress) == (3, 3)
-    assert ack(progress, 1) == []
+    assert list(progress.ack_through(1)) == []
+    assert progress.last_pending(array("Q", [3, 1])) == 0
+
+
+def test_the_floor_follows_the_delivery_that_is_acknowledged(make):
+    progress = make(cumulative=True)
+    progress.expire(WAIT + SLACK)
+    assert progress.redeliver(array("Q", [1]), 5000) == 2
+    assert list(progress.ack_through(1, 6)) == [1]
+    assert floors(progress) == (6, 1)
+    assert list(progress.ack_through(2, 99)) == [2]
+    assert floors(progress) == (6, 2), "not beyond what was delivered"
 
 
 def test_without_tracking_the_floor_follows_delivery(make):
