@@ -99,7 +99,9 @@ class Dedupe:
         """Read the ids of the stored messages that are within the window."""
         if self.window_ns <= 0:
             return
-        for window in windows_with_headers(store, store.sequence_at(now - self.window_ns)):
+        # What is as old as the window is forgotten, and its id may have come again since.
+        start = store.sequence_at(now - self.window_ns + 1)
+        for window in windows_with_headers(store, start):
             self._recover_window(window)
 
     def _recover_window(self, window: Window) -> None:

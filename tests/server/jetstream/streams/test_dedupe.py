@@ -187,3 +187,13 @@ def test_ids_outlive_their_messages(bench: Any) -> None:
     bench.publish_all(stream, with_ids(1))
     stream.purge(b"", 0, 0, bench.now)
     assert bench.publish_all(stream, with_ids(1)) == [b'{"stream":"S","seq":1,"duplicate": true}']
+
+
+def test_an_id_that_came_again_is_the_later_one_after_a_restart() -> None:
+    store = MemoryStore(0)
+    for moment in (0, SECOND):
+        store.append(b"s", b"NATS/1.0\r\nNats-Msg-Id: a\r\n\r\n", b"", moment)
+    dedupe = Dedupe(SECOND)
+    dedupe.recover(store, SECOND)
+    dedupe.expire(SECOND)
+    assert dedupe.find(b"a") == 2
