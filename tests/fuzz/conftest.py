@@ -38,13 +38,15 @@ class Census:
 
 
 class FuzzedServer:
-    """A server process with monitoring, and its log."""
+    """A server process with monitoring, its log, and maybe few file descriptors."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, descriptors: int = 0) -> None:
         self.log = folder / "log"
         command = [sys.executable, "-m", "jetstream_server", "-a", "127.0.0.1", "-p", "-1"]
         command += ["-m", "-1", "-js", "-sd", str(folder / "store"), *arguments]
         self._file = self.log.open("w")
+        if descriptors:
+            command = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh", *command]
         self.process = subprocess.Popen(command, stderr=self._file)
         deadline = time.monotonic() + ANSWER_SECONDS
         while "Server is ready" not in self.log.read_text():

@@ -6,6 +6,7 @@ Afterwards the server holds what it held: connections, interest, waiting request
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import socket
 import ssl
@@ -13,6 +14,7 @@ import struct
 import time
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -269,3 +271,48 @@ def test_random_bytes_at_every_door(seed: int, unchanged: Doors) -> None:
                 client.sendall(data[:cut])
                 del data[:cut]
         gone(client, random)
+
+
+def settled(server: Any, open_files_max: int) -> None:
+    """Wait until the server has accepted or turned away whoever is waiting."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while server.open_files() > open_files_max and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert server.open_files() <= open_files_max
+
+
+def test_clients_do_not_take_the_descriptors_of_the_disk(
+    start_fuzzed: Any, connect: Any, tmp_path: Path
+) -> None:
+    server = start_fuzzed(tmp_path, descriptors=64)
+    peer = connect(server.port)
+    peer.subscribe_answers()
+
+    def answer(subject: bytes, body: bytes) -> bytes:
+        peer.say(b"PUB %b %b.x %d\r\n%b\r\n" % (subject, peer.inbox, len(body), body))
+        ((_, _, said),) = peer.messages()
+        return said
+
+    clients: list[socket.socket] = []
+    for number, port in enumerate((server.port, server.monitor)):
+        clients += [socket.create_connection(("127.0.0.1", port), 30) for _ in range(150)]
+        assert clients[-1].recv(100) == b""  # they are taken in turn, so all have been seen
+        settled(server, 40)
+        name = b"S%d" % number
+        made = answer(
+            b"$JS.API.STREAM.CREATE.%b" % name,
+            b'{"name":"%b","subjects":["%b"],"max_bytes":1000000}' % (name, name),
+        )
+        assert b'"error"' not in made, made
+        assert b'"seq":1' in answer(name, b"hello")
+        for client in clients:
+            client.close()
+    peer.close()
+    settled(server, 28)
+    assert server.settled(dataclasses.replace(server.census(), connections=0)).connections == 0
+    newcomer = connect(server.port)
+    newcomer.close()
+    assert server.end() == 0
+    assert server.complaints() == []
+    log = server.log.read_text()
+    assert log.count("No file descriptors left for clients") == 1

@@ -43,6 +43,8 @@ class ClientConnection(asyncio.Protocol):
         now = self._pump.clock.now()
         self._session = self._pump.node.open_session(host, port, now, self._door)
         self._pump.connections[self._session] = self
+        if self._pump.node.lame_duck is not None:
+            self._session.close("Server Shutdown")  # it knocked before the doors were shut
         self._pump.wake()
 
     def data_received(self, data: bytes) -> None:
@@ -78,6 +80,8 @@ class ClientConnection(asyncio.Protocol):
             elif not self._transport.is_closing():
                 self._say_goodbye(session.closing)
                 self._close()
+            # Its socket may live on for a while; its share of a queue group must not.
+            self._end_session(session.closing)
 
     def _write(self, data: bytes) -> None:
         self._send(data)
@@ -165,7 +169,9 @@ class ClientConnection(asyncio.Protocol):
         self._stop_watching()
         self._pump.intake.forget(self)
         self._pump.connections.pop(self._session, None)
-        reason = self._reason_of_loss(exc)
+        self._end_session(self._reason_of_loss(exc))
+
+    def _end_session(self, reason: str) -> None:
         self._pump.node.close_session(self._session, reason, self._pump.clock.now())
         self._pump.wake()
 

@@ -26,17 +26,21 @@ class Descriptors:
         self.limit = _raised()
         self.reserved = min(RESERVED_MAX, self.limit // 2)
 
-    def has_room(self, handle: int) -> bool:
-        """Tell whether a client may have one; `handle` is any open descriptor.
+    def are_for_clients(self, number: int) -> bool:
+        """Tell whether a client may have this one.
 
-        Numbers are given out lowest first, so the next one tells how many are taken.
+        Numbers are given out lowest first, so a number tells how many are taken.
         """
+        return number < self.limit - self.reserved
+
+    def has_room(self, handle: int) -> bool:
+        """Tell whether a client may have the next one; `handle` is any that is open."""
         try:
             next_one = os.dup(handle)
         except OSError:
             return False
         os.close(next_one)
-        return next_one < self.limit - self.reserved
+        return self.are_for_clients(next_one)
 
 
 def _raised() -> int:

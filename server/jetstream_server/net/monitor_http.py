@@ -9,18 +9,21 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.monitor.metrics import CONTENT_TYPE, metrics_text
 from jetstream_server.monitor.query import BadQueryError
 from jetstream_server.monitor.routes import PATHS, answer
 from jetstream_server.net import listener as listening
+from jetstream_server.net.descriptors import Descriptors
 from jetstream_server.net.pump import Pump
 
 
@@ -30,6 +33,16 @@ class _Uvicorn(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class _Http(H11Protocol):
+    """One connection, closed at once where it would take a descriptor that the disk may need."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Let it in, or not."""
+        super().connection_made(transport)
+        if not Descriptors().are_for_clients(transport.get_extra_info("socket").fileno()):
+            transport.close()
 
 
 def _not_found(request: Request, error: Exception) -> Response:
@@ -63,7 +76,9 @@ class MonitorHttp:
         routes.append(Route(self._base + "/metrics", self._metrics))
         pages = Starlette(routes=routes, exception_handlers={404: _not_found})
         pages.router.redirect_slashes = False  # /varz/ is not /varz
-        config = uvicorn.Config(pages, log_config=None, access_log=False, lifespan="off", ws="none")
+        config = uvicorn.Config(
+            pages, http=_Http, log_config=None, access_log=False, lifespan="off", ws="none"
+        )
         self._server = _Uvicorn(config)
         self._task: asyncio.Task[None] | None = None
 

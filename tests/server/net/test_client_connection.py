@@ -145,8 +145,50 @@ def test_a_closing_connection_that_is_not_read_ends_all_the_same(running, until,
                 await fast.drain()
                 await asyncio.sleep(0)
             slow.write(b"NOPE\r\n")
-            await until(lambda: session.cid not in served.node.sessions)
+            await until(lambda: session not in served.pump.connections)
             assert session.closing == "Protocol Violation"
-            assert session not in served.pump.connections
+            assert session.cid not in served.node.sessions
+
+    on_loop(main())
+
+
+def test_who_is_being_closed_has_no_part_in_a_queue_any_more(running, until, on_loop):
+    """Although what is on its way to it may take a while."""
+
+    async def main():
+        async with running() as served:
+            slow_reader, slow = await served.connect()
+            slow.write(b"SUB a 1\r\nSUB jobs workers 2\r\nPING\r\n")
+            await slow_reader.readuntil(b"PONG\r\n")
+            slow.transport.pause_reading()
+            (session,) = served.node.sessions.values()
+            connection = served.pump.connections[session]
+            reader, other = await served.connect()
+            frame = b"PUB a 500000\r\n" + b"x" * 500_000 + b"\r\n"
+            while not connection._transport.get_write_buffer_size():
+                other.write(frame)
+                await other.drain()
+                await asyncio.sleep(0)
+            slow.write(b"NOPE\r\n")
+            await until(lambda: session.closing)
+            await until(lambda: not session.subscriptions)
+            assert session in served.pump.connections  # the rest is on its way
+            assert session.cid not in served.node.sessions
+            other.write(b"SUB jobs workers 1\r\n" + b"PUB jobs 1\r\nx\r\n" * 20 + b"PING\r\n")
+            said = await reader.readuntil(b"PONG\r\n")
+            assert said.count(b"MSG jobs 1 1\r\n") == 20
+            (closed,) = served.node.closed
+            assert closed.reason == "Protocol Violation"
+
+    on_loop(main())
+
+
+def test_a_lame_duck_lets_go_of_who_knocked_before(running, until, on_loop):
+    async def main():
+        async with running() as served:
+            served.node.enter_lame_duck(served.pump.clock.now())
+            reader, _ = await asyncio.open_connection("127.0.0.1", served.port)
+            assert (await reader.read()).startswith(b"INFO ")
+            await until(lambda: not served.pump.connections)
 
     on_loop(main())

@@ -38,4 +38,5 @@ def test_the_last_ones_are_not_for_clients() -> None:
         found.limit -= 1
         assert not found.has_room(null.fileno())
         os.fstat(null.fileno())  # it was only looked at
+    assert found.are_for_clients(next_one - 1) and not found.are_for_clients(next_one)
     assert not found.has_room(-1)
