@@ -17,7 +17,8 @@ Serve = Callable[[str], Any]
 
 
 def plain(more: str = "") -> str:
-    return f'websocket {{ listen: "127.0.0.1:-1", no_tls: true, {more} }}\n'
+    listen = 'listen: "127.0.0.1:-1", handshake_timeout: "30s"'
+    return f"websocket {{ {listen}, no_tls: true, {more} }}\n"
 
 
 class Client:
@@ -100,8 +101,10 @@ def test_compression(serve: Serve, opened: Opened) -> None:
 
 
 def test_over_tls(serve: Serve, opened: Opened, pki: Any) -> None:
-    files = f'cert_file: "{pki.cert("server")}", key_file: "{pki.key("server")}"'
-    server = serve(f'websocket {{ listen: "127.0.0.1:-1", tls {{ {files} }} }}\n')
+    # The usual two seconds may be too few where the machine is busy.
+    files = f'cert_file: "{pki.cert("server")}", key_file: "{pki.key("server")}", timeout: 30'
+    listen = 'listen: "127.0.0.1:-1", handshake_timeout: "30s"'
+    server = serve(f"websocket {{ {listen}, tls {{ {files} }} }}\n")
     uri = f"wss://localhost:{server.websocket_port}/any/path"
     client = opened(server, uri=uri, ssl=pki.client_context())
     assert client.info()["tls_required"]
