@@ -22,6 +22,7 @@ from jetstream_server.kernels import (
     acks,
     columns,
     deliveries,
+    direct_gets,
     frames,
     message_ids,
     records,
@@ -31,7 +32,17 @@ from jetstream_server.kernels import (
 from jetstream_server.net.log import LogSettings, ServerLog
 from jetstream_server.server import Server
 
-KERNELS = (frames, subjects, message_ids, seen_ids, records, columns, deliveries, acks)
+KERNELS = (
+    frames,
+    subjects,
+    message_ids,
+    seen_ids,
+    records,
+    columns,
+    deliveries,
+    direct_gets,
+    acks,
+)
 
 # The words of `--signal`.
 _SIGNALS = {
