@@ -27,6 +27,7 @@ def test_what_keeps_the_connection() -> None:
 def test_what_closes_without_a_word() -> None:
     silent = {fault.reason for fault in faults().values() if not fault.text}
     assert silent == {
+        "Authentication Failure",
         "Protocol Violation",
         "Parse Error",
         "Slow Consumer (Pending Bytes)",
