@@ -25,7 +25,6 @@ def push(target: Target, settings: Settings, *, is_ordered: bool) -> LoadResult:
     wire = Wire(target.port)
     wire.subscribe_inbox()
     subject = b"push." + wire.inbox[7:]
-    wire.subscribe(subject, _SID)
     name = "PUSH"
     settings_of_both: dict[str, object] = {
         "ack_policy": "none",
@@ -34,6 +33,8 @@ def push(target: Target, settings: Settings, *, is_ordered: bool) -> LoadResult:
         "idle_heartbeat": _HEARTBEAT_NS,
     }
     wire.create_consumer(name, **settings_of_both, **(ORDERED if is_ordered else {}))
+    # Only now: what comes behind an API answer is not counted.
+    wire.subscribe(subject, _SID)
     flow = Flow(wire, b"$JS.ACK.%s.%s.1." % (STREAM.encode(), name.encode()))
     tail = b""
 
