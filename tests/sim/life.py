@@ -279,8 +279,17 @@ class Life:
         return self.is_mirror or "sources" in self.config
 
     def has_copy(self, origin: Life, sequence: int) -> bool:
-        """Tell whether it holds, or held, a message of another stream, or one with its id."""
+        """Tell whether it holds, or held, a message of another stream, or one with its id.
+
+        A mirror passes over the sequences it has, also when they are another stream's that was
+        made anew under the name of the one before; so does the genuine server's.
+        """
         entry = origin.journal[sequence]
+        if self.is_mirror and any(
+            at >= sequence and other.origin is not None and other.origin[0] is not origin
+            for at, other in self.journal.items()
+        ):
+            return True
         return entry.fields.get(b"Nats-Msg-Id") in self.ids or any(
             other.origin is not None and other.origin == (origin, sequence)
             for other in self.journal.values()

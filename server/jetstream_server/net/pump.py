@@ -115,25 +115,24 @@ class Pump:
     def _flush_or_release(self, now: int) -> None:
         if self._flushing:
             return
-        # A release can set off more (a republished message that another stream stores), which
-        # then waits for a flush of its own.
-        for _ in range(8):
-            flush = self._commit.take(now) if self._commit is not None else None
-            if flush is not None:
-                self._waiting += self.node.take_held()
-                held, self._waiting = self._waiting, []
-                if not flush.is_quick:
-                    self._start(flush, held)
-                    return
-                self._settle(flush, held, flush.run(), now)
-                continue
-            if self._commit is not None and self._commit.is_stalled:
-                return  # the disk is full; what waits for it goes on waiting
-            if not self._waiting and not self.node.has_held:
+        commit = self._commit
+        flush = commit.take(now) if commit is not None else None
+        if flush is not None:
+            self._waiting += self.node.take_held()
+            held, self._waiting = self._waiting, []
+            if not flush.is_quick:
+                self._start(flush, held)
                 return
+            self._settle(flush, held, flush.run(), now)
+        elif commit is not None and commit.is_stalled:
+            return  # the disk is full; what waits for it goes on waiting
+        elif self._waiting or self.node.has_held:
             held, self._waiting = self._waiting + self.node.take_held(), []
             self.node.release(held, now)
-        self.wake()
+        # A release can set off more: deliveries that go on, a republished message that another
+        # stream stores. Its turn is the next one, so that clients have work meanwhile.
+        if self.node.has_held or (commit is not None and commit.has_fresh):
+            self.wake()
 
     def _start(self, flush: Flush, held: Held) -> None:
         self._flushing = True

@@ -251,6 +251,11 @@ class GroupCommit:
         return self._stalled > 0
 
     @property
+    def has_fresh(self) -> bool:
+        """Return whether something was queued since the last flush."""
+        return len(self._queue) > self._stalled
+
+    @property
     def unflushed_bytes(self) -> int:
         """Return how many bytes of writes are queued or on their way."""
         return self._queued_bytes + self._flying_bytes

@@ -197,6 +197,10 @@ class SlowCommit:
         self.unflushed_bytes = 0
         self.is_quick = False
 
+    @property
+    def has_fresh(self):
+        return False
+
     def take(self, now=None):
         return self if self.unflushed_bytes else None
 

@@ -37,6 +37,10 @@ class HeldCommit:
         self.full = None
         self.unflushed_bytes = 0
 
+    @property
+    def has_fresh(self):
+        return bool(self.dirty)
+
     def take(self, now=None):
         if not self.dirty:
             return None
