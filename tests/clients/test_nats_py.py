@@ -193,6 +193,93 @@ def test_object_store(run):
     run(session)
 
 
+def test_key_value_markers_and_clean_up(run):
+    async def session(client):
+        js = client.jetstream()
+        republish = api.RePublish(src="$KV.B.>", dest="copies.>")
+        bucket = await js.create_key_value(
+            bucket="B", history=3, republish=republish, limit_marker_ttl=60
+        )
+        copies = await client.subscribe("copies.>")
+        for key in ("a.1", "a.2", "b.1"):
+            await bucket.put(key, b"x")
+        assert (await copies.next_msg(5)).subject == "copies.a.1"
+        assert sorted(await bucket.keys(filters=["a."])) == ["a.1", "a.2"]
+        await bucket.delete("a.1", last=1)
+        with pytest.raises(nats.js.errors.BadRequestError, match="wrong last sequence: 2"):
+            await bucket.delete("a.2", last=1)
+        assert sorted(await bucket.keys()) == ["a.2", "b.1"]
+
+        watcher = await bucket.watch("a.*", ignore_deletes=True, include_history=True)
+        seen = []
+        while (entry := await watcher.updates(timeout=5)) is not None:
+            seen.append((entry.key, entry.operation))
+        assert sorted(seen) == [("a.1", None), ("a.2", None)]
+        watcher = await bucket.watch("a.1", meta_only=True)
+        entry = await watcher.updates(timeout=5)
+        assert (entry.key, entry.value, entry.operation) == ("a.1", b"", "DEL")
+
+        await bucket.purge("b.1", msg_ttl=60)
+        assert [each.operation for each in await bucket.history("b.1")] == ["PURGE"]
+        await bucket.purge_deletes(olderthan=0)
+        assert sorted(await bucket.keys()) == ["a.2"]
+        assert (await bucket.status()).values == 1
+
+    run(session)
+
+
+def test_a_bucket_that_mirrors_another(run):
+    async def session(client):
+        js = client.jetstream()
+        origin = await js.create_key_value(bucket="B", direct=True)
+        await origin.put("k", b"1")
+        await js.add_stream(
+            name="KV_M",
+            mirror=api.StreamSource(name="KV_B"),
+            mirror_direct=True,
+            max_msgs_per_subject=1,
+            deny_delete=True,
+        )
+        for _ in range(100):
+            if (await js.stream_info("KV_M")).state.messages:
+                break
+            await asyncio.sleep(0.1)
+        message = await js.get_last_msg("KV_M", "$KV.B.k")
+        assert (message.data, message.seq) == (b"1", 1)
+
+    run(session)
+
+
+def test_object_store_watch_update_and_seal(run):
+    async def session(client):
+        js = client.jetstream()
+        store = await js.create_object_store("O")
+        data = bytes(range(256)) * 2000
+        meta = api.ObjectMeta(description="d", options=api.ObjectMetaOptions(max_chunk_size=1000))
+        info = await store.put("big", data, meta=meta)
+        assert (info.chunks, info.size) == (512, len(data))
+        assert info.digest.startswith("SHA-256=")
+        assert (await store.get("big")).data == data
+        await store.update_meta("big", api.ObjectMeta(name="big", description="new"))
+        found = await store.get_info("big")
+        assert (found.name, found.description, found.chunks) == ("big", "new", 512)
+        assert (await store.get("big")).data == data
+        await store.put("gone", b"x")
+        await store.delete("gone")
+        watcher = await store.watch()
+        seen = {}
+        while (entry := await watcher.updates(timeout=5)) is not None:
+            seen[entry.name] = bool(entry.deleted)
+        assert seen["big"] is False
+        assert seen["gone"] is True
+        await store.seal()
+        assert (await store.status()).sealed is True
+        with pytest.raises(nats.js.errors.APIError):
+            await js.publish("$O.O.C.x", b"after it was sealed")
+
+    run(session)
+
+
 def test_drain_delivers_and_closes(run):
     async def session(client):
         got = await client.subscribe("a")
