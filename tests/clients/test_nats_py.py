@@ -130,7 +130,7 @@ def test_stream_management(run):
 
 
 async def keys_of(bucket):
-    """Return the keys; nats-py may take those that are on their way for none, and is asked again."""
+    """Return the keys; nats-py may take those on their way for none, and is asked again."""
     for _ in range(50):
         with contextlib.suppress(nats.js.errors.NoKeysError):
             return sorted(await bucket.keys())
