@@ -10,13 +10,10 @@ import sys
 from cpython cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint16_t, uint32_t
-from libc.string cimport memcpy
+from libc.stdint cimport int64_t
 
 from jetstream_server.kernels.digits cimport digit_count, put_bytes, put_number, u64
-from jetstream_server.kernels.record_layout cimport (
-    HEADER_BYTES_AT, PREFIX_BYTES, SUBJECT_BYTES_AT, TIMESTAMP_AT
-)
+from jetstream_server.kernels.record_layout cimport Record, read_record
 
 if sys.byteorder != "little":
     raise ImportError("the compiled kernel reads little-endian records; the pure one reads any")
@@ -24,14 +21,6 @@ if sys.byteorder != "little":
 cdef enum:
     VERSION_LINE_BYTES = 10  # NATS/1.0 CR LF
     SIZE_LINE_BYTES = 15  # up to its number
-
-cdef struct Record:
-    const char* subject
-    Py_ssize_t subject_bytes
-    Py_ssize_t header_bytes
-    Py_ssize_t payload_bytes
-    int64_t timestamp
-
 
 cdef struct Batch:
     const char* block
@@ -56,26 +45,12 @@ cdef struct Batch:
 
 cdef inline bint _read(const Batch* batch, Py_ssize_t index, Record* record) noexcept nogil:
     """Fill `record`; False when it is not wholly inside the block."""
-    cdef uint32_t length, header_bytes
-    cdef uint16_t subject_bytes
     cdef u64 position
-    cdef const char* at
     if batch.wide_positions != NULL:
         position = batch.wide_positions[index]
     else:
         position = batch.narrow_positions[index]
-    if batch.block_bytes < PREFIX_BYTES or position > <u64>(batch.block_bytes - PREFIX_BYTES):
-        return False
-    at = batch.block + position
-    memcpy(&length, at, 4)
-    memcpy(&record.timestamp, at + TIMESTAMP_AT, 8)
-    memcpy(&header_bytes, at + HEADER_BYTES_AT, 4)
-    memcpy(&subject_bytes, at + SUBJECT_BYTES_AT, 2)
-    record.subject = at + PREFIX_BYTES
-    record.subject_bytes = subject_bytes
-    record.header_bytes = header_bytes
-    record.payload_bytes = <Py_ssize_t>length - PREFIX_BYTES - subject_bytes - header_bytes
-    return record.payload_bytes >= 0 and position + length <= <u64>batch.block_bytes
+    return read_record(batch.block, batch.block_bytes, position, record)
 
 
 cdef inline int _signed_digits(int64_t number) noexcept nogil:

@@ -1,7 +1,13 @@
 """Where the fields of a record are: the offsets of `record_format.PREFIX`, for the compiled kernels.
 
-With them what the genuine server would account a record with, see `records_pure`.
+With them what the genuine server would account a record with, see `records_pure`, and how the
+kernels that encode frames read a record.
 """
+
+from libc.stdint cimport int64_t, uint16_t, uint32_t
+from libc.string cimport memcpy
+
+from jetstream_server.kernels.digits cimport u64
 
 cdef enum:
     CHECKSUM_AT = 4
@@ -14,3 +20,32 @@ cdef enum:
     PREFIX_BYTES = 32
     UNACCOUNTED_BYTES = 2
     HEADER_ACCOUNTED_BYTES = 4
+
+
+cdef struct Record:
+    const char* subject
+    Py_ssize_t subject_bytes
+    Py_ssize_t header_bytes
+    Py_ssize_t payload_bytes
+    int64_t timestamp
+
+
+cdef inline bint read_record(
+    const char* block, Py_ssize_t block_bytes, u64 position, Record* record
+) noexcept nogil:
+    """Fill `record`; False when it is not wholly inside the block."""
+    cdef uint32_t length, header_bytes
+    cdef uint16_t subject_bytes
+    cdef const char* at
+    if block_bytes < PREFIX_BYTES or position > <u64>(block_bytes - PREFIX_BYTES):
+        return False
+    at = block + position
+    memcpy(&length, at, 4)
+    memcpy(&record.timestamp, at + TIMESTAMP_AT, 8)
+    memcpy(&header_bytes, at + HEADER_BYTES_AT, 4)
+    memcpy(&subject_bytes, at + SUBJECT_BYTES_AT, 2)
+    record.subject = at + PREFIX_BYTES
+    record.subject_bytes = subject_bytes
+    record.header_bytes = header_bytes
+    record.payload_bytes = <Py_ssize_t>length - PREFIX_BYTES - subject_bytes - header_bytes
+    return record.payload_bytes >= 0 and position + length <= <u64>block_bytes
