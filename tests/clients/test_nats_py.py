@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 import nats.errors
 import nats.js.errors
@@ -125,80 +124,6 @@ def test_stream_management(run):
         with pytest.raises(nats.js.errors.BadRequestError):
             await js.add_stream(name="N", subjects=["m.1"])
         assert await js.delete_stream("M")
-
-    run(session)
-
-
-async def keys_of(bucket):
-    """Return the keys; nats-py may take those on their way for none, and is asked again."""
-    for _ in range(50):
-        with contextlib.suppress(nats.js.errors.NoKeysError):
-            return sorted(await bucket.keys())
-        await asyncio.sleep(0.1)
-    return []
-
-
-def test_key_value(run):
-    async def session(client):
-        js = client.jetstream()
-        bucket = await js.create_key_value(bucket="B", history=5, ttl=60)
-        assert await bucket.put("k", b"1") == 1
-        assert await bucket.create("n", b"x") == 2
-        with pytest.raises(nats.js.errors.KeyWrongLastSequenceError):
-            await bucket.create("k", b"again")
-        assert await bucket.update("k", b"2", last=1) == 3
-        with pytest.raises(nats.js.errors.KeyWrongLastSequenceError):
-            await bucket.update("k", b"3", last=1)
-        entry = await bucket.get("k")
-        assert (entry.value, entry.revision) == (b"2", 3)
-        assert (await bucket.get("k", revision=1)).value == b"1"
-        assert [each.value for each in await bucket.history("k")] == [b"1", b"2"]
-        assert await keys_of(bucket) == ["k", "n"]
-
-        watcher = await bucket.watchall()
-        initial = [await watcher.updates(timeout=2) for _ in range(3)]
-        assert {(each.key, each.value) for each in initial[:2]} == {("k", b"2"), ("n", b"x")}
-        assert initial[2] is None
-        await bucket.put("k", b"4")
-        assert (await watcher.updates(timeout=2)).value == b"4"
-        await bucket.delete("n")
-        assert (await watcher.updates(timeout=2)).operation == "DEL"
-        with pytest.raises(nats.js.errors.KeyNotFoundError):
-            await bucket.get("n")
-        await bucket.purge("k")
-        assert [each.operation for each in await bucket.history("k")] == ["PURGE"]
-        status = await bucket.status()
-        assert (status.bucket, status.history, status.ttl) == ("B", 5, 60)
-
-    run(session)
-
-
-def test_an_empty_bucket_is_known_to_be_empty(run):
-    async def session(client):
-        js = client.jetstream()
-        bucket = await js.create_key_value(bucket="E")
-        watcher = await bucket.watchall()
-        assert await watcher.updates(timeout=2) is None
-        with pytest.raises(nats.js.errors.NoKeysError):
-            await bucket.keys()
-
-    run(session)
-
-
-def test_object_store(run):
-    async def session(client):
-        js = client.jetstream()
-        store = await js.create_object_store("O")
-        data = bytes(range(256)) * 1500  # three chunks
-        info = await store.put("file", data)
-        assert info.size == len(data)
-        assert (await store.get("file")).data == data
-        await store.put("other", b"small")
-        assert sorted(each.name for each in await store.list()) == ["file", "other"]
-        await store.delete("other")
-        with pytest.raises(nats.js.errors.ObjectNotFoundError):
-            await store.get("other")
-        assert (await store.status()).sealed is False
 
     run(session)
 
