@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if outcome.signal:
         return _send_signal(outcome.signal)
     try:
-        options = flags.resolve(outcome)
+        options = flags.resolve(outcome, may_be_empty=True)
     except ConfigError as error:
         print(f"nats-server: {error}", file=sys.stderr)
         return 1

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jetstream_server.base.errors import ConfigError
-from jetstream_server.config.load import load
+from jetstream_server.config.lexer import EmptyConfigError
+from jetstream_server.config.load import load, options_of
 from jetstream_server.config.options import ServerOptions, TlsOptions
 
 USAGE = """
@@ -211,13 +212,26 @@ def check(flags: Flags, environment: Mapping[str, str] = os.environ) -> Exit:
     return Exit(0, "", f"nats-server: {text}\n")
 
 
-def resolve(flags: Flags, environment: Mapping[str, str] = os.environ) -> ServerOptions:
+def resolve(
+    flags: Flags, environment: Mapping[str, str] = os.environ, *, may_be_empty: bool = False
+) -> ServerOptions:
     """Return the options: defaults, then the file, then the flags.
+
+    Args:
+        may_be_empty: a file that says nothing is only warned of, as the genuine server does when
+            it starts; a reload refuses it.
 
     Raises:
         ConfigError: the file is wrong, or flags contradict it.
     """
-    options = load(flags.config, environment) if flags.config else ServerOptions()
+    options = ServerOptions()
+    try:
+        if flags.config:
+            options = load(flags.config, environment)
+    except EmptyConfigError as error:
+        if not may_be_empty:
+            raise
+        options = dataclasses.replace(options_of(error.token), warnings=(str(error).strip(),))
     given = {name: value for name in _SAME_NAMES if (value := getattr(flags, name)) is not None}
     if flags.debug_and_trace or flags.debug_and_verbose_trace:
         given.update(is_debugging=True, is_tracing=True)

@@ -63,6 +63,18 @@ class Token:
     is_variable: bool = False
 
 
+class EmptyConfigError(ConfigError):
+    """The file says nothing: a server starts all the same, a check and a reload refuse it.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: str):
+        super().__init__(f"{path}: config has no values or is empty\n")
+        self.token = Token({}, path)
+
+
 def parse_file(path: str, environment: Mapping[str, str] = os.environ) -> Token:
     """Read a configuration file and all that it includes.
 
@@ -70,7 +82,8 @@ def parse_file(path: str, environment: Mapping[str, str] = os.environ) -> Token:
         A token whose value is the top map.
 
     Raises:
-        ConfigError: the file cannot be read or understood.
+        EmptyConfigError: it says nothing.
+        ConfigError: it cannot be read or understood.
     """
     return parse_text(_read(path), path, environment)
 
@@ -80,7 +93,7 @@ def parse_text(text: str, path: str, environment: Mapping[str, str] = os.environ
     top: dict[str, Token] = {}
     _Parser(text, path, [top], environment, ()).top()
     if not top:
-        raise ConfigError(f"{path}: config has no values or is empty\n")
+        raise EmptyConfigError(path)
     return Token(top, path)
 
 

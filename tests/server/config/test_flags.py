@@ -159,6 +159,20 @@ def test_spaces_in_the_server_name() -> None:
         options("-n", "a b")
 
 
+def test_a_file_that_says_nothing_is_only_warned_of_at_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "n.conf"
+    path.write_text("# nothing yet\n")
+    flags = parse(["-c", str(path), "-p", "4333"], "v")
+    assert isinstance(flags, Flags)
+    started = resolve(flags, may_be_empty=True)
+    assert started.warnings == (f"{path}: config has no values or is empty",)
+    assert (started.port, started.config_file) == (4333, str(path))
+    with pytest.raises(ConfigError, match="no values or is empty"):
+        resolve(flags)
+    outcome = check(flags)
+    assert (outcome.code, "no values or is empty" in outcome.error) == (1, True)
+
+
 def test_check(tmp_path: Path) -> None:
     file = tmp_path / "n.conf"
     file.write_text("port: 1")
