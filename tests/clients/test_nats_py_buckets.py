@@ -456,6 +456,7 @@ def test_a_sealed_object_store_stays_as_it_is(run):
         with pytest.raises(nats.js.errors.APIError) as refused:
             await js.publish("$O.SEALED.C.x", b"after it was sealed")
         assert refused.value.err_code == 10109
+        assert refused.value.err_code == 10109
         for change in (store.put("more", b"x"), store.delete("file")):
             with pytest.raises(nats.js.errors.APIError):
                 await change
