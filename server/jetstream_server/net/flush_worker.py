@@ -69,3 +69,5 @@ class FlushWorker:
                 error = unexpected
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(done, failures, error)
+            # Not held until the next task comes: a flush carries whole blocks.
+            del task, work, done, failures, error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 
 import pytest
 from jetstream_server.base.errors import StoreError
@@ -80,3 +81,22 @@ def test_a_closed_loop_is_not_told():
     gate.set()
     worker.stop()
     assert (done, answers) == ([True], [])
+
+
+def test_what_was_done_is_not_held_until_there_is_more_to_do():
+    class Block:
+        """Stands for the buffers that a flush carries."""
+
+    async def main():
+        answers = []
+        worker = FlushWorker(asyncio.get_running_loop())
+        block = Block()
+        is_gone = threading.Event()
+        weakref.finalize(block, is_gone.set)
+        worker.run(lambda block=block: [], lambda *answer: answers.append(answer))
+        del block
+        await answered(answers, 1)
+        assert is_gone.wait(10)  # no other task comes
+        worker.stop()
+
+    asyncio.run(main())
