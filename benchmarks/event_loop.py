@@ -1,8 +1,8 @@
 """The loop that drives many sockets at once: epoll, big buffers, nothing per message.
 
-A `Flow` counts a byte pattern in what it receives instead of parsing it. The pattern is longer
-than anything else in a frame resembles it, so that the search skips ahead (some GB/s); that is
-what keeps the load ahead of the servers, which the null server proves in each report.
+A `Flow` counts bytes, or a byte pattern, in what it receives instead of parsing it. The pattern is
+longer than anything else in a frame resembles it, so that the search skips ahead (some GB/s); that
+is what keeps the load ahead of the servers, which the null server proves in each report.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ class Flow:
     Attributes:
         messages: how many markers came.
         received_bytes: all bytes that came.
-        carried: how many bytes at the front of the buffer were there in the last chunk already.
         on_data: called after each chunk with the buffer and the end of what is in it.
         on_drained: called when all that was given to `send` has left.
     """
@@ -47,7 +46,7 @@ class Flow:
         self._frame_bytes = frame_bytes
         self._buffer = bytearray(CHUNK_BYTES)
         self._view = memoryview(self._buffer)
-        self.carried = 0
+        self._carried = 0
         self._outbox: deque[memoryview] = deque()
         self._watch_writing: Callable[[Flow, bool], None] = lambda flow, is_wanted: None
 
@@ -88,7 +87,7 @@ class Flow:
 
     def read(self) -> None:
         """Read one chunk and count the messages in it."""
-        carried = self.carried
+        carried = self._carried
         try:
             count = self.sock.recv_into(self._view[carried:])
         except BlockingIOError:
@@ -97,17 +96,20 @@ class Flow:
             raise LoadError("the server closed the connection")
         end = carried + count
         self.received_bytes += count
-        if self._frame_bytes:
-            self.messages = self.received_bytes // self._frame_bytes
-        else:
-            self.messages += self._buffer.count(self._marker, 0, end)
+        rest = self.count(end)
         if self.on_data is not None:
             self.on_data(self._buffer, end)
+        self._carried = end - rest
+        self._view[: self._carried] = self._view[rest:end]
+
+    def count(self, end: int) -> int:
+        """Count the messages in the buffer up to `end`; return from where on it is kept."""
         if self._frame_bytes:
-            return
+            self.messages = self.received_bytes // self._frame_bytes
+            return end
+        self.messages += self._buffer.count(self._marker, 0, end)
         # A marker that is cut in two is whole in the next chunk, and a whole one never comes twice.
-        self.carried = min(len(self._marker) - 1, end)
-        self._view[: self.carried] = self._view[end - self.carried : end]
+        return max(0, end + 1 - len(self._marker))
 
 
 class EventLoop:

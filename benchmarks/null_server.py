@@ -2,11 +2,12 @@
 
 It shakes hands, answers every API request with an empty success, and then only counts bytes: for
 each frame that a connection sends it returns, or forwards to a subscriber, a constant answer of
-the size and shape that a real server's has. Nothing is parsed after a connection's first frame of
-the measured kind, nothing is stored. A load that is not at least twice as fast here as against a
-server measures itself.
+the size and shape that a real server's has. What consumers deliver is encoded when the first of
+them is made: each is sent the same bytes, from the first message of a stream to its last. Nothing
+is parsed after a connection's first frame of the measured kind, nothing is stored. A load that is
+not at least twice as fast here as against a server measures itself.
 
-    python -m benchmarks.null_server PAYLOAD_BYTES
+    python -m benchmarks.null_server PAYLOAD_BYTES STORED_MESSAGES
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import json
 import select
 import socket
 import sys
+from typing import Protocol
+
+from benchmarks.numbered_frames import NumberedFrames, encoded_deliveries
 
 _INFO = (
     b'INFO {"server_id":"null","version":"0","proto":1,"headers":true,"jetstream":true,'
@@ -24,28 +28,59 @@ _API = b"$JS.API."
 _PULL = b"$JS.API.CONSUMER.MSG.NEXT."
 _DIRECT_GET = b"$JS.API.DIRECT.GET."
 _MEASURED = (b"BENCH.", b"bench.", b"_INBOX.", _PULL, _DIRECT_GET)
-_ENDLESS = 1 << 60
 _CHUNK_BYTES = 1 << 20
 _PATTERN_BYTES = 1 << 18
-_TIMESTAMP = 1_700_000_000_000_000_000
 
 
-class _Answers:
-    """Constant answers that a connection is still owed: a number of bytes, never a queue."""
+class _Answers(Protocol):
+    """What a connection is still owed: a number of bytes, never a queue."""
+
+    def owe(self, count: int) -> None:
+        """Let so many more answers follow."""
+
+    def next(self) -> memoryview:
+        """Return some of what is owed, empty when nothing is."""
+
+    def sent(self, count: int) -> None:
+        """So many bytes of it have left."""
+
+
+class _ConstantAnswers:
+    """The same answer again and again."""
 
     def __init__(self, answer: bytes) -> None:
-        self.unit = len(answer)
-        self.owed = 0
+        self._unit = len(answer)
+        self._owed = 0
         self._pattern = memoryview(answer * max(1, _PATTERN_BYTES // len(answer)))
         self._offset = 0
 
+    def owe(self, count: int) -> None:
+        self._owed += count * self._unit
+
     def next(self) -> memoryview:
-        stop = min(len(self._pattern), self._offset + self.owed)
-        return self._pattern[self._offset : stop]
+        return self._pattern[self._offset : self._offset + self._owed]
 
     def sent(self, count: int) -> None:
-        self.owed -= count
+        self._owed -= count
         self._offset = (self._offset + count) % len(self._pattern)
+
+
+class _Deliveries:
+    """The messages of a stream, each once."""
+
+    def __init__(self, frames: NumberedFrames) -> None:
+        self._frames = frames
+        self._messages = 0
+        self._sent_bytes = 0
+
+    def owe(self, count: int) -> None:
+        self._messages = min(self._messages + count, self._frames.count)
+
+    def next(self) -> memoryview:
+        return self._frames.between(0, self._messages)[self._sent_bytes :]
+
+    def sent(self, count: int) -> None:
+        self._sent_bytes += count
 
 
 class _Connection:
@@ -54,6 +89,7 @@ class _Connection:
         self.subscriptions: dict[bytes, bytes] = {}
         self.unparsed = b""
         self.answers: _Answers | None = None
+        self.deliver_subject = b""
         # The measured phase: who gets how many answers for each frame, and what a frame is.
         self.receivers: list[_Connection] = []
         self.answers_per_frame = 0
@@ -81,13 +117,15 @@ class _Connection:
 class NullServer:
     """All connections in one epoll loop."""
 
-    def __init__(self, payload_bytes: int) -> None:
+    def __init__(self, payload_bytes: int, stored_messages: int) -> None:
         self._payload = b"x" * payload_bytes
+        self._stored_messages = stored_messages
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self._epoll = select.epoll()
         self._epoll.register(self._listener.fileno(), select.EPOLLIN)
         self._connections: dict[int, _Connection] = {}
         self._buffer = memoryview(bytearray(_CHUNK_BYTES))
+        self._consumer = ""  # the first one's name, which stands for all
 
     @property
     def port(self) -> int:
@@ -139,16 +177,13 @@ class NullServer:
         if connection.answers_per_frame and (frames := connection.frames_in(data)):
             for receiver in connection.receivers:
                 assert receiver.answers is not None
-                receiver.answers.owed += (
-                    frames * connection.answers_per_frame * receiver.answers.unit
-                )
+                receiver.answers.owe(frames * connection.answers_per_frame)
                 if not receiver.is_blocked:
                     self._write(receiver)
 
     def _write(self, connection: _Connection) -> None:
         answers = connection.answers
-        while answers is not None and answers.owed:
-            view = answers.next()
+        while answers is not None and (view := answers.next()):
             try:
                 count = connection.sock.send(view)
             except BlockingIOError:
@@ -188,6 +223,9 @@ class NullServer:
                 connection.sock.sendall(b"PONG\r\n")
             elif verb == b"SUB":
                 connection.subscriptions[words[1]] = words[-1]
+                if connection.answers is not None and words[1] == connection.deliver_subject:
+                    connection.answers.owe(self._stored_messages)
+                    self._watch_writing(connection, True)
             connection.unparsed = rest
         return b""
 
@@ -196,16 +234,15 @@ class NullServer:
     ) -> None:
         if not subject.startswith(_API):
             return
+        config = json.loads(payload or b"{}").get("config", {})
+        if "durable_name" in config:
+            self._consumer = self._consumer or str(config["durable_name"])
+            frames = encoded_deliveries(self._consumer, self._payload, self._stored_messages)
+            connection.answers = _Deliveries(frames)
+            connection.deliver_subject = config.get("deliver_subject", "").encode()
         body = b'{"type":"null","state":{"messages":0}}'
         sid = connection.subscription(reply) or b"1"
         connection.sock.sendall(b"MSG %s %s %d\r\n%s\r\n" % (reply, sid, len(body), body))
-        config = json.loads(payload or b"{}").get("config", {})
-        if (deliver_subject := config.get("deliver_subject", "").encode()) != b"":
-            sid = connection.subscription(deliver_subject) or b"1"
-            consumer = str(config.get("durable_name", "")).encode()
-            connection.answers = _Answers(self._delivery(consumer, sid))
-            connection.answers.owed = _ENDLESS
-            self._watch_writing(connection, True)
 
     def _begin(
         self,
@@ -223,7 +260,7 @@ class NullServer:
         if subject.startswith(_PULL):
             connection.marker = _PULL
             connection.answers_per_frame = json.loads(payload)["batch"]
-            answer = self._delivery(subject.rpartition(b".")[2], sid)
+            return
         elif subject.startswith(_DIRECT_GET):
             connection.marker = _DIRECT_GET
             answer = self._stored_message(reply, sid)
@@ -234,7 +271,7 @@ class NullServer:
                 arguments = b" ".join(filter(None, (subject, sid, reply)))
                 size = len(payload)
                 frame = b"MSG %s %d\r\n%s\r\n" % (arguments, size, payload)
-                receiver.answers = _Answers(frame)
+                receiver.answers = _ConstantAnswers(frame)
             return
         elif reply:
             body = b'{"stream":"BENCH","seq":1234567}'
@@ -242,11 +279,7 @@ class NullServer:
         else:
             connection.receivers = []
             return
-        connection.answers = _Answers(answer)
-
-    def _delivery(self, consumer: bytes, sid: bytes) -> bytes:
-        reply = b"$JS.ACK.BENCH.%s.1.123456.123456.%d.123456" % (consumer, _TIMESTAMP)
-        return b"MSG BENCH.0 %s %s %d\r\n%s\r\n" % (sid, reply, len(self._payload), self._payload)
+        connection.answers = _ConstantAnswers(answer)
 
     def _stored_message(self, reply: bytes, sid: bytes) -> bytes:
         headers = (
@@ -266,7 +299,7 @@ class NullServer:
 
 def main() -> None:
     """Serve on a free port, and say which, as the real servers do."""
-    server = NullServer(int(sys.argv[1]))
+    server = NullServer(int(sys.argv[1]), int(sys.argv[2]))
     print(f"Listening for client connections on 127.0.0.1:{server.port}", file=sys.stderr)
     print("Server is ready", file=sys.stderr, flush=True)
     server.run()

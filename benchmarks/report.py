@@ -77,7 +77,7 @@ class Results:
         """How many times faster the load is without a server; None if that was not measured."""
         null = self.values(Series(case, NULL))
         measured = [max(values) for kind in KINDS if (values := self.values(Series(case, kind)))]
-        return null[0] / max(measured) if null and measured else None
+        return median(null) / max(measured) if null and measured else None
 
     def kinds(self) -> list[str]:
         return [kind for kind in KINDS if any(s.kind == kind for s in self.samples)]

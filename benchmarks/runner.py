@@ -20,6 +20,7 @@ _TIMEOUT_S = 120.0
 _SPARK_TIMEOUT_S = 600.0
 # A row of Spark's takes seconds and there are many; three rounds have a median too.
 SPARK_ROUNDS_MAX = 3
+NULL_ROUNDS_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +113,9 @@ class Runner:
     def _run_null(self, cases: Sequence[Case], loads: LoadProcess) -> None:
         for case in cases:
             self.say(f"{case.name}: null server")
-            with running_null(case.payload_bytes) as target:
-                self._run_case(case, NULL, 0, target, loads)
+            for number in range(min(self.rounds, NULL_ROUNDS_MAX)):
+                with running_null(case.payload_bytes, self.settings.stored_messages) as target:
+                    self._run_case(case, NULL, number, target, loads)
 
     def _run_case(
         self, case: Case, kind: str, number: int, target: Target, loads: LoadProcess

@@ -83,9 +83,10 @@ def running(kind: ServerKind) -> Iterator[Target]:
 
 
 @contextlib.contextmanager
-def running_null(payload_bytes: int) -> Iterator[Target]:
-    """Start the null server, which delivers payloads of this size."""
-    command = [sys.executable, "-m", "benchmarks.null_server", str(payload_bytes)]
+def running_null(payload_bytes: int, stored_messages: int) -> Iterator[Target]:
+    """Start the null server, which delivers so many payloads of this size to each consumer."""
+    numbers = [str(payload_bytes), str(stored_messages)]
+    command = [sys.executable, "-m", "benchmarks.null_server", *numbers]
     with _process(command, {}) as target:
         yield Target(target.port, target.pid, is_null=True)
 

@@ -79,9 +79,7 @@ class _ReceivingReader(_RangeReader):
         assert isinstance(partition, RowRange)
         wanted = partition.stop - partition.start
         name = f"R{partition.start}"
-        consumer = PullConsumer(
-            self.port, name, BATCH_ROWS, wanted, sends_acks=False, first_seq=partition.start + 1
-        )
+        consumer = PullConsumer(self.port, name, BATCH_ROWS, wanted, first_seq=partition.start + 1)
         loop = EventLoop([consumer.flow])
         consumer.start()
         loop.run(lambda: consumer.is_done)

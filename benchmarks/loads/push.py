@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 
 from benchmarks.bench import Bench, Case, LoadResult, Settings
-from benchmarks.event_loop import EventLoop, Flow
+from benchmarks.delivery_flow import DeliveryFlow
+from benchmarks.event_loop import EventLoop
 from benchmarks.loads.pull import prepare
 from benchmarks.loads.rate import measure_rate
 from benchmarks.servers import Target
-from benchmarks.wire import STREAM, Wire
+from benchmarks.wire import Wire
 
 _SID = 2
-_FLOW_CONTROL = b"$JS.FC."
-_FLOW_REPLY = re.compile(rb"(\$JS\.FC\.\S+) \d+ \d+\r\n")
 _HEARTBEAT_NS = 5 * 10**9
 # What makes a consumer an "ordered" one: no acks, no redelivery, its state only in memory.
 ORDERED: dict[str, object] = {"max_deliver": 1, "mem_storage": True, "num_replicas": 1}
 
 
 def push(target: Target, settings: Settings, *, is_ordered: bool) -> LoadResult:
-    """Let the server push the stream; answer its flow control at once."""
+    """Let the server push the stream; the flow answers its flow control at once."""
     wire = Wire(target.port)
     wire.subscribe_inbox()
     subject = b"push." + wire.inbox[7:]
@@ -35,21 +33,7 @@ def push(target: Target, settings: Settings, *, is_ordered: bool) -> LoadResult:
     wire.create_consumer(name, **settings_of_both, **(ORDERED if is_ordered else {}))
     # Only now: what comes behind an API answer is not counted.
     wire.subscribe(subject, _SID)
-    flow = Flow(wire, b"$JS.ACK.%s.%s.1." % (STREAM.encode(), name.encode()))
-    tail = b""
-
-    def answer_flow_control(buffer: bytearray, end: int) -> None:
-        # A request may be cut in two by the end of a chunk; what was carried over is in the tail.
-        nonlocal tail
-        received_end = tail + buffer[flow.carried : min(end, flow.carried + 256)]
-        for reply in set(_FLOW_REPLY.findall(received_end)):
-            flow.send(b"PUB %s 0\r\n\r\n" % reply)
-        if buffer.find(_FLOW_CONTROL, flow.carried, end) >= 0:
-            for reply in _FLOW_REPLY.findall(buffer, flow.carried, end):
-                flow.send(b"PUB %s 0\r\n\r\n" % reply)
-        tail = bytes(buffer[max(flow.carried, end - 256) : end])
-
-    flow.on_data = answer_flow_control
+    flow = DeliveryFlow(wire)
     loop = EventLoop([flow])
     rate = measure_rate(
         loop, lambda: flow.messages, settings.seconds, limit=settings.stored_messages

@@ -69,7 +69,7 @@ def check(bench: Bench, index: int, target: Target) -> None:
 def test_the_null_server_stands_in_for_every_load(bench: Bench) -> None:
     for index in one_case(bench):
         case = bench.cases[index]
-        with running_null(case.payload_bytes) as target:
+        with running_null(case.payload_bytes, MOMENT.stored_messages) as target:
             assert case.load(target, MOMENT).figures, case.name
 
 
@@ -96,5 +96,5 @@ def test_a_load_that_fails_says_why_and_the_next_one_runs(spark_loads: LoadProce
     nobody = Target(port=1, pid=0)
     with pytest.raises(LoadFailedError, match="ConnectionRefusedError"):
         spark_loads.run(core.benches()[0].cases[0].load, nobody, MOMENT)
-    with running_null(128) as target:
+    with running_null(128, MOMENT.stored_messages) as target:
         assert spark_loads.run(core.benches()[0].cases[0].load, target, MOMENT).messages > 0
