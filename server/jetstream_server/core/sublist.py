@@ -13,7 +13,7 @@ Specification: jetstream.md 1.6 and 1.7.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from jetstream_server.core.subject import is_literal, is_valid_subject
@@ -180,13 +180,17 @@ class Watcher(Protocol):
 class Sublist:
     """Subscriptions, found by the subjects they match.
 
+    Args:
+        changed: called with every change.
+
     Attributes:
         generation: rises with every change.
         count: of the subscriptions.
         watchers: told of every change.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[], None] | None = None) -> None:
+        self._notify = changed
         self._root = _Node()
         self._matches: dict[bytes, Match] = {}
         self._prefixes: dict[bytes, Subscription | None] = {}
@@ -293,6 +297,8 @@ class Sublist:
 
     def _changed(self, subject: bytes) -> None:
         self.generation += 1
+        if self._notify is not None:
+            self._notify()
         if is_literal(subject):
             self._matches.pop(subject, None)
             self._prefixes.pop(subject.rpartition(b".")[0], None)

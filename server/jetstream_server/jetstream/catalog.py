@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from jetstream_server import API_LEVEL
 from jetstream_server.base.errors import ApiError, JetStreamServerError, StoreError
 from jetstream_server.core.subject import overlaps
-from jetstream_server.core.subscription import Outlet, Subscription
+from jetstream_server.core.subscription import Outlet
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.advisory import publish_stream_action
@@ -403,10 +403,6 @@ class Catalog:
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do, 0 for at once, None for never."""
         return 0 if self.context.ready else self.context.deadlines.next_deadline()
-
-    def interest_changed(self, subscription: Subscription) -> None:
-        """A client subscribed or unsubscribed; consumers that wait for that look again."""
-        self.context.notice_interest()
 
     def outlet_drained(self, outlet: Outlet) -> None:
         """A client reads again; consumers that held messages back for it go on."""

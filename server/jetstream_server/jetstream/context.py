@@ -56,7 +56,7 @@ class Context:
     sublist: Sublist
     output: Output
     nuid: Nuid
-    deadlines: DeadlineHeap[Scheduled] = field(default_factory=DeadlineHeap)
+    deadlines: DeadlineHeap[Scheduled] = field(init=False)
     ready: dict[Runnable, None] = field(default_factory=dict)
     watching: dict[Runnable, None] = field(default_factory=dict)
     ingest_limits: IngestLimits = field(default_factory=IngestLimits)
@@ -65,9 +65,13 @@ class Context:
     is_strict: bool = True
     _generation_seen: int = 0
 
+    def __post_init__(self) -> None:
+        self.deadlines = DeadlineHeap(self.output.stir)
+
     def wake(self, runnable: Runnable) -> None:
         """Have a consumer advanced at the end of this turn."""
         self.ready[runnable] = None
+        self.output.stir()
 
     def notice_interest(self) -> None:
         """Wake the watching consumers if subscriptions came or went; called once a turn."""

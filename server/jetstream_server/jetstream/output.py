@@ -8,6 +8,7 @@ back. When nothing waits for the disk the second list leaves at once, so it cost
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from jetstream_server.core.sublist import Sublist
@@ -43,11 +44,21 @@ class Handover:
 Send = Frames | Publish | Handover
 
 
+def _nobody() -> None:
+    pass
+
+
 @dataclass(slots=True)
 class Output:
-    """Collects sends of one account; the node drains it once a turn."""
+    """Collects sends of one account; the node drains it once a turn.
+
+    Attributes:
+        sublist: the account's interest.
+        stir: called with each send; whoever drains looks only at accounts that were stirred.
+    """
 
     sublist: Sublist
+    stir: Callable[[], None] = _nobody
     sends: list[Send] = field(default_factory=list)
     sends_after_flush: list[Send] = field(default_factory=list)
 
@@ -61,14 +72,17 @@ class Output:
     ) -> None:
         """Publish one message after the flush: an API reply, an advisory, a status."""
         self.sends_after_flush.append(Publish(PubRun.single(subject, reply, headers, payload)))
+        self.stir()
 
     def publish_now(self, subject: bytes, payload: bytes, *, headers: bytes = b"") -> None:
         """Publish one message that need not wait: a refusal."""
         self.sends.append(Publish(PubRun.single(subject, b"", headers, payload)))
+        self.stir()
 
     def frames(self, subscription: Subscription, data: bytes, count: int) -> None:
         """Deliver encoded frames after the flush."""
         self.sends_after_flush.append(Frames(subscription, data, count))
+        self.stir()
 
     def hand_over(self, subscription: Subscription, run: PubRun) -> None:
         """Deliver messages within the server after the flush.
@@ -77,6 +91,7 @@ class Output:
         again, for messages that the mirror then takes for known ones.
         """
         self.sends_after_flush.append(Handover(subscription, run))
+        self.stir()
 
     def pub_acks(self, run: PubRun, start: int, stop: int, head: bytes, first_seq: int) -> None:
         """Acknowledge messages of a run, stored with consecutive sequences from `first_seq`.

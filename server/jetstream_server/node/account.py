@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from jetstream_server.base.clock import earlier
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Subscription
@@ -54,10 +55,13 @@ class Account:
         exporters: the accounts whose messages reach its clients, by whatever number of imports.
     """
 
-    def __init__(self, name: str, random: Random) -> None:
+    def __init__(
+        self, name: str, random: Random, stirred: dict[Account, None] | None = None
+    ) -> None:
         self.name = self.name_tag = name
-        self.sublist = Sublist()
-        self.output = Output(self.sublist)
+        self._stirred = stirred if stirred is not None else {}
+        self.sublist = Sublist(self.stir)
+        self.output = Output(self.sublist, self.stir)
         self.router = Router(self.sublist, random, self.store_failed)
         self.catalog: Catalog | None = None
         self.limits = ClientLimits()
@@ -65,6 +69,23 @@ class Account:
         self.clients: set[int] = set()
         self.replies = ServiceReplies(self, random)
         self.exporters: tuple[Account, ...] = ()
+
+    def stir(self) -> None:
+        """Have `run` called in this turn, or in the next one."""
+        self._stirred[self] = None
+
+    def run(self, now: int) -> None:
+        """Do what has become due, and let consumers that were woken deliver."""
+        if self.catalog is not None:
+            self.catalog.run(now)
+        self.replies.run(now)
+
+    def next_deadline(self) -> int | None:
+        """Return when `run` has something to do unless it is stirred before, 0 for at once."""
+        deadline = self.replies.next_deadline()
+        if self.catalog is not None:
+            deadline = earlier(deadline, self.catalog.next_deadline())
+        return deadline
 
     def store_failed(self, error: StoreError) -> None:
         """Note that one of its streams could not take something."""
@@ -79,11 +100,7 @@ class Account:
     def subscribe(self, subscription: Subscription) -> None:
         """Add a client's subscription."""
         self.sublist.insert(subscription)
-        if self.catalog is not None:
-            self.catalog.interest_changed(subscription)
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Remove a client's subscription."""
         self.sublist.remove(subscription)
-        if self.catalog is not None:
-            self.catalog.interest_changed(subscription)

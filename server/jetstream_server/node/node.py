@@ -81,7 +81,7 @@ class NodeSettings:
             max_subscriptions=options.max_subscriptions,
             ping_interval_ns=options.ping_interval_ns,
             ping_max=options.ping_max,
-            auth_timeout_ns=options.authorization.timeout_ns,
+            auth_timeout_ns=options.auth_timeout_ns,
             version=NATS_VERSION,
             api_level=API_LEVEL,
             domain=options.jetstream.domain,
@@ -148,7 +148,8 @@ class Node:
         self.server_id = "N" + "".join(random.choice(_BASE32) for _ in range(55))
         self.name = settings.server_name or self.server_id
         self.door = Door(settings.host, settings.port, auth_timeout_ns=settings.auth_timeout_ns)
-        self.accounts = {GLOBAL_ACCOUNT: Account(GLOBAL_ACCOUNT, random)}
+        self._stirred: dict[Account, None] = {}
+        self.accounts = {GLOBAL_ACCOUNT: Account(GLOBAL_ACCOUNT, random, self._stirred)}
         self.sessions: dict[int, Session] = {}
         self.closed = ClosedConnections(settings.options.max_closed_clients)
         self.trace: Trace | None = None
@@ -165,6 +166,7 @@ class Node:
         self._touched: dict[Session, None] = {}
         self._held: Held = []
         self._timers: DeadlineHeap[Session] = DeadlineHeap()
+        self._account_timers: DeadlineHeap[Account] = DeadlineHeap()
 
     # -- sessions ----------------------------------------------------------------------------
 
@@ -176,7 +178,7 @@ class Node:
     def add_account(self, name: str) -> Account:
         """Add an account, or return the one of that name."""
         if name not in self.accounts:
-            self.accounts[name] = Account(name, self.random)
+            self.accounts[name] = Account(name, self.random, self._stirred)
         return self.accounts[name]
 
     def open_session(self, host: str, port: int, now: int, door: Door | None = None) -> Session:
@@ -276,22 +278,18 @@ class Node:
         self._run_accounts(now)
 
     def _run_accounts(self, now: int) -> None:
-        for account in self.accounts.values():
-            self._run_account(account, now)
+        """Give accounts their turn: those that something is due in or has happened to."""
+        for account in self._account_timers.pop_due(now):
+            account.stir()
         rounds = 0
-        # What one account has set off in another that had its turn before.
-        while self.links and rounds < _ROUNDS_MAX:
-            left = [account for account in self.accounts.values() if account.output.has_any]
-            if not left:
-                return
+        # One account may set off something in another that had its turn before.
+        while self._stirred and rounds < _ROUNDS_MAX:
             rounds += 1
-            for account in left:
+            for account in list(self._stirred):
                 self._run_account(account, now)
 
     def _run_account(self, account: Account, now: int) -> None:
-        if account.catalog is not None:
-            account.catalog.run(now)
-        account.replies.run(now)
+        account.run(now)
         output, rounds = account.output, 0
         while output.sends and rounds < _ROUNDS_MAX:
             rounds += 1
@@ -300,18 +298,23 @@ class Node:
         if output.sends_after_flush:
             self._held.append((account, output.sends_after_flush))
             output.sends_after_flush = []
+        # What its turn has set off in itself is sent, or goes on with the next turn.
+        deadline = 0 if output.sends else account.next_deadline()
+        if deadline is None:
+            self._account_timers.cancel(account)
+        else:
+            self._account_timers.schedule(account, deadline)
+        self._stirred.pop(account, None)
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do although nothing arrives."""
-        deadline = self._timers.next_deadline()
+        if self._stirred:
+            return 0
+        deadline = earlier(self._timers.next_deadline(), self._account_timers.next_deadline())
         if self.lame_duck is not None and not self.lame_duck.is_over:
             deadline = earlier(deadline, self.lame_duck.next_deadline())
         if self.chronicle is not None:
             deadline = earlier(deadline, self.chronicle.next_deadline())
-        for account in self.accounts.values():
-            if account.catalog is not None:
-                deadline = earlier(deadline, account.catalog.next_deadline())
-            deadline = earlier(deadline, account.replies.next_deadline())
         return deadline
 
     def rest(self) -> bool:

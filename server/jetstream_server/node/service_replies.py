@@ -65,7 +65,7 @@ class ServiceReplies(Relay):
         self._nuid = Nuid(random)
         self._prefix = b""
         self._open: dict[bytes, _Expected] = {}
-        self._timed: DeadlineHeap[bytes] = DeadlineHeap()
+        self._timed: DeadlineHeap[bytes] = DeadlineHeap(account.stir)
 
     def __len__(self) -> int:
         return len(self._open)

@@ -9,7 +9,7 @@ Invariant: a heap entry is live exactly when it is the one that `_entries` holds
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -18,9 +18,14 @@ _REBUILD_ENTRIES_MIN = 64
 
 
 class DeadlineHeap(Generic[K]):
-    """Keys with one deadline each, in nanoseconds."""
+    """Keys with one deadline each, in nanoseconds.
 
-    def __init__(self) -> None:
+    Args:
+        sooner: called whenever a deadline is set that comes before all others.
+    """
+
+    def __init__(self, sooner: Callable[[], None] | None = None) -> None:
+        self._sooner = sooner
         # Deadline, order of scheduling, key: the order keeps keys from being compared.
         self._entries: dict[K, tuple[int, int, K]] = {}
         self._heap: list[tuple[int, int, K]] = []
@@ -41,6 +46,8 @@ class DeadlineHeap(Generic[K]):
         entry = (deadline_ns, self._counter, key)
         self._entries[key] = entry
         heapq.heappush(self._heap, entry)
+        if self._sooner is not None and self._heap[0] is entry:
+            self._sooner()
         if len(self._heap) > 2 * len(self._entries) + _REBUILD_ENTRIES_MIN:
             self._heap = list(self._entries.values())
             heapq.heapify(self._heap)

@@ -351,7 +351,6 @@ def test_watching_consumers_look_again_when_interest_changes() -> None:
     assert log == []
     subscription = Subscription(b"inbox", Output)  # type: ignore[arg-type]
     catalog.context.sublist.insert(subscription)
-    catalog.interest_changed(subscription)
     catalog.run(START)
     assert log == ["advance push"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from jetstream_server.node.account import ClientLimits
 from jetstream_server.node.auth import User
@@ -20,24 +22,76 @@ def test_messages_do_not_cross_accounts(make_node, make_client):
     assert b.read() == b""
 
 
-def test_a_client_tells_its_catalog_of_its_interest(node, make_client):
-    seen = []
+class Catalog:
+    """Counts its turns, and wants one at `deadline`."""
 
-    class Catalog:
-        def interest_changed(self, subscription):
-            seen.append(subscription.subject)
+    def __init__(self, deadline=None):
+        self.turns = []
+        self.deadline = deadline
 
-        def run(self, now):
-            pass
+    def run(self, now):
+        self.turns.append(now)
+        if self.deadline is not None and now >= self.deadline:
+            self.deadline = None
 
-        def next_deadline(self):
-            return None
+    def next_deadline(self):
+        return self.deadline
 
-    node.accounts["$G"].catalog = Catalog()
+
+def test_interest_that_changes_gives_the_catalog_a_turn(node, make_client):
+    catalog = node.accounts["$G"].catalog = Catalog()
     client = make_client(node)
     client.connect()
-    client.say(b"SUB a 1\r\nUNSUB 1\r\n")
-    assert seen == [b"a", b"a"]
+    client.say(b"PING\r\n")
+    before = len(catalog.turns)
+    client.say(b"SUB a 1\r\n")
+    assert len(catalog.turns) == before + 1
+    client.say(b"UNSUB 1\r\n")
+    assert len(catalog.turns) == before + 2
+    client.say(b"PUB a 1\r\nx\r\n")
+    assert len(catalog.turns) == before + 2  # nobody's interest, nobody's turn
+
+
+def test_an_account_has_a_turn_when_stirred_and_when_something_is_due(node):
+    catalog = Catalog(deadline=50)
+    account = node.add_account("A")
+    account.catalog = catalog
+    node.run(10)
+    assert catalog.turns == []  # nobody said that there is something in it
+    account.stir()
+    assert node.next_deadline() == 0
+    node.run(20)
+    assert catalog.turns == [20] and node.next_deadline() == 50
+    node.run(30)
+    assert catalog.turns == [20]
+    node.run(50)
+    assert catalog.turns == [20, 50]
+
+
+def test_a_turn_costs_the_same_with_many_accounts(node, make_client):
+    def calls():
+        found = 0
+
+        def count(frame, event, argument):
+            nonlocal found
+            found += event == "call"
+
+        client.session.feed(b"PUB a 1\r\nx\r\n")
+        sys.setprofile(count)
+        node.run(client.now)
+        sys.setprofile(None)
+        return found
+
+    client = make_client(node)
+    client.connect()
+    calls()  # looks up who listens
+    few = calls()
+    for number in range(1_000):
+        account = node.add_account(f"A{number}")
+        account.catalog = Catalog()
+        account.stir()
+    node.run(client.now)
+    assert calls() == few
 
 
 @pytest.fixture

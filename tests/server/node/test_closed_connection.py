@@ -70,6 +70,7 @@ def test_a_session_is_not_kept(node: Any) -> None:
     node.run(0)
     gone = weakref.ref(session)
     node.close_session(session, "Client Closed")
+    node.run(0)
     node.next_deadline()  # what was scheduled for it is forgotten when it comes up
     del session
     gc.collect()

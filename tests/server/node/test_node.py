@@ -27,7 +27,9 @@ def test_what_need_not_wait_leaves_at_once(node, make_client):
     client = make_client(node)
     client.connect()
     client.say(b"SUB news 1\r\n")
-    node.accounts["$G"].output.sends.append(Publish(PubRun.single(b"news", payload=b"now")))
+    account = node.accounts["$G"]
+    account.output.sends.append(Publish(PubRun.single(b"news", payload=b"now")))
+    account.stir()
     node.run(client.now)
     assert client.read() == b"MSG news 1 3\r\nnow\r\n"
 

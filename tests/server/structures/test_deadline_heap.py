@@ -18,6 +18,23 @@ def test_keys_come_out_in_the_order_of_their_deadlines() -> None:
     assert len(heap) == 0
 
 
+def test_a_deadline_before_all_others_is_told() -> None:
+    told: list[str] = []
+    heap: DeadlineHeap[str] = DeadlineHeap(lambda: told.append("sooner"))
+    heap.schedule("a", 30)
+    heap.schedule("b", 40)
+    assert len(told) == 1
+    heap.schedule("b", 20)
+    heap.schedule("a", 50)
+    assert len(told) == 2
+    heap.cancel("b")  # still in the heap, so that nobody expects anything after 20
+    heap.schedule("c", 25)
+    assert len(told) == 2
+    assert heap.next_deadline() == 25
+    heap.schedule("d", 24)
+    assert len(told) == 3
+
+
 def test_scheduling_again_replaces() -> None:
     heap: DeadlineHeap[str] = DeadlineHeap()
     for deadline in (10, 50, 10, 30):
