@@ -116,7 +116,9 @@ class Pump:
         if self._flushing:
             return
         commit = self._commit
-        flush = commit.take(now) if commit is not None else None
+        flush = None
+        if commit is not None and not commit.write_through(now):
+            flush = commit.take(now)
         if flush is not None:
             self._waiting += self.node.take_held()
             held, self._waiting = self._waiting, []

@@ -12,8 +12,8 @@ Invariants:
 
 - Operations run in the order in which they were queued; a file is synced before the next file of
   the same owner is begun (`seal`), so what survives a crash is always a prefix of what was queued.
-- A failed write or sync is never tried again: its owner is told (`failed`) and goes offline. After
-  a failed fsync the page cache no longer says what is on the disk.
+- A flush never tries a failed write or sync again: its owner is told (`failed`) and goes offline.
+  After a failed fsync the page cache no longer says what is on the disk.
 - A full disk is no such failure. The operations of the owner concerned stay queued, unacknowledged
   and in order, and are tried again every `RETRY_NS`; nothing is rolled back, because what
   the state machines above concluded from these messages (duplicates, counts, positions) cannot be.
@@ -370,6 +370,33 @@ class GroupCommit:
             fills,
         )
         return self._in_flight
+
+    def write_through(self, now: int) -> bool:
+        """Hand a single small write to the page cache here and now, if that is all there is to do.
+
+        It saves a lone publish the making of a `Flush`, which lazily synced costs more than the
+        write. Whatever is out of the ordinary, a failure above all, is left to a flush: writing
+        the same bytes again is safe.
+        """
+        if not self.lazily_ns or len(self._queue) != 1 or self._stalled or self.full is not None:
+            return False
+        operation, sync_at = self._queue[0], self._sync_at
+        if sync_at is None or now >= sync_at or self._lazy or self._rubbish or self._aside:
+            return False
+        if type(operation) is not Write or not operation.is_quick:
+            return False
+        handle, start = operation.file.handle, operation.start
+        try:
+            with memoryview(operation.buffer)[start : operation.stop] as view:
+                self.disk.write(handle, view, start)
+        except OSError:
+            return False
+        self._queue.clear()
+        self._queued_bytes = 0
+        self._unsynced[operation.file] = operation.owner
+        self.taken += 1
+        operation.owner.flushed()
+        return True
 
     def _take_rubbish(self, now: int | None) -> list[Operation]:
         """Return the removals whose turn it is: all at the end, or when room is needed."""

@@ -59,6 +59,16 @@ class Write:
     start: int
     stop: int
 
+    @property
+    def is_quick(self) -> bool:
+        """Return whether it only hands a little to the page cache, which takes microseconds."""
+        file = self.file
+        return (
+            self.stop - self.start <= _QUICK_BYTES_MAX
+            and file.handle is not None
+            and not file.is_nameless
+        )
+
 
 @dataclass(slots=True, eq=False)
 class Seal:
@@ -157,18 +167,14 @@ class Flush:
 
     @property
     def is_quick(self) -> bool:
-        """Return whether it only hands a little to the page cache, which takes microseconds."""
+        """Return whether it is a few quick writes."""
         if self.syncs or self.fills or len(self.operations) > _QUICK_WRITES_MAX:
             return False
         for operation in self.operations:
             if type(operation) is Append:
                 if operation.syncs or not operation.offset:
                     return False
-            elif (
-                type(operation) is not Write
-                or operation.file.handle is None
-                or operation.stop - operation.start > _QUICK_BYTES_MAX
-            ):
+            elif type(operation) is not Write or not operation.is_quick:
                 return False
         return True
 

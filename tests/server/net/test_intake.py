@@ -201,6 +201,9 @@ class SlowCommit:
     def has_fresh(self):
         return False
 
+    def write_through(self, now):
+        return False
+
     def take(self, now=None):
         return self if self.unflushed_bytes else None
 

@@ -41,6 +41,9 @@ class HeldCommit:
     def has_fresh(self):
         return bool(self.dirty)
 
+    def write_through(self, now):
+        return False
+
     def take(self, now=None):
         if not self.dirty:
             return None

@@ -264,6 +264,74 @@ def test_lazy_policy_syncs_after_the_interval(disk, owner, sim_disk_module):
     assert disk.read(A) == b"hello world"
 
 
+@pytest.fixture
+def lazy(disk, owner):
+    """Return a lazily synced queue, and a file and its bytes, of which five are written."""
+    commit = GroupCommit(disk, lazily_ns=SECOND)
+    file, buffer = BlockFile(A), bytearray(b"hello world")
+    commit.write(owner, file, buffer, 0, 5)
+    assert not commit.write_through(1), "the file is yet to be made"
+    flush = commit.take(1)
+    flush.run()
+    commit.settle(flush)
+    owner.heard.clear()
+    return commit, file, buffer
+
+
+def test_a_lone_write_goes_through_and_is_synced_in_time(disk, owner, lazy):
+    commit, file, buffer = lazy
+    taken = commit.taken
+    commit.write(owner, file, buffer, 5, 11)
+    assert commit.write_through(2)
+    assert owner.heard == ["flushed"]
+    assert commit.taken == taken + 1
+    assert not commit.is_dirty and commit.unflushed_bytes == 0
+    assert disk.read(A) == b"hello world"
+    assert commit.next_deadline() == 1 + SECOND
+    flush = commit.take(1 + SECOND)
+    flush.run()
+    disk.restart()
+    assert disk.read(A) == b"hello world"
+
+
+def test_anything_but_a_lone_write_is_left_to_a_flush(owner, lazy):
+    commit, file, buffer = lazy
+    assert not commit.write_through(2), "nothing is queued"
+    commit.write(owner, file, buffer, 5, 11)
+    assert not commit.write_through(1 + SECOND), "a sync is due"
+    commit.replace(owner, B, [b"state"], lazily=True)
+    assert not commit.write_through(2), "more is waiting"
+    commit.replace(owner, B, [b"state"])
+    assert not commit.write_through(2), "more is queued"
+    assert owner.heard == []
+
+
+def test_a_large_write_is_left_to_a_flush(owner, lazy):
+    commit, file, _ = lazy
+    large = bytearray(1 << 20)
+    commit.write(owner, file, large, 5, len(large))
+    assert not commit.write_through(2)
+    assert owner.heard == []
+
+
+def test_what_cannot_be_written_through_is_written_by_a_flush(disk, owner, lazy):
+    commit, file, buffer = lazy
+    disk.fail_in, disk.fail_errno = 0, errno.ENOSPC
+    commit.write(owner, file, buffer, 5, 11)
+    assert not commit.write_through(2)
+    assert owner.heard == [] and commit.is_dirty
+    disk.fail_in = 0
+    flush = commit.take(2)
+    assert "the disk is full" in str(flush.run()[0][1])
+    commit.settle(flush)
+    assert not commit.write_through(3), "it is stalled"
+    assert commit.take(3) is None
+    flush = commit.take(3 + SECOND // 4)
+    assert flush.run() == []
+    commit.settle(flush)
+    assert disk.read(A) == b"hello world"
+
+
 def test_one_flush_at_a_time(disk, owner):
     commit = GroupCommit(disk)
     commit.replace(owner, A, [b"one"])
