@@ -89,6 +89,9 @@ class Server:
             node.chronicle = SystemEvents(node, node.started_at)
             self.log.write("INF", f"  Name:     {node.name}")
             self.log.write("INF", f"  ID:       {node.server_id}")
+            if options.config_file:
+                place = f"{options.config_file} ({options.config_digest})"
+                self.log.write("INF", f"Using configuration file: {place}")
             if options.jetstream.is_enabled:
                 self._streams = AccountStreams(node, options, self.log.write)
                 stack.enter_context(contextlib.closing(self._streams))
@@ -299,7 +302,8 @@ def _advertised(node: Node, options: ServerOptions) -> Door:
     """
     settings = node.settings
     host, port = listening.advertised(options.client_advertise, settings.host, settings.port)
-    return dataclasses.replace(node.door, host=host, port=port)
+    timeout_ns = options.auth_timeout_ns
+    return dataclasses.replace(node.door, host=host, port=port, auth_timeout_ns=timeout_ns)
 
 
 def _gatekeeper(options: ServerOptions, note: Callable[[str, str], None]) -> Gatekeeper:

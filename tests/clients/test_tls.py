@@ -350,6 +350,57 @@ def test_certificates_are_read_again(
     assert raw.ping() == b"PONG\r\n"  # who is in stays in
 
 
+def test_a_reload_brings_tls_and_takes_it_away(serve: Serve, pki: Any, tmp_path: Path) -> None:
+    first = "port: -1\n"
+    server = serve(first)
+    before = Raw(server.port)
+    assert flags(before.info()) == {}
+    assert before.ping() == b"PONG\r\n"
+
+    def reload(text: str) -> list[str]:
+        """Return what the log says of it, but for the users, of whom there are none."""
+        read = len(server.lines)
+        (tmp_path / "server.conf").write_text(first + text)
+        server.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 30
+        while not any("eload" in line and "onfiguration" in line for line in server.lines[read:]):
+            assert time.monotonic() < deadline, server.lines
+            time.sleep(0.02)
+        said = [line.strip().partition("Reloaded: ")[2] for line in server.lines[read:]]
+        return [each for each in said if each and not each.startswith(("auth", "accounts"))]
+
+    assert reload(block(pki)) == ["tls = enabled"]
+    raw = Raw(server.port)
+    assert flags(raw.info()) == {"tls_required": True}
+    raw.upgrade(pki.client_context())
+    assert raw.ping() == b"PONG\r\n"
+    assert reload(block(pki, "timeout: 3"))[0] == "tls timeout = 3"
+    assert reload(verifying(pki)) == ["tls timeout = 2", "tls = enabled"]
+    assert flags(Raw(server.port).info()) == {"tls_required": True, "tls_verify": True}
+    assert reload(f"allow_non_tls: true\n{block(pki)}") == []
+    refusal = "config reload not supported for AllowNonTLS: old=false, new=true"
+    assert any(refusal in line for line in server.lines)
+    first_handshake = ["tls = enabled", "Client TLS handshake first: true"]
+    assert reload(block(pki, "handshake_first: true")) == first_handshake
+    raw_first = Raw(server.port)
+    raw_first.upgrade(pki.client_context())
+    assert flags(raw_first.info())["tls_required"]
+    assert reload("") == ["tls = disabled", "Client TLS handshake first: false"]
+    assert flags(Raw(server.port).info()) == {}
+    for each in (before, raw):  # who is in stays in
+        each.socket.sendall(b"PING\r\n")
+        assert each.line() == b"PONG\r\n"
+
+
+def test_the_time_to_connect_is_what_is_configured(serve: Serve, pki: Any) -> None:
+    users = "authorization { user: a, password: b, timeout: 0.5 }"
+    server = serve(f"{users}\n{block(pki)}")
+    raw = Raw(server.port)
+    raw.info()
+    raw.upgrade(pki.client_context())
+    assert raw.line() == b"-ERR 'Authentication Timeout'\r\n"
+
+
 @pytest.mark.parametrize(
     ("more", "reason"),
     [

@@ -12,7 +12,12 @@ from typing import Any
 
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ConfigError
-from jetstream_server.config.options import GLOBAL_ACCOUNT, OperatorOptions, ServerOptions
+from jetstream_server.config.options import (
+    GLOBAL_ACCOUNT,
+    OperatorOptions,
+    ServerOptions,
+    TlsOptions,
+)
 from jetstream_server.config.values import format_duration
 
 # Options that are simply taken over, with their names in the log.
@@ -67,10 +72,10 @@ _NAMES = {
     "port": "Port",
     "jetstream": "JetStream",
     "websocket": "Websocket",
-    "tls": "TLS",
+    "is_plain_allowed": "AllowNonTLS",
 }
 # Blocks, which may hold secrets.
-_SHOWN_BY_NAME = frozenset(("jetstream", "websocket", "tls"))
+_SHOWN_BY_NAME = frozenset(("jetstream", "websocket"))
 
 
 def changes(old: ServerOptions, new: ServerOptions) -> list[str]:
@@ -86,6 +91,9 @@ def changes(old: ServerOptions, new: ServerOptions) -> list[str]:
         # Users and accounts are gone through whether they differ or not.
         if before == after and not (field.name in _ALWAYS_SAID and _has_users(new)):
             continue
+        if field.name == "tls":
+            said += _said_of_tls(before, after)
+            continue
         if field.name not in _TAKEN:
             raise ConfigError(_refusal(field.name, before, after))
         name = _TAKEN[field.name]
@@ -94,6 +102,28 @@ def changes(old: ServerOptions, new: ServerOptions) -> list[str]:
         said.append(
             name if field.name in _SAID_WITHOUT_VALUE else f"{name} = {_shown(field, after)}"
         )
+    return said
+
+
+def _said_of_tls(before: TlsOptions | None, after: TlsOptions | None) -> list[str]:
+    """Return what the log says of a `tls` block that came, went or changed.
+
+    Raises:
+        ConfigError: who may stay connected changes.
+    """
+    old, new = before or TlsOptions(), after or TlsOptions()
+    if old.pinned_certs != new.pinned_certs:
+        raise ConfigError("config reload not supported for TLSPinnedCerts; restart the server")
+    said = []
+    if old.timeout_ns != new.timeout_ns:
+        said.append(f"tls timeout = {new.timeout_ns / SECOND:g}")
+    timely = dataclasses.replace(
+        old, timeout_ns=new.timeout_ns, greets_after_ns=new.greets_after_ns
+    )
+    if before is None or timely != after:
+        said.append(f"tls = {'disabled' if after is None else 'enabled'}")
+    if old.greets_after_ns != new.greets_after_ns:
+        said.append(f"Client TLS handshake first: {str(new.greets_after_ns != 0).lower()}")
     return said
 
 

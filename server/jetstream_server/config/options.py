@@ -65,12 +65,16 @@ class UserOptions:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationOptions:
-    """The `authorization` block: at most one of user and password, token, or `users`."""
+    """The `authorization` block: at most one of user and password, token, or `users`.
+
+    Attributes:
+        timeout_ns: how long a client has for its CONNECT, 0 where the block does not say.
+    """
 
     user: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
-    timeout_ns: int = 2 * SECOND
+    timeout_ns: int = 0
     permissions: Permissions | None = None
     users: tuple[UserOptions, ...] = ()
 
@@ -376,3 +380,9 @@ class ServerOptions:
     config_file: str = ""
     config_digest: str = ""
     warnings: tuple[str, ...] = ()
+
+    @property
+    def auth_timeout_ns(self) -> int:
+        """How long a client has for its CONNECT; the handshake of TLS comes out of it."""
+        usual = self.tls.timeout_ns + SECOND if self.tls is not None else 2 * SECOND
+        return self.authorization.timeout_ns or usual

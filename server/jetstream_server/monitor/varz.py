@@ -36,7 +36,7 @@ def varz(node: Node, now: int) -> dict[str, Any]:
         "http_port": options.http_port,
         "http_base_path": options.http_base_path,
         "https_port": 0,
-        "auth_timeout": max(settings.auth_timeout_ns / SECOND, tls_timeout + bool(tls_timeout)),
+        "auth_timeout": options.auth_timeout_ns / SECOND,
         "max_control_line": settings.max_control_line,
         "max_payload": settings.max_payload,
         "max_pending": settings.max_pending,

@@ -48,7 +48,7 @@ def client_entrance(options: ServerOptions, tls: TlsOptions, door: Door) -> Entr
         tls_verify=verifies(tls),
         tls_available=options.is_plain_allowed,
         maps_certificates=tls.is_mapping,
-        auth_timeout_ns=max(options.authorization.timeout_ns, tls.timeout_ns + SECOND),
+        auth_timeout_ns=options.auth_timeout_ns,
     )
     return Entrance(door, make_context(tls), tls.timeout_ns, tls.greets_after_ns, tls.pinned_certs)
 
@@ -89,7 +89,7 @@ def websocket_entrance(options: ServerOptions, websocket: WebsocketOptions, port
         tls_required=tls is not None,
         tls_verify=tls is not None and verifies(tls),
         maps_certificates=tls is not None and tls.is_mapping,
-        auth_timeout_ns=options.authorization.timeout_ns,
+        auth_timeout_ns=options.auth_timeout_ns,
     )
     timeout_ns = max(websocket.handshake_timeout_ns, tls.timeout_ns if tls is not None else 0)
     return Entrance(door, _context(tls), timeout_ns, -1, _pins(tls), rules)

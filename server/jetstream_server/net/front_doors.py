@@ -118,19 +118,18 @@ class FrontDoors:
 
     async def _serve(self, pump: Pump, listener: socket.socket, kind: str) -> asyncio.Server:
         def connection() -> asyncio.Protocol:
-            return ClientConnection(pump)
-
-        make = connection
-        if kind in self._entrances:
+            if not self._has_room(listener):
+                return TurnedAway()
+            # Looked up for everybody who comes: a reload may bring TLS, or take it away.
+            entrance = self._entrances.get(kind)
+            if entrance is None:
+                return ClientConnection(pump)
+            # Imported here: most servers are without TLS and WebSocket, and start sooner.
             from jetstream_server.net.half_open import protocol_for
 
-            def layered() -> asyncio.Protocol:
-                return protocol_for(pump, self._entrances[kind])
+            return protocol_for(pump, entrance)
 
-            make = layered
-        return await listening.serve(
-            listener, lambda: make() if self._has_room(listener) else TurnedAway()
-        )
+        return await listening.serve(listener, connection)
 
     def _has_room(self, listener: socket.socket) -> bool:
         """Tell whether one more may come in; say when that changes."""

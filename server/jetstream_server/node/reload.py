@@ -65,7 +65,7 @@ def reload(node: Node, options: ServerOptions, authenticator: Gatekeeper, now: i
         max_connections=options.max_connections,
         ping_interval_ns=options.ping_interval_ns,
         ping_max=options.ping_max,
-        auth_timeout_ns=options.authorization.timeout_ns,
+        auth_timeout_ns=options.auth_timeout_ns,
         options=options,
     )
     for session in list(node.sessions.values()):

@@ -14,6 +14,7 @@ from jetstream_server.config.options import (
     ImportOptions,
     JetStreamOptions,
     ServerOptions,
+    TlsOptions,
     UserOptions,
 )
 
@@ -46,6 +47,7 @@ def test_what_is_taken_is_said():
         ({"server_name": "x"}, "ServerName: old=, new=x"),
         ({"has_headers": False}, "NoHeaderSupport: old=false, new=true"),
         ({"lame_duck_duration_ns": 40 * SECOND}, "LameDuckDuration: old=2m0s, new=40s"),
+        ({"is_plain_allowed": True}, "AllowNonTLS: old=false, new=true"),
         ({"no_auth_user": "a"}, "NoAuthUser: old=, new=a"),
         ({"system_account": "A"}, "SystemAccount: old=$SYS, new=A"),
         ({"jetstream": JetStreamOptions(encryption_key="secret")}, "JetStream; restart the server"),
@@ -55,6 +57,20 @@ def test_what_is_not(changed, text):
     with pytest.raises(ConfigError) as caught:
         changes(OLD, replace(OLD, **changed))
     assert str(caught.value) == f"config reload not supported for {text}"
+
+
+def test_tls_may_come_change_and_go():
+    tls = TlsOptions("cert", "key")
+    assert changes(OLD, replace(OLD, tls=tls)) == ["tls = enabled"]
+    assert changes(replace(OLD, tls=tls), OLD) == ["tls = disabled"]
+    later = replace(tls, timeout_ns=1_500_000_000, greets_after_ns=-1)
+    said = ["tls timeout = 1.5", "Client TLS handshake first: true"]
+    assert changes(replace(OLD, tls=tls), replace(OLD, tls=later)) == said
+    verifying = replace(tls, is_verifying=True)
+    assert changes(replace(OLD, tls=tls), replace(OLD, tls=verifying)) == ["tls = enabled"]
+    pinned = replace(tls, pinned_certs=("ab",))
+    with pytest.raises(ConfigError, match="not supported for TLSPinnedCerts; restart"):
+        changes(replace(OLD, tls=tls), replace(OLD, tls=pinned))
 
 
 def test_streams_are_not_taken_away():

@@ -23,7 +23,7 @@ def tls_of(pki: Any, **more: Any) -> TlsOptions:
 
 def test_clients_begin_tls(pki: Any) -> None:
     tls = tls_of(pki, timeout_ns=5 * SECOND, pinned_certs=("ab",), greets_after_ns=-1)
-    entrance = client_entrance(ServerOptions(), tls, Door("127.0.0.1", 4222))
+    entrance = client_entrance(ServerOptions(tls=tls), tls, Door("127.0.0.1", 4222))
     door = entrance.door
     assert (door.host, door.port, door.client_type) == ("127.0.0.1", 4222, "nats")
     assert (door.tls_required, door.tls_available, door.tls_verify) == (True, False, False)
