@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import orjson
+from pydantic import Field
 
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.subject import overlaps
@@ -41,7 +42,7 @@ class StreamTemplateConfig(GoModel):
 
     go_name: ClassVar[str] = "StreamTemplateConfig"
     name: Annotated[str, ALWAYS] = ""
-    config: Annotated[StreamConfig, ALWAYS] = StreamConfig()
+    config: Annotated[StreamConfig, ALWAYS] = Field(default_factory=StreamConfig.model_construct)
     max_streams: Annotated[Int, ALWAYS] = 0
 
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from array import array
 
-from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
-from jetstream_server.kernels.records_pure import (
+from jetstream_server.kernels.record_format import (
     HEADER_ACCOUNTED_BYTES,
-    SIZE,
+    PREFIX,
+    PREFIX_BYTES,
     UNACCOUNTED_BYTES,
-    Alive,
     Buffer,
     Ids,
 )
+from jetstream_server.kernels.records_pure import SIZE, Alive
 
 
 def tally(

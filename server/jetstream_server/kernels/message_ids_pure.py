@@ -11,8 +11,7 @@ from __future__ import annotations
 from array import array
 
 from jetstream_server.kernels.frames_pure import STRIDE
-from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
-from jetstream_server.kernels.records_pure import Buffer
+from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES, Buffer
 
 _HEADER_LINE = b"NATS/1.0\r\n"
 _SPECIAL_LINE = b"\r\nNats-"

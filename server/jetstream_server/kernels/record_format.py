@@ -14,11 +14,22 @@ Little-endian, no padding:
 
 from __future__ import annotations
 
+from array import array
+from mmap import mmap
 from struct import Struct
+from typing import TypeAlias
+
+Buffer = bytes | bytearray | memoryview | mmap
+Ids: TypeAlias = "array[int] | memoryview"  # a string: Python 3.11 has no array[int] at run time
 
 PREFIX = Struct("<IIQqIHH")
 PREFIX_BYTES = PREFIX.size
 CHECKED_FROM = 8  # the checksum covers the record from here on
+
+# The genuine server's file store accounts 30 + subject + payload, and 4 + headers when there are
+# any; a record is 32 + all three.
+UNACCOUNTED_BYTES = PREFIX_BYTES - 30
+HEADER_ACCOUNTED_BYTES = 4
 
 MESSAGE = 0
 ERASED = 6  # a message without its headers and payload (`store/erasure.py`)

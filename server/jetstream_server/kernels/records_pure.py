@@ -13,24 +13,24 @@ Shared arguments:
 from __future__ import annotations
 
 from array import array
-from mmap import mmap
 from struct import Struct
-from typing import TypeAlias
 
 from google_crc32c import value as crc32c
 
-from jetstream_server.kernels.record_format import CHECKED_FROM, MESSAGE, PREFIX, PREFIX_BYTES
+from jetstream_server.kernels.record_format import (
+    CHECKED_FROM,
+    HEADER_ACCOUNTED_BYTES,
+    MESSAGE,
+    PREFIX,
+    PREFIX_BYTES,
+    UNACCOUNTED_BYTES,
+    Buffer,
+    Ids,
+)
 
 STRIDE = 7  # integers a message in the fields of a run (`protocol/ops.py`)
 
-Buffer = bytes | bytearray | memoryview | mmap
-Ids: TypeAlias = "array[int] | memoryview"  # a string: Python 3.11 has no array[int] at run time
 Alive = bytes | bytearray
-
-# The genuine server's file store accounts 30 + subject + payload, and 4 + headers when there are
-# any; a record is 32 + all three.
-UNACCOUNTED_BYTES = PREFIX_BYTES - 30
-HEADER_ACCOUNTED_BYTES = 4
 
 SIZE = Struct("<I")
 

@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-import bcrypt
-
 from jetstream_server.base.nkey import is_signed
 from jetstream_server.node.permissions import Permissions
 from jetstream_server.protocol.errors import Fault
@@ -192,6 +190,8 @@ class Authenticator:
 
 def _is_equal(configured: str, given: str) -> bool:
     if _BCRYPT.match(configured):
+        import bcrypt  # here: most servers have no such password, and are smaller without it
+
         try:
             return bcrypt.checkpw(given.encode(), configured.encode())
         except ValueError:  # a damaged hash, or a password with a NUL

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jetstream_server.kernels import columns, records
-from jetstream_server.kernels.records_pure import Buffer
+from jetstream_server.kernels.record_format import Buffer
 from jetstream_server.store import erasure, tombstone
 from jetstream_server.store import index as block_index
 from jetstream_server.store.commit import BlockFile

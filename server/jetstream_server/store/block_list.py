@@ -15,12 +15,16 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from google_crc32c import value as crc32c
-
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import columns
-from jetstream_server.kernels.record_format import CHECKED_FROM, PREFIX, PREFIX_BYTES
-from jetstream_server.kernels.records_pure import UNACCOUNTED_BYTES, Buffer
+from jetstream_server.kernels.record_format import (
+    CHECKED_FROM,
+    PREFIX,
+    PREFIX_BYTES,
+    UNACCOUNTED_BYTES,
+    Buffer,
+)
+from jetstream_server.kernels.records import checksum as crc32c
 from jetstream_server.store.block import Block, Content
 from jetstream_server.store.compressed_block import CHUNK_BYTES
 from jetstream_server.store.content_cache import ContentCache

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import columns, records
-from jetstream_server.kernels.record_format import PREFIX_BYTES
-from jetstream_server.kernels.records_pure import UNACCOUNTED_BYTES
+from jetstream_server.kernels.record_format import PREFIX_BYTES, UNACCOUNTED_BYTES
 from jetstream_server.protocol.ops import (
     HEADER_START,
     PAYLOAD_START,

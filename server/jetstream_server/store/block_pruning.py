@@ -21,8 +21,7 @@ from pathlib import Path
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import columns, records
-from jetstream_server.kernels.record_format import PREFIX
-from jetstream_server.kernels.records_pure import HEADER_ACCOUNTED_BYTES, UNACCOUNTED_BYTES
+from jetstream_server.kernels.record_format import HEADER_ACCOUNTED_BYTES, PREFIX, UNACCOUNTED_BYTES
 from jetstream_server.store import tombstone
 from jetstream_server.store.block import Block, Content, Scan, seal_block
 from jetstream_server.store.block_log import BlockLog

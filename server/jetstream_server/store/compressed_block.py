@@ -25,11 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 
-from google_crc32c import extend
-from google_crc32c import value as crc32c
-
 from jetstream_server.base.errors import StoreError
-from jetstream_server.kernels.records_pure import Buffer
+from jetstream_server.kernels.record_format import Buffer
+from jetstream_server.kernels.records import checksum as crc32c
 from jetstream_server.structures import snappy
 
 MAGIC = b"JSCHUNKS"
@@ -50,16 +48,15 @@ def is_compressed(file: Buffer) -> bool:
 
 def compress(whole: memoryview | bytes, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
     """Return the parts of a file. What does not come back as it was is not compressed."""
-    chunks, table, checksum = [], bytearray(), 0
+    chunks, table = [], bytearray()
     for at in range(0, len(whole), chunk_bytes):
         plain = bytes(whole[at : at + chunk_bytes])
-        checksum = extend(checksum, plain)
         chunk = snappy.compress(plain)
         if len(chunk) >= len(plain) or snappy.decompress(chunk) != plain:
             chunk = plain
         chunks.append(chunk)
         table += _CHUNK.pack(len(chunk), crc32c(plain))
-    head = _HEADER.pack(MAGIC, chunk_bytes, checksum, len(whole)) + bytes(table)
+    head = _HEADER.pack(MAGIC, chunk_bytes, crc32c(whole), len(whole)) + bytes(table)
     return [head + _CHECK.pack(crc32c(head)), *chunks, MAGIC]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import overload
 
-from jetstream_server.kernels.records_pure import Buffer
+from jetstream_server.kernels.record_format import Buffer
 from jetstream_server.store import index as block_index
 from jetstream_server.store.compressed_block import compress
 from jetstream_server.structures import snappy

@@ -9,11 +9,10 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict
 
-from google_crc32c import value as crc32c
-
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import columns
-from jetstream_server.kernels.records_pure import Buffer
+from jetstream_server.kernels.record_format import Buffer
+from jetstream_server.kernels.records import checksum as crc32c
 from jetstream_server.store import index as block_index
 from jetstream_server.store.block import Block, Content, damage, scan_block
 from jetstream_server.store.compressed_block import CompressedBlock, Memory, is_compressed

@@ -18,16 +18,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from google_crc32c import value as crc32c
-
 from jetstream_server.kernels.record_format import (
     CHECKED_FROM,
     ERASED,
     MESSAGE,
     PREFIX,
     PREFIX_BYTES,
+    Buffer,
 )
-from jetstream_server.kernels.records_pure import Buffer
+from jetstream_server.kernels.records import checksum as crc32c
 from jetstream_server.store.disk import Disk
 
 REDO_SUFFIX = ".redo"

@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
 
-from google_crc32c import value as crc32c
-
-from jetstream_server.kernels.records_pure import Buffer, Ids
+from jetstream_server.kernels.record_format import Buffer, Ids
+from jetstream_server.kernels.records import checksum as crc32c
 
 MAGIC = b"JSINDEX1"
 _HEADER = Struct("<8sIIIIQQIIqqQQII")

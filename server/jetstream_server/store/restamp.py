@@ -10,9 +10,8 @@ from array import array
 from collections.abc import Sequence
 from struct import Struct
 
-from google_crc32c import value as crc32c
-
 from jetstream_server.kernels.record_format import CHECKED_FROM
+from jetstream_server.kernels.records import checksum as crc32c
 
 _SIZE = Struct("<I")
 _CHECKSUM = Struct("<I")

@@ -18,9 +18,8 @@ from __future__ import annotations
 from pathlib import Path
 from struct import Struct
 
-from google_crc32c import value as crc32c
-
 from jetstream_server.base.errors import StoreError
+from jetstream_server.kernels.records import checksum as crc32c
 from jetstream_server.store.commit import GroupCommit, Owner
 
 _HEADER = Struct("<II")

@@ -19,10 +19,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from struct import Struct
 
-from google_crc32c import value as crc32c
-
-from jetstream_server.kernels.record_format import CHECKED_FROM, PREFIX, PREFIX_BYTES
-from jetstream_server.kernels.records_pure import Buffer
+from jetstream_server.kernels.record_format import CHECKED_FROM, PREFIX, PREFIX_BYTES, Buffer
+from jetstream_server.kernels.records import checksum as crc32c
 
 STARTED = 1
 DELETED = 2

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from google_crc32c import value as crc32c
-
 from jetstream_server.base.errors import StoreError
+from jetstream_server.kernels.records import checksum as crc32c
 from jetstream_server.store.commit import GroupCommit, Owner
 from jetstream_server.store.content_cache import ContentCache
 from jetstream_server.store.disk import REMOVED_PREFIX, Disk

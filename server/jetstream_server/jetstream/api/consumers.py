@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
+from pydantic import Field
+
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.request import Request, route
 from jetstream_server.jetstream.api.request_body import read_body, read_body_if_json
@@ -54,7 +56,7 @@ class CreateConsumerRequest(GoModel):
 
     go_name: ClassVar[str] = "CreateConsumerRequest"
     stream_name: str = ""
-    config: ConsumerConfig = ConsumerConfig()
+    config: ConsumerConfig = Field(default_factory=ConsumerConfig.model_construct)
     action: Annotated[str, Enum(("", "create", "update"), "unknown consumer action: %s")] = ""
     pedantic: bool = False
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.subject import is_valid_literal
 from jetstream_server.jetstream import errors
@@ -39,8 +41,8 @@ class StreamRestoreRequest(GoModel):
     """The body of STREAM.RESTORE; the state is only looked at for its form."""
 
     go_name: ClassVar[str] = "JSApiStreamRestoreRequest"
-    config: StreamConfig = StreamConfig()
-    state: StreamState = StreamState()
+    config: StreamConfig = Field(default_factory=StreamConfig.model_construct)
+    state: StreamState = Field(default_factory=StreamState.model_construct)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ References: github.com/klauspost/compress/s2; google/snappy, `framing_format.txt
 
 from __future__ import annotations
 
-from google_crc32c import value as crc32c
-
+from jetstream_server.kernels.records import checksum as crc32c
 from jetstream_server.structures import snappy
 
 STREAM_IDENTIFIER = b"\xff\x06\x00\x00S2sTwO"

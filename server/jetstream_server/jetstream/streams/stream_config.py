@@ -133,7 +133,9 @@ class StreamConfig(GoModel):
     deny_delete: Annotated[bool, ALWAYS] = False
     deny_purge: Annotated[bool, ALWAYS] = False
     allow_rollup_hdrs: Annotated[bool, ALWAYS] = False
-    consumer_limits: Annotated[StreamConsumerLimits, ALWAYS] = StreamConsumerLimits()
+    consumer_limits: Annotated[StreamConsumerLimits, ALWAYS] = Field(
+        default_factory=StreamConsumerLimits.model_construct
+    )
     allow_msg_ttl: Annotated[bool, ALWAYS] = False
     subject_delete_marker_ttl: Duration = 0
     allow_msg_counter: bool = False
@@ -190,7 +192,7 @@ def with_defaults(config: StreamConfig, duplicate_window_ns_max: int = -1) -> St
         changes["subjects"] = [config.name]
     if not config.duplicate_window and config.mirror is None and not config.sources:
         changes["duplicate_window"] = _duplicate_window(config, duplicate_window_ns_max)
-    if config.placement == Placement():
+    if config.placement == Placement.model_construct():
         changes["placement"] = None
     if config.persist_mode == "default":
         changes["persist_mode"] = ""

@@ -87,7 +87,12 @@ Time = Annotated[Instant, Moment()]
 class GoModel(BaseModel):
     """A JSON object of the API; immutable, compared by value."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    # Requests are checked by `decode`, so most models never need pydantic's validator: it is built
+    # when one does. Without any, 3 MiB of what builds them are not imported; so a default that is
+    # a model is made by `model_construct`.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True
+    )
     go_name: ClassVar[str] = ""
 
     def to_wire(self) -> dict[str, Any]:
