@@ -26,7 +26,8 @@ _MASKS = [
     (re.compile(r"\$JS\.FC\.(\S+)\.[0-9A-Za-z]{4}\b"), r"$JS.FC.\1.<fc>"),
     (re.compile(r"(Nats-Stream-Source: (?:\S+ ){5})[0-9A-Za-z]{8}"), r"\1<identity>"),
     (re.compile(r"(Nats-Stream-Identity: |identity does not match: )\w{8}"), r"\1<identity>"),
-    (re.compile(r"(JS_(?:MIRROR|SRC)_)\w{8}(-\w{8})?"), r"\1<name>"),
+    (re.compile(r"(JS_(?:MIRROR|SRC)_)\w{8}"), r"\1<name>"),
+    (re.compile(r"(JS_(?:MIRROR|SRC)_<name>-)\w{8}"), r"\1<more>"),
     (re.compile(r"\$JS\.([MS])\.\w{8}"), r"$JS.\1.<token>"),
     (re.compile(r'"server":\{"name":.*?"time":"<time>"\}'), '"server":{<server>}'),
     # The genuine server marks the requests that it times.
