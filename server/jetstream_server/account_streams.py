@@ -7,7 +7,6 @@ account does with its streams is the catalog's business (`jetstream/catalog.py`)
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,7 +32,11 @@ from jetstream_server.store.vault import FileVault
 
 def store_dir(options: ServerOptions) -> Path:
     """Return where streams are stored, as the genuine server has it where nothing is configured."""
-    return Path(options.jetstream.store_dir or Path(tempfile.gettempdir()) / "nats")
+    if options.jetstream.store_dir:
+        return Path(options.jetstream.store_dir)
+    import tempfile  # here: whoever says where to store is smaller without it
+
+    return Path(tempfile.gettempdir()) / "nats"
 
 
 class AccountStreams:
