@@ -217,6 +217,15 @@ class Machine:
         link.protocol = ClientConnection(self.pump)
         link.protocol.connection_made(link)
 
+    def require_awake(self) -> None:
+        """Complain of an account whose turn the node would miss."""
+        node = self.pump.node
+        wakes_at = node.next_deadline()
+        for account in node.accounts.values():
+            deadline = 0 if account.output.has_any else account.next_deadline()
+            is_missed = deadline is not None and (wakes_at is None or wakes_at > deadline)
+            require(not is_missed, "oversleeps", account.name, deadline, wakes_at)
+
     def crash(self, *, power: bool) -> None:
         """End without warning."""
         if self.is_up:

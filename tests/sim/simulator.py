@@ -115,6 +115,8 @@ class Simulation:
         if random.random() < 0.03:
             step = random.randrange(4 * SECOND)
         self._pass(step)
+        if machine.is_up:
+            machine.require_awake()
         if machine.is_up and turn % AUDIT_TURNS == 0:
             self._audit()
 
