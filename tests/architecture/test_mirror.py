@@ -22,6 +22,7 @@ WHOLE = {
     "test_encryption",
     "test_failures",
     "test_full_disk",
+    "test_import_diet",
 }
 
 
