@@ -12,11 +12,13 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from benchmarks.wire import LoadError, Wire
 
 CHUNK_BYTES = 1 << 20
 STALL_S = 45.0
+_PARTS_MAX = 64
 # All flows of a process read into the same memory: so it stays in the processor's cache.
 _BUFFER = bytearray(CHUNK_BYTES)
 _VIEW = memoryview(_BUFFER)
@@ -58,25 +60,24 @@ class Flow:
         if self.is_blocked:
             watch_writing(self, True)
 
-    def send(self, data: memoryview | bytes) -> None:
+    def send(self, *parts: memoryview | bytes) -> None:
         """Send now what the socket takes, the rest when it can."""
-        self._outbox.append(memoryview(data))
+        self._outbox.extend(map(memoryview, parts))
         if not self.is_blocked:
             self.write()
 
     def write(self) -> None:
         """Write on; called by the loop when the socket has room."""
         was_blocked = self.is_blocked
-        while self._outbox:
-            view = self._outbox[0]
+        if self._outbox:
             try:
-                count = self.sock.send(view)
+                count = self.sock.sendmsg(islice(self._outbox, _PARTS_MAX))
             except BlockingIOError:
                 count = 0
-            if count == len(view):
-                self._outbox.popleft()
-                continue
-            self._outbox[0] = view[count:]
+            while self._outbox and count >= len(self._outbox[0]):
+                count -= len(self._outbox.popleft())
+        if self._outbox:
+            self._outbox[0] = self._outbox[0][count:]
             self.is_blocked = True
             if not was_blocked:
                 self._watch_writing(self, True)

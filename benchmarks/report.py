@@ -74,10 +74,10 @@ class Results:
         return Ratio(median(ratios), ratios[0], ratios[-1], len(ratios))
 
     def headroom(self, case: str) -> float | None:
-        """How many times faster the load is without a server; None if that was not measured."""
+        """How many times faster the load is without a server, the best of each; None if unknown."""
         null = self.values(Series(case, NULL))
         measured = [max(values) for kind in KINDS if (values := self.values(Series(case, kind)))]
-        return median(null) / max(measured) if null and measured else None
+        return max(null) / max(measured) if null and measured else None
 
     def kinds(self) -> list[str]:
         return [kind for kind in KINDS if any(s.kind == kind for s in self.samples)]

@@ -81,19 +81,24 @@ class PullConsumer:
         self.flow.send(self._pull * PULLS_OUTSTANDING)
 
     def _pull_on(self, buffer: bytearray, end: int) -> None:
-        filled = self.flow.messages + PULLS_OUTSTANDING * self._batch - self._pulled
-        if (count := filled // self._batch) > 0:
-            self._pulled += count * self._batch
-            self.flow.send(self._pull * count)
+        if pulls := self._next_pulls():
+            self.flow.send(pulls)
 
     def _acknowledge(self, buffer: bytearray, end: int) -> None:
         assert self._acks is not None
         if self.flow.first_seqs not in (None, (1, 1)):
             raise LoadError(f"the first message has the sequences {self.flow.first_seqs}")
         if self.flow.messages > self.acked:
-            self.flow.send(self._acks.between(self.acked, self.flow.messages))
+            acks = self._acks.between(self.acked, self.flow.messages)
             self.acked = self.flow.messages
-        self._pull_on(buffer, end)
+            self.flow.send(acks, self._next_pulls())
+
+    def _next_pulls(self) -> bytes:
+        """Return the pulls for the batches that came since."""
+        filled = self.flow.messages + PULLS_OUTSTANDING * self._batch - self._pulled
+        count = filled // self._batch
+        self._pulled += count * self._batch
+        return self._pull * count
 
     def close(self) -> None:
         self.flow.wire.close()
