@@ -346,7 +346,8 @@ class Node:
         """Send what waited; whatever this sets off is held in turn."""
         for account, sends in held:
             self._send(account, sends, now)
-        self._run_accounts(now)
+        if self._stirred:
+            self._run_accounts(now)
 
     def _send(self, account: Account, sends: list[Send], now: int) -> None:
         for send in sends:

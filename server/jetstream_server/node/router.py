@@ -82,7 +82,7 @@ class Router:
         index = start
         while index < stop:
             # A delivery may change interest (an API request creates a stream), so look each time.
-            if self._generation != self._sublist.generation or self._is_full:
+            if self._generation != self._sublist.generation:
                 self._forget()
             routes, families = self._routes, self._families
             cut, targets = subjects.segment(run.chunk, run.fields, index, stop, routes, families)
@@ -130,10 +130,6 @@ class Router:
                 break
         return reached
 
-    @property
-    def _is_full(self) -> bool:
-        return len(self._routes) + len(self._families) > ROUTES_MAX
-
     def _forget(self) -> None:
         self._routes.clear()
         self._families.clear()
@@ -146,6 +142,8 @@ class Router:
         known = self._families.get(prefix) or self._routes.get(subject)
         if known is not None:
             return known
+        if len(self._routes) + len(self._families) > ROUTES_MAX:
+            self._forget()
         match = self._sublist.match_below(prefix, tokens) if tokens else None
         if match is not None:
             targets = self._families[prefix] = self._share(match)

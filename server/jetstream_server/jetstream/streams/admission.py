@@ -57,7 +57,7 @@ def needs_decisions(stream: Stream, run: PubRun, start: int, stop: int) -> bool:
         return True
     if config.max_msg_size > 0 and largest_message(run, start, stop) > config.max_msg_size:
         return True
-    if not has_room(config, stream.store, run, start, stop):
+    if config.discard == "new" and not has_room(config, stream.store, run, start, stop):
         return True
     if stream.allowance is not None and stream.allowance(len(run.chunk)) is not None:
         return True

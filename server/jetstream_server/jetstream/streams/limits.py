@@ -27,26 +27,27 @@ class Trimming:
     found exceeded at the start, can ask for more than a turn has time for.
 
     Attributes:
+        is_limited: whether there is anything to keep to.
         is_behind: whether there is more to remove.
     """
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._limits = Limits()
-        self._is_limited = False
+        self.is_limited = False
         self.is_behind = False
 
     def follow(self, config: StreamConfig) -> None:
         """Keep to the limits of this config from now on."""
         self._limits = limits = store_limits(config)
-        self._is_limited = (
+        self.is_limited = (
             limits.max_msgs > 0 or limits.max_bytes > 0 or limits.max_msgs_per_subject > 0
         )
 
     def remove(self, now: int) -> list[tuple[int, int]]:
         """Remove what is too much; return the ranges."""
         self.is_behind = False
-        if not self._is_limited:
+        if not self.is_limited:
             return []
         removed = self._store.enforce(self._limits, now)
         self.is_behind = self._store.exceeds(self._limits)

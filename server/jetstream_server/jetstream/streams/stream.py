@@ -347,7 +347,8 @@ class Stream:
         self.refusals.has_failed = False
         for consumer in self.consumers.values():
             consumer.stored(first, last, now)
-        self._trim(now)
+        if self._trimming.is_limited:
+            self._trim(now)
         if self.config.max_age > 0 and now + self.config.max_age < self._next_tick:
             self._arm(now + self.config.max_age, now)
 
