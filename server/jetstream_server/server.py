@@ -97,7 +97,7 @@ class Server:
                 stack.enter_context(contextlib.closing(self._streams))
                 self._streams.recover(clock.now())
             commit = self._streams.commit if self._streams is not None else None
-            pump = Pump(node, commit, clock, self._fail)
+            pump = Pump(node, commit, clock, self._fail, busy_poll_ns=options.busy_poll_ns)
             stack.callback(IdleMemory(asyncio.get_running_loop(), pump.intake, pump.rest).stop)
             monitor = await self._monitor(pump)
             await doors.open(pump)

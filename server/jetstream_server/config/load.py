@@ -338,6 +338,7 @@ _TOP: values.Table = {
     "ping_interval": ("ping_interval_ns", values.duration),
     "ping_max": ("ping_max", values.integer),
     "write_deadline": ("write_deadline_ns", values.duration),
+    "busy_poll": ("busy_poll_ns", values.duration),
     "lame_duck_duration": ("lame_duck_duration_ns", _lame_duck_duration),
     "lame_duck_grace_period": ("lame_duck_grace_period_ns", _lame_duck_grace),
     "no_header_support": ("has_headers", _has_headers),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jetstream_server.base import limits
-from jetstream_server.base.clock import MINUTE, SECOND
+from jetstream_server.base.clock import MICROSECOND, MINUTE, SECOND
 
 if TYPE_CHECKING:
     from jetstream_server.config.claims.account_claims import AccountClaims
@@ -323,6 +323,7 @@ class ServerOptions:
         server_name: empty for the server's id.
         http_host: of monitoring; empty for `host`.
         http_port: 0 for no monitoring, -1 for any free port.
+        busy_poll_ns: how long the server stays awake for a client that waits for each answer; 0 not.
         mappings: of the global account.
         operator: None where accounts are configured instead.
         config_file, config_digest: where they come from, both empty without a file.
@@ -362,6 +363,7 @@ class ServerOptions:
     ping_interval_ns: int = 2 * MINUTE
     ping_max: int = 2
     write_deadline_ns: int = 10 * SECOND
+    busy_poll_ns: int = 100 * MICROSECOND
     lame_duck_duration_ns: int = 2 * MINUTE
     lame_duck_grace_period_ns: int = 10 * SECOND
     has_headers: bool = True

@@ -23,6 +23,7 @@ from typing import Protocol
 
 from jetstream_server.base.clock import SECOND, Clock, earlier
 from jetstream_server.base.errors import StoreError
+from jetstream_server.net.busy_poll import BusyPoll
 from jetstream_server.net.flush_worker import Failures, FlushWorker, Worker
 from jetstream_server.net.intake import Intake
 from jetstream_server.node.node import Held, Node
@@ -51,6 +52,7 @@ class Pump:
         clock: where `now` comes from.
         failed: told once when the pump itself meets an error that is ours.
         worker: where flushes run; without one, in a thread of the pump's own.
+        busy_poll_ns: how long the loop stays awake for a client that waits for each answer.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Pump:
         clock: Clock,
         failed: Callable[[BaseException], None],
         worker: Worker | None = None,
+        busy_poll_ns: int = 0,
     ) -> None:
         self.node = node
         self.clock = clock
@@ -69,6 +72,9 @@ class Pump:
         self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._worker = worker or FlushWorker(self._loop)
+        self._busy_poll = (
+            BusyPoll(self._loop, clock, self.intake, busy_poll_ns) if busy_poll_ns > 0 else None
+        )
         self._turn_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
@@ -95,11 +101,14 @@ class Pump:
         self._turn_due = False
         try:
             now = self.clock.now()
+            if self._busy_poll is not None:
+                self._busy_poll.turn_began(now)
             self.node.run(now)
             self._flush_or_release(now)
             self._write()
             self.intake.turned(self._unflushed_bytes)
             self._arm(now)
+            self._answered()
         except Exception as error:
             self._failed(error)
             raise
@@ -158,6 +167,7 @@ class Pump:
             self._write()
             self.intake.flushed(self._unflushed_bytes)
             self._arm(now)
+            self._answered()
         except Exception as unexpected:
             self._failed(unexpected)
             raise
@@ -200,6 +210,10 @@ class Pump:
             connection = self.connections.get(session)
             if connection is not None:
                 connection.write_output()
+
+    def _answered(self) -> None:
+        if self._busy_poll is not None and not self._flushing:
+            self._busy_poll.answered()
 
     def _arm(self, now: int) -> None:
         deadline = self.node.next_deadline()
