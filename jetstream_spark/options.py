@@ -104,7 +104,7 @@ class SinkOptions:
     min_duplicate_window_s: float = 120.0
     txn_app_id: str = ""
     txn_version: int | None = None
-    max_in_flight: int = 16_384
+    max_in_flight: int = 32_768
     ack_timeout_s: float = 5.0
     publish_retries: int = 5
     null_data: str = "error"
@@ -275,7 +275,7 @@ def _read_sink(options: OptionMap) -> SinkOptions:
         min_duplicate_window_s=options.seconds("minDuplicateWindow", "2m"),
         txn_app_id=options.text("txnAppId"),
         txn_version=options.read("txnVersion", lambda text: int(text.strip()), None),
-        max_in_flight=options.number("maxInFlight", 16_384),
+        max_in_flight=options.number("maxInFlight", 32_768),
         ack_timeout_s=options.seconds("ackTimeout", "5s"),
         publish_retries=options.number("publishRetries", 5, minimum=0),
         null_data=options.choice("nullData", ("error", "empty"), "error"),
