@@ -48,6 +48,7 @@ from jetstream_spark.ledger import Attempt, Ledger, Scope, ScopeKind, Standing
 from jetstream_spark.message_ids import MessageIds
 from jetstream_spark.options import SinkOptions
 from jetstream_spark.publisher import Publisher
+from jetstream_spark.read_ahead import read_ahead
 from jetstream_spark.sink_columns import OutgoingRows, SinkColumns
 from jetstream_spark.stored_ids import read_stored_ids
 
@@ -142,7 +143,7 @@ class _Writer:
         row = skipped = 0
         known = pa.array(stored, pa.binary()) if stored else None
         with Publisher(self.options) as publisher:
-            for block in _blocks(batches):
+            for block in _blocks(read_ahead(batches)):
                 rows = self.columns.take(block, row)
                 row_ids = self._row_ids(rows, ids)
                 frames, offsets = encode_publishes(

@@ -1,0 +1,88 @@
+"""Arrow batches of a task, read ahead of their use.
+
+Spark's JVM hands batches to the Python worker through a socket that holds less than one of them.
+Whoever reads the next batch when the last one is written has the JVM wait for the stream's server,
+and then the server for the JVM. A thread that reads ahead keeps all three busy; it spends its time
+in `recv`, which leaves the interpreter to others.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+# What may wait to be used before no more is read: some batches of short rows, one of long ones.
+AHEAD_BYTES = 8 << 20
+
+
+class _Shelf:
+    """Batches between the thread that reads them and the one that uses them."""
+
+    def __init__(self) -> None:
+        self._batches: deque[pa.RecordBatch] = deque()
+        self._bytes = 0
+        self._is_over = False  # nothing follows, or nobody wants it
+        self._changed = threading.Condition()
+
+    def wait_for_room(self) -> bool:
+        """Return when another batch may be read; False when none is wanted."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._bytes < AHEAD_BYTES or self._is_over)
+            return not self._is_over
+
+    def put(self, batch: pa.RecordBatch) -> None:
+        """Leave a batch."""
+        with self._changed:
+            self._batches.append(batch)
+            self._bytes += batch.nbytes
+            self._changed.notify()
+
+    def take(self) -> pa.RecordBatch | None:
+        """Wait for the next batch; None at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._batches or self._is_over)
+            if not self._batches:
+                return None
+            batch = self._batches.popleft()
+            self._bytes -= batch.nbytes
+            self._changed.notify()
+            return batch
+
+    def end(self) -> None:
+        """Say, on either side, that this was all."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify()
+
+
+def read_ahead(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches in their order, while a thread reads the next ones.
+
+    Raises what reading raised, behind the batches that came before. When it is closed early, the
+    thread ends with the read that is under way.
+    """
+    shelf = _Shelf()
+    errors: list[BaseException] = []
+
+    def read() -> None:
+        source = iter(batches)
+        try:
+            while shelf.wait_for_room():
+                shelf.put(next(source))
+        except StopIteration:
+            pass
+        except BaseException as error:  # whatever it is, it is the user's to handle
+            errors.append(error)
+        shelf.end()
+
+    threading.Thread(target=read, name="jetstream-read-ahead", daemon=True).start()
+    try:
+        while (batch := shelf.take()) is not None:
+            yield batch
+        if errors:
+            raise errors[0]
+    finally:
+        shelf.end()
