@@ -37,12 +37,13 @@ class StreamConsumer(Protocol):
 
     def removed(self, ranges: list[tuple[int, int]], now: int) -> None:
         """Messages in these half-open sequence ranges are gone, by limit, age, purge or delete:
-        drop what is pending of them (advisory `Unacknowledged message was deleted` for single
-        deletes), recount, move floors."""
+        drop what is pending of them (advisory `Unacknowledged message was deleted` for each),
+        recount, move floors."""
         ...
 
-    def purged(self, first_seq: int, last_seq: int, now: int) -> None:
-        """The stream was purged; its new bounds are given (B8 of the reference)."""
+    def purged(self, first_seq: int, last_seq: int, now: int, *, is_single: bool) -> None:
+        """The stream was purged; its new bounds are given (B8 of the reference), and whether one
+        message was picked out."""
         ...
 
     def stop(self, status: str, now: int) -> None:

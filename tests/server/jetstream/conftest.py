@@ -51,7 +51,7 @@ class FakeConsumer:
     def removed(self, ranges: list[tuple[int, int]], now: int) -> None:
         self.told.append(("removed", ranges))
 
-    def purged(self, first_seq: int, last_seq: int, now: int) -> None:
+    def purged(self, first_seq: int, last_seq: int, now: int, *, is_single: bool) -> None:
         self.told.append(("purged", first_seq, last_seq))
 
     def stop(self, status: str, now: int) -> None:

@@ -215,6 +215,17 @@ class AckPending:
             taken += self._take(run, first, bisect_left(run.sequences, stop))
         return taken
 
+    def within(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Return (stream sequence, consumer sequence) of what is pending in start..stop-1."""
+        found: list[tuple[int, int]] = []
+        for run in self.runs[max(bisect_right(self._firsts, start) - 1, 0) :]:
+            if run.sequences[0] >= stop:
+                break
+            at = slice(bisect_left(run.sequences, start), bisect_left(run.sequences, stop))
+            pairs = zip(run.sequences[at], run.consumer_seqs[at], strict=True)
+            found += compress(pairs, run.live[at])
+        return found
+
     def compact(self) -> None:
         """Forget where messages were that have left, so that their sequences may come again."""
         self.runs = [run.compacted() for run in self.runs]

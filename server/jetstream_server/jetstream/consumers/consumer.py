@@ -471,10 +471,10 @@ class Consumer:
             progress.cursor.removed(min(ranges)[0], max(stop for _, stop in ranges))
             return
         for start, stop in ranges:
-            pairs: list[tuple[int, int, int]] = []
-            if stop == start + 1 and (consumer_seq := progress.pending.consumer_seq(start)):
-                deliveries = progress.redelivery.deliveries(start)
-                pairs.append((consumer_seq, start, deliveries))
+            gone = [
+                (consumer_seq, sequence, progress.redelivery.deliveries(sequence))
+                for sequence, consumer_seq in progress.pending.within(start, stop)
+            ]
             known = len(progress.redelivery.counts)
             if progress.removed(start, stop):
                 self.acked_at = now
@@ -482,21 +482,29 @@ class Consumer:
                 self.context.wake(self)
             elif len(progress.redelivery.counts) < known:  # it had been given up on
                 self.changed(now)
-            for consumer_seq, sequence, deliveries in pairs:
+            for consumer_seq, sequence, deliveries in gone:
                 self.advisories.terminated(consumer_seq, sequence, deliveries, _DELETED_TEXT, now)
 
-    def purged(self, first_seq: int, last_seq: int, now: int) -> None:
-        """The stream was purged, perhaps of single subjects; its new bounds are given."""
+    def purged(self, first_seq: int, last_seq: int, now: int, *, is_single: bool) -> None:
+        """The stream was purged, perhaps of single subjects; its new bounds are given.
+
+        Args:
+            is_single: one message went, of a subject or to keep others. Of it the genuine server
+                tells as if it had been deleted, of more or of another purge it does not.
+        """
         progress = self.progress
         known = {*progress.pending.sequences(), *progress.redelivery.counts}
         gone = missing(self.stream.store, array("Q", sorted(known)))
+        told = [
+            (consumer_seq, sequence, progress.redelivery.deliveries(sequence))
+            for sequence in (gone if is_single else ())
+            if (consumer_seq := progress.pending.consumer_seq(sequence))
+        ]
         taken = progress.purged(first_seq)
-        single = progress.pending.consumer_seq(gone[0]) if len(gone) == 1 else 0
-        deliveries = progress.redelivery.deliveries(gone[0]) if gone else 0
         if progress.lost(gone) or taken:
             self.acked_at = now
-        if single:  # of one message the genuine server tells, of many it does not
-            self.advisories.terminated(single, gone[0], deliveries, _DELETED_TEXT, now)
+        for consumer_seq, sequence, deliveries in told:
+            self.advisories.terminated(consumer_seq, sequence, deliveries, _DELETED_TEXT, now)
         self.changed(now)
         self.context.wake(self)
 

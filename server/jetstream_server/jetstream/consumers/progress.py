@@ -213,6 +213,18 @@ class Progress:
         wait = self.rules.wait_ns(self.redelivery.deliveries(sequence))
         return self.postpone(sequence, now + wait + _ACK_WAIT_SLACK_NS)
 
+    def waiting_since(self, sequence: int, sent_at: int) -> int:
+        """Return from when on the ack wait of a pending message is counted, as `work` does.
+
+        Args:
+            sent_at: when its run was sent.
+        """
+        deadline = self.redelivery.deadlines.get(sequence)
+        if deadline is None:
+            return sent_at
+        wait = self.rules.wait_ns(self.redelivery.deliveries(sequence))
+        return deadline - wait - _ACK_WAIT_SLACK_NS
+
     # -- time ------------------------------------------------------------------------------
 
     def expire(self, now: int) -> list[int]:

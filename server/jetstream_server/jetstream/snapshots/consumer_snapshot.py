@@ -46,7 +46,10 @@ def encode_consumer(consumer: Consumer) -> bytes:
     }
     if progress.pending:
         state["pending"] = {
-            str(sequence): {"Sequence": consumer_seq, "Timestamp": run.sent_at}
+            str(sequence): {
+                "Sequence": consumer_seq,
+                "Timestamp": progress.waiting_since(sequence, run.sent_at),
+            }
             for run in progress.pending.runs
             for sequence, consumer_seq in run.pending()
         }
@@ -82,7 +85,7 @@ class ConsumerRecord:
     _live_seq: int
 
     def progress(self, store: MessageStore) -> Progress:
-        """Return the progress; everything pending is queued to go out again."""
+        """Return the progress; what is pending waits for its ack on, as if nothing had been."""
         next_seq = self._delivered[1] + 1
         cursor = Cursor(store, self.config.filters, next_seq)
         if self._snapshot:
@@ -96,7 +99,8 @@ class ConsumerRecord:
             run.expired = True
             progress.pending.restore_run(run)
         progress.redelivery.counts.update(self._counts)
-        progress.redelivery.queue(entry[0] for entry in self._pending)
+        for sequence, _, sent_at in self._pending:
+            progress.work(sequence, sent_at)
         return progress
 
 

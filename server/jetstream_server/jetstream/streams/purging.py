@@ -86,7 +86,8 @@ class Purging:
             self._purged += removed
             self._left -= removed
             # Each slice, for consumers look between two of them: what is gone must not be counted.
-            self._stream.tell_purged(now)
+            is_single = removed == 1 and (self._wanted is not None or self._keep > 0)
+            self._stream.tell_purged(now, is_single=is_single)
             return removed >= left or self._start >= self._stop
         self._stream.tell_purged(now)
         return True

@@ -340,7 +340,7 @@ class Stream:
         if self.schedules is not None and (ended := self.schedules.end(message.special)):
             purged += store.purge(store.filter([ended]), 0, 0)
         if purged:
-            self.tell_purged(now)
+            self.tell_purged(now, is_single=purged == 1)
 
     def after_storing(self, first: int, last: int, now: int) -> None:
         """Tell the consumers, enforce the limits, and see to the timer."""
@@ -417,10 +417,11 @@ class Stream:
             for consumer in self.consumers.values():
                 consumer.removed(ranges, now)
 
-    def tell_purged(self, now: int) -> None:
-        """Tell the consumers that a purge is over."""
+    def tell_purged(self, now: int, *, is_single: bool = False) -> None:
+        """Tell the consumers that a purge is over, and whether it took one message of many."""
+        first_seq, last_seq = self.store.first_seq, self.store.last_seq
         for consumer in self.consumers.values():
-            consumer.purged(self.store.first_seq, self.store.last_seq, now)
+            consumer.purged(first_seq, last_seq, now, is_single=is_single)
 
     # -- time ------------------------------------------------------------------------------
 

@@ -107,3 +107,11 @@ def test_it_behaves_like_a_dictionary(seed):
         assert list(pending) == list(twin.items())
         assert len(pending) == len(twin)
         assert pending.consumer_seq(probe) == twin.get(probe, 0)
+
+
+def test_what_is_pending_within_a_range(pending):
+    assert pending.within(2, 5) == [(2, 2), (3, 3), (4, 4)]
+    assert pending.within(5, 21) == [(5, 5), (10, 6), (20, 7)]
+    assert pending.within(6, 10) == pending.within(31, 99) == []
+    pending.ack_run(words(3, 10))
+    assert pending.within(0, 99) == [(1, 1), (2, 2), (4, 4), (5, 5), (20, 7), (30, 8)]
