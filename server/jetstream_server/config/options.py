@@ -363,7 +363,7 @@ class ServerOptions:
     ping_interval_ns: int = 2 * MINUTE
     ping_max: int = 2
     write_deadline_ns: int = 10 * SECOND
-    busy_poll_ns: int = 100 * MICROSECOND
+    busy_poll_ns: int = 150 * MICROSECOND
     lame_duck_duration_ns: int = 2 * MINUTE
     lame_duck_grace_period_ns: int = 10 * SECOND
     has_headers: bool = True
