@@ -127,6 +127,7 @@ def jetstream_config(node: Node) -> dict[str, Any]:
         "max_storage": options.max_file,
         "store_dir": node.settings.store_dir,
         "sync_interval": options.sync_interval_ns,
+        "compress_ok": True,
         "strict": options.is_strict,
     }
     if not options.sync_interval_ns:

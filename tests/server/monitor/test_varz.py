@@ -25,6 +25,7 @@ def test_varz_names_the_server_and_counts(node, now, connect):
         "max_storage": -1,
         "store_dir": "/store",
         "sync_interval": 0,
+        "compress_ok": True,
         "strict": True,
         "sync_always": True,
     }
