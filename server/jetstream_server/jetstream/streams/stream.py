@@ -419,9 +419,8 @@ class Stream:
 
     def tell_purged(self, now: int, *, is_single: bool = False) -> None:
         """Tell the consumers that a purge is over, and whether it took one message of many."""
-        first_seq, last_seq = self.store.first_seq, self.store.last_seq
         for consumer in self.consumers.values():
-            consumer.purged(first_seq, last_seq, now, is_single=is_single)
+            consumer.purged(self.store.first_seq, self.store.last_seq, now, is_single=is_single)
 
     # -- time ------------------------------------------------------------------------------
 
