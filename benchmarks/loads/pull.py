@@ -1,4 +1,4 @@
-"""Pull consumers: two pulls outstanding a consumer, so that one is filled while the other waits.
+"""Pull consumers: four pulls outstanding a consumer, so that one is filled while others wait.
 
 Each consumer is a durable one of its own with its own connection and reads the whole stream.
 Without acks, messages are counted; with explicit acks each message is acknowledged by its own
@@ -21,7 +21,7 @@ from benchmarks.numbered_frames import NumberedFrames, encoded_acks
 from benchmarks.servers import Target
 from benchmarks.wire import STREAM, LoadError, Wire
 
-PULLS_OUTSTANDING = 2
+PULLS_OUTSTANDING = 4
 _ACK_PENDING_MIN = 1_000  # the server's default
 _EXPIRES_NS = 30 * 10**9
 _SETTLE_S = 20.0
