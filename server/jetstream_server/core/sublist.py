@@ -287,6 +287,10 @@ class Sublist:
         """Tell whether a message published to `subject` reaches anybody."""
         return not self.match(subject).empty
 
+    def fanouts(self) -> list[int]:
+        """Return how many each answer in the cache reaches, a queue group counted as one."""
+        return [len(each.plain) + len(each.queues) for each in self._matches.values()]
+
     def __iter__(self) -> Iterator[Subscription]:
         """Iterate over all subscriptions; the list must not change meanwhile."""
         waiting = [self._root]

@@ -4,11 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
+from jetstream_server.config.options import (
+    GLOBAL_ACCOUNT,
+    AccountOptions,
+    ExportOptions,
+    ImportOptions,
+    SubjectMapping,
+)
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.query import BadQueryError
+from jetstream_server.monitor.subsz import sublist_stats
 from jetstream_server.node.account import Account
 from jetstream_server.node.node import Node
 from jetstream_server.node.stats import Traffic
+from jetstream_server.node.users import accounts_of
+
+_RESPONSES = {"singleton": "Singleton", "stream": "Streamed", "chunked": "Chunked"}
+# What the system account offers to others, and what each of them calls it.
+_OFFERED = {
+    "$SYS.REQ.USER.*.INFO": "singleton",
+    "$JS.API.>": "singleton",
+    "$SYS.REQ.ACCOUNT.*.CONNZ": "stream",
+    "$SYS.REQ.ACCOUNT.*.STATZ": "stream",
+}
+_OWN = {
+    "$SYS.REQ.USER.INFO": ("$SYS.REQ.USER.%s.INFO", True),
+    "$JS.API.>": ("$JS.API.%.0s>", True),
+    "$SYS.REQ.ACCOUNT.PING.CONNZ": ("$SYS.REQ.ACCOUNT.%s.CONNZ", False),
+    "$SYS.REQ.SERVER.PING.CONNZ": ("$SYS.REQ.ACCOUNT.%s.CONNZ", False),
+    "$SYS.REQ.ACCOUNT.PING.STATZ": ("$SYS.REQ.ACCOUNT.%s.STATZ", False),
+}
 
 
 def accountz(node: Node, now: int, name: str = "") -> dict[str, Any]:
@@ -31,10 +56,16 @@ def accountz(node: Node, now: int, name: str = "") -> dict[str, Any]:
 
 def account_info(node: Node, account: Account) -> dict[str, Any]:
     """Return one account in detail."""
-    return {
+    is_system = account.name == node.settings.system_account
+    configured = accounts_of(node.settings.options)
+    options = configured.get(account.name) or AccountOptions(account.name)
+    mappings = options.mappings
+    if account.name == GLOBAL_ACCOUNT:
+        mappings = node.settings.options.mappings
+    view: dict[str, Any] = {
         "account_name": account.name,
         "update_time": format_time(node.started_at),
-        "is_system": account.name == node.settings.system_account,
+        **({"is_system": True} if is_system else {}),
         "expired": False,
         "complete": True,
         "jetstream_enabled": account.catalog is not None,
@@ -42,6 +73,67 @@ def account_info(node: Node, account: Account) -> dict[str, Any]:
         "client_connections": len(account.clients),
         "subscriptions": account.sublist.count,
     }
+    if mappings:
+        view["mappings"] = {each.source: _destinations(each) for each in mappings}
+    exports = [_export(each) for each in options.exports]
+    if is_system:
+        exports += [_service(subject, kind) for subject, kind in _OFFERED.items()]
+    if exports:
+        view["exports"] = exports
+    return view | {
+        "imports": [_import(each) for each in options.imports] + _own_imports(node, account.name),
+        "name_tag": account.name_tag,
+        "sublist_stats": sublist_stats([account.sublist]),
+    }
+
+
+def _destinations(mapping: SubjectMapping) -> list[dict[str, Any]]:
+    return [
+        {"subject": each.subject, "weight": each.weight}
+        | ({"cluster": each.cluster} if each.cluster else {})
+        for each in mapping.destinations
+    ]
+
+
+def _export(export: ExportOptions) -> dict[str, Any]:
+    if export.kind == "service":
+        view = _service(export.subject, export.response)
+    else:
+        view = {"subject": export.subject, "type": "stream"}
+    if export.accounts:
+        view["approved_accounts"] = list(export.accounts)
+    return view
+
+
+def _service(subject: str, response: str) -> dict[str, Any]:
+    return {"subject": subject, "type": "service", "response_type": _RESPONSES[response]}
+
+
+def _import(entry: ImportOptions) -> dict[str, Any]:
+    is_service = entry.kind == "service"
+    return {
+        "subject": entry.subject,
+        "account": entry.account,
+        **({"to": entry.local_subject} if is_service else {}),
+        "local_subject": entry.local_subject,
+        "type": entry.kind,
+        "invalid": False,
+        "share": entry.is_sharing,
+        "tracking": False,
+    }
+
+
+def _own_imports(node: Node, name: str) -> list[dict[str, Any]]:
+    """Return the services that every account has, as imports of the system account's.
+
+    Here each account has its own; clients see no difference.
+    """
+    system = node.settings.system_account
+    offered = _OWN if name != system else {"$SYS.REQ.USER.INFO": _OWN["$SYS.REQ.USER.INFO"]}
+    return [
+        _import(ImportOptions("service", system, subject % name, to, is_sharing=is_sharing))
+        for to, (subject, is_sharing) in offered.items()
+    ]
 
 
 def accstatz(

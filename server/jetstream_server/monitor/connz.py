@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
+from jetstream_server.config.options import GLOBAL_ACCOUNT
 from jetstream_server.core.subject import matches, overlaps
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.wire.go_duration import format_duration
@@ -123,6 +124,7 @@ def connz(node: Node, now: int, options: ConnzOptions | None = None) -> dict[str
         wanted = [session for session in wanted if session.cid == options.cid]
         limit = 1
     page = wanted[offset : offset + limit]
+    is_known = options.account in ("", *node.accounts)
     return {
         "server_id": node.server_id,
         "now": format_time(now),
@@ -130,7 +132,8 @@ def connz(node: Node, now: int, options: ConnzOptions | None = None) -> dict[str
         "total": total,
         "offset": offset,
         "limit": limit,
-        "connections": [_connection(session, now, options) for session in page],
+        # How the genuine server tells an account that is not there from one without clients.
+        "connections": [_connection(each, now, options) for each in page] if is_known else None,
     }
 
 
@@ -189,22 +192,27 @@ def _connection(session: Connection, now: int, options: ConnzOptions) -> dict[st
     if options.auth:
         if name := _user_name(session):
             view["authorized_user"] = name
-        view["account"] = session.account.name
-        if session.user is not None and (claims := session.user.claims) is not None:
-            if session.user.jwt:
-                view["jwt"] = session.user.jwt
-            view |= {"issuer_key": claims.issuer, "name_tag": session.account.name_tag}
-            if claims.nats.tags:
-                view["tags"] = list(claims.nats.tags)
-    if options.details:
+        if session.account.name != GLOBAL_ACCOUNT:
+            view["account"] = session.account.name
+    if options.details and session.subscriptions:
         view["subscriptions_list_detail"] = [
             subscription_detail(each, session.cid) for each in session.subscriptions.values()
         ]
-    elif options.subscriptions:
+    elif options.subscriptions and session.subscriptions:
         view["subscriptions_list"] = [
             each.subject.decode(errors="replace") for each in session.subscriptions.values()
         ]
-    return view
+    return view | _credentials(session) if options.auth else view
+
+
+def _credentials(session: Connection) -> dict[str, Any]:
+    """Return what a client's JWT says, and what its account is called."""
+    user, name_tag = session.user, {"name_tag": session.account.name_tag}
+    if user is None or user.claims is None:
+        return name_tag
+    view: dict[str, Any] = {"jwt": user.jwt} if user.jwt else {}
+    view |= {"issuer_key": user.claims.issuer, **name_tag}
+    return view | {"tags": list(user.claims.nats.tags)} if user.claims.nats.tags else view
 
 
 def subscription_detail(

@@ -24,8 +24,9 @@ _NOTHING_RESERVED = 2**64 - 1
 class JszOptions:
     """How deep to go; each level includes those above it.
 
-    `leader-only`, `stream-leader-only` and `raft` are understood and change nothing: a server
-    alone leads all that it has.
+    `leader-only` and `stream-leader-only` are understood and change nothing: a server alone leads
+    all that it has, which `raft` has it say. `direct_consumers` are those that mirrors and sources
+    made for themselves.
     """
 
     account: str = ""
@@ -34,6 +35,7 @@ class JszOptions:
     consumers: bool = False
     direct_consumers: bool = False
     config: bool = False
+    raft: bool = False
     offset: int = 0
     limit: int = 0
 
@@ -44,10 +46,9 @@ class JszOptions:
         Raises:
             BadQueryError: something that is not understood.
         """
-        for name in ("leader-only", "stream-leader-only", "raft"):
+        for name in ("leader-only", "stream-leader-only"):
             query.flag(name)
-        direct = query.flag("direct-consumers", "direct_consumer")
-        consumers = query.flag("consumers", "consumer") or direct
+        consumers = query.flag("consumers", "consumer")
         streams = query.flag("streams") or consumers
         account = query.text("acc", "account")
         return cls(
@@ -55,8 +56,9 @@ class JszOptions:
             query.flag("accounts") or streams or bool(account),
             streams,
             consumers,
-            direct,
+            query.flag("direct-consumers", "direct_consumer"),
             query.flag("config"),
+            query.flag("raft"),
             query.number("offset"),
             query.number("limit"),
         )
@@ -84,10 +86,14 @@ def jsz(node: Node, now: int, options: JszOptions | None = None) -> dict[str, An
         view["disabled"] = True
     if node.disk_full:  # the genuine server shuts JetStream down instead
         view["disk_full"] = node.disk_full
+    streams = sum(len(catalog.streams) for _, catalog in catalogs.values())
+    consumers = sum(catalog.consumer_count() for _, catalog in catalogs.values())
     view |= {
         "config": jetstream_config(node),
-        "streams": sum(len(catalog.streams) for _, catalog in catalogs.values()),
-        "consumers": sum(catalog.consumer_count() for _, catalog in catalogs.values()),
+        "streams": streams,
+        **({"streams_leader": streams} if options.raft else {}),
+        "consumers": consumers,
+        **({"consumers_leader": consumers} if options.raft else {}),
         "messages": sum(state.messages for state in states),
         "bytes": sum(state.bytes for state in states),
     }
@@ -138,19 +144,23 @@ def _stream_detail(stream: Stream, now: int, options: JszOptions) -> dict[str, A
         view["config"] = stream.config.to_wire()
     view["state"] = stream.state()
     if options.consumers:
-        details = [
-            _consumer_detail(consumer, now, options)
-            for _, consumer in sorted(stream.consumers.items())
-            if isinstance(consumer, Consumer)
-            and (options.direct_consumers or not consumer.internal)
-        ]
-        if details:
-            view["consumer_detail"] = details
+        shown = {"consumer_detail": False, "direct_consumer_detail": True}
+        for name, internal in shown.items():
+            details = [
+                _consumer_detail(consumer, now, options)
+                for _, consumer in sorted(stream.consumers.items())
+                if isinstance(consumer, Consumer) and consumer.internal == internal
+            ]
+            if details and (options.direct_consumers or not internal):
+                view[name] = details
     return view | stream.sourcing.info(now)
 
 
 def _consumer_detail(consumer: Consumer, now: int, options: JszOptions) -> dict[str, Any]:
     view = consumer.info(now)
+    view.pop("config", None)
     if not options.config:
-        view.pop("config", None)
-    return view
+        return view
+    # As it is kept: without what the API adds about the server.
+    names = ("stream_name", "name", "created")
+    return {**{name: view[name] for name in names}, "config": consumer.config.to_wire()} | view

@@ -18,6 +18,10 @@ class BadQueryError(Exception):
     """A parameter that cannot be read; the text is the answer, with status 400."""
 
 
+class UnreadableError(BadQueryError):
+    """A parameter that is not of its type."""
+
+
 class Query:
     """Named values; text over HTTP, anything in JSON."""
 
@@ -35,7 +39,7 @@ class Query:
         """Return a text, empty when it is not given."""
         name, value = self._find(names)
         if not isinstance(value, str):
-            raise BadQueryError(f"Error decoding '{name}': expected a string")
+            raise UnreadableError(f"Error decoding '{name}': expected a string")
         return value
 
     def number(self, *names: str) -> int:
@@ -50,7 +54,7 @@ class Query:
             number = _INT_MAX + 1
         # Not everything that Python takes for a number is one: 1_000, or digits of other scripts.
         if abs(number) > _INT_MAX or not text.isascii() or "_" in text or text != text.strip():
-            raise BadQueryError(
+            raise UnreadableError(
                 f"Error decoding int for '{name}': strconv.Atoi: parsing \"{text}\": invalid syntax"
             )
         return number
@@ -62,7 +66,7 @@ class Query:
             return value
         if value in _TRUE or value in _FALSE:
             return value in _TRUE
-        raise BadQueryError(
+        raise UnreadableError(
             f"Error decoding boolean for '{name}': strconv.ParseBool:"
             f' parsing "{value}": invalid syntax'
         )

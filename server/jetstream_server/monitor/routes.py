@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.accountz import accountz, accstatz
+from jetstream_server.monitor.clusterz import NO_RAFT, gatewayz, ipqueuesz, leafz, routez
 from jetstream_server.monitor.connz import ConnzOptions, connz
+from jetstream_server.monitor.expvarz import variables
 from jetstream_server.monitor.healthz import HealthzOptions, healthz
 from jetstream_server.monitor.jsz import JszOptions, jsz
 from jetstream_server.monitor.query import Query
@@ -17,11 +18,18 @@ from jetstream_server.node.node import Node
 
 
 class Answer(NamedTuple):
-    """A view and its HTTP status; `compact` ones are written on one line."""
+    """A view and its HTTP status.
+
+    Attributes:
+        compact: written on one line.
+        text: said instead of the view, when it is not empty.
+    """
 
     view: dict[str, Any]
     status: int = 200
     compact: bool = False
+    text: str = ""
+    media_type: str = "application/json"
 
 
 def _varz(node: Node, now: int, query: Query) -> Answer:
@@ -53,27 +61,28 @@ def _accstatz(node: Node, now: int, query: Query) -> Answer:
     return Answer(accstatz(node, now, unused=query.flag("unused")))
 
 
-# A server alone has none of these; scrapers ask for them all the same.
-
-
 def _routez(node: Node, now: int, query: Query) -> Answer:
-    view = {"server_id": node.server_id, "server_name": node.name, "now": format_time(now)}
-    return Answer({**view, "num_routes": 0, "routes": []})
+    return Answer(routez(node, now))
 
 
 def _leafz(node: Node, now: int, query: Query) -> Answer:
-    view = {"server_id": node.server_id, "now": format_time(now)}
-    return Answer({**view, "leafnodes": 0, "leafs": []})
+    return Answer(leafz(node, now))
 
 
 def _gatewayz(node: Node, now: int, query: Query) -> Answer:
-    view = {"server_id": node.server_id, "now": format_time(now)}
-    return Answer({**view, "outbound_gateways": {}, "inbound_gateways": {}})
+    return Answer(gatewayz(node, now))
 
 
 def _ipqueuesz(node: Node, now: int, query: Query) -> Answer:
-    """Show the queues that are not empty; there are none that anybody could wait in."""
-    return Answer({})
+    return Answer(ipqueuesz(node, now))
+
+
+def _raftz(node: Node, now: int, query: Query) -> Answer:
+    return Answer({}, 404, text=NO_RAFT)
+
+
+def _variables(node: Node, now: int, query: Query) -> Answer:
+    return Answer(variables(), media_type="application/json; charset=utf-8")
 
 
 _VIEWS: dict[str, Callable[[Node, int, Query], Answer]] = {
@@ -89,8 +98,19 @@ _VIEWS: dict[str, Callable[[Node, int, Query], Answer]] = {
     "/leafz": _leafz,
     "/gatewayz": _gatewayz,
     "/ipqueuesz": _ipqueuesz,
+    "/raftz": _raftz,
+    "/debug/vars": _variables,
 }
 PATHS = tuple(_VIEWS)
+# Of those that look into the server's machinery the genuine one does not count the requests.
+_UNCOUNTED = ("/ipqueuesz", "/raftz", "/debug/vars")
+
+
+def count(path: str, node: Node) -> None:
+    """Note that a page was asked for."""
+    if path not in _UNCOUNTED:
+        name = "/subsz" if path == "/subscriptionsz" else path
+        node.stats.http_requests[name] = node.stats.http_requests.get(name, 0) + 1
 
 
 def answer(path: str, node: Node, now: int, parameters: Mapping[str, str]) -> Answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jetstream_server.jetstream.wire.go_time import format_time
+from jetstream_server.monitor.varz import FEATURE_FLAGS
 from jetstream_server.node.node import Node
 
 # The genuine server's bits for what it can do: JetStream, binary snapshots, notices of accounts.
@@ -20,8 +21,11 @@ def server_info(node: Node, now: int) -> dict[str, Any]:
     info["ver"] = settings.version
     if settings.options.server_tags:
         info["tags"] = list(settings.options.server_tags)
+    if settings.options.server_metadata:
+        info["metadata"] = dict(settings.options.server_metadata)
     node.events += 1
     return info | {
+        "feature_flags": FEATURE_FLAGS,
         "jetstream": settings.jetstream,
         "flags": _FLAGS,
         "seq": node.events,

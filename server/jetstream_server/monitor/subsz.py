@@ -1,19 +1,21 @@
 """/subsz: the subscriptions of all accounts, the server's own included.
 
-Counts of matches and cache hits are left out: the routers keep none.
+How often somebody was looked for, and found in the cache, is not counted: that is done for every
+message.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Self
 
 from jetstream_server.core.subject import is_valid_literal, matches
+from jetstream_server.core.sublist import Sublist
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.connz import subscription_detail
 from jetstream_server.monitor.query import BadQueryError, Query
-from jetstream_server.monitor.varz import subscription_count
 from jetstream_server.node.node import Node
 from jetstream_server.node.session import Session
 
@@ -39,7 +41,8 @@ class SubszOptions:
         """
         test = query.text("test")
         if test and not is_valid_literal(test.encode()):
-            raise BadQueryError("invalid test subject, must be valid publish subject")
+            text = f"invalid test subject, must be valid publish subject: {test}"
+            raise BadQueryError(text)
         return cls(
             query.flag("subs", "subscriptions"),
             query.number("offset"),
@@ -47,6 +50,23 @@ class SubszOptions:
             query.text("acc", "account"),
             test,
         )
+
+
+def sublist_stats(sublists: Sequence[Sublist]) -> dict[str, Any]:
+    """Return what is known of these lists together."""
+    count = sum(each.count for each in sublists)
+    changes = sum(each.generation for each in sublists)
+    fanouts = [fanout for each in sublists for fanout in each.fanouts()]
+    return {
+        "num_subscriptions": count,
+        "num_cache": len(fanouts),
+        "num_inserts": (changes + count) // 2,
+        "num_removes": (changes - count) // 2,
+        "num_matches": 0,
+        "cache_hit_rate": 0,
+        "max_fanout": max(fanouts, default=0),
+        "avg_fanout": sum(fanouts) / len(fanouts) if fanouts else 0,
+    }
 
 
 def subsz(node: Node, now: int, options: SubszOptions | None = None) -> dict[str, Any]:
@@ -72,7 +92,7 @@ def subsz(node: Node, now: int, options: SubszOptions | None = None) -> dict[str
     view = {
         "server_id": node.server_id,
         "now": format_time(now),
-        "num_subscriptions": subscription_count(node),
+        **sublist_stats([account.sublist for account in node.accounts.values()]),
         "total": total,
         "offset": offset,
         "limit": limit,

@@ -135,18 +135,24 @@ class SystemEvents:
     def _tell(
         self, subject: str, kind: str, now: int, fields: dict[str, Any], event_id: str = ""
     ) -> None:
-        body = {
-            "type": _TYPE + kind,
-            "id": event_id or self._node.nuid.next(),
-            "timestamp": format_time(now),
-            "server": server_info(self._node, now),
-            **fields,
-        }
-        self._publish(subject, body)
+        self._publish(subject, event(kind, self._node, now, fields, event_id))
 
     def _publish(self, subject: str, body: dict[str, Any]) -> None:
         # Nothing that an event tells of waits for the disk.
         self._account.output.publish_now(subject.encode(), encode(body))
+
+
+def event(
+    kind: str, node: Node, now: int, fields: dict[str, Any], event_id: str = ""
+) -> dict[str, Any]:
+    """Return what is told, with what every event begins with."""
+    return {
+        "type": _TYPE + kind,
+        "id": event_id or node.nuid.next(),
+        "timestamp": format_time(now),
+        "server": server_info(node, now),
+        **fields,
+    }
 
 
 def _client(session: Session, account: str, now: int, **more: str) -> dict[str, Any]:

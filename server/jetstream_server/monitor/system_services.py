@@ -17,13 +17,16 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.api.json_syntax import parse_values
 from jetstream_server.jetstream.wire.go_json import encode
-from jetstream_server.monitor.accountz import account_info, accountz, accstatz
+from jetstream_server.monitor.accountz import account_info, account_stat, accountz, accstatz
+from jetstream_server.monitor.clusterz import gatewayz, ipqueuesz, leafz, raftz, routez
 from jetstream_server.monitor.connz import ConnzOptions, connz
+from jetstream_server.monitor.expvarz import expvarz
 from jetstream_server.monitor.healthz import HealthzOptions, healthz
 from jetstream_server.monitor.jsz import JszOptions, account_detail, jsz
-from jetstream_server.monitor.query import BadQueryError, Query
+from jetstream_server.monitor.query import BadQueryError, Query, UnreadableError
 from jetstream_server.monitor.server_info import server_info
 from jetstream_server.monitor.subsz import SubszOptions, subsz
+from jetstream_server.monitor.system_events import event
 from jetstream_server.monitor.varz import statsz, varz
 from jetstream_server.node.account import Account
 from jetstream_server.node.node import Node
@@ -49,7 +52,8 @@ class SystemServices:
     def __init__(self, node: Node, account: Account) -> None:
         self._node = node
         self._account = account
-        subjects = [b"USER.INFO", b"ACCOUNT.PING.CONNZ", b"ACCOUNT.PING.STATZ"]
+        subjects = [b"USER.INFO", b"SERVER.PING.CONNZ"]
+        subjects += [b"ACCOUNT.PING.CONNZ", b"ACCOUNT.PING.STATZ"]
         if account.name == node.settings.system_account:
             server = node.server_id.encode()
             subjects = [b"USER.INFO", b"SERVER.PING"]
@@ -103,14 +107,18 @@ class SystemServices:
             options = _options(body)
             if not self._is_meant(options):
                 return None
-            if kind == "SERVER":
+            own = target == "PING" and self._account.name != node.settings.system_account
+            if kind == "SERVER" and not own:
                 fields = _SERVER_VERBS[verb.encode()](node, now, Query(options))
             else:
-                own = target == "PING" and self._account.name != node.settings.system_account
                 name = self._account.name if own else "" if target == "PING" else target
                 fields = _ACCOUNT_VERBS[verb.encode()](node, now, name, options)
-        except BadQueryError as error:
+                if fields is not None and verb == "CONNS":
+                    return event("account_connections", node, now, fields)
+        except UnreadableError as error:
             fields = {"error": {"code": 400, "description": str(error)}}
+        except BadQueryError as error:
+            fields = {"data": None, "error": {"code": 500, "description": str(error)}}
         return None if fields is None else self._enveloped(fields, now)
 
     def _is_meant(self, options: dict[str, Any]) -> bool:
@@ -152,9 +160,9 @@ def _options(body: bytes) -> dict[str, Any]:
         options = orjson.loads(body)
     except orjson.JSONDecodeError:
         _, error = parse_values(body)
-        raise BadQueryError(str(error) if error is not None else "invalid JSON") from None
+        raise UnreadableError(str(error) if error is not None else "invalid JSON") from None
     if not isinstance(options, dict):
-        raise BadQueryError("expected a JSON object")
+        raise UnreadableError("expected a JSON object")
     return options
 
 
@@ -210,6 +218,12 @@ _SERVER_VERBS: dict[bytes, Callable[[Node, int, Query], _Fields]] = {
     b"JSZ": lambda node, now, query: {"data": jsz(node, now, JszOptions.of(query))},
     b"ACCOUNTZ": lambda node, now, query: {"data": accountz(node, now, query.text("account"))},
     b"HEALTHZ": _healthz,
+    b"ROUTEZ": lambda node, now, query: {"data": routez(node, now)},
+    b"GATEWAYZ": lambda node, now, query: {"data": gatewayz(node, now)},
+    b"LEAFZ": lambda node, now, query: {"data": leafz(node, now)},
+    b"RAFTZ": lambda node, now, query: {"data": raftz(node, now)},
+    b"IPQUEUESZ": lambda node, now, query: {"data": ipqueuesz(node, now)},
+    b"EXPVARZ": lambda node, now, query: {"data": expvarz()},
 }
 
 
@@ -235,16 +249,29 @@ def _account_jsz(node: Node, now: int, name: str, options: dict[str, Any]) -> _F
 
 def _account_info(node: Node, now: int, name: str, options: dict[str, Any]) -> _Fields:
     account = node.accounts.get(name)
-    return None if account is None else {"data": account_info(node, account)}
+    if account is None:
+        raise BadQueryError(f"Account {name} does not exist")
+    return {"data": account_info(node, account)}
+
+
+def _account_leafz(node: Node, now: int, name: str, options: dict[str, Any]) -> _Fields:
+    return {"data": leafz(node, now)}
 
 
 def _account_statz(node: Node, now: int, name: str, options: dict[str, Any]) -> _Fields:
     return {"data": accstatz(node, now, [name] if name else None)}
 
 
+def _account_conns(node: Node, now: int, name: str, options: dict[str, Any]) -> _Fields:
+    account = node.accounts.get(name)
+    return None if account is None else account_stat(node, account)
+
+
 _ACCOUNT_VERBS: dict[bytes, Callable[[Node, int, str, dict[str, Any]], _Fields]] = {
     b"CONNZ": _account_connz,
+    b"CONNS": _account_conns,
     b"SUBSZ": _account_subsz,
+    b"LEAFZ": _account_leafz,
     b"JSZ": _account_jsz,
     b"INFO": _account_info,
     b"STATZ": _account_statz,

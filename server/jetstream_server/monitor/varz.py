@@ -8,16 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from jetstream_server.base.clock import SECOND
-from jetstream_server.config.options import ServerOptions, WebsocketOptions
+from jetstream_server.config.options import ServerOptions, TlsOptions, WebsocketOptions
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.node.node import Node
 from jetstream_server.node.stats import Traffic
+
+# What the genuine server has behind switches of its configuration; none of it is here.
+FEATURE_FLAGS = {
+    "js_ack_fc_v2": False,
+    "js_api_reply_v2": False,
+    "js_raft_delete_range": False,
+    "js_snapshot_sources": False,
+}
 
 
 def varz(node: Node, now: int) -> dict[str, Any]:
     """Return the server's settings and totals."""
     settings, options = node.settings, node.settings.options
-    tls_timeout = options.tls.timeout_ns / SECOND if options.tls is not None else 0
+    tls = options.tls or TlsOptions()
     view: dict[str, Any] = {
         "server_id": node.server_id,
         "server_name": node.name,
@@ -46,7 +54,7 @@ def varz(node: Node, now: int) -> dict[str, Any]:
         "mqtt": {},
         "websocket": _websocket(options.websocket),
         "jetstream": jetstream_settings(node) if settings.jetstream else {},
-        **({"tls_timeout": tls_timeout} if tls_timeout else {}),
+        **({"tls_timeout": tls.timeout_ns / SECOND} if tls.timeout_ns else {}),
         "write_deadline": options.write_deadline_ns,
         "start": format_time(node.started_at),
         "now": format_time(now),
@@ -65,15 +73,40 @@ def varz(node: Node, now: int) -> dict[str, Any]:
         "stale_connections": node.stats.stale_connections,
         "stalled_clients": 0,
         "subscriptions": subscription_count(node),
-        "config_load_time": format_time(node.started_at),
-        "config_digest": options.config_digest,
-        "system_account": settings.system_account,
     }
+    return view | _configuration(node) | _machinery(node)
+
+
+def _configuration(node: Node) -> dict[str, Any]:
+    """Return what was asked for, and which file set the server up."""
+    options = node.settings.options
+    view: dict[str, Any] = {}
+    if requests := node.stats.http_requests:
+        view["http_req_stats"] = dict(sorted(requests.items()))
+    view["config_load_time"] = format_time(node.started_at)
+    view["config_digest"] = options.config_digest
     if options.server_tags:
         view["tags"] = list(options.server_tags)
     if options.server_metadata:
         view["metadata"] = dict(options.server_metadata)
+    view["feature_flags"] = FEATURE_FLAGS
+    view["system_account"] = node.settings.system_account
     return view
+
+
+def _machinery(node: Node) -> dict[str, Any]:
+    """Return what went slowly."""
+    return {
+        "slow_consumer_stats": _of_clients(node.stats.slow_consumers),
+        "stale_connection_stats": _of_clients(node.stats.stale_connections),
+        # Nobody waits for his turn to use the disk: it has one writer.
+        "disk_io_wait_stats": dict.fromkeys(("waiters", "waits", "wait_time", "max_wait_time"), 0),
+    }
+
+
+def _of_clients(count: int) -> dict[str, int]:
+    """Return a count by kind of connection; a server alone has clients only."""
+    return {"clients": count, "routes": 0, "gateways": 0, "leafs": 0}
 
 
 def _tls(options: ServerOptions) -> dict[str, bool]:
@@ -127,14 +160,12 @@ def jetstream_config(node: Node) -> dict[str, Any]:
         "max_storage": options.max_file,
         "store_dir": node.settings.store_dir,
         "sync_interval": options.sync_interval_ns,
-        "compress_ok": True,
-        "strict": options.is_strict,
     }
     if not options.sync_interval_ns:
         config["sync_always"] = True
     if node.settings.domain:
         config["domain"] = node.settings.domain
-    return config
+    return config | {"compress_ok": True, "strict": options.is_strict}
 
 
 def jetstream_stats(node: Node) -> dict[str, Any]:
@@ -177,6 +208,8 @@ def statsz(node: Node, now: int) -> dict[str, Any]:
     }
     if node.settings.jetstream:
         view["jetstream"] = jetstream_settings(node)
+        del view["jetstream"]["config"]["store_dir"]  # it is the server's own business
+    view["gomaxprocs"] = 1
     return view
 
 

@@ -21,10 +21,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.monitor.metrics import CONTENT_TYPE, metrics_text
 from jetstream_server.monitor.query import BadQueryError
-from jetstream_server.monitor.routes import PATHS, answer
+from jetstream_server.monitor.routes import PATHS, answer, count
 from jetstream_server.net import listener as listening
 from jetstream_server.net.descriptors import Descriptors
 from jetstream_server.net.pump import Pump
+from jetstream_server.net.stacks import stacks
 
 
 class _Uvicorn(uvicorn.Server):
@@ -74,6 +75,7 @@ class MonitorHttp:
             Route(self._base + path, self._view, methods=["GET", "HEAD", "POST"]) for path in PATHS
         ]
         routes.append(Route(self._base + "/metrics", self._metrics))
+        routes.append(Route(self._base + "/stacksz", self._stacks))
         pages = Starlette(routes=routes, exception_handlers={404: _not_found})
         pages.router.redirect_slashes = False  # /varz/ is not /varz
         config = uvicorn.Config(
@@ -93,8 +95,10 @@ class MonitorHttp:
             await self._task
 
     async def _index(self, request: Request) -> Response:
+        count("/", self._pump.node)
         links = "".join(
-            f'<a href="{self._base}{path}">{path[1:]}</a><br>' for path in (*PATHS, "/metrics")
+            f'<a href="{self._base}{path}">{path[1:]}</a><br>'
+            for path in (*PATHS, "/metrics", "/stacksz")
         )
         return HTMLResponse(f"<html><body>{links}</body></html>")
 
@@ -102,20 +106,21 @@ class MonitorHttp:
         text = metrics_text(self._pump.node, self._pump.clock.now())
         return Response(text, media_type=CONTENT_TYPE)
 
+    async def _stacks(self, request: Request) -> Response:
+        return PlainTextResponse(stacks())
+
     async def _view(self, request: Request) -> Response:
-        pump = self._pump
+        pump, path = self._pump, request.url.path.removeprefix(self._base)
+        count(path, pump.node)
         try:
-            found = answer(
-                request.url.path.removeprefix(self._base),
-                pump.node,
-                pump.clock.now(),
-                request.query_params,
-            )
+            found = answer(path, pump.node, pump.clock.now(), request.query_params)
         except BadQueryError as error:
             return PlainTextResponse(str(error), 400)
+        if found.text:
+            return PlainTextResponse(found.text, found.status)
         return Response(
             encode(found.view, indented=not found.compact),
             found.status,
             {"Access-Control-Allow-Origin": "*"},
-            media_type="application/json",
+            media_type=found.media_type,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -29,3 +29,4 @@ class NodeStats(Traffic):
     total_connections: int = 0
     slow_consumers: int = 0
     stale_connections: int = 0
+    http_requests: dict[str, int] = field(default_factory=dict)  # by page of monitoring

@@ -41,6 +41,7 @@ def test_filters(node, now, connect):
     assert shown(node, now, cid="9") == []
     assert shown(node, now, filter_subject="only.*") == [1]
     assert shown(node, now, state="closed") == []
+    assert connz(node, now, ConnzOptions(account="NO"))["connections"] is None
     assert shown(node, now, state="all") == shown(node, now, state=2) == [1, 2]
 
 
@@ -50,6 +51,7 @@ def test_details(node, now, connect):
     view = connz(node, now, ConnzOptions.of(Query({"subs": "1", "auth": "1"})))
     (connection,) = view["connections"]
     assert (connection["authorized_user"], connection["account"]) == ("a", "A")
+    assert connection["name_tag"] == "A"
     assert connection["subscriptions_list"] == ["_R", "q.*"]
     assert connection["name"] == "c"
     view = connz(node, now, ConnzOptions.of(Query({"subs": "detail"})))

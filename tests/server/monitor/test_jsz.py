@@ -37,7 +37,15 @@ def test_configs_on_demand(filled, now):
     view = view_of(filled, now, consumer=True, config=True, account="A")
     (stream,) = view["account_details"][0]["stream_detail"]
     assert stream["config"]["subjects"] == ["s"]
-    assert stream["consumer_detail"][0]["config"]["durable_name"] == "C"
+    (consumer,) = stream["consumer_detail"]
+    assert consumer["config"]["durable_name"] == "C"
+    assert "_nats.ver" not in consumer["config"]["metadata"]  # the API adds it to its answers
+    assert list(consumer)[:5] == ["stream_name", "name", "created", "config", "delivered"]
+
+
+def test_who_leads(filled, now):
+    view = view_of(filled, now, raft="1")
+    assert (view["streams_leader"], view["consumers_leader"]) == (1, 1)
 
 
 def test_pages_of_accounts(filled, now):

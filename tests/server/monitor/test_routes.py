@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import pytest
 from jetstream_server.monitor.query import BadQueryError
-from jetstream_server.monitor.routes import PATHS, answer
+from jetstream_server.monitor.routes import PATHS, answer, count
 
 
 def test_every_path_answers(filled, now):
     for path in PATHS:
         found = answer(path, filled, now, {})
-        assert found.status == 200
+        assert (found.status, bool(found.text)) == (
+            (404, True) if path == "/raftz" else (200, False)
+        )
         assert found.compact == (path == "/healthz")
+
+
+def test_requests_are_counted(node, now):
+    for path in ("/varz", "/subsz", "/subscriptionsz", "/raftz"):
+        count(path, node)
+    assert answer("/varz", node, now, {}).view["http_req_stats"] == {"/subsz": 2, "/varz": 1}
 
 
 def test_parameters_reach_the_views(filled, now):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from jetstream_server.monitor.query import BadQueryError, Query
-from jetstream_server.monitor.subsz import SubszOptions, subsz
+from jetstream_server.monitor.subsz import SubszOptions, sublist_stats, subsz
 
 
 def test_only_a_number_unless_asked(node, now):
@@ -12,6 +12,21 @@ def test_only_a_number_unless_asked(node, now):
     assert view["num_subscriptions"] > 0
     assert (view["total"], view["limit"]) == (0, 1024)
     assert "subscriptions_list" not in view
+
+
+def test_how_the_lists_have_changed(node, now, connect):
+    before = subsz(node, now)
+    client = connect("a")
+    client.say(b"SUB t.x 5\r\nSUB t.x q 6\r\nSUB t.x q 7\r\nPUB t.x 0\r\n\r\nUNSUB 7\r\n")
+    stats = sublist_stats([node.accounts["A"].sublist])
+    after = subsz(node, now)
+    assert after["num_inserts"] - before["num_inserts"] == 4  # with that of the test's inbox
+    assert after["num_removes"] - before["num_removes"] == 1
+    assert after["num_subscriptions"] == after["num_inserts"] - after["num_removes"]
+    assert stats["num_subscriptions"] == node.accounts["A"].sublist.count
+    node.accounts["A"].sublist.match(b"t.x")
+    stats = sublist_stats([node.accounts["A"].sublist])
+    assert (stats["num_cache"], stats["max_fanout"]) == (1, 2)
 
 
 def test_a_page_of_those_that_match(node, now, connect):

@@ -59,7 +59,9 @@ def test_accounts_to_the_system_account(filled, connect):
     assert one(client, "$SYS.REQ.ACCOUNT.A.JSZ")["data"]["name"] == "A"
     assert one(client, "$SYS.REQ.ACCOUNT.A.STATZ")["data"]["account_statz"][0]["acc"] == "A"
     assert len(one(client, "$SYS.REQ.ACCOUNT.PING.STATZ")["data"]["account_statz"]) == 2
-    assert client.ask("$SYS.REQ.ACCOUNT.NO.JSZ") == client.ask("$SYS.REQ.ACCOUNT.NO.INFO") == []
+    assert client.ask("$SYS.REQ.ACCOUNT.NO.JSZ") == []
+    refusal = one(client, "$SYS.REQ.ACCOUNT.NO.INFO")
+    assert (refusal["data"], refusal["error"]["code"]) == (None, 500)
 
 
 def test_others_learn_only_of_their_own_account(connect):
