@@ -93,7 +93,7 @@ __all__ = [
 
 SILENCE_SECONDS = 0.6
 RAW_SECONDS = 0.2
-LANES = 4
+LANES = 6
 EVENTS = "$JS.EVENT.>"
 AUDITS = "$JS.EVENT.ADVISORY.API"
 EVENT_SECONDS = 0.05
@@ -378,8 +378,10 @@ class Play:
         deadline = time.monotonic() + UNTIL_SECONDS
         while True:
             lines = self._step(step)
-            if any(wanted in line for line in lines) or time.monotonic() > deadline:
+            if any(wanted in line for line in lines):
                 return lines
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{UNTIL_SECONDS:g} s without {wanted!r} in {lines}")
             time.sleep(UNTIL_STEP_SECONDS)
 
     def _sleep(self, text: str) -> list[str]:
