@@ -6,6 +6,7 @@ What decides whether a test counts is here, too. A run without the genuine serve
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import os
@@ -29,7 +30,12 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 from cryptography.x509.oid import NameOID
 
 # No deadlines, because a busy machine is no defect. What `dev` and `ci` try is the same every time,
@@ -281,6 +287,12 @@ class Pki:
     def der(self, file: str) -> bytes:
         """Return a certificate in DER."""
         return ssl.PEM_cert_to_DER_cert(Path(self.cert(file)).read_text())
+
+    def pin(self, file: str) -> str:
+        """Return the fingerprint of its key, as `pinned_certs` has it."""
+        key = x509.load_der_x509_certificate(self.der(file)).public_key()
+        spki = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        return hashlib.sha256(spki).hexdigest()
 
     def client_context(self, file: str = "") -> ssl.SSLContext:
         """Return a client that trusts the authority, with a certificate of its own or none."""

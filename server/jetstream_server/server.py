@@ -231,11 +231,14 @@ class Server:
             self.log.write("ERR", f"Failed to reload server configuration: {text}")
             raise ConfigError(text) from None
         node.door = door
+        pins = doors.pinned_certs
         doors.adopt(entrances)
         self._set_trace(node)
         for each in said:
             self.log.write("INF", f"Reloaded: {each}")
         self.log.write("INF", f"Reloaded server configuration ({options.config_digest})")
+        if doors.pinned_certs != pins:
+            doors.part_with_unpinned(node)
 
     def _follow(self, node: Node, options: ServerOptions, now: int) -> None:
         """Follow what options say of accounts and users.

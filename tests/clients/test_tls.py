@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 import signal
@@ -390,6 +391,39 @@ def test_a_reload_brings_tls_and_takes_it_away(serve: Serve, pki: Any, tmp_path:
     for each in (before, raw):  # who is in stays in
         each.socket.sendall(b"PING\r\n")
         assert each.line() == b"PONG\r\n"
+
+
+def test_a_reload_cuts_off_whose_certificate_is_no_longer_pinned(
+    serve: Serve, pki: Any, tmp_path: Path
+) -> None:
+    def pinning(*names: str) -> str:
+        pins = ", ".join(f'"{pki.pin(name)}"' for name in names)
+        return verifying(pki, f"verify: true, pinned_certs: [{pins}]")
+
+    def enter(name: str) -> Raw:
+        raw = Raw(server.port)
+        assert raw.info()
+        raw.upgrade(pki.client_context(name))
+        return raw
+
+    first = "port: -1\n"
+    server = serve(first + pinning("client", "nameless"))
+    stays, goes = enter("client"), enter("nameless")
+    assert stays.ping() == goes.ping() == b"PONG\r\n"
+    (tmp_path / "server.conf").write_text(first + pinning("client"))
+    server.process.send_signal(signal.SIGHUP)
+    with contextlib.suppress(ConnectionError, ssl.SSLError):
+        while goes.line():  # it may be asked whether it is still there
+            pass
+    deadline = time.monotonic() + 30
+    while not any("Reloaded: 1 pinned_certs" in line for line in server.lines):
+        assert time.monotonic() < deadline, server.lines
+        time.sleep(0.02)
+    assert stays.ping() == b"PONG\r\n"
+    assert enter("client").ping() == b"PONG\r\n"
+    refused = enter("nameless")
+    refused.socket.sendall(b"PING\r\n")
+    assert refused.is_cut_off()
 
 
 def test_the_time_to_connect_is_what_is_configured(serve: Serve, pki: Any) -> None:

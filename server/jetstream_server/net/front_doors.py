@@ -18,6 +18,7 @@ from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.descriptors import Descriptors
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.door import Door
+from jetstream_server.node.node import Node
 
 if TYPE_CHECKING:
     from jetstream_server.net.entrance import Entrance
@@ -105,6 +106,29 @@ class FrontDoors:
     def adopt(self, entrances: dict[str, Entrance]) -> None:
         """Ask this of those who connect from now on."""
         self._entrances = entrances
+
+    @property
+    def pinned_certs(self) -> tuple[str, ...]:
+        """The keys of which a client without WebSocket must have one; empty for any."""
+        entrance = self._entrances.get(_TCP)
+        return entrance.pinned_certs if entrance is not None else ()
+
+    def part_with_unpinned(self, node: Node) -> None:
+        """End the connections of clients that would not be let in any more."""
+        # Imported here: most servers are without TLS, and start sooner.
+        from jetstream_server.net.tls_context import is_pinned
+        from jetstream_server.net.tls_layer import HANDSHAKE_FAILURE
+
+        pins = self.pinned_certs
+        unpinned = [
+            each
+            for each in node.sessions.values()
+            if pins and each.door.client_type == "nats" and not is_pinned(each.certificate, pins)
+        ]
+        for session in unpinned:
+            session.close(HANDSHAKE_FAILURE)
+        if unpinned:
+            self._log("INF", f"Disconnect {len(unpinned)} clients due to pinned certs reload")
 
     def shut(self) -> None:
         """Take no more clients; those that are in stay."""

@@ -62,6 +62,7 @@ class Session:
         self.port = port
         self.door = door
         self.certificate_names: list[str] | None = None
+        self.certificate = b""  # in DER, of who came with one by TLS
         self.tls_version = self.tls_cipher_suite = ""
         self.start = now
         self.last_activity = now
