@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check bench sim model soak fuzz clean
+.PHONY: help demo test check bench sim model soak fuzz differential clean
 
 help:
 	@echo "make demo   336,776 flights through JetStream and Spark, on this machine"
@@ -16,6 +16,7 @@ help:
 	@echo "make model  stores, streams, consumers and more beside obvious twins: thousands of examples"
 	@echo "make soak   the demo again and again, SOAK_RUNS times (20), and 30 crashes"
 	@echo "make fuzz   bad input of every kind, FUZZ_ROUNDS (200) times what the tests try"
+	@echo "make differential  random requests to this server and the genuine one, DIFFERENTIAL_ROUNDS (1000)"
 	@echo "make clean  remove what these commands made"
 
 $(BIN)/python:
@@ -84,6 +85,13 @@ FUZZ_ROUNDS ?= 200
 
 fuzz: $(READY)-test
 	FUZZ_ROUNDS=$(FUZZ_ROUNDS) $(BIN)/pytest tests/fuzz --timeout 3600
+
+DIFFERENTIAL_SEED ?= 1
+DIFFERENTIAL_ROUNDS ?= 1000
+
+differential: $(READY)-test
+	$(BIN)/python -m tests.parity.differential \
+	  --seed $(DIFFERENTIAL_SEED) --rounds $(DIFFERENTIAL_ROUNDS)
 
 clean:
 	rm -rf $(VENV) .demo build dist *.egg-info spark-warehouse metastore_db derby.log

@@ -41,7 +41,9 @@ _LATE_SECONDS = 2.0
 _TRIES_MAX = 400
 _MASKS = (
     (re.compile(r'("type":"io.nats.jetstream.api.v1.consumer_\w+".*?"name":)"\w{8}"'), r"\1<name>"),
-    (re.compile(r"100 Idle Heartbeat\S*"), "100"),
+    # deviations.md: of requests without a batch; of streams without messages
+    (re.compile(r"Nats-Pending-Messages: -\d+"), "Nats-Pending-Messages: 0"),
+    (re.compile(r'("last_seq":0,.*?)"num_deleted":1,"deleted":\[0\],'), r"\1"),
 )  # fmt: skip
 
 
@@ -143,12 +145,14 @@ class Differential:
         self.sides = (Side(bundled_command()), Side([genuine]))
         self.compared = 0
         self.accepted = 0
+        self._accepted = 0  # of the round
 
     def play(self, kind: str, seed: int, *, minimal: bool = True) -> Difference | None:
         """Play the round of a seed; return its first difference."""
         steps = ROUNDS[kind](Random(f"{kind} {seed}"))
         found = self._first(kind, seed, steps)
         self.compared += len(found.steps if found else steps)
+        self.accepted += self._accepted
         if found is None or not minimal:
             return found
         again = self._first(kind, seed, found.steps)
@@ -160,6 +164,7 @@ class Differential:
             side.server.end()
 
     def _first(self, kind: str, seed: int, steps: list[Step]) -> Difference | None:
+        self._accepted = 0
         try:
             for side in self.sides:
                 side.clear()
@@ -167,7 +172,7 @@ class Differential:
                 ours, theirs = self._answers(step)
                 if ours != theirs:
                     return Difference(seed, kind, steps[:number], ours, theirs)
-                self.accepted += not any('"error":' in line for line in ours)
+                self._accepted += not any('"error":' in line for line in ours)
         except ConnectionError:
             running = [side.server.process.poll() is None for side in self.sides]  # type: ignore[union-attr]
             for side in self.sides:

@@ -28,8 +28,14 @@ _HEADERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "Nats-Expected-Last-Subject-Sequence-Subject": (("a.1", "a.*", "a.>"), ("b.1", "", "a..")),
     "Nats-Expected-Last-Msg-Id": (("1", "2"), ("x", "")),
     "Nats-Rollup": (("sub", "all"), ("SUB", "x", "", "All")),
-    "Nats-TTL": (("1h", "3600", "never"), ("0", "-1", "1ms", "x", "", "1", "99999999999999", "1.5s")),
-    "Nats-Incr": (("+1", "-1", "+5", "0"), ("1", "x", "", "+", "1e3", "+99999999999999999999", "--1")),
+    "Nats-TTL": (
+        ("1h", "3600", "never"),
+        ("0", "-1", "1ms", "x", "", "1", "99999999999999", "1.5s"),
+    ),
+    "Nats-Incr": (
+        ("+1", "-1", "+5", "0"),
+        ("1", "x", "", "+", "1e3", "+99999999999999999999", "--1"),
+    ),
     "Nats-Schedule": (
         ("@at 2099-01-01T00:00:00Z", "@every 1h", "0 0 5 * * *"),
         ("@at x", "@every 1ms", "x", "@hourly", "* * *", "@every -1s", ""),
@@ -37,7 +43,7 @@ _HEADERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "Nats-Schedule-Target": (("a.t", "a.2"), ("b.1", "a.*", "", "a..")),
     "Nats-Schedule-Source": (("a.1",), ("a.*", "b", "")),
     "Nats-Schedule-TTL": (("1h", "never"), ("x", "0", "1ms")),
-    "Nats-Schedule-Time-Zone": (("UTC", "Europe/Paris"), ("Mars", "")),
+    "Nats-Schedule-Time-Zone": (("UTC", "Europe/Paris"), ("Mars",)),
     "Nats-Schedule-Rollup": (("sub",), ("all", "x")),
     "Nats-Batch-Id": (("B", "C"), ("", "i" * 65)),
     "Nats-Batch-Sequence": (("1", "2", "3"), ("0", "x", "", "5", "-1")),
@@ -101,7 +107,7 @@ def message_round(rng: Random) -> list[Step]:
     steps = [api("STREAM.CREATE.A", config)]
     if rng.random() < 0.5:
         features = ("allow_msg_ttl", "allow_rollup_hdrs", "allow_msg_schedules", "allow_atomic")
-        config = {"name": "A", "subjects": ["a.>"]} | {key: True for key in features}
+        config = {"name": "A", "subjects": ["a.>"]} | dict.fromkeys(features, True)
         config |= rng.choice(({}, {}, {"allow_msg_counter": True}, {"max_msgs_per_subject": 2}))
         steps.append(api("STREAM.CREATE.A", config | {"allow_direct": True}))
     else:
@@ -216,5 +222,3 @@ def _other(rng: Random) -> Step:
     if kind < 0.9:
         return api("CONSUMER.RESET.A.C", rng.choice(({}, {"seq": rng.choice((1, 2, 5, 0))}, None)))
     return api("CONSUMER.UNPIN.A.C", rng.choice(({"group": "g"}, {"group": "h"}, {}, None)))
-
-

@@ -113,7 +113,7 @@ STREAM: Fields = {
     "retention": (("limits", "interest", "workqueue"), ("", "Limits", "work")),
     "max_consumers": ((0, -1, 1, 5), NUMBERS),
     "max_msgs": ((0, -1, 1, 3, 100), NUMBERS),
-    "max_bytes": ((0, -1, 200, 100_000), (*NUMBERS, 2**50)),
+    "max_bytes": ((0, -1, 200, 100_000), (0, -1, 1, -2, INT_MIN)),
     "max_age": ((0, HOUR, 60 * SECOND), _DURATIONS),
     "max_msgs_per_subject": ((0, -1, 1, 2), NUMBERS),
     "max_msg_size": ((0, -1, 100), (*NUMBERS[:4], 2**31 - 1, 2**31, -(2**31))),

@@ -83,9 +83,7 @@ def values(rng: Random, fields: Fields, density: float, oddity: float) -> dict[s
         density: how likely a field is set.
         oddity: how likely the value of a field is an odd one.
     """
-    return {
-        name: value(rng, fields, name, oddity) for name in fields if rng.random() < density
-    }
+    return {name: value(rng, fields, name, oddity) for name in fields if rng.random() < density}
 
 
 def value(rng: Random, fields: Fields, name: str, oddity: float) -> Value:
@@ -98,9 +96,7 @@ def value(rng: Random, fields: Fields, name: str, oddity: float) -> Value:
     return drawn(rng, rng.choice(odd or valid))
 
 
-def mutated(
-    rng: Random, body: dict[str, Value], fields: Fields, oddity: float
-) -> dict[str, Value]:
+def mutated(rng: Random, body: dict[str, Value], fields: Fields, oddity: float) -> dict[str, Value]:
     """Return a body with one to three fields set, changed or taken away."""
     changed = dict(body)
     for name in rng.sample(sorted(fields), rng.choice((1, 1, 2, 3))):

@@ -96,6 +96,7 @@ class ConsumerResetRequest(GoModel):
 def create_durable(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Make a durable consumer, the older way."""
     body = _read_create(catalog, request, request.tokens[3])
+    _check_separators(request.tokens[4])
     name, config = request.tokens[4], body.config
     if not config.durable_name:
         raise errors.CONSUMER_DURABLE_NAME_NOT_SET()
@@ -110,6 +111,7 @@ def create_unnamed(catalog: Catalog, request: Request) -> dict[str, Any]:
     body = _read_create(catalog, request, request.tokens[2])
     if body.config.durable_name:
         raise errors.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME()
+    _check_separators(body.config.name)
     return _create(catalog, request, body, body.config)
 
 
@@ -118,6 +120,7 @@ def create_unnamed(catalog: Catalog, request: Request) -> dict[str, Any]:
 def create_named(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Make or change a consumer; the name in the subject wins over the one in the body."""
     body = _read_create(catalog, request, request.tokens[2])
+    _check_separators(request.tokens[3])
     name, config = request.tokens[3], body.config
     if config.durable_name and config.durable_name != name:
         raise errors.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT()
@@ -135,11 +138,13 @@ def _read_create(catalog: Catalog, request: Request, stream: str) -> CreateConsu
     check_required_level(request.headers)
     if body.stream_name != stream:
         raise errors.STREAM_MISMATCH()
-    # The name in the subject is looked at first; a bare subject has none.
-    for name in (*request.tokens[3:][-1:], body.config.name, body.config.durable_name):
-        if "/" in name or "\\" in name:
-            raise errors.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS()
     return body
+
+
+def _check_separators(name: str) -> None:
+    # What else a name may not hold is looked at later, and a name that loses never.
+    if "/" in name or "\\" in name:
+        raise errors.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS()
 
 
 def _create(

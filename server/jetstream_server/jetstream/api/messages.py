@@ -79,7 +79,6 @@ def _check_selectors(body: MessageGetRequest) -> None:
         all(selector in (0, "", None) for selector in selectors)
         or body.batch > 0
         or body.max_bytes > 0
-        or body.multi_last
         or (body.seq and body.last_by_subj)
         or (body.last_by_subj and body.next_by_subj)
         or (body.start_time is not None and (body.seq or body.last_by_subj))

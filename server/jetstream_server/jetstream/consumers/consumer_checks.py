@@ -260,6 +260,8 @@ _FIXED_FIELDS = (
     ("deliver_policy", "deliver policy can not be updated"),
     ("opt_start_seq", "start sequence can not be updated"),
     ("opt_start_time", "start time can not be updated"),
+    ("mem_storage", "storage type can not be updated"),
+    ("sourcing", "sourcing can not be updated"),
     ("ack_policy", "ack policy can not be updated"),
     ("replay_policy", "replay policy can not be updated"),
     ("idle_heartbeat", "heart beats can not be updated"),
@@ -282,5 +284,3 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig) -> None:
         raise errors.CONSUMER_CREATE_FAILED("can not update pull consumer to push based")
     if old.max_waiting != new.max_waiting:
         raise errors.CONSUMER_CREATE_FAILED("max waiting can not be updated")
-    if old.mem_storage != new.mem_storage:
-        raise errors.CONSUMER_CREATE_FAILED("storage type can not be updated")

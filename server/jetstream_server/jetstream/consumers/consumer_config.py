@@ -217,7 +217,7 @@ def _check_pedantic(config: ConsumerConfig, stream: StreamConfig, bounds: Consum
     for field in _NEVER_NEGATIVE:
         if getattr(config, field) < 0:
             raise errors.PEDANTIC(f"{field} must not be negative")
-    if config.backoff and config.ack_wait and config.ack_wait != config.backoff[0]:
+    if config.backoff and config.ack_wait != config.backoff[0]:
         raise errors.PEDANTIC("first backoff value has to equal batch AckWait")
     limits = stream.consumer_limits
     if not config.max_ack_pending and limits.max_ack_pending > 0:
@@ -236,8 +236,8 @@ def default_threshold(stream: StreamConfig, *, is_durable: bool) -> int:
 
 
 def with_pause(config: ConsumerConfig, until: Instant | None) -> ConsumerConfig:
-    """Return the config with another end of its pause; the zero time is none."""
-    paused = config.model_copy(update={"pause_until": None if until == ZERO else until})
+    """Return the config with another end of its pause."""
+    paused = config.model_copy(update={"pause_until": until})
     level = {REQUIRED_LEVEL: str(required_level(paused))}
     return paused.model_copy(update={"metadata": config.metadata | level})
 
@@ -247,7 +247,7 @@ def required_level(config: ConsumerConfig) -> int:
     if config.ack_policy == "flow_control":
         return 4
     if (
-        config.pause_until is not None
+        config.pause_until not in (None, ZERO)
         or config.priority_policy not in ("", "none")
         or config.priority_groups
         or config.priority_timeout

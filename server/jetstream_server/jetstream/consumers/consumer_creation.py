@@ -77,7 +77,8 @@ def create_consumer(
         _check_retention(config, stream, others)
         if asked_threshold <= 0:
             # What is filled in depends on what the consumer was, not on what it becomes.
-            threshold = default_threshold(stream.config, is_durable=existing.config.is_durable)
+            stays = existing.config.is_durable or not existing.config.inactive_threshold
+            threshold = default_threshold(stream.config, is_durable=stays)
             config = config.model_copy(update={"inactive_threshold": threshold})
         update_consumer(existing, config, now)
         return existing
@@ -211,7 +212,7 @@ def _change_config(consumer: Consumer, config: ConsumerConfig, now: int) -> None
 
 def pause_consumer(consumer: Consumer, until: Instant | None, now: int) -> None:
     """Pause a consumer until a time, or resume it; the config remembers what was asked."""
-    consumer.config = with_pause(consumer.config, until)
+    consumer.config = with_pause(consumer.config, None if until == ZERO else until)
     consumer.pause(ZERO if until is None else int(until), now)
     consumer.save_config()
 

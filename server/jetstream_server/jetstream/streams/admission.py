@@ -32,7 +32,11 @@ from jetstream_server.jetstream.streams.publish_headers import (
     without,
 )
 from jetstream_server.jetstream.streams.retention import is_wanted
-from jetstream_server.jetstream.streams.schedule import check_schedule, refuse_schedule
+from jetstream_server.jetstream.streams.schedule import (
+    asks_for_schedules,
+    check_schedule,
+    refuse_schedule,
+)
 from jetstream_server.jetstream.streams.staging import Staging
 from jetstream_server.jetstream.wire.go_quote import quoted
 from jetstream_server.protocol.ops import STRIDE, SUBJECT_STOP, PubRun
@@ -166,10 +170,8 @@ def _check_preconditions(
     stream: Stream, message: Candidate, now: int, staging: Staging | None
 ) -> None:
     config, special, store = stream.config, message.special, stream.store
-    if config.allow_msg_counter:
-        check_increment(message)
-    elif names.INCREMENT in special:
-        raise errors.MESSAGE_INCR_DISABLED()
+    if names.INCREMENT in special:
+        check_increment(message, is_counter=config.allow_msg_counter)
     expected = special.get(names.EXPECTED_STREAM)
     if expected and expected != config.name.encode():
         raise errors.STREAM_NOT_MATCH()
@@ -180,7 +182,7 @@ def _check_preconditions(
     _check_last_sequence(store, special, staging)
     if stream.schedules is not None:
         check_schedule(stream, message, now)
-    elif any(name in special for name in names.SCHEDULES):
+    elif asks_for_schedules(message):
         refuse_schedule(message)
     if names.STREAM_SOURCE in special:
         raise errors.MESSAGE_SOURCE_HDR_NOT_ALLOWED()

@@ -37,16 +37,17 @@ _UNFIT = (
 )
 
 
-def check_increment(message: Candidate) -> None:
-    """Refuse an increment that is none, or a message that is more than an increment.
+def check_increment(message: Candidate, *, is_counter: bool) -> None:
+    """Refuse an increment that is none or has no counter, or a message that is more than that.
 
     Raises:
-        ApiError: 10171, 10170.
+        ApiError: 10171, 10168, 10170.
     """
-    increment = message.special.get(names.INCREMENT)
-    if not increment:
-        return
-    if _INTEGER.fullmatch(increment) is None or any(name in message.special for name in _UNFIT):
+    if _INTEGER.fullmatch(message.special[names.INCREMENT]) is None:
+        raise errors.MESSAGE_INCR_INVALID()
+    if not is_counter:
+        raise errors.MESSAGE_INCR_DISABLED()
+    if any(name in message.special for name in _UNFIT):
         raise errors.MESSAGE_INCR_INVALID()
     if message.payload:
         raise errors.MESSAGE_INCR_PAYLOAD()

@@ -106,14 +106,17 @@ def check_schedule(stream: Stream, message: Candidate, now: int) -> None:
         ApiError: 10223, 10189, 10166, 10191, 10190, 10203, 10192, 10212.
     """
     special = message.special
-    if has_header(message.headers, names.SCHEDULE_TIME_ZONE):
-        zone_name = special.get(names.SCHEDULE_TIME_ZONE, b"").decode("utf-8", "replace")
-        if not zone_name or find_zone(zone_name) is None:
-            raise errors.MESSAGE_SCHEDULES_TIME_ZONE_INVALID()
+    if has_header(message.headers, names.SCHEDULE_TIME_ZONE) and not _is_zone_known(special):
+        raise errors.MESSAGE_SCHEDULES_TIME_ZONE_INVALID()
     if names.SCHEDULE in special:
         _check_own(stream, message, now)
     if names.SCHEDULER in special or names.SCHEDULE_NEXT in special:
         _check_end(stream.store, message)
+
+
+def _is_zone_known(special: dict[bytes, bytes]) -> bool:
+    zone_name = special.get(names.SCHEDULE_TIME_ZONE, b"").decode("utf-8", "replace")
+    return zone_name != "" and find_zone(zone_name) is not None
 
 
 def _check_own(stream: Stream, message: Candidate, now: int) -> None:
@@ -144,6 +147,17 @@ def _check_own(stream: Stream, message: Candidate, now: int) -> None:
     if not message.rollup:
         special[names.ROLLUP] = b"sub"
         message.headers = extended(message.headers, b"%b: sub\r\n" % names.ROLLUP)
+
+
+def asks_for_schedules(message: Candidate) -> bool:
+    """Tell whether a message has headers that a stream without schedules must refuse.
+
+    A time zone alone is not refused, unless there is no such zone.
+    """
+    special = message.special
+    if any(name in special for name in names.SCHEDULES if name != names.SCHEDULE_TIME_ZONE):
+        return True
+    return names.SCHEDULE_TIME_ZONE in special and not _is_zone_known(special)
 
 
 def refuse_schedule(message: Candidate) -> None:

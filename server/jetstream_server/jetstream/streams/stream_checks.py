@@ -85,7 +85,7 @@ def check_config(
     _check_subjects(config)
     _check_max_bytes(config, limits)
     _check_subject_transform(config)
-    _check_republish(config)
+    _check_republish(config, pedantic)
     if config.placement is not None and config.placement.preferred:
         raise _invalid("preferred server not permitted in placement")
     if config.first_seq > SEQUENCE_MAX:
@@ -310,9 +310,11 @@ def _check_subject_transform(config: StreamConfig) -> None:
         raise errors.STREAM_TRANSFORM_INVALID_DESTINATION(error) from None
 
 
-def _check_republish(config: StreamConfig) -> None:
+def _check_republish(config: StreamConfig, pedantic: bool) -> None:
     if config.republish is None:
         return
+    if pedantic and not config.republish.src:
+        raise errors.PEDANTIC("republish source can not be empty")
     source, destination = config.republish.src or ">", config.republish.dest
     subjects = _subjects(config)
     if destination:

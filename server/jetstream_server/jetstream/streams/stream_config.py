@@ -109,7 +109,7 @@ class StreamConfig(GoModel):
     max_age: Annotated[Duration, ALWAYS] = 0
     max_msgs_per_subject: Annotated[Int64, ALWAYS] = 0
     max_msg_size: Int32 = 0
-    discard: Annotated[str, Enum(("old", "new")), ALWAYS] = "old"
+    discard: Annotated[str, Enum(("old", "new"), any_case=True), ALWAYS] = "old"
     storage: Annotated[str, Enum(("file", "memory")), ALWAYS] = "file"
     num_replicas: Annotated[Int, ALWAYS] = 0
     no_ack: bool = False

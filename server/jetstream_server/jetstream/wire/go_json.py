@@ -56,12 +56,14 @@ class Integer:
 class Enum:
     """A string of few values; `refusal` may quote the JSON sent (`%s`) or quote it again (`%q`).
 
-    `strict_kind` refuses values that are not strings as a type error instead.
+    `strict_kind` refuses values that are not strings as a type error instead; where `any_case` is
+    set, letters of either case are taken.
     """
 
     names: tuple[str, ...]
     refusal: str = "can not unmarshal %q"
     strict_kind: bool = False
+    any_case: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,11 +266,12 @@ def _decode_value(node: Node, shape: _Shape, path: _Path, strict: bool) -> Any:
 def _decode_enum(node: Node, enum: Enum) -> str:
     if enum.strict_kind and node.kind not in ("string", "null"):
         raise _MisfitError(f"json: cannot unmarshal {node.kind} into Go value of type string")
-    if node.kind != "string" or node.value not in enum.names:
+    name = str(node.value).lower() if enum.any_case else node.value
+    if node.kind != "string" or name not in enum.names:
         sent = node.source.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         text = enum.refusal.replace("%q", quoted(node.source)).replace("%s", sent)
         raise _MisfitError(text)
-    return str(node.value)
+    return str(name)
 
 
 def _decode_integer(node: Node, integer: Integer, path: _Path) -> int:

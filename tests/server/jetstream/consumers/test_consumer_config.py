@@ -90,4 +90,4 @@ def test_a_pause_needs_its_level_as_long_as_it_is_remembered(resolve):
     assert (paused.pause_until, paused.metadata["_nats.req.level"]) == (TIME, "1")
     for never in (None, Instant(ZERO)):
         resumed = with_pause(paused, never)
-        assert (resumed.pause_until, resumed.metadata["_nats.req.level"]) == (None, "0")
+        assert (resumed.pause_until, resumed.metadata["_nats.req.level"]) == (never, "0")
