@@ -349,7 +349,7 @@ class Consumer:
     def touch(self, now: int) -> None:
         """Somebody uses the consumer: the time to its removal for inactivity starts anew."""
         threshold = self.config.inactive_threshold
-        if threshold and self.push is None and "inactive" not in self.timers:
+        if threshold > 0 and self.push is None and "inactive" not in self.timers:
             self.timers.schedule("inactive", now + threshold + self._jitter())
             self._arm()
         self.pull.active_at = now

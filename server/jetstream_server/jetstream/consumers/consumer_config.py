@@ -217,7 +217,8 @@ def _check_pedantic(config: ConsumerConfig, stream: StreamConfig, bounds: Consum
     for field in _NEVER_NEGATIVE:
         if getattr(config, field) < 0:
             raise errors.PEDANTIC(f"{field} must not be negative")
-    if config.backoff and config.ack_wait != config.backoff[0]:
+    ack_wait = config.ack_wait or (_ACK_WAIT_NS if config.ack_policy in ("explicit", "all") else 0)
+    if config.backoff and ack_wait != config.backoff[0]:
         raise errors.PEDANTIC("first backoff value has to equal batch AckWait")
     limits = stream.consumer_limits
     if not config.max_ack_pending and limits.max_ack_pending > 0:
@@ -229,10 +230,9 @@ def _check_pedantic(config: ConsumerConfig, stream: StreamConfig, bounds: Consum
 
 
 def default_threshold(stream: StreamConfig, *, is_durable: bool) -> int:
-    """Return after which idle time a consumer goes that does not say so itself, 0 for never."""
-    return int(stream.consumer_limits.inactive_threshold) or (
-        0 if is_durable else _EPHEMERAL_THRESHOLD_NS
-    )
+    """Return after which idle time a consumer goes that names none; 0 or less for never."""
+    limit = int(stream.consumer_limits.inactive_threshold)
+    return limit if is_durable or limit > 0 else _EPHEMERAL_THRESHOLD_NS
 
 
 def with_pause(config: ConsumerConfig, until: Instant | None) -> ConsumerConfig:

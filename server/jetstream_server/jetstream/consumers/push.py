@@ -163,7 +163,7 @@ class Push:
     def watch_inactivity(self, now: int) -> None:
         """Start the time after which the consumer goes, if nobody comes to listen."""
         threshold = self._consumer.config.inactive_threshold
-        if threshold and not self.is_active:
+        if threshold > 0 and not self.is_active:
             self._consumer.timers.schedule("inactive", now + threshold)
 
     # -- heartbeats ------------------------------------------------------------------------

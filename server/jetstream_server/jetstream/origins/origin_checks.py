@@ -122,6 +122,7 @@ def check_sources(config: StreamConfig, streams: Streams) -> None:
             source.external.api if source.external is not None else "",
             source.filter_subject,
             tuple((transform.src, transform.dest) for transform in source.subject_transforms),
+            source.consumer.name if source.consumer is not None else None,
         )
         if identity in seen:
             raise errors.SOURCE_DUPLICATE_DETECTED()

@@ -41,16 +41,16 @@ def check_increment(message: Candidate, *, is_counter: bool) -> None:
     """Refuse an increment that is none or has no counter, or a message that is more than that.
 
     Raises:
-        ApiError: 10171, 10168, 10170.
+        ApiError: 10171, 10168, 10170, 10171.
     """
     if _INTEGER.fullmatch(message.special[names.INCREMENT]) is None:
         raise errors.MESSAGE_INCR_INVALID()
     if not is_counter:
         raise errors.MESSAGE_INCR_DISABLED()
-    if any(name in message.special for name in _UNFIT):
-        raise errors.MESSAGE_INCR_INVALID()
     if message.payload:
         raise errors.MESSAGE_INCR_PAYLOAD()
+    if any(name in message.special for name in _UNFIT):
+        raise errors.MESSAGE_INCR_INVALID()
 
 
 def count(store: MessageStore, message: Candidate, staging: Staging | None) -> None:

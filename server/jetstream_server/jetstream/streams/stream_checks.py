@@ -108,6 +108,7 @@ def check_update(old: StreamConfig, new: StreamConfig) -> None:
     Raises:
         ApiError: the first mistake.
     """
+    _check_counter(new)  # again, for markers allow TTLs
     if new.name != old.name:
         raise _invalid("stream configuration name must match original")
     if new.storage != old.storage:
