@@ -37,6 +37,8 @@ def check(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) 
         ApiError: the first mistake in the genuine server's order.
     """
     _check_names(config)
+    if config.num_replicas < 0:
+        raise errors.REPLICAS_NEGATIVE()
     check_replicas(config, bounds)
     _check_acks(config)
     if len(config.description.encode()) > _DESCRIPTION_BYTES_MAX:
@@ -64,9 +66,7 @@ def check(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) 
 
 
 def check_replicas(config: ConsumerConfig, bounds: ConsumerBounds) -> None:
-    """Refuse replicas that there cannot be."""
-    if config.num_replicas < 0:
-        raise errors.REPLICAS_NEGATIVE()
+    """Refuse replicas without a cluster."""
     if config.num_replicas > 1 and bounds.is_standalone:
         raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
 
