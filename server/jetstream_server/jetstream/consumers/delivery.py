@@ -199,11 +199,19 @@ class Delivery:
         timestamp = timestamp_at(batch.window, at)
         return len(self._reply(batch, at, timestamp))
 
+    def charged_at(self, batch: Batch, at: int) -> int:
+        """Return what one message counts towards `max_bytes`: all of it that is sent."""
+        if self.headers_only:
+            return sum(map(len, self._message(batch, at, b"")))
+        return batch.window.sizes[at] + self.reply_bytes(batch, at)
+
     def charged_bytes(self, batch: Batch) -> int | None:
         """Return what a batch counts towards `max_bytes`, None when that takes a look at each.
 
         The sizes and the `reply_bytes` of all its messages, by counting digits for stretches.
         """
+        if self.headers_only:
+            return None
         window, count = batch.window, batch.count
         width = len(str(timestamp_at(window, 0)))
         if width != len(str(timestamp_at(window, count - 1))):

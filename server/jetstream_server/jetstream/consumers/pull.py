@@ -234,7 +234,7 @@ class Pull:
             The bytes queued; 0 when it has to be looked at message by message.
         """
         consumer = self._consumer
-        if consumer.progress.redelivery.queued:
+        if consumer.progress.redelivery.queued or consumer.delivery.headers_only:
             return 0
         limited = [(at, request) for at, (request, _) in enumerate(turns) if request.limits_bytes]
         limit = min(request.max_bytes for _, request in limited)
@@ -413,7 +413,7 @@ class Pull:
             request.max_bytes -= whole
             return batch.count
         for at in range(batch.count):
-            size = batch.window.sizes[at] + delivery.reply_bytes(batch, at)
+            size = delivery.charged_at(batch, at)
             if size > request.max_bytes:
                 return at
             request.max_bytes -= size
