@@ -323,7 +323,7 @@ class ServerOptions:
         server_name: empty for the server's id.
         http_host: of monitoring; empty for `host`.
         http_port: 0 for no monitoring, -1 for any free port.
-        busy_poll_ns: how long the server stays awake for a client that waits for each answer; 0 not.
+        busy_poll_ns: how long the server stays awake for a client that waits for each answer.
         mappings: of the global account.
         operator: None where accounts are configured instead.
         config_file, config_digest: where they come from, both empty without a file.
