@@ -27,6 +27,7 @@ from jetstream_server.monitor.system_events import SystemEvents
 from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.net import listener as listening
 from jetstream_server.net import signals
+from jetstream_server.net.busy_poll import has_core_to_spare
 from jetstream_server.net.front_doors import FrontDoors
 from jetstream_server.net.idle_memory import IdleMemory
 from jetstream_server.net.log import LogSettings, ServerLog
@@ -97,7 +98,8 @@ class Server:
                 stack.enter_context(contextlib.closing(self._streams))
                 self._streams.recover(clock.now())
             commit = self._streams.commit if self._streams is not None else None
-            pump = Pump(node, commit, clock, self._fail, busy_poll_ns=options.busy_poll_ns)
+            busy_poll_ns = options.busy_poll_ns if has_core_to_spare() else 0
+            pump = Pump(node, commit, clock, self._fail, busy_poll_ns=busy_poll_ns)
             stack.callback(IdleMemory(asyncio.get_running_loop(), pump.intake, pump.rest).stop)
             monitor = await self._monitor(pump)
             await doors.open(pump)

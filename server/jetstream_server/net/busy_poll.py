@@ -8,18 +8,27 @@ the scheduler of the Go runtime spins in the same place).
 
 What it costs is bounded: nothing before `STREAK_MIN` lone requests have come, each within `wait_ns`
 of the answer to the one before; then at most `wait_ns` for each of them, and once more at their
-end. Turns with more than `LONE_BYTES_MAX` of input do not count.
+end. Turns with more than `LONE_BYTES_MAX` of input do not count. Where there is only one core, the
+client needs it to send anything (`has_core_to_spare`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 
 from jetstream_server.base.clock import Clock
 from jetstream_server.net.intake import Intake
 
 LONE_BYTES_MAX = 4096
 STREAK_MIN = 4
+
+
+def has_core_to_spare() -> bool:
+    """Return whether a client on this machine can run while the server is awake."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) > 1
+    return (os.cpu_count() or 1) > 1
 
 
 class BusyPoll:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from jetstream_server.net.busy_poll import LONE_BYTES_MAX, STREAK_MIN, BusyPoll
+from jetstream_server.net.busy_poll import (
+    LONE_BYTES_MAX,
+    STREAK_MIN,
+    BusyPoll,
+    has_core_to_spare,
+)
 from jetstream_server.net.intake import Intake
 
 WAIT_NS = 100
@@ -96,3 +101,16 @@ def test_nobody_else_keeps_it_awake(loop, turn, read_bytes, pause_ns):
     for _ in range(3 * STREAK_MIN):
         turn(read_bytes, pause_ns)
         assert not loop.is_awake
+
+
+@pytest.mark.parametrize(("cores", "expected"), [({0}, False), ({1, 3}, True)])
+def test_a_client_needs_a_core_of_its_own(monkeypatch, cores, expected):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: cores, raising=False)
+    assert has_core_to_spare() is expected
+
+
+@pytest.mark.parametrize(("cores", "expected"), [(1, False), (None, False), (8, True)])
+def test_cores_where_nobody_is_bound_to_some(monkeypatch, cores, expected):
+    monkeypatch.delattr("os.sched_getaffinity", raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    assert has_core_to_spare() is expected
