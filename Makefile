@@ -49,14 +49,18 @@ check: $(READY)-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Spark's tests wait for Java most of the time, so the others run beside them.
-SPARK_TESTS := tests/spark tests/benchmarks tests/test_examples.py tests/test_docs.py
+# Spark's tests wait for Java most of the time and the parity tests for timers, so the others run
+# beside them.
+SPARK_TESTS  := tests/spark tests/benchmarks tests/test_examples.py tests/test_docs.py
+PARITY_TESTS := tests/parity
 
 test: check
 	@$(BIN)/pytest $(SPARK_TESTS) >$(VENV)/spark-tests.log 2>&1 & spark=$$!; \
-	$(BIN)/pytest tests $(SPARK_TESTS:%=--ignore=%); others=$$?; \
-	wait $$spark; status=$$?; cat $(VENV)/spark-tests.log; \
-	exit $$((others || status))
+	$(BIN)/pytest $(PARITY_TESTS) >$(VENV)/parity-tests.log 2>&1 & parity=$$!; \
+	$(BIN)/pytest tests $(SPARK_TESTS:%=--ignore=%) $(PARITY_TESTS:%=--ignore=%); others=$$?; \
+	wait $$parity; parity=$$?; cat $(VENV)/parity-tests.log; \
+	wait $$spark; spark=$$?; cat $(VENV)/spark-tests.log; \
+	exit $$((others || parity || spark))
 
 # From the working copy, so its kernels are built where they stand.
 bench: $(READY)-test

@@ -77,6 +77,7 @@ class PullQueueMachine(RuleBasedStateMachine):
         headers_only=st.booleans(),
     )
     def start(self, policy, max_ack_pending, max_deliver, headers_only):
+        self.headers_only = headers_only
         self.now = 1_700_000_000 * SECOND
         self.sublist = Sublist()
         self.output = Output(self.sublist)
@@ -164,7 +165,10 @@ class PullQueueMachine(RuleBasedStateMachine):
         left = len(self.new) - is_new
         stored_at, stored_bytes = self.stored[sequence]
         numbers = (count, sequence, self.consumer_seq + 1, stored_at, left)
-        size = 1 + stored_bytes + len(b"$JS.ACK.S.C.%d.%d.%d.%d.%d" % numbers)
+        sent_bytes = stored_bytes
+        if self.headers_only:
+            sent_bytes = len(b"NATS/1.0\r\nNats-Msg-Size: %d\r\n\r\n" % stored_bytes)
+        size = 1 + sent_bytes + len(b"$JS.ACK.S.C.%d.%d.%d.%d.%d" % numbers)
         if request.limits_bytes:
             if size > request.max_bytes:
                 self.end(request, f"409 Message Size Exceeds MaxBytes {request.fields}")
