@@ -168,6 +168,20 @@ def test_pulling(bench: Bench, policy: str) -> None:
     assert_flat(calls)
 
 
+def test_publishing_where_a_limit_takes_what_is_pending(bench: Bench) -> None:
+    config = b'{"name":"B","subjects":["b.>"],"max_msgs":%d}' % (2 * MESSAGES)
+    bench.ask("STREAM.UPDATE.B", config)
+    bench.say(published(2 * MESSAGES))
+    make_consumer(bench, "explicit")
+    assert bench.say(pull(2 * MESSAGES)).count(b"$JS.ACK.") == 2 * MESSAGES
+
+    def calls(count: int) -> int:
+        data = published(count)
+        return bench.calls(lambda: bench.say(data), b'"seq":', count)
+
+    assert_flat(calls)
+
+
 def test_pulling_ahead(bench: Bench) -> None:
     bench.say(published(2 * MESSAGES))
     make_consumer(bench, "none")

@@ -17,7 +17,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from itertools import compress
+from itertools import compress, islice
 from operator import lt
 
 from jetstream_server.kernels.acks import settle
@@ -218,7 +218,8 @@ class AckPending:
     def within(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Return (stream sequence, consumer sequence) of what is pending in start..stop-1."""
         found: list[tuple[int, int]] = []
-        for run in self.runs[max(bisect_right(self._firsts, start) - 1, 0) :]:
+        first = max(bisect_right(self._firsts, start) - 1, 0)
+        for run in islice(self.runs, first, None):
             if run.sequences[0] >= stop:
                 break
             at = slice(bisect_left(run.sequences, start), bisect_left(run.sequences, stop))

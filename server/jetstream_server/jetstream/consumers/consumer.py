@@ -470,10 +470,13 @@ class Consumer:
             # The common case where limits trim behind every publish.
             progress.cursor.removed(min(ranges)[0], max(stop for _, stop in ranges))
             return
+        is_heard = self.advisories.wants_terminations()
         for start, stop in ranges:
             gone = [
                 (consumer_seq, sequence, progress.redelivery.deliveries(sequence))
-                for sequence, consumer_seq in progress.pending.within(start, stop)
+                for sequence, consumer_seq in (
+                    progress.pending.within(start, stop) if is_heard else ()
+                )
             ]
             known = len(progress.redelivery.counts)
             if progress.removed(start, stop):

@@ -71,6 +71,11 @@ class ConsumerAdvisories:
             deliveries=deliveries,
         )
 
+    def wants_terminations(self) -> bool:
+        """Tell whether anybody listens to them; for where many messages may go at once."""
+        subject = b"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED" + self._tail
+        return self._context.sublist.has_interest(subject)
+
     def terminated(
         self, consumer_seq: int, sequence: int, deliveries: int, reason: str, now: int
     ) -> None:
