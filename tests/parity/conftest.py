@@ -43,7 +43,8 @@ def genuine_command(request: pytest.FixtureRequest) -> list[str]:
 def lanes(request: pytest.FixtureRequest, genuine_command: list[str]) -> Iterator[Any]:
     """Return what plays scenarios, with all that were selected already begun."""
     shared = "PYTEST_XDIST_WORKER" in os.environ
-    lanes = player.Lanes(genuine_command, 1 if shared else player.LANES)
+    played = importlib.import_module("tests.parity.lanes")
+    lanes = played.Lanes(genuine_command, 1 if shared else played.LANES)
     try:
         lanes.start()
         selected = [
@@ -84,6 +85,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         f"{deviating} differ on purpose, {failed} failed"
     )
     told = [dict(report.user_properties) for report in reports]
+    again = [properties["title"] for properties in told if properties.get("plays", 1) > 1]
+    terminalreporter.write_line(
+        f"the genuine server had another answer at first in {len(again)} of them"
+        + "".join(f"\n  {title}" for title in again)
+    )
     valid, excused = Counter[str](), Counter[str]()
     for properties in told:
         valid.update(properties.get("valid", {}))

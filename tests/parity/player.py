@@ -49,8 +49,6 @@ A scenario with a line `interrupt` is played three times: without the line, and 
 ended there by SIGTERM and by SIGKILL and started again. Connections come back with their
 subscriptions, as those of client libraries do.
 
-Scenarios are independent, and most of their time is spent waiting for timers of the servers. So
-several are played at once, each on a pair of servers that it has for itself while it runs.
 Files named `unsupported_*.txt` hold scenarios of what the bundled server does not have yet: they
 are listed, not played. Rename the file to switch them on.
 """
@@ -59,17 +57,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import queue
 import re
 import signal
 import time
 import urllib.error
 import urllib.request
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 
 from tests.parity.credentials import Key, users
-from tests.parity.scenario import ALWAYS_SYNCED, SCENARIOS, Scenario, is_supported, read_scenarios
+from tests.parity.scenario import SCENARIOS, Scenario, is_supported, read_scenarios
 from tests.parity.schemas import Document, documents
 from tests.parity.server_process import ServerProcess, bundled_command, image_command
 from tests.parity.transcript import masked, shown
@@ -78,8 +73,6 @@ from tests.parity.wire import CONNECT, LATE_SECONDS, REPLY_SECONDS, Message, Wir
 __all__ = [
     "CONNECT",
     "SCENARIOS",
-    "Lanes",
-    "Outcome",
     "Play",
     "Scenario",
     "ServerProcess",
@@ -93,7 +86,6 @@ __all__ = [
 
 SILENCE_SECONDS = 0.6
 RAW_SECONDS = 0.2
-LANES = 4
 EVENTS = "$JS.EVENT.>"
 AUDITS = "$JS.EVENT.ADVISORY.API"
 EVENT_SECONDS = 0.05
@@ -495,103 +487,3 @@ class Play:
     def _ports(self, text: str) -> list[str]:
         files = sorted(self.server.folder.glob("ports/*.ports"))
         return [masked(re.sub(r":\d+", ":<port>", file.read_text())) for file in files]
-
-
-@dataclass
-class Side:
-    """What one scenario looked like on one server."""
-
-    transcript: list[str]
-    events: list[str]
-    documents: list[Document]
-
-
-@dataclass
-class Outcome:
-    """What one scenario looked like on either server."""
-
-    ours: Side
-    theirs: Side
-
-    @property
-    def has_same_events(self) -> bool:
-        """Whether the servers told of the same things, in any order."""
-        return self.ours.events == self.theirs.events
-
-
-class Lanes:
-    """Pairs of servers, each playing one scenario at a time.
-
-    Every scenario that is going to be asked for is begun at once; a test only waits for its own.
-    Scenarios of one configuration are played by one pair, which is started anew but once for all.
-    """
-
-    def __init__(self, genuine: list[str], count: int) -> None:
-        self._pairs: queue.SimpleQueue[tuple[ServerProcess, ServerProcess]] = queue.SimpleQueue()
-        self._all = [
-            (ServerProcess(bundled_command()), ServerProcess(genuine)) for _ in range(count)
-        ]
-        self._pool = ThreadPoolExecutor(count)
-        self._sides = ThreadPoolExecutor(2 * count)
-        self._outcomes: dict[str, Future[Outcome]] = {}
-        self._has_ended = False
-
-    def start(self) -> None:
-        """Start every server."""
-        list(self._sides.map(ServerProcess.start, [one for pair in self._all for one in pair]))
-        for pair in self._all:
-            self._pairs.put(pair)
-
-    def begin(self, scenarios: list[Scenario]) -> None:
-        """Play scenarios when pairs of servers are free, those with configurations first."""
-        groups: dict[str, list[Scenario]] = {}
-        for scenario in scenarios:
-            shared = scenario.config in ("", ALWAYS_SYNCED)
-            groups.setdefault(scenario.title if shared else scenario.config, []).append(scenario)
-        for group in sorted(groups.values(), key=len, reverse=True):
-            for scenario in group:
-                self._outcomes[scenario.title] = Future()
-            self._pool.submit(self._play_all, group)
-
-    def outcome(self, scenario: Scenario) -> Outcome:
-        """Return what a scenario looked like, begun before or not."""
-        if scenario.title not in self._outcomes:
-            self.begin([scenario])
-        return self._outcomes[scenario.title].result()
-
-    def _play(self, pair: tuple[ServerProcess, ServerProcess], scenario: Scenario) -> Outcome:
-        sides = [self._sides.submit(_play, server, scenario) for server in pair]
-        wait(sides)  # a server must not be given back while it plays
-        return Outcome(*(side.result() for side in sides))
-
-    def _play_all(self, scenarios: list[Scenario]) -> None:
-        pair = self._pairs.get()
-        for scenario in scenarios:
-            if self._has_ended:
-                break
-            try:
-                outcome = self._play(pair, scenario)
-                if not (scenario.deviates or outcome.has_same_events):
-                    # The end of the scenario may have overtaken an event of either server.
-                    outcome = self._play(pair, scenario)
-            except Exception as error:  # it belongs to the test that waits for it
-                self._outcomes[scenario.title].set_exception(error)
-            else:
-                self._outcomes[scenario.title].set_result(outcome)
-        self._pairs.put(pair)
-
-    def end(self) -> None:
-        """Stop every server."""
-        self._has_ended = True
-        self._pool.shutdown(cancel_futures=True)
-        self._sides.shutdown()
-        for pair in self._all:
-            for server in pair:
-                server.end()
-
-
-def _play(server: ServerProcess, scenario: Scenario) -> Side:
-    server.configure(scenario.config_text)
-    server.revive()
-    play = Play(server)
-    return Side(play.run(scenario), play.events(), play.documents())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from tests.parity.wire import Message
@@ -56,3 +57,29 @@ def shown(message: Message | None) -> str:
         parts.append(repr(message.headers.decode("latin-1")))
     parts.append(message.payload.decode("utf-8", "backslashreplace"))
     return masked(" ".join(parts))
+
+
+_WINDOW = 120
+
+
+def difference(ours: list[str], theirs: list[str]) -> str:
+    """Return where two transcripts part: the step, and the lines of either from there on.
+
+    Of two lines that begin alike only what surrounds the first difference is shown.
+    """
+    for number, (our, their) in enumerate(itertools.zip_longest(ours, theirs, fillvalue="(end)")):
+        if our == their:
+            continue
+        steps = [line for line in ours[: number + 1] if line.startswith("> ")]
+        alike = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(our, their, strict=False))
+        at = max(0, sum(1 for _ in alike) - _WINDOW)
+        rest = len(ours) - number - 1
+        return "\n".join(
+            [
+                f"line {number}, after {steps[-1] if steps else 'the beginning'}",
+                f"ours:   ...{our[at : at + 3 * _WINDOW]}",
+                f"theirs: ...{their[at : at + 3 * _WINDOW]}",
+                f"then {rest} more lines of ours, {len(theirs) - number - 1} of theirs",
+            ]
+        )
+    return ""

@@ -1,0 +1,32 @@
+"""Where transcripts part is told in a few lines."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+
+@pytest.fixture
+def difference(player):
+    assert player  # it makes the package importable
+    return importlib.import_module("tests.parity.transcript").difference
+
+
+def test_equal_transcripts_do_not_part(difference):
+    assert difference([], []) == ""
+    assert difference(["> ping", "pong"], ["> ping", "pong"]) == ""
+
+
+def test_the_first_line_that_differs_is_shown_with_its_step(difference):
+    told = difference(
+        ["> one", "1", "> two", "x" * 500 + "ours"], ["> one", "1", "> two", "x" * 500]
+    )
+    assert told.startswith("line 3, after > two\n")
+    assert "xxxours" in told
+    assert len(told) < 700
+
+
+def test_a_transcript_that_ends_early_differs(difference):
+    assert "(end)" in difference(["> one", "1"], ["> one"])
+    assert "after the beginning" in difference([], ["1"])
