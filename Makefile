@@ -54,6 +54,9 @@ check: $(READY)-test
 SPARK_TESTS  := tests/spark tests/benchmarks tests/test_examples.py tests/test_docs.py
 PARITY_TESTS := tests/parity
 
+# A shorter life for a JVM: no second compiler, no collector threads.
+export SPARK_SUBMIT_OPTS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+
 test: check
 	@$(BIN)/pytest $(SPARK_TESTS) >$(VENV)/spark-tests.log 2>&1 & spark=$$!; \
 	$(BIN)/pytest $(PARITY_TESTS) >$(VENV)/parity-tests.log 2>&1 & parity=$$!; \

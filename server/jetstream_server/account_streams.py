@@ -11,7 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jetstream_server.config.options import AccountJetStreamOptions, ServerOptions
-from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
+from jetstream_server.jetstream.account_limits import (
+    DEFAULT_MAX_CONSUMERS,
+    AccountLimits,
+    ServerLimits,
+)
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
@@ -197,6 +201,7 @@ def _server_limits(options: ServerOptions) -> ServerLimits:
         duplicate_window_ns=given.duplicate_window_ns or -1,
         max_ack_pending=given.max_ack_pending,
         max_request_batch=given.max_request_batch,
+        default_max_consumers=given.default_max_consumers or DEFAULT_MAX_CONSUMERS,
     )
 
 

@@ -129,7 +129,6 @@ DIFFERENT = {
 # Fields that are left out of the comparison, wherever they are.
 LEFT_OUT = {
     "git_commit": "what is installed is a release",
-    "limits": "deviations.md: consumers are not limited by default",
     "memstats": "of Go's allocator; a few of them are there",
     "rtt": "shown when it was measured, some time after the start",
 }

@@ -139,7 +139,8 @@ _JETSTREAM_LIMITS: values.Table = {
     "max_ack_pending": ("max_ack_pending", values.integer),
     "max_request_batch": ("max_request_batch", values.integer),
     "duplicate_window": ("duplicate_window_ns", _window),
-    "max_ha_assets": ("", values.integer),
+    "max_ha_assets": ("max_ha_assets", values.integer),
+    "default_max_consumers": ("default_max_consumers", values.integer),
 }
 _BATCH_LIMITS: values.Table = {
     "max_inflight_per_stream": ("batches_per_stream", values.integer),

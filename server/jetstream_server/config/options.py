@@ -238,6 +238,8 @@ class JetStreamOptions:
         max_memory, max_file: bytes; -1 or 0 for what the machine has.
         sync_interval_ns: 0 acknowledges after the disk has the message (group commit, the
             default); above, as the genuine server: at once, and the disk is synced this often.
+        max_ha_assets: shown only; of clusters.
+        default_max_consumers: on a stream where nothing else limits them; 0 is 1,000, below none.
         batches_per_stream, batches_total, batch_messages_max, batch_timeout_ns: of atomic and fast
             batches; 0 is the default.
         request_queue_limit, info_queue_limit: API requests that may wait; 0 is the default.
@@ -256,6 +258,8 @@ class JetStreamOptions:
     unique_tag: str = ""
     max_ack_pending: int = -1
     max_request_batch: int = -1
+    max_ha_assets: int = 0
+    default_max_consumers: int = 0
     duplicate_window_ns: int = 0
     batches_per_stream: int = 0
     batches_total: int = 0

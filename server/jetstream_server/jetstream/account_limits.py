@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+# What the genuine server has since 2.14 where its configuration does not say (probed, 2.15.1).
+DEFAULT_MAX_CONSUMERS = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class AccountLimits:
@@ -69,6 +72,7 @@ class ServerLimits:
         duplicate_window_ns: upper bound of a stream's duplicate_window.
         max_ack_pending: upper bound of a consumer's max_ack_pending.
         max_request_batch: upper bound of a pull consumer's max_batch.
+        default_max_consumers: consumers on a stream for which neither it nor its account says.
     """
 
     max_memory: int = -1
@@ -76,6 +80,7 @@ class ServerLimits:
     duplicate_window_ns: int = -1
     max_ack_pending: int = -1
     max_request_batch: int = -1
+    default_max_consumers: int = DEFAULT_MAX_CONSUMERS
 
     def max_usage(self, *, memory: bool) -> int:
         """Return how many bytes of one kind of storage the server may use."""

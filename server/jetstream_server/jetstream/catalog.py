@@ -328,6 +328,7 @@ class Catalog:
             max_ack_pending=min(pending, default=-1),
             max_request_batch=max(self.server_limits.max_request_batch, 0),
             max_consumers=limits.max_consumers,
+            default_max_consumers=self.server_limits.default_max_consumers,
         )
 
     def _open(self, config: StreamConfig, created: int, folder: StreamFolder, now: int) -> Stream:

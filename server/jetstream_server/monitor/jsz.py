@@ -11,7 +11,7 @@ from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.query import Query
-from jetstream_server.monitor.varz import jetstream_config, jetstream_stats
+from jetstream_server.monitor.varz import jetstream_config, jetstream_limits, jetstream_stats
 from jetstream_server.node.account import Account
 from jetstream_server.node.node import Node
 
@@ -90,6 +90,7 @@ def jsz(node: Node, now: int, options: JszOptions | None = None) -> dict[str, An
     consumers = sum(catalog.consumer_count() for _, catalog in catalogs.values())
     view |= {
         "config": jetstream_config(node),
+        "limits": jetstream_limits(node),
         "streams": streams,
         **({"streams_leader": streams} if options.raft else {}),
         "consumers": consumers,

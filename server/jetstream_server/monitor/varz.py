@@ -9,6 +9,7 @@ from typing import Any
 
 from jetstream_server.base.clock import SECOND
 from jetstream_server.config.options import ServerOptions, TlsOptions, WebsocketOptions
+from jetstream_server.jetstream.account_limits import DEFAULT_MAX_CONSUMERS
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.node.node import Node
 from jetstream_server.node.stats import Traffic
@@ -149,7 +150,11 @@ def _traffic(totals: Traffic) -> dict[str, int]:
 
 def jetstream_settings(node: Node) -> dict[str, Any]:
     """Return what JetStream is set to and holds, as /varz and STATSZ show it."""
-    return {"config": jetstream_config(node), "stats": jetstream_stats(node)}
+    return {
+        "config": jetstream_config(node),
+        "stats": jetstream_stats(node),
+        "limits": jetstream_limits(node),
+    }
 
 
 def jetstream_config(node: Node) -> dict[str, Any]:
@@ -166,6 +171,23 @@ def jetstream_config(node: Node) -> dict[str, Any]:
     if node.settings.domain:
         config["domain"] = node.settings.domain
     return config | {"compress_ok": True, "strict": options.is_strict}
+
+
+def jetstream_limits(node: Node) -> dict[str, int]:
+    """Return the limits of JetStream that are set, times in nanoseconds."""
+    options = node.settings.options.jetstream
+    limits = {
+        "max_request_batch": max(options.max_request_batch, 0),
+        "max_ack_pending": max(options.max_ack_pending, 0),
+        "max_ha_assets": options.max_ha_assets,
+        "max_duplicate_window": options.duplicate_window_ns,
+        "max_batch_inflight_per_stream": options.batches_per_stream,
+        "max_batch_inflight_total": options.batches_total,
+        "max_batch_size": options.batch_messages_max,
+        "max_batch_timeout": options.batch_timeout_ns,
+        "default_max_consumers": options.default_max_consumers or DEFAULT_MAX_CONSUMERS,
+    }
+    return {name: limit for name, limit in limits.items() if limit}
 
 
 def jetstream_stats(node: Node) -> dict[str, Any]:

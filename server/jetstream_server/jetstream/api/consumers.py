@@ -250,7 +250,7 @@ def pause(catalog: Catalog, request: Request) -> dict[str, Any]:
     until = body.pause_until
     answer: dict[str, Any] = {
         "paused": consumer.is_paused,
-        "pause_until": ZERO_TEXT if until is None else format_time(until),
+        "pause_until": ZERO_TEXT if until is None else format_time(int(until)),
     }
     if until is not None and consumer.is_paused:
         answer["pause_remaining"] = int(until) - request.now

@@ -51,13 +51,20 @@ class ConsumerBounds:
         max_ack_pending: largest `max_ack_pending`, and its default.
         max_request_batch: largest `max_batch`, and its default.
         max_consumers: consumers per stream.
+        default_max_consumers: the same, where neither the account nor the stream says.
         is_standalone: no cluster, so one replica at most.
     """
 
     max_ack_pending: int = -1
     max_request_batch: int = 0
     max_consumers: int = -1
+    default_max_consumers: int = -1
     is_standalone: bool = True
+
+    def is_full(self, count: int, of_stream: int) -> bool:
+        """Tell whether a stream that allows so many consumers itself has no room beside `count`."""
+        given = [limit for limit in (of_stream, self.max_consumers) if limit > 0]
+        return 0 < min(given, default=self.default_max_consumers) <= count
 
 
 class ConsumerConfig(GoModel):
@@ -236,8 +243,9 @@ def default_threshold(stream: StreamConfig, *, is_durable: bool) -> int:
 
 
 def with_pause(config: ConsumerConfig, until: Instant | None) -> ConsumerConfig:
-    """Return the config with another end of its pause."""
-    paused = config.model_copy(update={"pause_until": until})
+    """Return the config with another end of its pause, which is shown in UTC from then on."""
+    end = None if until is None else Instant(until)
+    paused = config.model_copy(update={"pause_until": end})
     level = {REQUIRED_LEVEL: str(required_level(paused))}
     return paused.model_copy(update={"metadata": config.metadata | level})
 

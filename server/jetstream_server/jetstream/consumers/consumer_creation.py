@@ -95,7 +95,7 @@ def create_consumer(
     consumer.start(now)
     consumer.advisories.created(now)
     if consumer.is_paused:
-        consumer.advisories.paused(consumer.paused_until, True, now)
+        consumer.advisories.paused(config.pause_until or consumer.paused_until, True, now)
     return consumer
 
 
@@ -113,9 +113,8 @@ def _check_count(
 ) -> None:
     if config.direct or config.sourcing:
         return
-    for limit in (stream.config.max_consumers, bounds.max_consumers):
-        if 0 < limit <= count:
-            raise errors.MAXIMUM_CONSUMERS_LIMIT()
+    if bounds.is_full(count, stream.config.max_consumers):
+        raise errors.MAXIMUM_CONSUMERS_LIMIT()
 
 
 def _check_retention(config: ConsumerConfig, stream: Stream, others: list[ConsumerConfig]) -> None:

@@ -197,9 +197,8 @@ class Rebuild:
         others = [consumer.config for consumer in self._consumers]
         if record.name in (other.name for other in others):
             raise errors.CONSUMER_ALREADY_EXISTS()
-        for limit in (self._config.max_consumers, bounds.max_consumers):
-            if 0 < limit <= len(others):
-                raise errors.MAXIMUM_CONSUMERS_LIMIT()
+        if bounds.is_full(len(others), self._config.max_consumers):
+            raise errors.MAXIMUM_CONSUMERS_LIMIT()
         if self._config.retention == "workqueue":
             check_workqueue_filters(record.config, others)
 
