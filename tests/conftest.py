@@ -288,6 +288,11 @@ class Pki:
         """Return a certificate in DER."""
         return ssl.PEM_cert_to_DER_cert(Path(self.cert(file)).read_text())
 
+    def not_after(self, file: str) -> str:
+        """Return when a certificate ends, as monitoring shows it."""
+        ends = x509.load_der_x509_certificate(self.der(file)).not_valid_after_utc
+        return f"{ends:%Y-%m-%dT%H:%M:%SZ}"
+
     def pin(self, file: str) -> str:
         """Return the fingerprint of its key, as `pinned_certs` has it."""
         key = x509.load_der_x509_certificate(self.der(file)).public_key()

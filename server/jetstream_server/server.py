@@ -234,7 +234,7 @@ class Server:
             raise ConfigError(text) from None
         node.door = door
         pins = doors.pinned_certs
-        doors.adopt(entrances)
+        doors.adopt(entrances, node)
         self._set_trace(node)
         for each in said:
             self.log.write("INF", f"Reloaded: {each}")

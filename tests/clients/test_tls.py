@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import shutil
 import signal
@@ -111,9 +112,17 @@ def test_what_monitoring_shows(serve: Serve, pki: Any) -> None:
     (connection,) = json.load(urlopen(f"{url}/connz"))["connections"]
     assert (connection["type"], connection["tls_version"]) == ("nats", "1.2")
     assert connection["tls_cipher_suite"] == "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
+    assert "tls_peer_certs" not in connection
+    (connection,) = json.load(urlopen(f"{url}/connz?auth=1"))["connections"]
+    shown = connection["tls_peer_certs"][0]
+    assert shown["subject"] == "CN=client,O=Example"
+    assert shown["cert_sha256"] == hashlib.sha256(pki.der("client")).hexdigest()
+    assert shown["spki_sha256"] == pki.pin("client")
     varz = json.load(urlopen(f"{url}/varz"))
     assert varz["tls_required"] and varz["tls_verify"]
     assert (varz["tls_timeout"], varz["auth_timeout"]) == (2, 3)
+    assert varz["tls_cert_not_after"] == pki.not_after("server")
+    assert varz["websocket"]["port"] > 0
     assert varz["websocket"]["compression"] and varz["websocket"]["no_tls"]
     assert "same_origin" not in varz["websocket"]
 

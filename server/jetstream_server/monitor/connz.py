@@ -11,6 +11,7 @@ from jetstream_server.core.subject import matches, overlaps
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.wire.go_duration import format_duration
 from jetstream_server.jetstream.wire.go_time import format_time
+from jetstream_server.monitor.certificates import peer_certificates
 from jetstream_server.monitor.query import BadQueryError, Query
 from jetstream_server.monitor.varz import uptime
 from jetstream_server.node.closed_connection import ClosedConnection, ClosedSubscription
@@ -189,6 +190,8 @@ def _connection(session: Connection, now: int, options: ConnzOptions) -> dict[st
     if session.tls_version:
         view["tls_version"] = session.tls_version
         view["tls_cipher_suite"] = session.tls_cipher_suite
+    if options.auth and session.certificates:
+        view["tls_peer_certs"] = peer_certificates(session.certificates)
     if options.auth:
         if name := _user_name(session):
             view["authorized_user"] = name

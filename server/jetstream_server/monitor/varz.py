@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from jetstream_server.base.clock import SECOND
-from jetstream_server.config.options import ServerOptions, TlsOptions, WebsocketOptions
+from jetstream_server.config.options import ServerOptions, TlsOptions
 from jetstream_server.jetstream.account_limits import DEFAULT_MAX_CONSUMERS
 from jetstream_server.jetstream.wire.go_time import format_time
+from jetstream_server.monitor.certificates import not_after
 from jetstream_server.node.node import Node
 from jetstream_server.node.stats import Traffic
 
@@ -45,7 +46,7 @@ def varz(node: Node, now: int) -> dict[str, Any]:
         "http_port": options.http_port,
         "http_base_path": options.http_base_path,
         "https_port": 0,
-        "auth_timeout": options.auth_timeout_ns / SECOND,
+        "auth_timeout": _seconds(options.auth_timeout_ns),
         "max_control_line": settings.max_control_line,
         "max_payload": settings.max_payload,
         "max_pending": settings.max_pending,
@@ -53,9 +54,9 @@ def varz(node: Node, now: int) -> dict[str, Any]:
         "gateway": {},
         "leaf": {},
         "mqtt": {},
-        "websocket": _websocket(options.websocket),
+        "websocket": _websocket(node),
         "jetstream": jetstream_settings(node) if settings.jetstream else {},
-        **({"tls_timeout": tls.timeout_ns / SECOND} if tls.timeout_ns else {}),
+        **({"tls_timeout": _seconds(tls.timeout_ns)} if tls.timeout_ns else {}),
         "write_deadline": options.write_deadline_ns,
         "start": format_time(node.started_at),
         "now": format_time(now),
@@ -75,7 +76,7 @@ def varz(node: Node, now: int) -> dict[str, Any]:
         "stalled_clients": 0,
         "subscriptions": subscription_count(node),
     }
-    return view | _configuration(node) | _machinery(node)
+    return view | _configuration(node) | _machinery(node) | _ending(node, "nats")
 
 
 def _configuration(node: Node) -> dict[str, Any]:
@@ -105,6 +106,13 @@ def _machinery(node: Node) -> dict[str, Any]:
     }
 
 
+def _ending(node: Node, client_type: str) -> dict[str, str]:
+    """Return when the certificate of a listener ends, if it has one."""
+    shown = [door.certificate for door in node.doors if door.client_type == client_type]
+    end = not_after(shown[0]) if shown else ""
+    return {"tls_cert_not_after": end} if end else {}
+
+
 def _of_clients(count: int) -> dict[str, int]:
     """Return a count by kind of connection; a server alone has clients only."""
     return {"clients": count, "routes": 0, "gateways": 0, "leafs": 0}
@@ -119,19 +127,28 @@ def _tls(options: ServerOptions) -> dict[str, bool]:
     return {"tls_required": True} | ({"tls_verify": True} if verifies else {})
 
 
-def _websocket(options: WebsocketOptions | None) -> dict[str, Any]:
+def _websocket(node: Node) -> dict[str, Any]:
     """Return the listener for WebSocket; what is off is left out."""
+    options = node.settings.options.websocket
     if options is None or not options.port:
         return {}
+    ports = [door.port for door in node.doors if door.client_type == "websocket"]
     view: dict[str, Any] = {
         "host": options.host,
-        "port": options.port,
+        "port": ports[0] if ports else options.port,
         "no_tls": options.is_without_tls,
         "same_origin": options.is_same_origin,
         "allowed_origins": list(options.allowed_origins),
         "compression": options.is_compressing,
+        **_ending(node, "websocket"),
     }
     return {name: value for name, value in view.items() if value}
+
+
+def _seconds(nanoseconds: int) -> float:
+    """Return seconds, whole ones without a fraction, as Go writes them."""
+    whole, rest = divmod(nanoseconds, SECOND)
+    return nanoseconds / SECOND if rest else whole
 
 
 def _traffic(totals: Traffic) -> dict[str, int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.options import ServerOptions, TlsOptions, WebsocketOptions
-from jetstream_server.net.tls_context import make_context, verifies
+from jetstream_server.net.tls_context import make_context, own_certificate, verifies
 from jetstream_server.net.websocket_upgrade import WebsocketRules
 from jetstream_server.node.door import Door
 
@@ -49,6 +49,7 @@ def client_entrance(options: ServerOptions, tls: TlsOptions, door: Door) -> Entr
         tls_available=options.is_plain_allowed,
         maps_certificates=tls.is_mapping,
         auth_timeout_ns=options.auth_timeout_ns,
+        certificate=own_certificate(tls),
     )
     return Entrance(door, make_context(tls), tls.timeout_ns, tls.greets_after_ns, tls.pinned_certs)
 
@@ -90,6 +91,7 @@ def websocket_entrance(options: ServerOptions, websocket: WebsocketOptions, port
         tls_verify=tls is not None and verifies(tls),
         maps_certificates=tls is not None and tls.is_mapping,
         auth_timeout_ns=options.auth_timeout_ns,
+        certificate=own_certificate(tls) if tls is not None else b"",
     )
     timeout_ns = max(websocket.handshake_timeout_ns, tls.timeout_ns if tls is not None else 0)
     return Entrance(door, _context(tls), timeout_ns, -1, _pins(tls), rules)

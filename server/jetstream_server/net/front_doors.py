@@ -74,7 +74,7 @@ class FrontDoors:
         if websocket is not None:
             listener = self._bound(listening.bind(websocket.host, websocket.port, "websocket port"))
             _, self._websocket_port = listening.address_of(listener)
-        self.adopt(self.entrances(options, pump.node.door))
+        self.adopt(self.entrances(options, pump.node.door), pump.node)
         if websocket is not None:
             self._servers.append(await self._serve(pump, listener, _WEBSOCKET))
             self._tell_of_websocket(websocket, listening.address_of(listener))
@@ -103,9 +103,10 @@ class FrontDoors:
             made[_WEBSOCKET] = websocket_entrance(options, websocket, self._websocket_port)
         return made
 
-    def adopt(self, entrances: dict[str, Entrance]) -> None:
+    def adopt(self, entrances: dict[str, Entrance], node: Node) -> None:
         """Ask this of those who connect from now on."""
         self._entrances = entrances
+        node.doors = tuple(entrance.door for entrance in entrances.values())
 
     @property
     def pinned_certs(self) -> tuple[str, ...]:

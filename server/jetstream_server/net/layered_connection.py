@@ -157,7 +157,7 @@ class LayeredConnection(ClientConnection):
         """Note what TLS knows of the client."""
         session, tls = self._session, self._tls
         if tls is not None:
-            session.certificate = tls.peer_certificate
+            session.certificate, session.certificates = tls.peer_certificate, tls.peer_chain
             session.tls_version = tls.version
             session.tls_cipher_suite = suite_name(tls.cipher_suite)
             if self._entrance.door.maps_certificates:

@@ -87,6 +87,19 @@ def make_context(options: TlsOptions) -> ssl.SSLContext:
     return context
 
 
+def own_certificate(options: TlsOptions) -> bytes:
+    """Return the certificate that a listener shows, in DER; empty where it cannot be read."""
+    try:
+        text = Path(options.cert_file).read_text("latin-1")
+    except OSError:
+        return b""  # `make_context` says what is wrong
+    end = text.find(ssl.PEM_FOOTER)
+    begin = text.rfind(ssl.PEM_HEADER, 0, end)
+    if begin < 0 or end < 0:
+        return b""
+    return ssl.PEM_cert_to_DER_cert(text[begin : end + len(ssl.PEM_FOOTER)])
+
+
 def verifies(options: TlsOptions) -> bool:
     """Tell whether clients need a certificate."""
     return options.is_verifying or options.is_mapping

@@ -42,6 +42,17 @@ class TlsLayer:
         return cipher[0] if cipher else ""
 
     @property
+    def peer_chain(self) -> tuple[bytes, ...]:
+        """Return what the client sent, its own certificate first, in DER.
+
+        Before Python 3.13 `ssl` tells of the client's own alone.
+        """
+        tell = getattr(self._tls, "get_unverified_chain", None)
+        if tell is not None:
+            return tuple(tell())
+        return (self.peer_certificate,) if self.peer_certificate else ()
+
+    @property
     def peer_certificate(self) -> bytes:
         """Return the client's certificate in DER; empty when it sent none."""
         return self._tls.getpeercert(binary_form=True) or b""

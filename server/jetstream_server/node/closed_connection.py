@@ -62,6 +62,7 @@ class ClosedConnection:
     account: Account
     tls_version: str
     tls_cipher_suite: str
+    certificates: tuple[bytes, ...]
     backlog_bytes: int = 0
 
 
@@ -101,6 +102,7 @@ class ClosedConnections:
             session.account,
             session.tls_version,
             session.tls_cipher_suite,
+            session.certificates,
         )
         self._kept.append(closed)
         if closed.subscriptions:

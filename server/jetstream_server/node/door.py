@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from jetstream_server.base.clock import SECOND
 
@@ -18,6 +18,7 @@ class Door:
         tls_verify: with a certificate of their own.
         tls_available: clients may begin TLS.
         maps_certificates: a client's certificate says who it is.
+        certificate: what the listener itself shows to those who begin TLS, in DER.
         auth_timeout_ns: how long a client has for its CONNECT.
     """
 
@@ -29,6 +30,7 @@ class Door:
     tls_available: bool = False
     maps_certificates: bool = False
     auth_timeout_ns: int = 2 * SECOND
+    certificate: bytes = field(default=b"", repr=False)
 
     @property
     def connection_type(self) -> str:

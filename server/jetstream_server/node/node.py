@@ -148,6 +148,7 @@ class Node:
         self.server_id = "N" + "".join(random.choice(_BASE32) for _ in range(55))
         self.name = settings.server_name or self.server_id
         self.door = Door(settings.host, settings.port, auth_timeout_ns=settings.auth_timeout_ns)
+        self.doors: tuple[Door, ...] = ()  # those with TLS or WebSocket
         self._stirred: dict[Account, None] = {}
         self.accounts = {GLOBAL_ACCOUNT: Account(GLOBAL_ACCOUNT, random, self._stirred)}
         self.sessions: dict[int, Session] = {}

@@ -63,6 +63,7 @@ class Session:
         self.door = door
         self.certificate_names: list[str] | None = None
         self.certificate = b""  # in DER, of who came with one by TLS
+        self.certificates: tuple[bytes, ...] = ()  # the same, and what it came with
         self.tls_version = self.tls_cipher_suite = ""
         self.start = now
         self.last_activity = now

@@ -33,7 +33,7 @@ def opened(settings, on_loop):
                 errors: list[BaseException] = []
                 pump = Pump(node, None, SystemClock(), errors.append)
                 await doors.open(pump)
-                await scene(doors)
+                await scene(doors, node)
                 for connection in list(pump.connections.values()):
                     connection.close()
                 await pump.stop()
@@ -59,7 +59,7 @@ async def first_line(port: int) -> bytes:
 def test_clients_come_in_until_it_is_shut(opened):
     ports: list[int] = []
 
-    async def scene(doors: FrontDoors) -> None:
+    async def scene(doors: FrontDoors, node: Node) -> None:
         ports.append(doors.port)
         assert (await first_line(doors.port)).startswith(b"INFO {")
         doors.shut()
@@ -73,7 +73,7 @@ def test_clients_come_in_until_it_is_shut(opened):
 def test_websocket_has_a_door_of_its_own(opened):
     urls: list[str] = []
 
-    async def scene(doors: FrontDoors) -> None:
+    async def scene(doors: FrontDoors, node: Node) -> None:
         urls.append(doors.websocket_url)
         port = int(doors.websocket_url.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -90,7 +90,7 @@ def test_websocket_has_a_door_of_its_own(opened):
 
 @pytest.mark.parametrize(("is_plain_allowed", "word"), [(False, "required"), (True, "available")])
 def test_tls_is_told_of(opened, pki, is_plain_allowed, word):
-    async def scene(doors: FrontDoors) -> None:
+    async def scene(doors: FrontDoors, node: Node) -> None:
         assert (b'"tls_required":true' in await first_line(doors.port)) != is_plain_allowed
 
     tls = TlsOptions(cert_file=pki.cert("server"), key_file=pki.key("server"))
@@ -111,14 +111,15 @@ def test_who_connects_after_a_renewal_sees_the_new_certificate(opened, pki, tmp_
     )
     options = options_of(websocket=websocket)
 
-    async def scene(doors: FrontDoors) -> None:
+    async def scene(doors: FrontDoors, node: Node) -> None:
         port = int(doors.websocket_url.rpartition(":")[2])
         before = await shown_certificate(port, pki)
         assert before == pki.der("server")
         put("client")
         assert await shown_certificate(port, pki) == before
-        doors.adopt(doors.entrances(options, Door("127.0.0.1", doors.port)))
+        doors.adopt(doors.entrances(options, Door("127.0.0.1", doors.port)), node)
         assert await shown_certificate(port, pki) == pki.der("client")
+        assert [door.certificate for door in node.doors] == [pki.der("client")]
         key.write_text("nonsense")
         with pytest.raises(ConfigError):
             doors.entrances(options, Door("127.0.0.1", doors.port))
@@ -136,7 +137,7 @@ async def shown_certificate(port: int, pki) -> bytes | None:
 
 
 def test_clients_that_wait_for_info_are_warned_of(opened, pki):
-    async def scene(doors: FrontDoors) -> None:
+    async def scene(doors: FrontDoors, node: Node) -> None:
         assert doors.port
 
     tls = TlsOptions(cert_file=pki.cert("server"), key_file=pki.key("server"), greets_after_ns=-1)
