@@ -40,6 +40,26 @@ def test_rounds_depend_on_their_seed_alone(differential, kind):
     assert make(Random("1")) != make(Random("2"))
 
 
+@pytest.mark.parametrize(
+    ("answers", "is_difference"),
+    [
+        ([("a", "a")], False),
+        ([("a", "b"), ("a", "b")], True),
+        ([("a", "b"), ("a", "a"), ("a", "a")], False),  # theirs has another answer
+        ([("a", "b"), ("b", "b")], True),  # ours has
+        ([("a", "b"), ("a", "a")] * 4, True),  # theirs never at first
+    ],
+)
+def test_only_the_genuine_server_may_answer_anew(differential, monkeypatch, answers, is_difference):
+    pair = object.__new__(differential.Differential)
+    pair.sides, pair.compared, pair.accepted, pair._accepted = (), 0, 0, 0
+    given = iter([([ours], [theirs]) for ours, theirs in answers])
+    monkeypatch.setattr(pair, "_answers", lambda step: next(given))
+    monkeypatch.setitem(differential.ROUNDS, "one", lambda random: [differential.Step("a")])
+    assert (pair.play("one", 1, minimal=False) is not None) == is_difference
+    assert next(given, None) is None
+
+
 def test_a_reproduction_is_lines_of_a_scenario(differential):
     step = differential.Step("a.1", b"x", ("Nats-Msg-Id: 1",))
     assert str(step) == "pub a.1 x | Nats-Msg-Id: 1"
