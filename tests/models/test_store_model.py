@@ -313,6 +313,19 @@ class StoreMachine(RuleBasedStateMachine):
 
     # -- answers ---------------------------------------------------------------------------
 
+    def compare_located(self, sequences: list[int]) -> None:
+        """Hold the records that are located against the messages."""
+        buffers, positions = self.store.locate(sequences)
+        for sequence, buffer, position in zip(sequences, buffers, positions, strict=True):
+            message = self.model.load(sequence)
+            assert (buffer is None) == (message is None)
+            if buffer is not None and message is not None:
+                size, _, *prefix, _ = PREFIX.unpack_from(buffer, position)
+                sizes = [len(message.headers), len(message.subject)]
+                assert prefix == [sequence, message.timestamp, *sizes]
+                record = bytes(buffer[position + PREFIX_BYTES : position + size])
+                assert record == message.subject + message.headers + message.payload
+
     @invariant()
     def compare(self) -> None:
         store, model, random = self.store, self.model, self.random
@@ -328,6 +341,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert store.count(ours, start) == model.count(wanted, start)
         assert store.count(ours, start, stop) == model.count(wanted, start, stop)
         assert store.load(start) == model.load(start)
+        self.compare_located([start, start + 3, 0, store.last_seq, *range(1, start, 2), start])
         assert store.load_last(ours) == model.load_last(wanted)
         assert store.load_next(ours, start) == model.load_next(wanted, start)
         assert store.last_sequences(ours) == model.last_sequences(wanted)

@@ -23,6 +23,7 @@ A scenario is a few lines of text (`scenarios/*.txt`): a title after `##`, then 
     farewell w                             the same by SIGTERM; what w gets until the end
     interrupt                              nothing; see below
     raw PING                               a protocol line; what comes back soon
+    burst PING\\r\\nPING                     the same in one write; what comes back is read later
     open b {"echo":false}                  another connection with this CONNECT, and use it
     login b user secret                    another like the first, of this user, and use it
     enter b user                           the same with the JWT of a user of `credentials.py`
@@ -422,8 +423,12 @@ class Play:
     def _kill(self, text: str) -> list[str]:
         return self._restart(text, signal.SIGKILL)
 
-    def _raw(self, text: str) -> list[str]:
+    def _burst(self, text: str) -> list[str]:
         self.wire.write(text.encode().decode("unicode_escape").encode("latin-1") + b"\r\n")
+        return []
+
+    def _raw(self, text: str) -> list[str]:
+        self._burst(text)
         lines: list[str] = []
         try:
             for seconds in (RAW_SECONDS, LATE_SECONDS, LATE_SECONDS):

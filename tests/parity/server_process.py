@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import shutil
 import signal
@@ -39,7 +40,7 @@ class ServerProcess:
             *run, image = self.command
             place = ["--name", self.folder.name, "--volume", f"{self.folder}:{self.folder}"]
             command = [*run, *place, image, *flags]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.process = _started(command)
         assert self.process.stderr is not None
         self.log.clear()
         for line in self.process.stderr:
@@ -94,6 +95,17 @@ class ServerProcess:
         if self.process is not None and self.process.poll() is None:
             self.stop(signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _started(command: list[str]) -> subprocess.Popen[str]:
+    try:
+        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    except OSError as error:
+        # Seen once in ten thousand starts on a virtual machine that was short of everything: its
+        # kernel could not read the arguments of exec.
+        if error.errno != errno.EFAULT:
+            raise
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 
 def bundled_command() -> list[str]:

@@ -11,21 +11,21 @@ from cpython cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy
 
 from jetstream_server.kernels.digits cimport digit_count, put_bytes, put_number, u64
-from jetstream_server.kernels.record_layout cimport Record, read_record
+from jetstream_server.kernels.moments cimport SECOND_BYTES, Moment, fraction_bytes, put_time
+from jetstream_server.kernels.record_layout cimport (
+    VERSION_LINE_BYTES,
+    Record,
+    kept_bytes,
+    read_record,
+)
 
 if sys.byteorder != "little":
     raise ImportError("the compiled kernel reads little-endian records; the pure one reads any")
 
 cdef enum:
-    VERSION_LINE_BYTES = 10  # NATS/1.0 CR LF
     LINES_BYTES = 111  # of the header lines without their values, and of the empty one
-    SECOND_BYTES = 19  # 2006-01-02T15:04:05
-    DAY_S = 86_400
-
-cdef int64_t SECOND_NS = 1_000_000_000
 
 
 cdef struct Batch:
@@ -43,9 +43,7 @@ cdef struct Batch:
     u64 last
     Py_ssize_t bytes_max
     Py_ssize_t counted
-    int64_t second  # whose text `second_text` is
-    bint has_second
-    char[SECOND_BYTES] second_text
+    Moment moment
 
 
 cdef inline bint _read(const Batch* batch, Py_ssize_t index, Record* record) noexcept nogil:
@@ -58,92 +56,14 @@ cdef inline bint _read(const Batch* batch, Py_ssize_t index, Record* record) noe
     return read_record(batch.block, batch.block_bytes, position, record)
 
 
-cdef inline int64_t _second(int64_t timestamp) noexcept nogil:
-    cdef int64_t second = timestamp // SECOND_NS
-    return second - 1 if timestamp < second * SECOND_NS else second
-
-
-cdef inline int _fraction_bytes(int64_t timestamp) noexcept nogil:
-    """Return the bytes of the fraction of a second, its point included."""
-    cdef int64_t fraction = timestamp - _second(timestamp) * SECOND_NS
-    cdef int digits = 9
-    if not fraction:
-        return 0
-    while fraction % 10 == 0:
-        fraction //= 10
-        digits -= 1
-    return 1 + digits
-
-
-cdef inline void _put_two(char* at, int64_t number) noexcept nogil:
-    at[0] = <char>(48 + number // 10)
-    at[1] = <char>(48 + number % 10)
-
-
-cdef void _remember_second(Batch* batch, int64_t second) noexcept nogil:
-    """Write the text of a second of the proleptic Gregorian calendar, counted in eras of 400 years
-    that begin in March."""
-    cdef int64_t days = second // DAY_S
-    cdef int64_t rest = second - days * DAY_S
-    cdef int64_t era, day_of_era, year_of_era, day_of_year, month, year
-    cdef char* at = batch.second_text
-    if rest < 0:
-        rest += DAY_S
-        days -= 1
-    days += 719_468  # from 0000-03-01
-    era = days // 146_097 if days >= 0 else (days - 146_096) // 146_097
-    day_of_era = days - era * 146_097
-    year_of_era = (
-        day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096
-    ) // 365
-    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    month = (5 * day_of_year + 2) // 153
-    year = year_of_era + era * 400 + (1 if month >= 10 else 0)
-    memcpy(at, b"0000-00-00T00:00:00", SECOND_BYTES)
-    _put_two(at, year // 100)
-    _put_two(at + 2, year % 100)
-    _put_two(at + 5, month + 3 if month < 10 else month - 9)
-    _put_two(at + 8, day_of_year - (153 * month + 2) // 5 + 1)
-    _put_two(at + 11, rest // 3600)
-    _put_two(at + 14, rest // 60 % 60)
-    _put_two(at + 17, rest % 60)
-    batch.second, batch.has_second = second, True
-
-
-cdef inline char* _put_time(char* at, Batch* batch, int64_t timestamp) noexcept nogil:
-    cdef int64_t second = _second(timestamp)
-    cdef int64_t fraction = timestamp - second * SECOND_NS
-    cdef int fraction_bytes = _fraction_bytes(timestamp)
-    cdef int digit
-    if not batch.has_second or batch.second != second:
-        _remember_second(batch, second)
-    at = put_bytes(at, batch.second_text, SECOND_BYTES)
-    if fraction_bytes:
-        at[0] = c"."
-        for digit in range(9, 0, -1):
-            if digit < fraction_bytes:
-                at[digit] = <char>(48 + fraction % 10)
-            fraction //= 10
-        at += fraction_bytes
-    at[0] = c"Z"
-    return at + 1
-
-
-cdef inline Py_ssize_t _kept_bytes(const Record* record) noexcept nogil:
-    """Return the bytes of the stored headers, without their empty line, or of what begins them."""
-    if not record.header_bytes:
-        return VERSION_LINE_BYTES
-    return record.header_bytes - 2 if record.header_bytes > 2 else 0
-
-
 cdef inline Py_ssize_t _block_bytes(
     const Batch* batch, const Record* record, Py_ssize_t index
 ) noexcept nogil:
     """Return the bytes of the header block as it is sent."""
     cdef int64_t pending = batch.pending - index - 1
-    cdef Py_ssize_t size = LINES_BYTES + _kept_bytes(record) + batch.stream_bytes
+    cdef Py_ssize_t size = LINES_BYTES + kept_bytes(record) + batch.stream_bytes
     size += record.subject_bytes + digit_count(batch.sequences[index])
-    size += SECOND_BYTES + _fraction_bytes(record.timestamp) + 1
+    size += SECOND_BYTES + fraction_bytes(record.timestamp) + 1
     size += digit_count(<u64>pending) if pending >= 0 else 1 + digit_count(-<u64>pending)
     return size + digit_count(batch.sequences[index - 1] if index else batch.last)
 
@@ -174,7 +94,7 @@ cdef char* _put_block(
     """Write the header block of a record with the lines that tell of it."""
     cdef int64_t pending = batch.pending - index - 1
     if record.header_bytes:
-        at = put_bytes(at, record.subject + record.subject_bytes, _kept_bytes(record))
+        at = put_bytes(at, record.subject + record.subject_bytes, kept_bytes(record))
     else:
         at = put_bytes(at, b"NATS/1.0\r\n", VERSION_LINE_BYTES)
     at = put_bytes(at, b"Nats-Stream: ", 13)
@@ -184,7 +104,7 @@ cdef char* _put_block(
     at = put_bytes(at, b"\r\nNats-Sequence: ", 17)
     at = put_number(at, batch.sequences[index])
     at = put_bytes(at, b"\r\nNats-Time-Stamp: ", 19)
-    at = _put_time(at, batch, record.timestamp)
+    at = put_time(at, &batch.moment, record.timestamp)
     at = put_bytes(at, b"\r\nNats-Num-Pending: ", 20)
     if pending < 0:
         at[0] = c"-"
@@ -255,7 +175,7 @@ def encode_answers(
         batch.stream, batch.stream_bytes = PyBytes_AS_STRING(stream), PyBytes_GET_SIZE(stream)
         batch.pending, batch.last = pending, last
         batch.bytes_max, batch.counted = bytes_max, 0
-        batch.has_second = False
+        batch.moment.is_known = False
         with nogil:
             room = _measure(&batch)
         if room < 0:

@@ -20,6 +20,7 @@ cdef enum:
     PREFIX_BYTES = 32
     UNACCOUNTED_BYTES = 2
     HEADER_ACCOUNTED_BYTES = 4
+    VERSION_LINE_BYTES = 10  # NATS/1.0 CR LF
 
 
 cdef struct Record:
@@ -49,3 +50,10 @@ cdef inline bint read_record(
     record.header_bytes = header_bytes
     record.payload_bytes = <Py_ssize_t>length - PREFIX_BYTES - subject_bytes - header_bytes
     return record.payload_bytes >= 0 and position + length <= <u64>block_bytes
+
+
+cdef inline Py_ssize_t kept_bytes(const Record* record) noexcept nogil:
+    """Return the bytes of the stored headers, without their empty line, or of what begins them."""
+    if not record.header_bytes:
+        return VERSION_LINE_BYTES
+    return record.header_bytes - 2 if record.header_bytes > 2 else 0

@@ -288,7 +288,7 @@ cdef class SeenIds:
         cdef void* larger
         if self._places == NULL or 4 * (self._used + more) > 3 * places:
             places = PLACES_MIN
-            while places < 2 * (live + more) and places < 4 * IDS_MAX:
+            while places < 2 * (live + more) and places < <uint64_t>4 * IDS_MAX:
                 places *= 2
             if live + more > IDS_MAX or not self._fill(places):
                 return False

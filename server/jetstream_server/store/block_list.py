@@ -138,6 +138,37 @@ class BlockList:
         entry = block.find(content, sequence)
         return self._message(block, content, entry) if entry >= 0 else None
 
+    def locate(self, sequences: Sequence[int]) -> tuple[list[Buffer | None], array[int]]:
+        """Return the bytes that hold each message, None where there is none, and where in them it
+        starts.
+
+        Of a compressed block a copy: to read another one may take its memory.
+        """
+        self._check_online()
+        buffers: list[Buffer | None] = [None] * len(sequences)
+        positions = array("Q", bytes(8 * len(sequences)))
+        low, high = 1, 0
+        for number, sequence in enumerate(sequences):
+            if not low <= sequence <= high:
+                found = self._block_at(sequence)
+                if found is None:
+                    continue
+                block, low, high = found, found.first_seq, found.last_seq
+                content = self._content(block)
+                starts, has_gaps = content.entries.positions, len(content.entries.offsets) > 0
+                head, alive = block.head, block.alive
+                is_compressed = self._is_compressed(block, content)
+                buffer = b"" if is_compressed else self._buffer(block, content, 0, 0)
+            entry = block.find(content, sequence) if has_gaps else sequence - low
+            if entry < head or (alive and not alive[entry]):
+                continue
+            if is_compressed:
+                whole = self._buffer(block, content, entry)
+                buffers[number] = bytes(whole[starts[entry] : block.end(content, entry)])
+            else:
+                buffers[number], positions[number] = buffer, starts[entry]
+        return buffers, positions
+
     def load_last(self, wanted: SubjectFilter | None) -> StoredMessage | None:
         """Return the newest matching message."""
         if isinstance(wanted, SubjectSet):

@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import islice, takewhile
 
 from jetstream_server.core.subject import is_literal, matches
-from jetstream_server.kernels.record_format import MESSAGE, PREFIX, PREFIX_BYTES
+from jetstream_server.kernels.record_format import MESSAGE, PREFIX, PREFIX_BYTES, Buffer
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import Limits, StoredMessage, StoreState, SubjectFilter, Window
 
@@ -246,6 +246,12 @@ class MemoryStore:
     def load(self, sequence: int) -> StoredMessage | None:
         """Return one message."""
         return self._messages.get(sequence)
+
+    def locate(self, sequences: Sequence[int]) -> tuple[list[Buffer | None], array[int]]:
+        """Return each message encoded as a record."""
+        found = [self.load(sequence) for sequence in sequences]
+        records = [None if each is None else _record(each) for each in found]
+        return list(records), array("Q", bytes(8 * len(found)))
 
     def load_last(self, wanted: SubjectFilter | None) -> StoredMessage | None:
         """Return the newest matching message."""

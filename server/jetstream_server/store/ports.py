@@ -14,9 +14,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from mmap import mmap
 from typing import Protocol
 
+from jetstream_server.kernels.record_format import Buffer
 from jetstream_server.protocol.ops import PubRun
 
 
@@ -61,7 +61,7 @@ class Window:
 
     def __init__(
         self,
-        buffer: bytes | bytearray | memoryview | mmap,
+        buffer: Buffer,
         positions: array[int],
         sequences: array[int],
         sizes: array[int],
@@ -226,6 +226,14 @@ class MessageStore(Protocol):
 
     def load(self, sequence: int) -> StoredMessage | None:
         """Return one message."""
+        ...
+
+    def locate(self, sequences: Sequence[int]) -> tuple[list[Buffer | None], array[int]]:
+        """Return the bytes that hold the record of each sequence, None where there is no message,
+        and where in them it starts (`array('Q')`), for the kernels that encode records.
+
+        They hold until the store is next written to or asked.
+        """
         ...
 
     def load_last(self, wanted: SubjectFilter | None) -> StoredMessage | None:

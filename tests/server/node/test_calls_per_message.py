@@ -337,6 +337,21 @@ def test_direct_get_batches(bench: Bench) -> None:
     assert_flat(calls)
 
 
+def test_direct_gets_in_a_row(bench: Bench) -> None:
+    bench.ask("STREAM.UPDATE.B", b'{"name":"B","subjects":["b.>"],"allow_direct":true}')
+    bench.say(published(MESSAGES))
+
+    def calls(count: int) -> int:
+        bodies = (b'{"seq":%d}' % (1 + number * 7 % MESSAGES) for number in range(count))
+        gets = b"".join(
+            b"PUB $JS.API.DIRECT.GET.B %b.1 %d\r\n%b\r\n" % (INBOX, len(body), body)
+            for body in bodies
+        )
+        return bench.calls(lambda: bench.say(gets), b"Nats-Subject: b.a", count)
+
+    assert_flat(calls)
+
+
 def test_acknowledging(bench: Bench) -> None:
     bench.say(published(2 * MESSAGES))
     make_consumer(bench, "explicit")

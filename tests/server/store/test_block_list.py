@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from pathlib import Path
 from random import Random
 
 import pytest
 from jetstream_server.base.errors import StoreError
+from jetstream_server.kernels.record_format import PREFIX_BYTES
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.file import FileStore
@@ -52,6 +54,30 @@ def test_a_window_stays_valid_while_the_store_goes_on(store):
     store.append_run(run, 0, 100, 6)
     store.purge(None, 0, 0)
     assert bytes(window.buffer[window.positions[0] : window.positions[0] + 95]) == before
+
+
+def test_what_is_located_lies_in_its_block(store):
+    store.delete([4])
+    buffers, positions = store.locate([30, 1, 4, 2, 31, 0, 29])
+    there = [buffer is not None for buffer in buffers]
+    assert there == [True, True, False, True, False, False, True]
+    assert buffers[1] is buffers[3]
+    assert buffers[1] is not buffers[0]
+    assert positions[3] - positions[1] == PREFIX_BYTES + 3 + 60
+    assert store.locate([]) == ([], array("Q"))
+
+
+def test_what_is_located_in_compressed_blocks_stays(sim_disk_module):
+    commit = GroupCommit(sim_disk_module.SimDisk(Random(1)))
+    store = FileStore(Path("/s"), commit, block_bytes=1000)
+    store.compression = "s2"
+    run = PubRun.of([(b"s", b"", b"", b"%d" % (i % 10) * 60) for i in range(30)])
+    store.append_run(run, 0, 30, 5)
+    commit.drain()
+    buffers, positions = store.locate(range(1, 31))
+    for number, (buffer, position) in enumerate(zip(buffers, positions, strict=True)):
+        at = position + PREFIX_BYTES + 1
+        assert bytes(buffer[at : at + 60]) == b"%d" % (number % 10) * 60
 
 
 def test_an_offline_store_answers_nothing_but_its_state(store):

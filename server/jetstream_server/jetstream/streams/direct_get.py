@@ -9,6 +9,7 @@ checked-api-streams.md 1.2 (5.10), and probes of the genuine server.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import islice
@@ -26,6 +27,7 @@ from jetstream_server.jetstream.streams.scan import WINDOW_BYTES, WINDOW_MESSAGE
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels import acks
 from jetstream_server.kernels.direct_gets import encode_answers
+from jetstream_server.kernels.single_gets import encode_found, sequences_asked, subjects_asked
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import MessageStore, StoredMessage, SubjectFilter
 
@@ -37,6 +39,9 @@ _MULTI_LAST_MAX = 1024
 _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 # A buffer beyond this would have its receiver cut off as a slow consumer.
 _ANSWER_BYTES_MAX = PENDING_BYTES_MAX * 3 // 4
+
+# From so many requests on it pays to look at them together.
+_BULK_MIN = 4
 
 _EMPTY = b"408 Empty Request"
 _MALFORMED = b"408 Malformed Request"
@@ -86,10 +91,61 @@ class DirectGet:
             if reply:
                 target = sublist.match_one(reply) if exact else sublist.match_prefix(reply)
                 replies = DirectReplies(self._output, target)
-                for at in range(index, cut):
-                    self._answer(replies, run, at)
+                if replies.has_headers and cut - index >= _BULK_MIN:
+                    self._answer_many(replies, run, index, cut)
+                else:
+                    for at in range(index, cut):
+                        self._answer(replies, run, at)
                 replies.send()
             index = cut
+
+    def _answer_many(self, replies: DirectReplies, run: PubRun, index: int, stop: int) -> None:
+        """Answer requests of one client, those that ask for a sequence or a subject together."""
+        try:
+            while index < stop:
+                asked = self._asked(run, index, stop)
+                if len(asked) < _BULK_MIN:
+                    self._answer(replies, run, index)
+                    index += 1
+                else:
+                    index = self._answer_found(replies, run, index, asked)
+        except StoreError:  # each of them is told
+            for at in range(index, stop):
+                self._answer(replies, run, at)
+
+    def _asked(self, run: PubRun, index: int, stop: int) -> array[int]:
+        """Return the sequences asked for by the first requests that name one, or a subject; 0 where
+        the subject has none."""
+        given = run.chunk, run.fields, index, stop, self._prefix_bytes - 1
+        asked = sequences_asked(*given)
+        return asked or array("Q", map(self._store.subject_last, subjects_asked(*given)))
+
+    def _answer_found(
+        self, replies: DirectReplies, run: PubRun, index: int, asked: array[int]
+    ) -> int:
+        """Answer as many requests as are asked for; return the first one after them."""
+        assert replies.target is not None, "the caller looked"
+        buffers, positions = self._store.locate(asked)
+        at = 0
+        while at < len(asked):
+            data, taken = encode_found(
+                buffers,
+                positions,
+                asked,
+                at,
+                run.chunk,
+                run.fields,
+                index + at,
+                replies.target.sid,
+                self._stream,
+            )
+            if taken:
+                replies.add_frames(data, taken)
+            at += taken
+            if at < len(asked):  # it is not there
+                self._answer(replies, run, index + at)
+                at += 1
+        return index + len(asked)
 
     def _answer(self, replies: DirectReplies, run: PubRun, index: int) -> None:
         reply, subject = run.reply(index), run.subject(index)[self._prefix_bytes :]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import Any
 
 import pytest
 from jetstream_server.base.clock import SECOND
+from jetstream_server.base.errors import StoreError
+from jetstream_server.jetstream.streams import direct_get
 from jetstream_server.protocol.ops import PubRun
 
 _PAST, _FUTURE = "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
@@ -48,6 +51,20 @@ class Asker:
         run = PubRun.of([(address, reply, headers, body)])
         target.receiver.receive(run, 0, 1, target, None, self.bench.now)
         return [(headers, payload) for _, headers, payload in self.bench.sent()]
+
+    def ask_many(self, requests: list[tuple[bytes, bytes, bytes]]) -> list[tuple[bytes, ...]]:
+        """Return (reply, headers, payload) of the answers to (subject, headers, body), which come
+        in one run from one client; the reply to each is its number."""
+        address = b"$JS.API.DIRECT.GET.A"
+        ((target,),) = self.bench.sublist.match(address).queues
+        run = PubRun.of(
+            [
+                (address + subject, b"_INBOX.d.%d" % number, headers, body)
+                for number, (subject, headers, body) in enumerate(requests)
+            ]
+        )
+        target.receiver.receive(run, 0, run.count, target, None, self.bench.now)
+        return [tuple(each) for each in self.bench.sent()]
 
 
 @pytest.fixture
@@ -330,3 +347,50 @@ def test_fractions_of_a_second(bench: Any) -> None:
     target.receiver.receive(run, 0, 1, target, None, bench.now)
     ((_, headers, _),) = bench.sent()
     assert b"Nats-Time-Stamp: 2023-11-14T22:13:20.120000001Z\r\n" in headers
+
+
+_ASKED = [
+    *[(b"", b"", b'{"seq":%d}' % sequence) for sequence in (1, 2, 5, 6, 7, 8, 0, 9, 3)],
+    *[(b".A.%b" % name, b"", b"") for name in (b"a", b"b", b"c", b"d", b"none", b"*")],
+    (b"", b"", b""),
+    (b"", b"NATS/1.0\r\nA: b\r\n\r\n", b'{"seq":1}'),
+    (b"", b"", b'{"seq":1,"no_hdr":true}'),
+    (b"", b"", b'{"last_by_subj":"A.b"}'),
+    (b"", b"", b"junk"),
+    (b".A.a", b"", b'{"seq":1}'),
+]
+
+
+def test_many_at_once_are_answered_as_one_by_one(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asker = Asker(bench)
+    asker.stream.delete_message(3, False, bench.now)
+    bench.sent()
+    random = Random(1)
+    for _ in range(100):
+        asked = random.choices(_ASKED, k=random.randrange(20))
+        asked += random.choices(_ASKED[:14], k=20) + random.choices(_ASKED, k=5)
+        with monkeypatch.context() as patch:
+            patch.setattr(direct_get, "_BULK_MIN", 1 << 30)
+            expected = asker.ask_many(asked)
+        assert asker.ask_many(asked) == expected
+        assert [reply for reply, *_ in expected] == [
+            b"_INBOX.d.%d" % number for number in range(len(asked))
+        ]
+
+
+@pytest.mark.parametrize("method", ["locate", "subject_last"])
+def test_many_at_once_hear_of_an_offline_store(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise StoreError("the disk failed")
+
+    monkeypatch.setattr(asker.stream.store, method, fail)
+    monkeypatch.setattr(asker.stream.store, "load", fail)
+    monkeypatch.setattr(asker.stream.store, "load_last", fail)
+    told = b"NATS/1.0 500 the disk failed\r\n\r\n"
+    for asked in (_ASKED[0], (b".A.a", b"", b"")):
+        answers = asker.ask_many([asked] * 6)
+        assert [headers for _, headers, _ in answers] == [told] * 6
