@@ -27,6 +27,7 @@ from jetstream_server.kernels import (
     message_ids,
     records,
     seen_ids,
+    single_gets,
     subjects,
 )
 from jetstream_server.net.log import LogSettings, ServerLog
@@ -41,6 +42,7 @@ KERNELS = (
     columns,
     deliveries,
     direct_gets,
+    single_gets,
     acks,
 )
 
