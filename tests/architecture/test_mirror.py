@@ -23,6 +23,7 @@ WHOLE = {
     "test_failures",
     "test_full_disk",
     "test_import_diet",
+    "test_postponed_requests",
 }
 
 

@@ -8,19 +8,30 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from jetstream_server.core.answers import Answers
 from jetstream_server.protocol.ops import PubRun
 
 
 class Origin(Protocol):
-    """Who published a run: a client session. None stands for the server itself."""
+    """Who published a run: a client, here or in another account. None stands for the server
+    itself."""
 
     @property
     def echo(self) -> bool:
         """Whether the publisher wants its own messages back."""
         ...
 
+    @property
+    def answers(self) -> Answers | None:
+        """What is under way to the client; None where nobody counts."""
+        ...
+
     def client_info(self, now: int) -> dict[str, Any]:
         """Describe the client as advisories do (`ClientInfo` of the reference)."""
+        ...
+
+    def unanswered(self, run: PubRun, start: int, stop: int) -> None:
+        """Nobody received these messages; those with a reply may earn a 503."""
         ...
 
 

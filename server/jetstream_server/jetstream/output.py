@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from jetstream_server.core.answers import Answers
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.kernels import acks
@@ -41,7 +42,15 @@ class Handover:
     run: PubRun
 
 
-Send = Frames | Publish | Handover
+@dataclass(slots=True)
+class Settled:
+    """Nothing to send: answers that went before are off a client's account."""
+
+    answers: Answers
+    size: int
+
+
+Send = Frames | Publish | Handover | Settled
 
 
 def _nobody() -> None:
@@ -92,6 +101,13 @@ class Output:
         """
         self.sends_after_flush.append(Handover(subscription, run))
         self.stir()
+
+    def owe(self, answers: Answers | None, size: int) -> None:
+        """Count what was just queued after the flush as answers to a client, until it is sent."""
+        if answers is not None:
+            answers.owe(size)
+            self.sends_after_flush.append(Settled(answers, size))
+            self.stir()
 
     def pub_acks(self, run: PubRun, start: int, stop: int, head: bytes, first_seq: int) -> None:
         """Acknowledge messages of a run, stored with consecutive sequences from `first_seq`.

@@ -13,7 +13,7 @@ import asyncio
 from typing import cast
 
 from jetstream_server.base.clock import SECOND
-from jetstream_server.base.limits import OUTBOX_LOW_BYTES
+from jetstream_server.base.limits import OUTBOX_HIGH_BYTES, OUTBOX_LOW_BYTES
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.door import Door
 from jetstream_server.node.session import Session
@@ -58,6 +58,11 @@ class ClientConnection(asyncio.Protocol):
         """Return how many messages the client has published so far."""
         return self._session.traffic.in_msgs
 
+    @property
+    def has_postponed(self) -> bool:
+        """Return whether requests of the client wait until it has taken earlier answers."""
+        return self._session.answers.has_postponed
+
     def pause_reading(self) -> None:
         """Read no more for now."""
         if not self._transport.is_closing():
@@ -72,8 +77,13 @@ class ClientConnection(asyncio.Protocol):
         """Write the session's outbox; close afterwards if the session says so."""
         session = self._session
         if session.outbox and not self._transport.is_closing():
+            was_high = session.backlog_bytes >= OUTBOX_HIGH_BYTES
             self._write(session.take_output())
             session.backlog_bytes = self._transport.get_write_buffer_size()
+            if was_high and session.backlog_bytes <= OUTBOX_LOW_BYTES:
+                # The socket took it all, so `resume_writing` will not come to say so.
+                self._pump.node.drained(session)
+                self._pump.wake()
         if session.closing:
             if session.outbox or self._is_stuck():
                 self._transport.abort()

@@ -1,12 +1,13 @@
 """How much is read from whom: a fair share a turn, and no more than the disk can take.
 
-Two reasons not to read from a connection, both of which leave what its client sends in the socket,
+Three reasons not to read from a connection, all of which leave what its client sends in the socket,
 where TCP slows the client down:
 
 - It has used up its share of the turn (`TURN_READ_BYTES`). It goes on with the next turn.
 - It publishes while more than `UNFLUSHED_HIGH_BYTES` wait for the disk. It goes on when that is
   less than `UNFLUSHED_LOW_BYTES`. Clients that only listen, acknowledge nothing and ask for
   nothing are never held up by this.
+- It asks for more than it takes (`core/answers.py`). It goes on once nothing is put off any more.
 
 A full disk is not a slow one: publishes are refused then, which needs no room, so everybody is
 read from.
@@ -29,6 +30,11 @@ class Source(Protocol):
     @property
     def published(self) -> int:
         """Return how many messages its client has published so far."""
+        ...
+
+    @property
+    def has_postponed(self) -> bool:
+        """Return whether requests of its client wait until it has taken earlier answers."""
         ...
 
     def pause_reading(self) -> None:
@@ -54,6 +60,7 @@ class Intake:
         # A source is in one of these at most.
         self._resting: dict[Source, None] = {}  # until the end of the turn
         self._held_up: dict[Source, None] = {}  # until the disk has caught up
+        self._asking: dict[Source, None] = {}  # until it has taken its answers
 
     def took(self, source: Source, size: int) -> None:
         """Count bytes that were read."""
@@ -65,30 +72,42 @@ class Intake:
             source.pause_reading()
 
     def _is_paused(self, source: Source) -> bool:
-        return source in self._resting or source in self._held_up
+        return source in self._resting or source in self._held_up or source in self._asking
 
     def forget(self, source: Source) -> None:
         """A connection is gone."""
         self._read.pop(source, None)
         self._resting.pop(source, None)
         self._held_up.pop(source, None)
+        self._asking.pop(source, None)
 
     def turned(self, unflushed_bytes: int) -> None:
         """A turn is over: let those read on that may."""
+        for source in self._read:
+            if source.has_postponed and source not in self._held_up:
+                self._move(source, self._asking)
         if unflushed_bytes > UNFLUSHED_HIGH_BYTES:
             for source, (_, published) in self._read.items():
                 if source.published != published:
-                    if not self._is_paused(source):
-                        source.pause_reading()
-                    self._resting.pop(source, None)
-                    self._held_up[source] = None
+                    self._move(source, self._held_up)
         self._read.clear()
+        if self._asking:
+            for source in [each for each in self._asking if not each.has_postponed]:
+                del self._asking[source]
+                source.resume_reading()
         if self._resting:
             resting, self._resting = self._resting, {}
             for source in resting:
                 source.resume_reading()
         if self._held_up:
             self.flushed(unflushed_bytes)
+
+    def _move(self, source: Source, reason: dict[Source, None]) -> None:
+        if not self._is_paused(source):
+            source.pause_reading()
+        self._resting.pop(source, None)
+        self._asking.pop(source, None)
+        reason[source] = None
 
     def flushed(self, unflushed_bytes: int) -> None:
         """The disk has taken something: let publishers go on when it is enough."""

@@ -196,8 +196,8 @@ class Pump:
         refused = {operation.owner for operation in flush.stalled}
         if any(owner not in refused for owner, _ in failures):
             # Its owner's writes are lost, those queued meanwhile included.
-            self._waiting.clear()
-            self.node.take_held()
+            lost, self._waiting = held + self._waiting + self.node.take_held(), []
+            self.node.drop(lost)
         elif self._commit.is_stalled:
             self._waiting = held + self._waiting
         elif not failures:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.node.account import Account
-from jetstream_server.node.router import Publisher
 from jetstream_server.protocol.ops import PubRun
 
 # Buckets of a domain are reached through its API prefix too.
@@ -43,11 +42,10 @@ class DomainMapping:
         now: int,
     ) -> None:
         """Publish messages again under their mapped subjects, in the name of who sent them."""
-        publisher = origin if isinstance(origin, Publisher) else None
         for index in range(start, stop):
             rest = run.subject(index)[len(self._prefix) :]
             subject = rest if rest.startswith(_BUCKETS) else b"$JS.API." + rest
             mapped = PubRun.single(
                 subject, run.reply(index), run.headers(index), run.payload(index)
             )
-            self._account.router.route(mapped, publisher, now)
+            self._account.router.route(mapped, origin, now)

@@ -20,7 +20,7 @@ from jetstream_server import API_LEVEL, NATS_VERSION
 from jetstream_server.base.clock import earlier
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
-from jetstream_server.jetstream.output import Frames, Handover, Send
+from jetstream_server.jetstream.output import Frames, Handover, Send, Settled
 from jetstream_server.node.account import Account
 from jetstream_server.node.account_links import AccountLinks
 from jetstream_server.node.auth import GLOBAL_ACCOUNT, Gatekeeper, User
@@ -256,7 +256,9 @@ class Node:
         self._timers.schedule(session, session.next_deadline())
 
     def drained(self, session: Session) -> None:
-        """Note that a session's backlog fell below the low mark; deliveries to it go on."""
+        """Note that a session's backlog fell below the low mark; deliveries to it go on, and so
+        do answers."""
+        session.answers.look_again()
         for account in (session.account, *session.account.exporters):
             if account.catalog is not None:
                 account.catalog.outlet_drained(session)
@@ -309,7 +311,7 @@ class Node:
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do although nothing arrives."""
-        if self._stirred:
+        if self._stirred or self._fed:
             return 0
         deadline = earlier(self._timers.next_deadline(), self._account_timers.next_deadline())
         if self.lame_duck is not None and not self.lame_duck.is_over:
@@ -350,6 +352,13 @@ class Node:
         if self._stirred:
             self._run_accounts(now)
 
+    def drop(self, held: Held) -> None:
+        """Give up what waited for a flush that has failed."""
+        for _, sends in held:
+            for send in sends:
+                if isinstance(send, Settled):
+                    send.answers.settle(send.size)
+
     def _send(self, account: Account, sends: list[Send], now: int) -> None:
         for send in sends:
             if isinstance(send, Frames):
@@ -360,6 +369,8 @@ class Node:
                 if not send.subscription.closed:
                     receiver = send.subscription.receiver
                     receiver.receive(send.run, 0, send.run.count, send.subscription, None, now)
+            elif isinstance(send, Settled):
+                send.answers.settle(send.size)
             else:
                 account.router.route(send.run, None, now)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Protocol, runtime_checkable
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.queue_group import in_turn
@@ -21,15 +20,6 @@ from jetstream_server.protocol.ops import PubRun
 
 # Far above what one account's hot subjects need; a flood of one-off subjects is forgotten.
 ROUTES_MAX = 65536
-
-
-@runtime_checkable
-class Publisher(Origin, Protocol):
-    """A client that publishes, here or in another account."""
-
-    def unanswered(self, run: PubRun, start: int, stop: int) -> None:
-        """Nobody received these messages; those with a reply may earn a 503."""
-        ...
 
 
 class Targets:
@@ -71,7 +61,7 @@ class Router:
     def route(
         self,
         run: PubRun,
-        origin: Publisher | None,
+        origin: Origin | None,
         now: int,
         start: int = 0,
         stop: int | None = None,
@@ -112,7 +102,7 @@ class Router:
         run: PubRun,
         start: int,
         stop: int,
-        origin: Publisher | None,
+        origin: Origin | None,
         now: int,
     ) -> bool:
         # With one member there is nothing to choose, and the stretch stays whole.
@@ -156,6 +146,6 @@ class Router:
         return self._shared.setdefault(targets.key, targets)
 
 
-def _is_own(subscription: Subscription, origin: Publisher) -> bool:
+def _is_own(subscription: Subscription, origin: Origin) -> bool:
     receiver: object = subscription.receiver
     return receiver is origin

@@ -19,7 +19,6 @@ from jetstream_server.core.wildcard_mapping import WildcardMapping
 from jetstream_server.jetstream.streams.publish_headers import REQUEST_INFO, extended, without
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.node import service_latency
-from jetstream_server.node.router import Publisher
 from jetstream_server.node.service_replies import ACK_PREFIX, ResponseTerms
 from jetstream_server.protocol.ops import PubRun
 
@@ -129,6 +128,7 @@ class ServiceRequest:
         self._start = start
         self._origin = origin
         self._now = now
+        self.answers = origin.answers if origin is not None else None
         self.is_shared = service.is_sharing
         self._client: dict[str, Any] = {"acc": service.importer.name}
         self.info: dict[str, Any]
@@ -157,7 +157,7 @@ class ServiceRequest:
             if reply := run.reply(index):
                 self._service.exporter.replies.unserved(reply, self._now)
         publisher = self._origin
-        if not isinstance(publisher, Publisher):
+        if publisher is None:
             return
         for index in range(self._start + start, self._start + stop):
             if not self._has_other_interest(self._run.subject(index)):

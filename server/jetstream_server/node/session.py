@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jetstream_server.base.clock import SECOND
+from jetstream_server.core.answers import Answers
 from jetstream_server.core.subject import is_valid_literal, is_valid_subject
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.wire.go_time import format_time
@@ -88,6 +89,7 @@ class Session:
         self.subscriptions: dict[bytes, Subscription] = {}
         self.outbox: list[bytes] = []
         self.backlog_bytes = 0
+        self.answers = Answers(self, lambda: node.has_input(self))
         self.closing = ""
         self.traffic = Traffic()
         self.rtt_ns = 0
@@ -119,12 +121,16 @@ class Session:
     # -- one turn ----------------------------------------------------------------------------
 
     def run(self, now: int) -> None:
-        """Act on everything fed so far."""
+        """Act on everything fed so far, or on as much as there is room for the answers to."""
         self._now = self.last_activity = now
         self._has_spoken = True
+        if not self.closing:
+            self.answers.resume(now)
+        if self.answers.has_postponed:
+            return
         ops, self._ops = self._ops, []
         trace = self.node.protocol_trace
-        for op in ops:
+        for number, op in enumerate(ops, 1):
             if self.closing:
                 return
             if trace is not None:
@@ -137,6 +143,9 @@ class Session:
                 self.refuse(faults.AUTHORIZATION_VIOLATION)
                 return
             _ACTIONS[type(op)](self, op)
+            if self.answers.has_postponed:
+                self._ops = ops[number:]
+                return
 
     def tick(self, now: int) -> None:
         """Look after pings and the time allowed for CONNECT."""
@@ -500,6 +509,7 @@ class Session:
         for subscription in list(self.subscriptions.values()):
             self._unsubscribe(subscription)
         self._ops.clear()
+        self.answers.forget()
 
 
 _ACTIONS: dict[type, Callable[[Session, Any], None]] = {

@@ -27,12 +27,13 @@ _GO_ESCAPES = (
 )
 
 
-def json_text(value: Any) -> bytes:
-    """Return `value` as JSON the way the genuine server writes it: compact, HTML escaped.
+def json_text(value: Any, *, indented: bool = False) -> bytes:
+    """Return `value` as JSON the way the genuine server writes it: HTML escaped, and compact unless
+    it is for people.
 
     Keys keep their order. Raises TypeError for values JSON cannot hold.
     """
-    text = orjson.dumps(value)
+    text = orjson.dumps(value, option=orjson.OPT_INDENT_2 if indented else None)
     for raw, escaped in _GO_ESCAPES:
         if raw in text:
             text = text.replace(raw, escaped)

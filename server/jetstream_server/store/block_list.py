@@ -138,9 +138,11 @@ class BlockList:
         entry = block.find(content, sequence)
         return self._message(block, content, entry) if entry >= 0 else None
 
-    def locate(self, sequences: Sequence[int]) -> tuple[list[Buffer | None], array[int]]:
+    def locate(
+        self, sequences: Sequence[int], bytes_max: int
+    ) -> tuple[list[Buffer | None], array[int]]:
         """Return the bytes that hold each message, None where there is none, and where in them it
-        starts.
+        starts, up to the message with which `bytes_max` is reached.
 
         Of a compressed block a copy: to read another one may take its memory.
         """
@@ -162,11 +164,16 @@ class BlockList:
             entry = block.find(content, sequence) if has_gaps else sequence - low
             if entry < head or (alive and not alive[entry]):
                 continue
+            start = starts[entry]
+            stop = starts[entry + 1] if entry + 1 < block.count else block.size
             if is_compressed:
-                whole = self._buffer(block, content, entry)
-                buffers[number] = bytes(whole[starts[entry] : block.end(content, entry)])
+                buffers[number] = bytes(self._buffer(block, content, entry)[start:stop])
             else:
-                buffers[number], positions[number] = buffer, starts[entry]
+                buffers[number], positions[number] = buffer, start
+            bytes_max -= stop - start
+            if bytes_max <= 0:
+                del buffers[number + 1 :], positions[number + 1 :]
+                break
         return buffers, positions
 
     def load_last(self, wanted: SubjectFilter | None) -> StoredMessage | None:

@@ -247,11 +247,18 @@ class MemoryStore:
         """Return one message."""
         return self._messages.get(sequence)
 
-    def locate(self, sequences: Sequence[int]) -> tuple[list[Buffer | None], array[int]]:
+    def locate(
+        self, sequences: Sequence[int], bytes_max: int
+    ) -> tuple[list[Buffer | None], array[int]]:
         """Return each message encoded as a record."""
-        found = [self.load(sequence) for sequence in sequences]
-        records = [None if each is None else _record(each) for each in found]
-        return list(records), array("Q", bytes(8 * len(found)))
+        records: list[Buffer | None] = []
+        for found in map(self.load, sequences):
+            record = None if found is None else _record(found)
+            records.append(record)
+            bytes_max -= 0 if record is None else len(record)
+            if bytes_max <= 0:
+                break
+        return records, array("Q", bytes(8 * len(records)))
 
     def load_last(self, wanted: SubjectFilter | None) -> StoredMessage | None:
         """Return the newest matching message."""

@@ -228,11 +228,14 @@ class MessageStore(Protocol):
         """Return one message."""
         ...
 
-    def locate(self, sequences: Sequence[int]) -> tuple[list[Buffer | None], array[int]]:
+    def locate(
+        self, sequences: Sequence[int], bytes_max: int
+    ) -> tuple[list[Buffer | None], array[int]]:
         """Return the bytes that hold the record of each sequence, None where there is no message,
         and where in them it starts (`array('Q')`), for the kernels that encode records.
 
-        They hold until the store is next written to or asked.
+        They hold until the store is next written to or asked. The record with which `bytes_max` is
+        reached is the last one.
         """
         ...
 

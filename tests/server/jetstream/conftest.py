@@ -194,6 +194,7 @@ class Subscriber:
     """Stands for a client that listens; remembers what came."""
 
     echo = True
+    answers = None
 
     def __init__(self) -> None:
         self.received: list[Message] = []

@@ -31,6 +31,7 @@ class Source:
 
     def __init__(self) -> None:
         self.published = 0
+        self.has_postponed = False
         self.is_read = True
 
     def pause_reading(self) -> None:
@@ -91,13 +92,52 @@ def test_both_reasons_at_once(intake: Intake) -> None:
     assert source.is_read
 
 
-def test_a_connection_that_is_gone_is_forgotten(intake: Intake) -> None:
+def test_who_asks_for_more_than_it_takes_waits(intake: Intake) -> None:
+    greedy, other = Source(), Source()
+    greedy.has_postponed = True
+    intake.took(greedy, TURN_READ_BYTES)
+    intake.took(other, TURN_READ_BYTES)
+    intake.turned(0)
+    assert (greedy.is_read, other.is_read) == (False, True)
+    intake.turned(0)
+    assert not greedy.is_read
+    greedy.has_postponed = False
+    intake.turned(0)
+    assert greedy.is_read
+
+
+def test_who_asks_and_publishes_waits_for_the_disk_first(intake: Intake) -> None:
     source = Source()
+    source.has_postponed = True
+    publish(intake, source, 1)
+    intake.turned(UNFLUSHED_HIGH_BYTES + 1)
+    assert not source.is_read
+    intake.flushed(0)
+    assert source.is_read
+    intake.took(source, 1)
+    intake.turned(0)
+    assert not source.is_read
+    publish(intake, source, 1)  # a read that was under way
+    source.has_postponed = False
+    intake.turned(UNFLUSHED_HIGH_BYTES + 1)
+    assert not source.is_read
+    intake.flushed(0)
+    assert source.is_read
+
+
+def test_a_connection_that_is_gone_is_forgotten(intake: Intake) -> None:
+    source, greedy = Source(), Source()
     publish(intake, source, TURN_READ_BYTES)
     intake.forget(source)
+    greedy.has_postponed = True
+    intake.took(greedy, 1)
+    intake.turned(UNFLUSHED_HIGH_BYTES + 1)
+    greedy.has_postponed = False
+    intake.forget(greedy)
     intake.turned(UNFLUSHED_HIGH_BYTES + 1)
     intake.flushed(0)
     assert not source.is_read
+    assert not greedy.is_read
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -111,11 +151,16 @@ def test_whoever_is_paused_is_resumed(intake: Intake, seed: int) -> None:
                 size = random.choice((1, TURN_READ_BYTES // 2, TURN_READ_BYTES))
                 publish(intake, source, size)
                 unflushed += size * random.choice((1, 16))
+                source.has_postponed = random.random() < 0.2
         if random.random() < 0.5:
             intake.turned(unflushed)
         else:
             unflushed = random.choice((0, unflushed // 2))
             intake.flushed(unflushed)
+            for source in sources:
+                source.has_postponed &= random.random() < 0.5
+    for source in sources:
+        source.has_postponed = False
     intake.turned(0)
     intake.flushed(0)
     assert all(source.is_read for source in sources)

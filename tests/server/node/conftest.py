@@ -42,8 +42,11 @@ class Client:
         return self.read()
 
     def read(self) -> bytes:
-        """Return what the server has written to this client."""
-        return self.session.take_output() if self.session.outbox else b""
+        """Return what the server has written to this client, and take it off its backlog."""
+        output = self.session.take_output() if self.session.outbox else b""
+        self.session.backlog_bytes = 0
+        self.session.answers.look_again()
+        return output
 
     def connect(self, options: bytes = b'{"verbose":false,"pedantic":false}') -> bytes:
         """Send CONNECT."""

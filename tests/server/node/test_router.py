@@ -30,6 +30,7 @@ class Publisher(Recorder):
     """A receiver that also publishes."""
 
     echo = True
+    answers = None
 
     def __init__(self) -> None:
         super().__init__()

@@ -58,13 +58,28 @@ def test_a_window_stays_valid_while_the_store_goes_on(store):
 
 def test_what_is_located_lies_in_its_block(store):
     store.delete([4])
-    buffers, positions = store.locate([30, 1, 4, 2, 31, 0, 29])
+    buffers, positions = store.locate([30, 1, 4, 2, 31, 0, 29], 1 << 20)
     there = [buffer is not None for buffer in buffers]
     assert there == [True, True, False, True, False, False, True]
     assert buffers[1] is buffers[3]
     assert buffers[1] is not buffers[0]
     assert positions[3] - positions[1] == PREFIX_BYTES + 3 + 60
-    assert store.locate([]) == ([], array("Q"))
+    assert store.locate([], 1 << 20) == ([], array("Q"))
+
+
+@pytest.mark.parametrize("compression", ["none", "s2"])
+def test_so_much_is_located_at_a_time(sim_disk_module, compression):
+    commit = GroupCommit(sim_disk_module.SimDisk(Random(1)))
+    store = FileStore(Path("/s"), commit, block_bytes=1000)
+    store.compression = compression
+    run = PubRun.of([(b"s", b"", b"", b"x" * 67)] * 30)  # of 100 bytes each
+    store.append_run(run, 0, 30, 5)
+    commit.drain()
+    for bytes_max, count in ((1, 1), (100, 1), (101, 2), (1500, 15), (1 << 20, 30)):
+        buffers, positions = store.locate(range(1, 31), bytes_max)
+        assert len(buffers) == len(positions) == count
+        assert None not in buffers
+    assert store.locate([31, 0, 1, 2], 1) == store.locate([31, 0, 1], 1 << 20)
 
 
 def test_what_is_located_in_compressed_blocks_stays(sim_disk_module):
@@ -74,7 +89,7 @@ def test_what_is_located_in_compressed_blocks_stays(sim_disk_module):
     run = PubRun.of([(b"s", b"", b"", b"%d" % (i % 10) * 60) for i in range(30)])
     store.append_run(run, 0, 30, 5)
     commit.drain()
-    buffers, positions = store.locate(range(1, 31))
+    buffers, positions = store.locate(range(1, 31), 1 << 20)
     for number, (buffer, position) in enumerate(zip(buffers, positions, strict=True)):
         at = position + PREFIX_BYTES + 1
         assert bytes(buffer[at : at + 60]) == b"%d" % (number % 10) * 60

@@ -79,8 +79,12 @@ class Api:
         origin: Origin | None,
         now: int,
     ) -> None:
-        """Answer requests `start` up to `stop`."""
+        """Answer requests `start` up to `stop`, as far as there is room for it."""
+        answers = origin.answers if origin is not None else None
         for index in range(start, stop):
+            if origin is not None and answers is not None and not answers.room_bytes:
+                answers.postpone(subscription, run, index, stop, origin)
+                return
             subject = run.subject(index)
             # A token that is not UTF-8 names nothing that exists.
             tokens = subject.decode(errors="replace").split(".")[2:]
@@ -112,8 +116,12 @@ class Api:
         body = encode({"type": TYPE + route.response, **fields})
         if request.reply:
             output = self._context.output
-            publish = output.publish_now if self._is_of_full_disk(outcome) else output.publish
-            publish(request.reply, body, headers=request.answer_headers)
+            if self._is_of_full_disk(outcome):
+                output.publish_now(request.reply, body, headers=request.answer_headers)
+            else:
+                output.publish(request.reply, body, headers=request.answer_headers)
+                if request.origin is not None:
+                    output.owe(request.origin.answers, len(body))
         if route.silent if refused else route.quiet:
             return
         if self._catalog is not None:

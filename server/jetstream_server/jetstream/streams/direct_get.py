@@ -40,8 +40,9 @@ _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 # A buffer beyond this would have its receiver cut off as a slow consumer.
 _ANSWER_BYTES_MAX = PENDING_BYTES_MAX * 3 // 4
 
-# From so many requests on it pays to look at them together.
+# From so many requests on it pays to look at them together, and so many are looked at ahead.
 _BULK_MIN = 4
+_BULK_MAX = 2048
 
 _EMPTY = b"408 Empty Request"
 _MALFORMED = b"408 Malformed Request"
@@ -84,34 +85,38 @@ class DirectGet:
         origin: Origin | None,
         now: int,
     ) -> None:
-        """Answer requests; one without reply is of no consequence."""
+        """Answer requests as far as there is room; one without reply is of no consequence."""
         sublist, index = self._output.sublist, start
+        answers = origin.answers if origin is not None else None
         while index < stop:
             cut, reply, exact = acks.reply_run(run.chunk, run.fields, index, stop)
             if reply:
                 target = sublist.match_one(reply) if exact else sublist.match_prefix(reply)
-                replies = DirectReplies(self._output, target)
-                if replies.has_headers and cut - index >= _BULK_MIN:
-                    self._answer_many(replies, run, index, cut)
-                else:
-                    for at in range(index, cut):
-                        self._answer(replies, run, at)
+                replies = DirectReplies(self._output, target, answers)
+                cut = self._answer_some(replies, run, index, cut)
                 replies.send()
+                if origin is not None and answers is not None and not answers.room_bytes:
+                    if cut < stop:
+                        answers.postpone(subscription, run, cut, stop, origin)
+                    return
             index = cut
 
-    def _answer_many(self, replies: DirectReplies, run: PubRun, index: int, stop: int) -> None:
-        """Answer requests of one client, those that ask for a sequence or a subject together."""
-        try:
-            while index < stop:
-                asked = self._asked(run, index, stop)
-                if len(asked) < _BULK_MIN:
-                    self._answer(replies, run, index)
-                    index += 1
-                else:
-                    index = self._answer_found(replies, run, index, asked)
-        except StoreError:  # each of them is told
-            for at in range(index, stop):
-                self._answer(replies, run, at)
+    def _answer_some(self, replies: DirectReplies, run: PubRun, index: int, stop: int) -> int:
+        """Answer requests of one client, those that ask for a sequence or a subject together;
+        return the first one that there was no room for."""
+        together = replies.has_headers
+        while index < stop and replies.room_bytes:
+            if together and stop - index >= _BULK_MIN:
+                try:
+                    asked = self._asked(run, index, min(stop, index + _BULK_MAX))
+                    if len(asked) >= _BULK_MIN:
+                        index = self._answer_found(replies, run, index, asked)
+                        continue
+                except StoreError:
+                    together = False  # each of them is told
+            self._answer(replies, run, index)
+            index += 1
+        return index
 
     def _asked(self, run: PubRun, index: int, stop: int) -> array[int]:
         """Return the sequences asked for by the first requests that name one, or a subject; 0 where
@@ -123,15 +128,16 @@ class DirectGet:
     def _answer_found(
         self, replies: DirectReplies, run: PubRun, index: int, asked: array[int]
     ) -> int:
-        """Answer as many requests as are asked for; return the first one after them."""
+        """Answer those that there is room for; return the first request after them."""
         assert replies.target is not None, "the caller looked"
-        buffers, positions = self._store.locate(asked)
-        at = 0
-        while at < len(asked):
+        buffers, positions = self._store.locate(asked, replies.room_bytes)
+        at, count = 0, len(buffers)
+        found = asked[:count]
+        while at < count:
             data, taken = encode_found(
                 buffers,
                 positions,
-                asked,
+                found,
                 at,
                 run.chunk,
                 run.fields,
@@ -142,10 +148,10 @@ class DirectGet:
             if taken:
                 replies.add_frames(data, taken)
             at += taken
-            if at < len(asked):  # it is not there
+            if at < count:  # it is not there
                 self._answer(replies, run, index + at)
                 at += 1
-        return index + len(asked)
+        return index + count
 
     def _answer(self, replies: DirectReplies, run: PubRun, index: int) -> None:
         reply, subject = run.reply(index), run.subject(index)[self._prefix_bytes :]

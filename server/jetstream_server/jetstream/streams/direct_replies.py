@@ -5,6 +5,8 @@ When the replies of many requests lead to one client, their frames leave as one 
 
 from __future__ import annotations
 
+from jetstream_server.base.limits import OUTBOX_HIGH_BYTES
+from jetstream_server.core.answers import Answers
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.output import Output
 
@@ -16,16 +18,23 @@ class DirectReplies:
         output: where they go.
         target: the subscription that each of the replies leads to, None when they may lead
             anywhere.
+        answers: what is under way to the client that asked, None where nobody counts.
 
     Attributes:
         target: the same, None unless frames can be sent to it.
+        room_bytes: how much may be added; what is begun is brought to its end.
     """
 
-    def __init__(self, output: Output, target: Subscription | None) -> None:
+    def __init__(
+        self, output: Output, target: Subscription | None, answers: Answers | None
+    ) -> None:
         if target is not None and (target.outlet is None or target.max_messages):
             target = None
         self.target = target
+        self.room_bytes = OUTBOX_HIGH_BYTES if answers is None else answers.room_bytes
         self._output = output
+        self._answers = answers
+        self._added_bytes = 0
         self._frames: list[bytes] = []
         self._count = 0
 
@@ -40,6 +49,7 @@ class DirectReplies:
 
     def add(self, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Answer with one message."""
+        self._count_bytes(len(headers) + len(payload))
         target = self.target
         if target is None or target.outlet is None:
             self._output.publish(reply, payload, headers=headers)
@@ -57,11 +67,18 @@ class DirectReplies:
 
     def add_frames(self, data: bytes, count: int) -> None:
         """Answer with encoded frames; there is a target."""
+        self._count_bytes(len(data))
         self._frames.append(data)
         self._count += count
+
+    def _count_bytes(self, size: int) -> None:
+        self._added_bytes += size
+        self.room_bytes = max(self.room_bytes - size, 0)
 
     def send(self) -> None:
         """Send what was added."""
         if self._frames:
             assert self.target is not None, "what it has is for a target"
             self._output.frames(self.target, b"".join(self._frames), self._count)
+        if self._added_bytes:
+            self._output.owe(self._answers, self._added_bytes)

@@ -13,14 +13,12 @@ is what error texts call it.
 
 from __future__ import annotations
 
-import re
 import types
 import typing
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, ClassVar, TypeVar
 
-import orjson
 from pydantic import BaseModel, ConfigDict
 
 from jetstream_server.jetstream import errors
@@ -32,8 +30,7 @@ from jetstream_server.jetstream.api.json_syntax import (
 )
 from jetstream_server.jetstream.wire.go_quote import quoted
 from jetstream_server.jetstream.wire.go_time import Instant, format_time, parse_time
-
-_ESCAPED = re.compile("[<>&]|\u2028|\u2029".encode())
+from jetstream_server.protocol.encoder import json_text
 
 
 class Always:
@@ -112,8 +109,7 @@ Model = TypeVar("Model", bound=GoModel)
 
 def encode(value: object, *, indented: bool = False) -> bytes:
     """Return JSON, compact unless it is for people, with the characters escaped that Go escapes."""
-    encoded = orjson.dumps(value, option=orjson.OPT_INDENT_2 if indented else None)
-    return _ESCAPED.sub(_escape, encoded)
+    return json_text(value, indented=indented)
 
 
 def decode(body: bytes, model: type[Model], *, strict: bool = True) -> Model:
@@ -370,10 +366,6 @@ def _shape(annotation: Any) -> _Shape:
 
 
 # -- encoding ---------------------------------------------------------------------------------
-
-
-def _escape(matched: re.Match[bytes]) -> bytes:
-    return b"\\u%04x" % ord(matched.group().decode())
 
 
 @cache

@@ -25,6 +25,7 @@ class Client:
     """The origin of the requests."""
 
     echo = True
+    answers = None
 
     def client_info(self, now: int) -> dict[str, Any]:
         return {"id": 7, "acc": "$G", "kind": "Client"}

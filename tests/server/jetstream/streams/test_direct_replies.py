@@ -23,6 +23,10 @@ class Recorded:
     def frames(self, subscription: Any, data: bytes, count: int) -> None:
         self.sent.append((subscription.sid, data, count))
 
+    def owe(self, answers: Any, size: int) -> None:
+        if answers is not None:
+            answers.owed.append(size)
+
 
 def target(*, headers: bool = True, max_messages: int = 0) -> Any:
     return SimpleNamespace(
@@ -32,7 +36,7 @@ def target(*, headers: bool = True, max_messages: int = 0) -> Any:
 
 def replied(to: Any) -> list[Any]:
     output: Any = Recorded()
-    replies = DirectReplies(output, to)
+    replies = DirectReplies(output, to, None)
     replies.add(b"r.1", HEADERS, b"one")
     replies.add(b"r.2", b"", b"")
     replies.send()
@@ -55,13 +59,29 @@ def test_the_router_takes_the_others(to: Any) -> None:
 
 def test_encoded_frames_count() -> None:
     output: Any = Recorded()
-    replies = DirectReplies(output, target())
+    replies = DirectReplies(output, target(), None)
     assert replies.has_headers
     replies.add_frames(b"two frames", 2)
     replies.add(b"r", b"", b"")
     replies.send()
     assert output.sent == [(b"7", b"two framesMSG r 7 0\r\n\r\n", 3)]
-    replies = DirectReplies(output, target(headers=False))
+    replies = DirectReplies(output, target(headers=False), None)
     assert not replies.has_headers
     replies.send()
     assert len(output.sent) == 1, "nothing was added"
+
+
+@pytest.mark.parametrize("to", [None, target()])
+def test_what_is_under_way_counts_until_there_is_no_room(to: Any) -> None:
+    answers: Any = SimpleNamespace(room_bytes=20, owed=[])
+    output: Any = Recorded()
+    replies = DirectReplies(output, to, answers)
+    assert replies.room_bytes == 20
+    replies.add(b"r", HEADERS, b"one")
+    assert replies.room_bytes == 20 - len(HEADERS) - 3
+    replies.add(b"r", b"", b"more than there is room for")
+    assert replies.room_bytes == 0
+    replies.send()
+    assert answers.owed == [len(HEADERS) + 3 + 27]
+    DirectReplies(output, to, answers).send()
+    assert len(answers.owed) == 1, "nothing was added"

@@ -1,0 +1,95 @@
+"""What a client has asked for and has yet to be told.
+
+A request can be ten thousand times smaller than its answer: what a client asks for in one turn may
+be more than it can take before it counts as a slow consumer, and more than fits into memory. So
+only so much is under way to a client at a time. Once that is reached, the rest of its requests are
+put off, and with them whatever it says behind them, until it has taken what it was told. It is not
+read from meanwhile, so TCP slows it down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jetstream_server.base.limits import OUTBOX_HIGH_BYTES
+from jetstream_server.protocol.ops import PubRun
+
+if TYPE_CHECKING:
+    from jetstream_server.core.subscription import Origin, Outlet, Subscription
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """Requests `start` up to `stop` of a run, and whom they would have gone to."""
+
+    subscription: Subscription
+    run: PubRun
+    start: int
+    stop: int
+    origin: Origin
+
+
+class Answers:
+    """The answers under way to one client, and the requests put off until there is room for more.
+
+    Args:
+        outlet: the client.
+        go_on: called when there is room again and something was put off.
+    """
+
+    def __init__(self, outlet: Outlet, go_on: Callable[[], None]) -> None:
+        self._outlet = outlet
+        self._go_on = go_on
+        self._owed_bytes = 0
+        self._postponed: list[_Stretch] = []
+
+    @property
+    def room_bytes(self) -> int:
+        """Return how much more may be answered now; no request begins when that is nothing."""
+        return max(OUTBOX_HIGH_BYTES - self._outlet.backlog_bytes - self._owed_bytes, 0)
+
+    def owe(self, size: int) -> None:
+        """Count bytes that were answered, and that are not in the client's backlog yet."""
+        self._owed_bytes += size
+
+    def settle(self, size: int) -> None:
+        """Take off bytes that are in the client's backlog by now, or will never be."""
+        self._owed_bytes -= size
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Go on if something was put off and there is room: the client has taken something."""
+        if self._postponed and self.room_bytes:
+            self._go_on()
+
+    def postpone(
+        self, subscription: Subscription, run: PubRun, start: int, stop: int, origin: Origin
+    ) -> None:
+        """Have these requests received again when there is room."""
+        self._postponed.append(_Stretch(subscription, run, start, stop, origin))
+
+    @property
+    def has_postponed(self) -> bool:
+        """Return whether requests wait for room."""
+        return bool(self._postponed)
+
+    def resume(self, now: int) -> None:
+        """Have what was put off received, as far as there is room."""
+        waiting, self._postponed = self._postponed, []
+        for number, stretch in enumerate(waiting):
+            if self._postponed or not self.room_bytes:
+                self._postponed += waiting[number:]
+                return
+            subscription, run, origin = stretch.subscription, stretch.run, stretch.origin
+            if subscription.closed:
+                origin.unanswered(run, stretch.start, stretch.stop)
+            else:
+                subscription.receiver.receive(
+                    run, stretch.start, stretch.stop, subscription, origin, now
+                )
+
+    def forget(self) -> None:
+        """Let go of what was put off: the client is gone."""
+        self._postponed.clear()

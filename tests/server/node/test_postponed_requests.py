@@ -1,0 +1,161 @@
+"""Requests whose answers are too much for one turn, through a whole node."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+from jetstream_server.base.nuid import Nuid
+from jetstream_server.core import answers
+from jetstream_server.jetstream.api.dispatch import Api
+from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.context import Context
+from jetstream_server.store.vault import MemoryVault
+
+CONNECT = b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true}'
+STREAMS = [("F", "file"), ("M", "memory")]
+
+
+@pytest.fixture
+def client(node: Any, make_client: Any) -> Any:
+    """Return a client of streams F and M, each with twenty messages of growing size."""
+    account = node.accounts["$G"]
+    context = Context("$G", "n1", "", account.sublist, account.output, Nuid(Random(1)))
+    account.catalog = Catalog(context, MemoryVault())
+    account.catalog.recover(0)
+    Api(account.catalog).subscribe()
+    client = make_client(node)
+    client.connect(CONNECT)
+    client.say(b"SUB r.* 1\r\n")
+    for name, storage in STREAMS:
+        body = json.dumps(
+            {"name": name, "subjects": [f"{name}.*"], "storage": storage, "allow_direct": True}
+        ).encode()
+        assert b'"error"' not in client.say(
+            request(b"$JS.API.STREAM.CREATE." + name.encode(), body)
+        )
+        for number in range(20):
+            client.say(request(b"%b.%d" % (name.encode(), number % 5), b"x" * 40 * number))
+    return client
+
+
+def request(subject: bytes, body: bytes = b"", reply: bytes = b"r.1") -> bytes:
+    return b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(body), body)
+
+
+def answered(client: Any, data: bytes) -> bytes:
+    """Say something, and read until nothing comes any more."""
+    output = client.say(data)
+    while (more := client.say(b"")) or client.session.answers.has_postponed:
+        output += more
+    return output
+
+
+def questions(random: Random) -> bytes:
+    """Return direct gets, requests and a PING in one write; the replies are numbered."""
+    said = []
+    for number in range(random.randrange(1, 60)):
+        reply, stream = b"r.%d" % number, random.choice((b"F", b"M"))
+        by_sequence = b'{"seq":%d}' % random.randrange(25)
+        said.append(
+            random.choice(
+                [request(b"$JS.API.DIRECT.GET." + stream, by_sequence, reply)] * 6
+                + [
+                    request(b"$JS.API.DIRECT.GET.%b.%b.1" % (stream, stream), b"", reply),
+                    request(b"$JS.API.DIRECT.GET." + stream, b'{"seq":3,"batch":5}', reply),
+                    request(b"$JS.API.STREAM.MSG.GET." + stream, by_sequence, reply),
+                    request(b"$JS.API.STREAM.NAMES", b"", reply),
+                    request(b"nobody", b"", reply),
+                    b"PING\r\n",
+                ]
+            )
+        )
+    return b"".join(said)
+
+
+def frames(output: bytes) -> list[bytes]:
+    """Return what came, each with its subject, in an order that does not tell of turns."""
+    found = []
+    while output:
+        line, _, output = output.partition(b"\r\n")
+        size = int(line.split()[-1]) + 2 if line.startswith((b"MSG", b"HMSG")) else 0
+        body, output = output[:size], output[size:]
+        text = body.partition(b'"ts":')[0]  # of an answer of the API
+        found.append(line + b"\r\n" + text)
+    return sorted(found)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_put_off_is_answered_as_it_would_have_been(
+    client: Any, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    random = Random(seed)
+    said = questions(random)
+    expected = answered(client, said)
+    monkeypatch.setattr(answers, "OUTBOX_HIGH_BYTES", random.choice((1, 100, 1000, 5000)))
+    assert frames(answered(client, said)) == frames(expected)
+
+
+def test_no_more_is_under_way_than_there_is_room_for(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "OUTBOX_HIGH_BYTES", 3000)
+    output = client.say(request(b"$JS.API.DIRECT.GET.F", b'{"seq":20}') * 50)
+    assert output.count(b"HMSG") == 4, "the one that reaches the mark is the last"
+    assert client.session.answers.has_postponed
+    client.session.backlog_bytes = 3000
+    assert client.node.next_deadline() == 0
+    client.node.run(client.now)
+    assert not client.node.has_held, "what it has not taken leaves no room"
+    client.session.backlog_bytes = 0
+    client.node.drained(client.session)
+    output += answered(client, b"")
+    assert output.count(b"HMSG") == 50
+
+
+def test_what_it_says_behind_its_requests_waits_with_them(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "OUTBOX_HIGH_BYTES", 1)
+    gets = request(b"$JS.API.DIRECT.GET.F", b'{"seq":1}') * 3
+    output = client.say(gets + b"UNSUB 1\r\nPING\r\n")
+    assert b"PONG" not in output
+    output += answered(client, b"")
+    assert output.count(b"HMSG") == 2, "the last one comes after UNSUB"
+    assert output.endswith(b"PONG\r\n")
+
+
+def test_a_flush_that_fails_leaves_room_for_what_comes(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "OUTBOX_HIGH_BYTES", 1)
+    client.session.feed(request(b"$JS.API.DIRECT.GET.F", b'{"seq":1}') * 3)
+    client.node.run(client.now)
+    client.node.drop(client.node.take_held())
+    assert answered(client, b"").count(b"HMSG") == 2, "the first one went down with the flush"
+
+
+def test_of_a_stream_that_is_deleted_meanwhile_nobody_answers(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "OUTBOX_HIGH_BYTES", 1)
+    client.say(request(b"$JS.API.DIRECT.GET.F", b'{"seq":1}') * 3)
+    account = client.node.accounts["$G"]
+    account.catalog.delete("F", client.now)
+    assert answered(client, b"").count(b"NATS/1.0 503\r\nNats-Subject: $JS.API.DIRECT") == 2
+
+
+def test_a_client_that_leaves_takes_its_requests_along(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "OUTBOX_HIGH_BYTES", 1)
+    client.session.feed(request(b"$JS.API.DIRECT.GET.F", b'{"seq":1}') * 3)
+    client.node.run(client.now)
+    held = client.node.take_held()
+    client.node.close_session(client.session, "Client Closed", client.now)
+    client.node.release(held, client.now)
+    client.node.run(client.now)
+    assert not client.node.has_held
+    assert not client.session.answers.has_postponed
