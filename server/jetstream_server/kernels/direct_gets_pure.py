@@ -8,14 +8,12 @@ its own (`jetstream.md` 5.10). Records are laid out as in `record_format.py`.
 from __future__ import annotations
 
 from array import array
-from datetime import UTC, datetime, timedelta
 from mmap import mmap
 from typing import cast
 
+from jetstream_server.kernels.moments import time_text
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SECOND_NS = 1_000_000_000
 _VERSION_LINE = b"NATS/1.0\r\n"
 
 
@@ -65,7 +63,7 @@ def encode_answers(
                 stream,
                 block[subject_start:subject_stop],
                 sequence,
-                _time(timestamp),
+                time_text(timestamp),
                 pending,
                 last,
             )
@@ -77,12 +75,3 @@ def encode_answers(
         if counted >= bytes_max:
             break
     return b"".join(frames), len(frames), counted
-
-
-def _time(timestamp: int) -> bytes:
-    """Return the RFC 3339 text of a time, without zeros at the end of its fraction."""
-    seconds, fraction = divmod(timestamp, _SECOND_NS)
-    text = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
-    if fraction:
-        text += f".{fraction:09d}".rstrip("0")
-    return text.encode() + b"Z"

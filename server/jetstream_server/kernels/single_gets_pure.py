@@ -10,15 +10,13 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import cast
 
+from jetstream_server.kernels.moments import time_text
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES, Buffer
 
 STRIDE = 7  # integers a message in `fields`, as in `protocol/ops.py`
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SECOND_NS = 1_000_000_000
 _SEQUENCE = re.compile(
     rb'[ \t\r\n]*\{[ \t\r\n]*"seq"[ \t\r\n]*:[ \t\r\n]*([1-9][0-9]{0,17})[ \t\r\n]*\}[ \t\r\n]*'
 )
@@ -105,19 +103,10 @@ def encode_found(
             stream,
             block[subject_start:subject_stop],
             sequences[number],
-            _time(timestamp),
+            time_text(timestamp),
         )
         at = (start + number - first) * STRIDE
         reply = chunk[fields[at + 2] : fields[at + 3]]
         sizes = b"%d %d" % (len(headers), len(headers) + len(payload))
         frames.append(b"HMSG %b %b %b\r\n%b%b\r\n" % (reply, sid, sizes, headers, payload))
     return b"".join(frames), len(frames)
-
-
-def _time(timestamp: int) -> bytes:
-    """Return the RFC 3339 text of a time, without zeros at the end of its fraction."""
-    seconds, fraction = divmod(timestamp, _SECOND_NS)
-    text = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
-    if fraction:
-        text += f".{fraction:09d}".rstrip("0")
-    return text.encode() + b"Z"

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
-from functools import lru_cache
 from itertools import islice
 
 from jetstream_server import API_LEVEL
-from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import StoreError
 from jetstream_server.base.limits import PENDING_BYTES_MAX
 from jetstream_server.core.subscription import Origin, Subscription
@@ -24,9 +22,9 @@ from jetstream_server.jetstream.streams.direct_replies import DirectReplies
 from jetstream_server.jetstream.streams.direct_selection import Selection, decode
 from jetstream_server.jetstream.streams.publish_headers import extended, header
 from jetstream_server.jetstream.streams.scan import WINDOW_BYTES, WINDOW_MESSAGES, messages
-from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels import acks
 from jetstream_server.kernels.direct_gets import encode_answers
+from jetstream_server.kernels.moments import time_text
 from jetstream_server.kernels.single_gets import encode_found, sequences_asked, subjects_asked
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import MessageStore, StoredMessage, SubjectFilter
@@ -326,7 +324,7 @@ class DirectGet:
     def _lines(self, message: StoredMessage) -> bytes:
         return (
             b"Nats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n"
-            % (self._stream, message.subject, message.sequence, _time(message.timestamp))
+            % (self._stream, message.subject, message.sequence, time_text(message.timestamp))
         )
 
 
@@ -347,19 +345,6 @@ def _patterns(wanted: Selection) -> list[bytes]:
 
 def _encode(subject: str) -> bytes:
     return subject.encode("utf-8", "surrogateescape")
-
-
-def _time(timestamp: int) -> bytes:
-    seconds, fraction = divmod(timestamp, SECOND)
-    if not fraction:
-        return _second(seconds) + b"Z"
-    return b"%b.%bZ" % (_second(seconds), (b"%09d" % fraction).rstrip(b"0"))
-
-
-@lru_cache(maxsize=64)
-def _second(seconds: int) -> bytes:
-    """Return the text of a time but for its fraction; neighbours mostly share it."""
-    return format_time(seconds * SECOND).encode()[:-1]
 
 
 def _is_level_met(value: bytes) -> bool:
