@@ -23,6 +23,14 @@ def test_what_tells_certificates_apart(pki):
     assert peer_certificates(()) == []
 
 
+def test_what_cannot_be_read_is_told_as_far_as_it_can_be(pki):
+    garbled = pki.der("client")[:-300]
+    assert not_after(garbled) == ""
+    told = peer_certificates((garbled, pki.der("ca")))
+    assert told[0] == {"cert_sha256": hashlib.sha256(garbled).hexdigest()}
+    assert told[1]["subject"] == "CN=Test CA"
+
+
 def test_the_first_certificate_of_a_file_is_the_listeners_own(pki, tmp_path):
     chain = tmp_path / "chain.pem"
     parts = (pki.cert("server"), pki.cert("ca"))
