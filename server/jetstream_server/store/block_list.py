@@ -2,8 +2,7 @@
 
 The base of `FileStore`, which writes. A question is answered block by block with the kernels of
 `kernels/columns`, on entries that are arrays or mapped files; nothing here costs a Python object
-per stored message. Per-subject questions start from the bounds in `SubjectTable`, so that those
-about the first, last or number of messages of a subject rarely look at a block at all.
+per stored message. Questions about single subjects are in `block_subjects.py`.
 
 Every method may raise StoreError: the store is offline, or a block turns out to be damaged, which
 takes it offline.
@@ -176,17 +175,6 @@ class BlockList:
                 break
         return buffers, positions
 
-    def load_last(self, wanted: SubjectFilter | None) -> StoredMessage | None:
-        """Return the newest matching message."""
-        if isinstance(wanted, SubjectSet):
-            sequence = max(map(self._last_of, wanted.matching()), default=0)
-            return self.load(sequence) if sequence else None
-        for block in reversed(self._blocks):
-            for entry in range(block.count - 1, block.head - 1, -1):
-                if block.is_alive(entry):
-                    return self._message(block, self._content(block), entry)
-        return None
-
     def load_next(self, wanted: SubjectFilter | None, sequence: int) -> StoredMessage | None:
         """Return the first matching message at or after `sequence`."""
         while True:
@@ -264,93 +252,6 @@ class BlockList:
                 max(low, high),
             )
         return total
-
-    def subject_counts(self, pattern: bytes) -> dict[bytes, int]:
-        """Return message counts of the matching subjects that have messages."""
-        table = self._table
-        matching = SubjectSet((pattern,), table).matching()
-        return {table.names[number]: table.counts[number] for number in matching}
-
-    def subject_last(self, subject: bytes) -> int:
-        """Return the last sequence of a subject, 0 when it has none."""
-        if not self._table.count_of(subject):
-            return 0
-        return self._last_of(self._table.ids[subject])
-
-    def subject_count(self, subject: bytes) -> int:
-        """Return how many messages of a subject are stored."""
-        return self._table.count_of(subject)
-
-    def last_sequences(self, wanted: SubjectFilter | None, up_to: int | None = None) -> list[int]:
-        """Return the last sequence (at most `up_to`) of each matching subject, rising."""
-        if isinstance(wanted, SubjectSet):
-            numbers = wanted.matching()
-        else:
-            numbers = [number for number, count in enumerate(self._table.counts) if count]
-        found = [self._last_of(number, up_to) for number in numbers]
-        return sorted(sequence for sequence in found if sequence)
-
-    def _last_of(self, subject_id: int, up_to: int | None = None) -> int:
-        """Return the last sequence of a subject at or below `up_to`, 0 when there is none."""
-        bound = self._table.lasts[subject_id]
-        if (up_to is None or bound <= up_to) and self._holds(bound, subject_id):
-            return bound
-        limit = bound if up_to is None else min(bound, up_to)
-        for index in range(self._block_index(limit), -1, -1):
-            if index == len(self._blocks):
-                continue
-            block = self._blocks[index]
-            content = self._content(block)
-            number = self._local_id(content, subject_id)
-            stop = block.at_or_after(content, limit + 1)
-            entry = columns.find_last(
-                content.entries.subject_ids, block.alive, block.head, stop, number
-            )
-            if entry >= 0:
-                sequence = block.sequence(content, entry)
-                if limit == bound:
-                    self._table.lasts[subject_id] = sequence
-                return sequence
-        return 0
-
-    def _holds(self, sequence: int, subject_id: int) -> bool:
-        """Tell whether a sequence is a live message of a subject."""
-        block = self._block_at(sequence)
-        if block is None:
-            return False
-        content = self._content(block)
-        entry = block.find(content, sequence)
-        if entry < 0:
-            return False
-        if not content.has_own_ids:
-            return content.entries.subject_ids[entry] == subject_id
-        buffer, at = self._buffer(block, content, entry), content.entries.positions[entry]
-        start, name = at + PREFIX_BYTES, self._table.names[subject_id]
-        stop = start + PREFIX.unpack_from(buffer, at)[5]
-        return buffer[start:stop] == name
-
-    def _sequences_of(self, subject_id: int) -> Iterator[int]:
-        """Walk the live messages of a subject, oldest first; it must have some."""
-        table = self._table
-        start = table.firsts[subject_id]
-        is_first = True
-        for index in range(self._block_index(start), len(self._blocks)):
-            block = self._blocks[index]
-            content = self._content(block)
-            number = self._local_id(content, subject_id)
-            if content.has_own_ids and number == len(content.table_ids):
-                continue  # without one of this subject
-            ids = content.entries.subject_ids
-            entry = max(block.at_or_after(content, start), block.head) - 1
-            while True:
-                entry = columns.find(ids, block.alive, entry + 1, block.count, number)
-                if entry >= block.count:
-                    break
-                sequence = block.sequence(content, entry)
-                if is_first:
-                    table.firsts[subject_id] = sequence
-                    is_first = False
-                yield sequence
 
     # -- windows ---------------------------------------------------------------------------
 

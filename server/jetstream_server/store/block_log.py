@@ -27,7 +27,7 @@ from jetstream_server.protocol.ops import (
 )
 from jetstream_server.store import erasure, tombstone
 from jetstream_server.store.block import BLOCK_SUFFIX, Block, BlockWriter, seal_block
-from jetstream_server.store.block_list import BlockList
+from jetstream_server.store.block_subjects import BlockSubjects
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.compressed_block import compressed_bytes_max
 from jetstream_server.store.compression import Compression, is_compressible
@@ -44,7 +44,7 @@ RENUMBER_MIN = 4096  # subjects without messages before they are forgotten
 _OFFSET_MAX = 2**32 - 1
 
 
-class BlockLog(BlockList):
+class BlockLog(BlockSubjects):
     """Messages that go into an open block, and from there to the disk.
 
     Args:

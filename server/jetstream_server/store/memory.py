@@ -313,7 +313,9 @@ class MemoryStore:
         """Return how many messages of a subject are stored."""
         return len(self._subjects.get(subject, ()))
 
-    def last_sequences(self, wanted: SubjectFilter | None, up_to: int | None = None) -> list[int]:
+    def last_sequences(
+        self, wanted: SubjectFilter | None, up_to: int | None = None, count_max: int | None = None
+    ) -> list[int]:
         """Return the last sequence (at most `up_to`) of each matching subject, rising."""
         subjects = (
             self._matching(wanted) if isinstance(wanted, PatternFilter) else list(self._subjects)
@@ -324,6 +326,8 @@ class MemoryStore:
                 if up_to is None or sequence <= up_to:
                     found.append(sequence)
                     break
+            if count_max is not None and len(found) > count_max:
+                break
         return sorted(found)
 
     def window(

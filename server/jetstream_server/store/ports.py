@@ -276,8 +276,14 @@ class MessageStore(Protocol):
         """Return how many messages of a literal subject are stored."""
         ...
 
-    def last_sequences(self, wanted: SubjectFilter | None, up_to: int | None = None) -> list[int]:
-        """Return the last sequence (at most `up_to`) of each matching subject, rising."""
+    def last_sequences(
+        self, wanted: SubjectFilter | None, up_to: int | None = None, count_max: int | None = None
+    ) -> list[int]:
+        """Return the last sequence (at most `up_to`) of each matching subject, rising.
+
+        Once there are more than `count_max` it does not matter which they are, nor that any are
+        missing.
+        """
         ...
 
     def window(

@@ -261,7 +261,7 @@ class DirectGet:
         if up_to is None:
             return _NO_RESULTS
         filtered = store.filter([_encode(pattern) for pattern in wanted.multi_last])
-        sequences = store.last_sequences(filtered, up_to)
+        sequences = store.last_sequences(filtered, up_to, _MULTI_LAST_MAX)
         if not sequences:
             return _NO_RESULTS
         if len(sequences) > _MULTI_LAST_MAX:

@@ -1,0 +1,193 @@
+"""What a list of blocks says about subjects: the first and last messages of each, and how many.
+
+These questions start from the bounds in `SubjectTable`, so that most of them look at one entry of a
+block, if at all. Those about many subjects go through the blocks once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import compress
+
+from jetstream_server.kernels import columns
+from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
+from jetstream_server.store.block_list import BlockList
+from jetstream_server.store.ports import StoredMessage, SubjectFilter
+from jetstream_server.store.subjects import SubjectSet
+
+_FEW_SUBJECTS = 64  # of so many each is looked for on its own
+_PIECE_ENTRIES = 8192
+
+
+class BlockSubjects(BlockList):
+    """A list of blocks that is asked about subjects."""
+
+    def load_last(self, wanted: SubjectFilter | None) -> StoredMessage | None:
+        """Return the newest matching message."""
+        if isinstance(wanted, SubjectSet):
+            sequence = max(self._lasts(wanted.matching(), self._last_seq, 1), default=0)
+            return self.load(sequence) if sequence else None
+        for block in reversed(self._blocks):
+            for entry in range(block.count - 1, block.head - 1, -1):
+                if block.is_alive(entry):
+                    return self._message(block, self._content(block), entry)
+        return None
+
+    def subject_counts(self, pattern: bytes) -> dict[bytes, int]:
+        """Return message counts of the matching subjects that have messages."""
+        table = self._table
+        matching = SubjectSet((pattern,), table).matching()
+        return {table.names[number]: table.counts[number] for number in matching}
+
+    def subject_last(self, subject: bytes) -> int:
+        """Return the last sequence of a subject, 0 when it has none."""
+        if not self._table.count_of(subject):
+            return 0
+        return self._last_of(self._table.ids[subject])
+
+    def subject_count(self, subject: bytes) -> int:
+        """Return how many messages of a subject are stored."""
+        return self._table.count_of(subject)
+
+    def last_sequences(
+        self, wanted: SubjectFilter | None, up_to: int | None = None, count_max: int | None = None
+    ) -> list[int]:
+        """Return the last sequence (at most `up_to`) of each matching subject, rising."""
+        if isinstance(wanted, SubjectSet):
+            numbers = wanted.matching()
+        else:
+            numbers = [number for number, count in enumerate(self._table.counts) if count]
+        limit = self._last_seq if up_to is None else min(up_to, self._last_seq)
+        enough = len(numbers) if count_max is None else count_max + 1
+        return sorted(self._lasts(numbers, limit, enough))
+
+    def _lasts(self, numbers: list[int], limit: int, enough: int) -> list[int]:
+        """Return the last sequences, at most `limit`, of subjects: of all of them, or of `enough`,
+        the newest of all among them."""
+        found, missing = self._known_lasts(numbers, limit, enough)
+        if len(missing) > _FEW_SUBJECTS:
+            return found + self._newest(missing, limit, enough)
+        return found + [last for number in missing if (last := self._last_of(number, limit))]
+
+    def _known_lasts(
+        self, numbers: list[int], limit: int, enough: int
+    ) -> tuple[list[int], list[int]]:
+        """Return bounds that are last sequences, the highest first, and the subjects met on the way
+        whose bounds are none, or above `limit`."""
+        lasts = self._table.lasts
+        found: list[int] = []
+        missing: list[int] = []
+        low, high = 1, 0
+        for number in sorted(numbers, key=lasts.__getitem__, reverse=True):
+            bound = lasts[number]
+            if not low <= bound <= high:
+                at = self._block_at(bound) if bound <= limit else None
+                if at is None:
+                    missing.append(number)
+                    continue
+                block, low, high = at, at.first_seq, at.last_seq
+                content = self._content(block)
+                ids, head, alive = content.entries.subject_ids, block.head, block.alive
+                own = content.table_ids if content.has_own_ids else None
+                has_gaps = len(content.entries.offsets) > 0
+            entry = block.find(content, bound) if has_gaps else bound - low
+            if (
+                entry < head
+                or (alive and not alive[entry])
+                or (ids[entry] if own is None else own[ids[entry]]) != number
+            ):
+                missing.append(number)
+            else:
+                found.append(bound)
+                if len(found) >= enough:
+                    break
+        return found, missing
+
+    def _newest(self, numbers: list[int], limit: int, enough: int) -> list[int]:
+        """Return the last sequences, at most `limit`, of many subjects in one walk back: of all of
+        them, or of `enough`, and of those with messages beside these."""
+        missing = set(numbers)
+        found: list[int] = []
+        for block in reversed(self._blocks[: self._block_index(limit) + 1]):
+            content = self._content(block)
+            ids = content.entries.subject_ids
+            own = content.table_ids if content.has_own_ids else None
+            stop = block.at_or_after(content, limit + 1)
+            while stop > block.head:
+                start = max(stop - _PIECE_ENTRIES, block.head)
+                entries: Iterable[tuple[int, int]] = zip(
+                    ids[start:stop], range(start, stop), strict=True
+                )
+                if block.alive:
+                    entries = compress(entries, block.alive[start:stop])
+                for own_number, entry in dict(entries).items():  # the last of each
+                    number = own_number if own is None else own[own_number]
+                    if number in missing:
+                        missing.discard(number)
+                        found.append(block.sequence(content, entry))
+                if len(found) >= enough or not missing:
+                    return found
+                stop = start
+        return found
+
+    def _last_of(self, subject_id: int, up_to: int | None = None) -> int:
+        """Return the last sequence of a subject at or below `up_to`, 0 when there is none."""
+        bound = self._table.lasts[subject_id]
+        if (up_to is None or bound <= up_to) and self._holds(bound, subject_id):
+            return bound
+        limit = bound if up_to is None else min(bound, up_to)
+        for index in range(self._block_index(limit), -1, -1):
+            if index == len(self._blocks):
+                continue
+            block = self._blocks[index]
+            content = self._content(block)
+            number = self._local_id(content, subject_id)
+            stop = block.at_or_after(content, limit + 1)
+            entry = columns.find_last(
+                content.entries.subject_ids, block.alive, block.head, stop, number
+            )
+            if entry >= 0:
+                sequence = block.sequence(content, entry)
+                if limit == bound:
+                    self._table.lasts[subject_id] = sequence
+                return sequence
+        return 0
+
+    def _holds(self, sequence: int, subject_id: int) -> bool:
+        """Tell whether a sequence is a live message of a subject."""
+        block = self._block_at(sequence)
+        if block is None:
+            return False
+        content = self._content(block)
+        entry = block.find(content, sequence)
+        if entry < 0:
+            return False
+        if not content.has_own_ids:
+            return content.entries.subject_ids[entry] == subject_id
+        buffer, at = self._buffer(block, content, entry), content.entries.positions[entry]
+        start, name = at + PREFIX_BYTES, self._table.names[subject_id]
+        stop = start + PREFIX.unpack_from(buffer, at)[5]
+        return buffer[start:stop] == name
+
+    def _sequences_of(self, subject_id: int) -> Iterator[int]:
+        """Walk the live messages of a subject, oldest first; it must have some."""
+        table = self._table
+        start = table.firsts[subject_id]
+        is_first = True
+        for index in range(self._block_index(start), len(self._blocks)):
+            block = self._blocks[index]
+            content = self._content(block)
+            number = self._local_id(content, subject_id)
+            if content.has_own_ids and number == len(content.table_ids):
+                continue  # without one of this subject
+            ids = content.entries.subject_ids
+            entry = max(block.at_or_after(content, start), block.head) - 1
+            while True:
+                entry = columns.find(ids, block.alive, entry + 1, block.count, number)
+                if entry >= block.count:
+                    break
+                sequence = block.sequence(content, entry)
+                if is_first:
+                    table.firsts[subject_id] = sequence
+                    is_first = False
+                yield sequence

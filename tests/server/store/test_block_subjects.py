@@ -1,0 +1,119 @@
+"""Questions about subjects, beside the obvious way to answer them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from jetstream_server.core.subject import matches
+from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store import block_subjects
+from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.file import FileStore
+
+PATTERNS = [b"s.*", b"s.1*", b"s.*.x", b"s.>", b"*.7", b"s.3", b"none", b">"]
+
+
+def subject(number: int) -> bytes:
+    return b"s.%d%b" % (number, b".x" if number % 5 == 0 else b"")
+
+
+class Twin:
+    """A store, and what is in it as a dictionary."""
+
+    def __init__(self, disk: Any, random: Random) -> None:
+        self.disk, self.random = disk, random
+        self.live: dict[int, bytes] = {}
+        self.open()
+
+    def open(self) -> None:
+        self.commit = GroupCommit(self.disk)
+        self.store = FileStore(Path("/s"), self.commit, block_bytes=1000)
+
+    def act(self) -> None:
+        random, store = self.random, self.store
+        kind = random.random()
+        if kind < 0.6:
+            names = [subject(random.randrange(40)) for _ in range(random.randrange(1, 40))]
+            first = store.last_seq + 1
+            run = PubRun.of([(name, b"", b"", b"x" * 20) for name in names])
+            store.append_run(run, 0, len(names), 5)
+            self.live.update(enumerate(names, first))
+        elif kind < 0.85:
+            gone = random.sample(sorted(self.live), min(len(self.live), random.randrange(1, 20)))
+            store.delete(gone)
+            for sequence in gone:
+                del self.live[sequence]
+        elif kind < 0.95:
+            stop = random.randrange(1, store.last_seq + 2)
+            pattern = random.choice(PATTERNS)
+            store.purge(store.filter([pattern]), stop, 0)
+            self.live = {
+                sequence: name
+                for sequence, name in self.live.items()
+                if sequence >= stop or not matches(pattern, name)
+            }
+        else:
+            self.commit.drain()
+            self.disk.restart()
+            self.open()
+
+    def lasts(self, patterns: list[bytes], up_to: int) -> list[int]:
+        newest: dict[bytes, int] = {}
+        for sequence, name in sorted(self.live.items()):
+            if sequence <= up_to and any(matches(pattern, name) for pattern in patterns):
+                newest[name] = sequence
+        return sorted(newest.values())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_lasts_are_those_of_the_twin(
+    sim_disk_module: Any, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    random = Random(seed)
+    monkeypatch.setattr(block_subjects, "_FEW_SUBJECTS", random.choice((0, 3, 64)))
+    monkeypatch.setattr(block_subjects, "_PIECE_ENTRIES", random.choice((1, 4, 8192)))
+    twin = Twin(sim_disk_module.SimDisk(random), random)
+    for _ in range(40):
+        twin.act()
+        store = twin.store
+        patterns = random.sample(PATTERNS, random.randrange(1, 4))
+        wanted = store.filter(patterns)
+        expected = twin.lasts(patterns, store.last_seq)
+        assert store.last_sequences(wanted) == expected
+        newest = store.load_last(wanted)
+        assert (newest.sequence if newest else 0) == max(expected, default=0)
+        up_to = random.randrange(store.last_seq + 2)
+        expected = twin.lasts(patterns, up_to)
+        assert store.last_sequences(wanted, up_to) == expected
+        found = store.last_sequences(wanted, up_to, 3)
+        assert found == expected if len(expected) <= 3 else len(found) > 3
+        one = subject(random.randrange(40))
+        assert [store.subject_last(one)] == (twin.lasts([one], store.last_seq) or [0])
+        assert store.subject_count(one) == list(twin.live.values()).count(one)
+
+
+def test_many_old_subjects_are_found_in_one_walk(
+    sim_disk_module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question about the past of many subjects must not search it for each of them."""
+    commit = GroupCommit(sim_disk_module.SimDisk(Random(1)))
+    store = FileStore(Path("/s"), commit, block_bytes=10_000)
+    for _ in range(2):
+        run = PubRun.of([(b"s.%d" % number, b"", b"", b"x") for number in range(2000)])
+        store.append_run(run, 0, 2000, 5)
+    searches: list[int] = []
+
+    def search(number: int, up_to: int | None = None) -> int:
+        searches.append(number)
+        return 0
+
+    monkeypatch.setattr(store, "_last_of", search)
+    assert store.last_sequences(store.filter([b"s.*"]), 2000) == list(range(1, 2001))
+    assert len(store.last_sequences(store.filter([b"s.*"]), 2000, 1000)) > 1000
+    newest = store.load_last(store.filter([b"s.*"]))
+    assert newest is not None
+    assert newest.sequence == 4000
+    assert not searches
