@@ -337,6 +337,19 @@ def test_direct_get_batches(bench: Bench) -> None:
     assert_flat(calls)
 
 
+def test_direct_gets_of_the_last_of_each_subject(bench: Bench) -> None:
+    bench.ask("STREAM.UPDATE.B", b'{"name":"B","subjects":["b.>"],"allow_direct":true}')
+    for number in range(1000):
+        bench.say(b"PUB b.%d 1\r\nx\r\n" % number)
+
+    def calls(count: int) -> int:
+        body = b'{"multi_last":["b.*"],"batch":%d}' % min(count, 1000)
+        get = b"PUB $JS.API.DIRECT.GET.B %b.1 %d\r\n%b\r\n" % (INBOX, len(body), body)
+        return bench.calls(lambda: bench.say(get), b"Nats-Subject: b.", min(count, 1000))
+
+    assert_flat(calls)
+
+
 def test_direct_gets_in_a_row(bench: Bench) -> None:
     bench.ask("STREAM.UPDATE.B", b'{"name":"B","subjects":["b.>"],"allow_direct":true}')
     bench.say(published(MESSAGES))

@@ -267,13 +267,59 @@ class DirectGet:
         if len(sequences) > _MULTI_LAST_MAX:
             return _TOO_MANY
         sequences = [sequence for sequence in sequences if sequence >= wanted.seq]
+        limit = wanted.batch if wanted.batch > 0 else len(sequences)
+        tail = b"Nats-UpTo-Sequence: %d\r\n" % up_to
+        if replies.target is not None:
+            self._encode_located(replies, reply, array("Q", sequences), limit, _room(wanted), tail)
+            return b""
         loaded = (store.load(sequence) for sequence in sequences)
         found = (message for message in loaded if message is not None)
         wanted.no_hdr = False
-        limit = wanted.batch if wanted.batch > 0 else len(sequences)
-        tail = b"Nats-UpTo-Sequence: %d\r\n" % up_to
         self._add_all(replies, reply, wanted, found, len(sequences), limit, tail)
         return b""
+
+    def _encode_located(
+        self,
+        replies: DirectReplies,
+        reply: bytes,
+        sequences: array[int],
+        left: int,
+        room: int,
+        tail: bytes,
+    ) -> None:
+        """Answer the one client at the target with up to `left` messages, those of one block in one
+        call, and the end marker."""
+        target = replies.target
+        assert target is not None, "the caller looked"
+        stream = self._stream if replies.has_headers else b""
+        head = b"%b %b" % (reply, target.sid)
+        pending, wire_bytes, last = len(sequences), 0, 0
+        while sequences and left > 0 and room > 0 and wire_bytes < _ANSWER_BYTES_MAX:
+            buffers, positions = self._store.locate(sequences, min(room, WINDOW_BYTES))
+            at = 0
+            while at < len(buffers) and left > 0 and room > 0:
+                buffer, start, at = buffers[at], at, at + 1
+                if buffer is None:
+                    continue
+                while at < len(buffers) and buffers[at] is buffer:
+                    at += 1
+                data, taken, counted = encode_answers(
+                    buffer,
+                    positions[start:at],
+                    sequences[start:at],
+                    left,
+                    head,
+                    stream,
+                    pending,
+                    last,
+                    room,
+                )
+                replies.add_frames(data, taken)
+                last = sequences[start + taken - 1]
+                pending, left, room = pending - taken, left - taken, room - counted
+                wire_bytes += len(data)
+            del sequences[: len(buffers)]
+        replies.add(reply, _end(pending, last, tail), b"")
 
     def _add_all(
         self,
