@@ -355,6 +355,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert store.last_sequences(ours, start) == model.last_sequences(wanted, start)
         assert store.subject_counts(b"a.*") == model.subject_counts(b"a.*")
         assert store.subject_last(b"a.1") == model.subject_last(b"a.1")
+        asked = [b"a.1", b"a.0", b"none", b"b.c", b"a.1"]
+        assert list(store.subject_lasts(asked)) == [model.subject_last(each) for each in asked]
         assert store.subject_count(b"b.1") == model.subject_count(b"b.1")
         moment = random.randrange(theirs.last_ts + 5)
         assert store.sequence_at(moment) == model.sequence_at(moment)

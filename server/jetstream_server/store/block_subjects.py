@@ -6,7 +6,8 @@ block, if at all. Those about many subjects go through the blocks once for all o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 
 from jetstream_server.kernels import columns
@@ -44,6 +45,16 @@ class BlockSubjects(BlockList):
         if not self._table.count_of(subject):
             return 0
         return self._last_of(self._table.ids[subject])
+
+    def subject_lasts(self, subjects: Sequence[bytes]) -> array[int]:
+        """Return the last sequence of each subject, 0 where it has none."""
+        ids, counts, lasts = self._table.ids, self._table.counts, self._table.lasts
+        numbers = [ids.get(subject, -1) for subject in subjects]
+        stored = [number for number in dict.fromkeys(numbers) if number >= 0 and counts[number]]
+        _, missing = self._known_lasts(stored, self._last_seq, len(stored))
+        known = {number: lasts[number] for number in stored}
+        known |= {number: self._last_of(number) for number in missing}
+        return array("Q", [known.get(number, 0) for number in numbers])
 
     def subject_count(self, subject: bytes) -> int:
         """Return how many messages of a subject are stored."""

@@ -309,6 +309,10 @@ class MemoryStore:
         sequences = self._subjects.get(subject)
         return next(reversed(sequences)) if sequences else 0
 
+    def subject_lasts(self, subjects: Sequence[bytes]) -> array[int]:
+        """Return the last sequence of each subject, 0 where it has none."""
+        return array("Q", map(self.subject_last, subjects))
+
     def subject_count(self, subject: bytes) -> int:
         """Return how many messages of a subject are stored."""
         return len(self._subjects.get(subject, ()))

@@ -272,6 +272,10 @@ class MessageStore(Protocol):
         """Return the last sequence of a literal subject, 0 when it has none stored."""
         ...
 
+    def subject_lasts(self, subjects: Sequence[bytes]) -> array[int]:
+        """Return `subject_last` of each literal subject, as `array('Q')`."""
+        ...
+
     def subject_count(self, subject: bytes) -> int:
         """Return how many messages of a literal subject are stored."""
         ...

@@ -350,7 +350,8 @@ def test_direct_gets_of_the_last_of_each_subject(bench: Bench) -> None:
     assert_flat(calls)
 
 
-def test_direct_gets_in_a_row(bench: Bench) -> None:
+@pytest.mark.parametrize("is_by_subject", [False, True])
+def test_direct_gets_in_a_row(bench: Bench, is_by_subject: bool) -> None:
     bench.ask("STREAM.UPDATE.B", b'{"name":"B","subjects":["b.>"],"allow_direct":true}')
     bench.say(published(MESSAGES))
 
@@ -360,6 +361,8 @@ def test_direct_gets_in_a_row(bench: Bench) -> None:
             b"PUB $JS.API.DIRECT.GET.B %b.1 %d\r\n%b\r\n" % (INBOX, len(body), body)
             for body in bodies
         )
+        if is_by_subject:
+            gets = b"PUB $JS.API.DIRECT.GET.B.b.a %b.1 0\r\n\r\n" % INBOX * count
         return bench.calls(lambda: bench.say(gets), b"Nats-Subject: b.a", count)
 
     assert_flat(calls)

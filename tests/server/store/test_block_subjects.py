@@ -92,6 +92,8 @@ def test_lasts_are_those_of_the_twin(
         assert found == expected if len(expected) <= 3 else len(found) > 3
         one = subject(random.randrange(40))
         assert [store.subject_last(one)] == (twin.lasts([one], store.last_seq) or [0])
+        many = [subject(random.randrange(45)) for _ in range(random.randrange(30))]
+        assert list(store.subject_lasts(many)) == [store.subject_last(each) for each in many]
         assert store.subject_count(one) == list(twin.live.values()).count(one)
 
 

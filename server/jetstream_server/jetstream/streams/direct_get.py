@@ -121,7 +121,7 @@ class DirectGet:
         the subject has none."""
         given = run.chunk, run.fields, index, stop, self._prefix_bytes - 1
         asked = sequences_asked(*given)
-        return asked or array("Q", map(self._store.subject_last, subjects_asked(*given)))
+        return asked or self._store.subject_lasts(subjects_asked(*given))
 
     def _answer_found(
         self, replies: DirectReplies, run: PubRun, index: int, asked: array[int]

@@ -380,7 +380,7 @@ def test_many_at_once_are_answered_as_one_by_one(
         ]
 
 
-@pytest.mark.parametrize("method", ["locate", "subject_last"])
+@pytest.mark.parametrize("method", ["locate", "subject_lasts"])
 def test_many_at_once_hear_of_an_offline_store(
     asker: Asker, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
