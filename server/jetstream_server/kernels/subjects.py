@@ -12,29 +12,33 @@ TWIN = "pure"
 
 if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
     from jetstream_server.kernels.subjects_pure import (
-        family,
+        TAIL_TOKENS_MAX,
         first_reserved,
+        prefixes,
         segment,
     )
 else:
     try:
         from jetstream_server.kernels.subjects_fast import (
-            family,
+            TAIL_TOKENS_MAX,
             first_reserved,
+            prefixes,
             segment,
         )
 
         TWIN = "compiled"
     except ImportError:
         from jetstream_server.kernels.subjects_pure import (
-            family,
+            TAIL_TOKENS_MAX,
             first_reserved,
+            prefixes,
             segment,
         )
 
 __all__ = [
+    "TAIL_TOKENS_MAX",
     "TWIN",
-    "family",
     "first_reserved",
+    "prefixes",
     "segment",
 ]

@@ -12,7 +12,9 @@ cdef enum:
     WIDTH = 7  # the STRIDE of `protocol/ops.py`
     PREFIXES_MAX = 16
     ACK_TOKENS = 9
-    ACK_TAIL_TOKENS = 5
+    TAIL_TOKENS = 5
+
+TAIL_TOKENS_MAX = TAIL_TOKENS
 
 cdef struct Text:
     const char* start
@@ -32,45 +34,81 @@ cdef inline int _tokens(const char* text, Py_ssize_t length) noexcept nogil:
     return tokens if first < length else 0
 
 
-cdef inline Py_ssize_t _family(const char* subject, Py_ssize_t length, int* tail) noexcept nogil:
-    """Return the length of the prefix of a subject's family, its dot included, 0 when it has none.
+cdef int _families(const char* subject, Py_ssize_t length, Py_ssize_t* lengths, int* tail) noexcept nogil:
+    """Return how many families a subject may be of, the narrowest first.
 
-    `tail` gets the number of tokens behind it.
+    `lengths` get the lengths of their prefixes, dots included, `tail` the number of tokens behind
+    the first one; behind each of the others there is one more.
     """
-    cdef Py_ssize_t at = length
-    cdef int dots
+    cdef Py_ssize_t at = length, stop
+    cdef int count = 0, dots = 0
+    tail[0] = 1
     if length > 8 and memcmp(subject, b"$JS.ACK.", 8) == 0:
-        dots = 0
         for at in range(length):
             if subject[at] == c".":
                 dots += 1
-                if dots == ACK_TOKENS - ACK_TAIL_TOKENS:
+                if dots == ACK_TOKENS - TAIL_TOKENS:
                     break
-        at += 1
-        tail[0] = ACK_TAIL_TOKENS
-        return at if _tokens(subject + at, length - at) == ACK_TAIL_TOKENS else 0
-    while at > 0 and subject[at - 1] != c".":
+        lengths[0] = at + 1
+        tail[0] = TAIL_TOKENS
+        return 1 if _tokens(subject + at + 1, length - at - 1) == TAIL_TOKENS else 0
+    while count < TAIL_TOKENS - 1:
+        stop = at
+        while at > 0 and subject[at - 1] != c".":
+            at -= 1
+        if at == stop or at <= 1:
+            break
+        lengths[count] = at
+        count += 1
         at -= 1
-    tail[0] = 1
-    return at if 1 < at < length else 0
+    return count
 
 
-def family(bytes subject):
-    """Return the prefix that a subject shares with its kind, and how many tokens are behind it.
+def prefixes(bytes subject):
+    """Return the families that a subject may be of.
 
-    See `frames_pure.family`.
+    See `subjects_pure.prefixes`.
     """
-    cdef int tail = 0
-    cdef Py_ssize_t length = _family(PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), &tail)
-    return (subject[: length - 1], tail) if length else (b"", 0)
+    cdef Py_ssize_t lengths[TAIL_TOKENS]
+    cdef int tail = 0, number
+    cdef int count = _families(
+        PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), lengths, &tail
+    )
+    return [(subject[: lengths[number] - 1], tail + number) for number in range(count)]
+
+
+cdef object _find(
+    const char* text, Py_ssize_t size, dict routes, list families, Py_ssize_t* shared, int* tail
+):
+    """Return what a subject maps to, and in `shared` and `tail` its family if that is why."""
+    cdef Py_ssize_t lengths[TAIL_TOKENS]
+    cdef int number
+    cdef int count = _families(text, size, lengths, tail)
+    cdef dict known
+    cdef object found
+    for number in range(count):
+        if number == 1:
+            found = routes.get(PyBytes_FromStringAndSize(text, size))
+            if found is not None:
+                shared[0] = 0
+                return found
+        known = families[tail[0] + number]
+        if known:
+            found = known.get(PyBytes_FromStringAndSize(text, lengths[number] - 1))
+            if found is not None:
+                shared[0] = lengths[number]
+                tail[0] += number
+                return found
+    shared[0] = 0
+    return routes.get(PyBytes_FromStringAndSize(text, size)) if count < 2 else None
 
 
 def segment(
-    bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop, dict routes, dict families
+    bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop, dict routes, list families
 ):
     """Return (cut, target): the subjects of messages `start` up to `cut` all map to `target`.
 
-    See `frames_pure.segment`. A subject that equals the one before it, or is of the same family,
+    See `subjects_pure.segment`. A subject that equals the one before it, or is of the same family,
     is not looked up again.
     """
     cdef const char* raw = PyBytes_AS_STRING(chunk)
@@ -81,6 +119,8 @@ def segment(
     cdef Py_ssize_t index, size, length = -1, shared = 0
     cdef int tail = 0
     cdef object target = None, found
+    if len(families) <= TAIL_TOKENS:
+        raise ValueError("families are by number of tokens")
     for index in range(start, stop):
         message = columns + index * WIDTH
         text = raw + message[0]
@@ -96,13 +136,7 @@ def segment(
             continue
         subject = text
         length = size
-        shared = _family(text, size, &tail)
-        found = None
-        if shared:
-            found = families.get(PyBytes_FromStringAndSize(text, shared - 1))
-        if found is None:
-            shared = 0
-            found = routes.get(PyBytes_FromStringAndSize(text, size))
+        found = _find(text, size, routes, families, &shared, &tail)
         if found is not target:
             if index > start:
                 return index, target
@@ -137,7 +171,7 @@ def first_reserved(
 ):
     """Return the first message in [start, stop) with a subject or reply of a reserved kind.
 
-    See `frames_pure.first_reserved`.
+    See `subjects_pure.first_reserved`.
     """
     cdef const char* raw = PyBytes_AS_STRING(chunk)
     cdef const int* message = fields.data.as_ints + start * WIDTH

@@ -14,24 +14,30 @@ from jetstream_server.kernels.frames_pure import STRIDE
 
 T = TypeVar("T")
 
+TAIL_TOKENS_MAX = 5  # of a family
 _ACK_HEAD = b"$JS.ACK."
 _ACK_TOKENS = 9
 _ACK_TAIL_TOKENS = 5
 
 
-def family(subject: bytes) -> tuple[bytes, int]:
-    """Return the prefix that a subject shares with its kind, and how many tokens are behind it.
+def prefixes(subject: bytes) -> list[tuple[bytes, int]]:
+    """Return the families that a subject may be of, the narrowest first: a prefix, and how many
+    tokens are behind it.
 
-    Acks differ in the five tokens that describe a delivery, other subjects in their last token: an
-    identifier, often a new one for each message. A subject without such a prefix gives (b"", 0).
+    Acks differ in the five tokens that describe a delivery, other subjects in their last tokens:
+    identifiers, often new ones with each message. A subject with empty tokens there has none.
     """
     if subject.startswith(_ACK_HEAD):
         tokens = subject.split(b".")
         if len(tokens) != _ACK_TOKENS or not all(tokens[-_ACK_TAIL_TOKENS:]):
-            return b"", 0
-        return b".".join(tokens[:-_ACK_TAIL_TOKENS]), _ACK_TAIL_TOKENS
+            return []
+        return [(b".".join(tokens[:-_ACK_TAIL_TOKENS]), _ACK_TAIL_TOKENS)]
+    found: list[tuple[bytes, int]] = []
     prefix, _, last = subject.rpartition(b".")
-    return (prefix, 1) if prefix and last else (b"", 0)
+    while prefix and last and len(found) < _ACK_TAIL_TOKENS - 1:
+        found.append((prefix, len(found) + 1))
+        prefix, _, last = prefix.rpartition(b".")
+    return found
 
 
 def segment(
@@ -40,13 +46,14 @@ def segment(
     start: int,
     stop: int,
     routes: dict[bytes, T],
-    families: dict[bytes, T],
+    families: list[dict[bytes, T]],
 ) -> tuple[int, T | None]:
     """Return (cut, target): the subjects of messages `start` up to `cut` all map to `target`.
 
-    A subject is looked for by the prefix of its `family` in `families`, then in `routes`. The
-    stretch is the longest there is, at least one message long unless the first subject is in
-    neither: then the answer is (start, None). Targets are compared by identity.
+    A subject is looked for by its narrowest prefix in `families`, which are by number of tokens
+    behind the prefix, then in `routes`, then by its wider prefixes. The stretch is the longest
+    there is, at least one message long unless the first subject is nowhere: then the answer is
+    (start, None). Targets are compared by identity.
     """
     first, end = start * STRIDE, stop * STRIDE
     target: T | None = None
@@ -57,10 +64,7 @@ def segment(
         if subject in known:
             found = known[subject]
         else:
-            found = families.get(family(subject)[0])
-            if found is None:
-                found = routes.get(subject)
-            known[subject] = found
+            found = known[subject] = _find(subject, routes, families)
         if found is not target:
             if index > start:
                 return index, target
@@ -69,6 +73,18 @@ def segment(
             return start, None
         index += 1
     return index, target
+
+
+def _find(subject: bytes, routes: dict[bytes, T], families: list[dict[bytes, T]]) -> T | None:
+    found = None
+    for narrowest, (prefix, tail) in enumerate(prefixes(subject)):
+        if narrowest == 1:
+            found = routes.get(subject)
+        if found is None:
+            found = families[tail].get(prefix)
+        if found is not None:
+            return found
+    return routes.get(subject)
 
 
 def first_reserved(

@@ -3,7 +3,8 @@
 Subject to targets is a dictionary that is dropped whenever the account's interest changes. Two
 subjects with the same subscribers share one `Targets` object, so a run over many subjects of one
 stream stays one run. Where whatever follows a prefix reaches the same subscribers, the prefix is
-kept instead of the subjects: acks, and identifiers in a last token, are new with every message.
+kept instead of the subjects, the shortest there is: acks, and identifiers in one of the last
+tokens, are new with every message.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ class Router:
         self._random = random
         self._store_failed = store_failed
         self._routes: dict[bytes, Targets | None] = {}
-        self._families: dict[bytes, Targets | None] = {}
+        # By how many tokens are behind the prefix.
+        self._families: list[dict[bytes, Targets | None]] = [
+            {} for _ in range(subjects.TAIL_TOKENS_MAX + 1)
+        ]
         self._shared: dict[tuple[object, ...], Targets] = {}
         self._generation = -1
 
@@ -122,23 +126,32 @@ class Router:
 
     def _forget(self) -> None:
         self._routes.clear()
-        self._families.clear()
+        for family in self._families:
+            family.clear()
         self._shared.clear()
         self._generation = self._sublist.generation
 
     def _targets(self, subject: bytes) -> Targets:
         """Return whom a subject reaches, and remember it."""
-        prefix, tokens = subjects.family(subject)
-        known = self._families.get(prefix) or self._routes.get(subject)
-        if known is not None:
+        prefixes = subjects.prefixes(subject)
+        for prefix, tokens in prefixes:
+            if (known := self._families[tokens].get(prefix)) is not None:
+                return known
+        if (known := self._routes.get(subject)) is not None:
             return known
-        if len(self._routes) + len(self._families) > ROUTES_MAX:
+        if len(self._routes) + sum(map(len, self._families)) > ROUTES_MAX:
             self._forget()
-        match = self._sublist.match_below(prefix, tokens) if tokens else None
-        if match is not None:
-            targets = self._families[prefix] = self._share(match)
-        else:
-            targets = self._routes[subject] = self._share(self._sublist.match(subject))
+        family, place = self._routes, subject
+        match = None
+        # What holds behind a prefix holds behind a longer one.
+        for prefix, tokens in prefixes:
+            wider = self._sublist.match_below(prefix, tokens)
+            if wider is None:
+                break
+            match, family, place = wider, self._families[tokens], prefix
+        if match is None:
+            match = self._sublist.match(subject)
+        targets = family[place] = self._share(match)
         return targets
 
     def _share(self, match: Match) -> Targets:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from jetstream_server.kernels import subjects_pure
 from jetstream_server.protocol.ops import PubRun
 
+NONE: list[dict[bytes, Any]] = [{} for _ in range(6)]
+
 
 @pytest.fixture(scope="module")
 def kernel(twins: Any) -> Any:
@@ -24,13 +26,13 @@ def test_segment_cuts_where_the_target_changes(kernel: Any) -> None:
     one, two = ["target"], ["target"]
     routes = {b"a": one, b"b": one, b"c": two}
     run = subjects_run(b"a", b"b", b"a", b"c", b"c", b"nobody", b"a")
-    cuts = [kernel.segment(run.chunk, run.fields, start, 7, routes, {}) for start in (0, 3, 5, 6)]
+    cuts = [kernel.segment(run.chunk, run.fields, start, 7, routes, NONE) for start in (0, 3, 5, 6)]
     assert [cut for cut, _ in cuts] == [3, 5, 5, 7]
     assert cuts[0][1] is one
     assert cuts[1][1] is two
     assert cuts[2][1] is None
     assert cuts[3][1] is one
-    assert kernel.segment(run.chunk, run.fields, 1, 2, routes, {}) == (2, one)
+    assert kernel.segment(run.chunk, run.fields, 1, 2, routes, NONE) == (2, one)
 
 
 @settings(max_examples=40)
@@ -40,7 +42,7 @@ def test_segments_cover_the_run(kernel: Any, subjects: list[bytes]) -> None:
     routes = {b"a": "one", b"b": "one", b"c": "two"}
     start = 0
     while start < len(subjects):
-        cut, target = kernel.segment(run.chunk, run.fields, start, len(subjects), routes, {})
+        cut, target = kernel.segment(run.chunk, run.fields, start, len(subjects), routes, NONE)
         assert target is routes.get(subjects[start])
         if target is None:
             assert cut == start
@@ -52,29 +54,42 @@ def test_segments_cover_the_run(kernel: Any, subjects: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("subject", "family"),
+    ("subject", "prefixes"),
     [
-        (b"a", (b"", 0)),
-        (b".a", (b"", 0)),
-        (b"a.", (b"", 0)),
-        (b"a.b", (b"a", 1)),
-        (b"a..b", (b"a.", 1)),
-        (b"a.b.c", (b"a.b", 1)),
-        (b"$JS.ACK.S.C.1.2.3.4.5", (b"$JS.ACK.S.C", 5)),
-        (b"$JS.ACK.S.C.1.2.3.4", (b"", 0)),
-        (b"$JS.ACK.S.C.1.2.3.4.5.6", (b"", 0)),
-        (b"$JS.ACK.S.C.1..3.4.5", (b"", 0)),
-        (b"$JS.ACK.S.C.1.2.3.4.", (b"", 0)),
-        (b"$JS.ACK.S", (b"", 0)),
-        (b"$JS.ACK.", (b"", 0)),
-        (b"", (b"", 0)),
+        (b"a", []),
+        (b".a", []),
+        (b"a.", []),
+        (b"a.b", [(b"a", 1)]),
+        (b"a..b", [(b"a.", 1)]),
+        (b".a.b", [(b".a", 1)]),
+        (b"a.b.c", [(b"a.b", 1), (b"a", 2)]),
+        (b"a..c.d", [(b"a..c", 1), (b"a.", 2)]),
+        (b"a.b.c.", []),
+        (
+            b"aa.b.c.d.e.f",
+            [(b"aa.b.c.d.e", 1), (b"aa.b.c.d", 2), (b"aa.b.c", 3), (b"aa.b", 4)],
+        ),
+        (b"$JS.ACK.S.C.1.2.3.4.5", [(b"$JS.ACK.S.C", 5)]),
+        (b"$JS.ACK.S.C.1.2.3.4", []),
+        (b"$JS.ACK.S.C.1.2.3.4.5.6", []),
+        (b"$JS.ACK.S.C.1..3.4.5", []),
+        (b"$JS.ACK.S.C.1.2.3.4.", []),
+        (b"$JS.ACK.S", []),
+        (b"$JS.ACK.", []),
+        (b"", []),
     ],
 )
-def test_family(kernel: Any, subject: bytes, family: tuple[bytes, int]) -> None:
-    assert kernel.family(subject) == family
+def test_prefixes(kernel: Any, subject: bytes, prefixes: list[tuple[bytes, int]]) -> None:
+    assert kernel.prefixes(subject) == prefixes
 
 
-@settings(max_examples=100)
+@given(st.lists(st.sampled_from([b"a", b"$JS", b"ACK", b"", b"cc"]), max_size=12))
+def test_prefixes_are_those_of_the_twin(kernel: Any, tokens: list[bytes]) -> None:
+    subject = b".".join(tokens)
+    assert kernel.prefixes(subject) == subjects_pure.prefixes(subject)
+
+
+@settings(max_examples=200)
 @given(
     st.lists(
         st.sampled_from(
@@ -85,6 +100,12 @@ def test_family(kernel: Any, subject: bytes, family: tuple[bytes, int]) -> None:
                 b"f.",
                 b"f.1.2",
                 b"g.1",
+                b"w.1.x",
+                b"w.2.x",
+                b"w..x",
+                b"w.1.2.3",
+                b"w.9.2.3",
+                b"w.1.2.3.4.5",
                 b"$JS.ACK.S.C.1.2.3.4.5",
                 b"$JS.ACK.S.C.1.3.4.5.6",
                 b"$JS.ACK.S.C.1",
@@ -99,12 +120,15 @@ def test_family(kernel: Any, subject: bytes, family: tuple[bytes, int]) -> None:
 def test_segments_go_by_family(kernel: Any, subjects: list[bytes]) -> None:
     run = subjects_run(*subjects)
     one, two = "one", "two"
-    routes = {b"a": one, b"f.1": two, b"f.1.2": two, b"$JS.ACK.S.D.1.2.3.4.5": one}
-    families = {b"f": one, b"$JS.ACK.S.C": two}
+    routes = {b"a": one, b"f.1": two, b"f.1.2": two, b"$JS.ACK.S.D.1.2.3.4.5": one, b"w.9.2.3": one}
+    families: list[dict[bytes, str]] = [{} for _ in range(6)]
+    families[1][b"f"] = families[2][b"w"] = families[3][b"w"] = families[4][b"w.1"] = one
+    families[5][b"$JS.ACK.S.C"] = two
     targets = []
     for subject in subjects:
-        by_family = families.get(subjects_pure.family(subject)[0])
-        targets.append(by_family or routes.get(subject))
+        found = [families[tail].get(prefix) for prefix, tail in subjects_pure.prefixes(subject)]
+        found[1:1] = [routes.get(subject)]
+        targets.append(next((each for each in found if each), None))
     cut, target = kernel.segment(run.chunk, run.fields, 0, run.count, routes, families)
     assert target is targets[0]
     expected = 0

@@ -116,14 +116,15 @@ def test_publishing(bench: Bench) -> None:
     assert_flat(calls)
 
 
-def test_publishing_to_many_subjects(bench: Bench) -> None:
+@pytest.mark.parametrize("subject", [b"b.%d", b"b.%d.temperature", b"b.%d.hall.2.temperature"])
+def test_publishing_to_many_subjects(bench: Bench, subject: bytes) -> None:
     first = 0
 
     def calls(count: int) -> int:
         nonlocal first
         numbers = range(first, first + count)
         first += count
-        data = b"".join(b"PUB b.%d %b.%d 1\r\nx\r\n" % (i, INBOX, i) for i in numbers)
+        data = b"".join(b"PUB %b %b.%d 1\r\nx\r\n" % (subject % i, INBOX, i) for i in numbers)
         return bench.calls(lambda: bench.say(data), b'"seq":', count)
 
     assert_flat(calls)

@@ -144,7 +144,20 @@ def test_acks_are_routed_by_what_they_share(sublist, router):
     assert acks.stretches == [(0, 99), (100, 101)]
     assert others.stretches == [(99, 100)]
     assert not router._routes
-    assert len(router._families) == 2
+    assert [len(family) for family in router._families] == [0, 0, 0, 0, 0, 2]
+
+
+def test_subjects_are_routed_by_the_shortest_prefix_that_tells(sublist, router):
+    stream = listen(sublist, b"s.>")
+    run = run_of(*(b"s.%d.k.%d" % (n, n % 3) for n in range(50)))
+    router.route(run, None, 0)
+    assert stream.stretches == [(0, 50)]
+    assert (router._routes, router._families[3].keys()) == ({}, {b"s"})
+    own = listen(sublist, b"s.7.k.*")
+    router.route(run, None, 0)
+    assert own.messages == [7]
+    assert stream.messages == list(range(50)) * 2
+    assert [len(family) for family in router._families] == [0, 1, 49, 0, 0, 0]
 
 
 def test_one_subject_of_many_may_have_a_listener_of_its_own(sublist, router):
