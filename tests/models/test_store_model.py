@@ -25,6 +25,7 @@ from jetstream_server.store.file import FileStore
 from jetstream_server.store.keyring import Keyring
 from jetstream_server.store.memory import MemoryStore
 from jetstream_server.store.ports import Limits, MessageStore, SubjectFilter
+from jetstream_server.store.tally import Tally
 
 ROOT = Path("/store")
 FOLDER = ROOT / "$G/streams/S/msgs"
@@ -111,6 +112,8 @@ class StoreMachine(RuleBasedStateMachine):
             block_bytes=self.block_bytes,
             chunk_bytes=self.chunk_bytes,
         )
+        self.tally = Tally()
+        self.store.count_in(self.tally)
         self.store.compression = self.compression
         assert self.store.offline == ""
 
@@ -337,6 +340,7 @@ class StoreMachine(RuleBasedStateMachine):
     def compare(self) -> None:
         store, model, random = self.store, self.model, self.random
         mine, theirs = store.state(), model.state()
+        assert self.tally.bytes == mine.bytes
         mine.bytes = theirs.bytes = 0
         assert mine == theirs
         assert store.deleted() == model.deleted()

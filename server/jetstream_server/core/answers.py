@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class _Stretch:
+class Stretch:
     """Requests `start` up to `stop` of a run, and whom they would have gone to."""
 
     subscription: Subscription
@@ -37,13 +37,16 @@ class Answers:
     Args:
         outlet: the client.
         go_on: called when there is room again and something was put off.
+
+    Attributes:
+        postponed: what was put off, in order.
     """
 
     def __init__(self, outlet: Outlet, go_on: Callable[[], None]) -> None:
         self._outlet = outlet
         self._go_on = go_on
         self._owed_bytes = 0
-        self._postponed: list[_Stretch] = []
+        self.postponed: list[Stretch] = []
 
     @property
     def room_bytes(self) -> int:
@@ -61,26 +64,21 @@ class Answers:
 
     def look_again(self) -> None:
         """Go on if something was put off and there is room: the client has taken something."""
-        if self._postponed and self.room_bytes:
+        if self.postponed and self.room_bytes:
             self._go_on()
 
     def postpone(
         self, subscription: Subscription, run: PubRun, start: int, stop: int, origin: Origin
     ) -> None:
         """Have these requests received again when there is room."""
-        self._postponed.append(_Stretch(subscription, run, start, stop, origin))
-
-    @property
-    def has_postponed(self) -> bool:
-        """Return whether requests wait for room."""
-        return bool(self._postponed)
+        self.postponed.append(Stretch(subscription, run, start, stop, origin))
 
     def resume(self, now: int) -> None:
         """Have what was put off received, as far as there is room."""
-        waiting, self._postponed = self._postponed, []
+        waiting, self.postponed = self.postponed, []
         for number, stretch in enumerate(waiting):
-            if self._postponed or not self.room_bytes:
-                self._postponed += waiting[number:]
+            if self.postponed or not self.room_bytes:
+                self.postponed += waiting[number:]
                 return
             subscription, run, origin = stretch.subscription, stretch.run, stretch.origin
             if subscription.closed:
@@ -92,4 +90,4 @@ class Answers:
 
     def forget(self) -> None:
         """Let go of what was put off: the client is gone."""
-        self._postponed.clear()
+        self.postponed.clear()

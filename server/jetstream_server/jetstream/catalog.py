@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from jetstream_server import API_LEVEL
-from jetstream_server.base.errors import ApiError, JetStreamServerError, StoreError
+from jetstream_server.base.errors import JetStreamServerError, StoreError
 from jetstream_server.core.subject import overlaps
 from jetstream_server.core.subscription import Outlet
 from jetstream_server.jetstream import errors
@@ -22,11 +22,12 @@ from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.consumer_config import ConsumerBounds
 from jetstream_server.jetstream.consumers.consumer_creation import restore_consumer
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.metering import Metering, Usage
 from jetstream_server.jetstream.origins.origin_checks import check_filters
 from jetstream_server.jetstream.snapshots.spool import Spool
 from jetstream_server.jetstream.stream_file import load_config, save_config
 from jetstream_server.jetstream.stream_template import StreamTemplates
-from jetstream_server.jetstream.streams.stream import Allowance, Stream
+from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.jetstream.streams.stream_checks import (
     check_config,
     check_replicas,
@@ -66,31 +67,14 @@ class OfflineStream:
     folder: StreamFolder
 
 
-@dataclass(slots=True)
-class Usage:
-    """What the streams of an account hold and have reserved.
-
-    Attributes:
-        memory: bytes in memory streams.
-        storage: bytes in file streams.
-        reserved_memory: sum of max_bytes of memory streams.
-        reserved_storage: sum of max_bytes of file streams.
-    """
-
-    memory: int = 0
-    storage: int = 0
-    reserved_memory: int = 0
-    reserved_storage: int = 0
-
-
 class Catalog:
     """The streams of one account.
 
     Attributes:
         context: what they share.
-        limits: of the account.
         server_limits: of the server.
         streams: those that serve, by name.
+        metering: what they hold, and may.
         offline: those that do not, by name.
         templates: of its streams.
         restoring: configs of those that a restore is making, by name.
@@ -113,9 +97,14 @@ class Catalog:
                 may grow later.
         """
         self.context = context
-        self.limits = limits or AccountLimits()
         self.server_limits = server_limits or ServerLimits()
         self.streams: dict[str, Stream] = {}
+        self.metering = Metering(
+            limits or AccountLimits(),
+            self.server_limits,
+            self.streams,
+            lambda: (peer.metering for peer in peers if peer is not self),
+        )
         self.offline: dict[str, OfflineStream] = {}
         self.restoring: dict[str, StreamConfig] = {}
         self.api_total = 0
@@ -123,7 +112,6 @@ class Catalog:
         self._vault = vault
         templates = vault.folder(_TEMPLATES, memory=False).config()
         self.templates = StreamTemplates(self, templates)
-        self._peers = peers
         self._spools: set[int] = set()
         self._reported: set[str] = set()
 
@@ -177,7 +165,7 @@ class Catalog:
             raise errors.STREAM_OFFLINE_REASON(self.offline[config.name].reason)
         if config.name not in self.streams:
             self._check_count(config)
-        self._check_reservation(config)
+        self.metering.check_reservation(config)
         self._check_config(config, pedantic=pedantic)
         check_replicas(config)
         config = self._with_defaults(config)
@@ -188,7 +176,7 @@ class Catalog:
             if stream.config != config:
                 raise errors.STREAM_NAME_EXIST()
             return stream
-        self._check_reservation(config)
+        self.metering.check_reservation(config)
         self._check_overlap(config)
         check_filters(config)
         if not config.is_memory:
@@ -223,7 +211,7 @@ class Catalog:
         _check_consumers(stream, config)
         if config.sealed:
             config = sealed(config)
-        self._check_reservation(config)
+        self.metering.check_reservation(config)
         self._check_overlap(config)
         stream.reconfigure(config, now)
         save_config(stream.folder, config, stream.created)
@@ -239,6 +227,7 @@ class Catalog:
         if offline := self.offline.pop(name, None):
             offline.folder.remove()
         elif stream := self.streams.pop(name, None):
+            self.metering.dismiss(stream)
             stream.delete(now)
         else:
             raise errors.STREAM_NOT_FOUND()
@@ -279,12 +268,12 @@ class Catalog:
         if config.name in (self.streams | self.offline | self.restoring):
             raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
         self._check_count(config)
-        self._check_reservation(config)
+        self.metering.check_reservation(config)
         self._check_config(config, pedantic=False)
         check_replicas(config)
         # Its metadata is kept as it was saved, with the level that a newer server wrote there.
         config = self._with_defaults(config).changed(metadata=config.metadata)
-        self._check_reservation(config)
+        self.metering.check_reservation(config)
         if config.sealed:
             config = sealed(config)
         self._check_overlap(config)
@@ -309,20 +298,22 @@ class Catalog:
 
     def limit(self, limits: AccountLimits) -> None:
         """Have other limits from now on; streams that exceed them stay as they are."""
-        self.limits = limits
+        self.metering.limits = limits
         for stream in self.streams.values():
-            stream.allowance = self.allowance(stream.config)
+            self.metering.admit(stream)
 
-    def allowance(self, config: StreamConfig) -> Allowance | None:
-        """Return what tells whether such a stream may hold more, None without limits."""
-        memory = config.is_memory
-        if not self._is_metered(memory=memory):
-            return None
-        return lambda size: self._refusal_of(size, memory=memory)
+    @property
+    def limits(self) -> AccountLimits:
+        """Return the limits of the account."""
+        return self.metering.limits
+
+    def usage(self) -> Usage:
+        """Return what the streams hold and have reserved."""
+        return self.metering.usage()
 
     def consumer_bounds(self) -> ConsumerBounds:
         """Return what server and account allow consumers."""
-        limits = self._limits_of_streams
+        limits = self.metering.limits_of_streams
         pending = [n for n in (limits.max_ack_pending, self.server_limits.max_ack_pending) if n > 0]
         return ConsumerBounds(
             max_ack_pending=min(pending, default=-1),
@@ -333,7 +324,7 @@ class Catalog:
 
     def _open(self, config: StreamConfig, created: int, folder: StreamFolder, now: int) -> Stream:
         stream = Stream(self.context, config, created, folder, folder.messages(), now)
-        stream.allowance = self.allowance(config)
+        self.metering.admit(stream)
         self.streams[config.name] = stream
         stream.subscribe()
         stream.sourcing.follow_config(now)
@@ -355,6 +346,7 @@ class Catalog:
                 self._recover(name, folder, now)
             except JetStreamServerError as error:
                 if opened := self.streams.pop(name, None):
+                    self.metering.dismiss(opened)
                     self._guarded(opened.stop, now)
                 self.offline[name] = OfflineStream(name, str(error), folder)
                 self.context.log("ERR", f"stream {name} of account {self.context.account}: {error}")
@@ -450,45 +442,9 @@ class Catalog:
         self.api_total += 1
         self.api_errors += refused
 
-    def usage(self) -> Usage:
-        """Return what the streams hold and have reserved."""
-        usage = Usage()
-        for stream in self.streams.values():
-            held, reserved = stream.store.state().bytes, max(stream.config.max_bytes, 0)
-            if stream.config.is_memory:
-                usage.memory += held
-                usage.reserved_memory += reserved
-            else:
-                usage.storage += held
-                usage.reserved_storage += reserved
-        return usage
-
     def consumer_count(self) -> int:
         """Return the number of consumers, those of mirrors and sources included."""
         return sum(len(stream.consumers) for stream in self.streams.values())
-
-    def _is_metered(self, *, memory: bool) -> bool:
-        return (
-            self._limits_of_streams.max_usage(memory=memory) >= 0
-            or self.server_limits.max_usage(memory=memory) >= 0
-        )
-
-    def _refusal_of(self, size: int, *, memory: bool) -> ApiError | None:
-        """Return why `size` more bytes may not be stored, None when they may (reference 3.4)."""
-        usage = self.usage()
-        held = usage.memory if memory else usage.storage
-        largest = self._limits_of_streams.max_usage(memory=memory)
-        if 0 <= largest < held + size:
-            return errors.ACCOUNT_RESOURCES_EXCEEDED()
-        largest = self.server_limits.max_usage(memory=memory)
-        if largest >= 0:
-            usages = [peer.usage() for peer in self._everybody()]
-            if sum(each.memory if memory else each.storage for each in usages) > largest:
-                return errors.INSUFFICIENT_RESOURCES()
-        return None
-
-    def _everybody(self) -> list[Catalog]:
-        return [self, *(peer for peer in self._peers if peer is not self)]
 
     # -- checks that concern several streams -----------------------------------------------
 
@@ -514,55 +470,10 @@ class Catalog:
 
     def _check_count(self, config: StreamConfig) -> None:
         count = len(self.streams) + len(self.offline) + len(self.restoring)
-        if self._is_of_no_tier_here(config):
+        if self.metering.is_of_no_tier_here(config):
             count = 0
-        if 0 < self._limits_for(config).max_streams <= count:
+        if 0 < self.metering.limits_for(config).max_streams <= count:
             raise errors.MAXIMUM_STREAMS_LIMIT()
-
-    def _check_reservation(self, config: StreamConfig) -> None:
-        memory = config.is_memory
-        limits = self._limits_for(config)
-        if 0 < limits.max_consumers < config.max_consumers:
-            raise errors.MAXIMUM_CONSUMERS_LIMIT()
-        # A stream without max_bytes reserves next to nothing, but not out of nothing.
-        wanted = config.max_bytes if config.max_bytes >= 0 else 1
-        if not self.limits.tiers:  # whose limits are for each replica
-            wanted *= max(config.num_replicas, 1)
-        own = self._reserved(config.name, memory=memory)
-        if self._is_of_no_tier_here(config):
-            own = 0
-        everybody = sum(
-            peer._reserved(config.name if peer is self else "", memory=memory)
-            for peer in self._everybody()
-        )
-        if (0 <= limits.max_usage(memory=memory) < own + wanted) or (
-            0 <= self.server_limits.max_usage(memory=memory) < everybody + wanted
-        ):
-            if memory:
-                raise errors.MEMORY_RESOURCES_EXCEEDED()
-            raise errors.STORAGE_RESOURCES_EXCEEDED()
-
-    def _is_of_no_tier_here(self, config: StreamConfig) -> bool:
-        """Tell whether a stream is of a tier of those with replicas, of which there are none."""
-        return bool(self.limits.tiers) and config.num_replicas > 1
-
-    def _limits_for(self, config: StreamConfig) -> AccountLimits:
-        limits = self.limits.tier(config.num_replicas)
-        if limits is None:
-            raise errors.NO_LIMITS()
-        return limits
-
-    @property
-    def _limits_of_streams(self) -> AccountLimits:
-        """The limits of the streams that can be here: they have no replicas."""
-        return self.limits.tier(1) or AccountLimits()
-
-    def _reserved(self, besides: str, *, memory: bool) -> int:
-        return sum(
-            max(stream.config.max_bytes, 0)
-            for name, stream in self.streams.items()
-            if name != besides and stream.config.is_memory == memory
-        )
 
     def _check_disk(self) -> None:
         """Refuse what a full disk would hold up for nobody knows how long."""

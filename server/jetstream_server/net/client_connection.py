@@ -61,7 +61,7 @@ class ClientConnection(asyncio.Protocol):
     @property
     def has_postponed(self) -> bool:
         """Return whether requests of the client wait until it has taken earlier answers."""
-        return self._session.answers.has_postponed
+        return bool(self._session.answers.postponed)
 
     def pause_reading(self) -> None:
         """Read no more for now."""

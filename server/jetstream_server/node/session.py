@@ -124,10 +124,11 @@ class Session:
         """Act on everything fed so far, or on as much as there is room for the answers to."""
         self._now = self.last_activity = now
         self._has_spoken = True
-        if not self.closing:
-            self.answers.resume(now)
-        if self.answers.has_postponed:
-            return
+        if self.answers.postponed:
+            if not self.closing:
+                self.answers.resume(now)
+            if self.answers.postponed:
+                return
         ops, self._ops = self._ops, []
         trace = self.node.protocol_trace
         for number, op in enumerate(ops, 1):
@@ -143,7 +144,7 @@ class Session:
                 self.refuse(faults.AUTHORIZATION_VIOLATION)
                 return
             _ACTIONS[type(op)](self, op)
-            if self.answers.has_postponed:
+            if self.answers.postponed:
                 self._ops = ops[number:]
                 return
 

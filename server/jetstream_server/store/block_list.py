@@ -29,26 +29,27 @@ from jetstream_server.store.compressed_block import CHUNK_BYTES
 from jetstream_server.store.content_cache import ContentCache
 from jetstream_server.store.ports import StoredMessage, StoreState, SubjectFilter, Window
 from jetstream_server.store.subjects import SubjectSet, SubjectTable
+from jetstream_server.store.tally import Tallied
 
 Flags = bytes | bytearray
 PIECE_CHUNKS_MAX = 8  # inflated at once, in half a millisecond or so
 _ANY = 1 << 62
 
 
-class BlockList:
+class BlockList(Tallied):
     """The blocks of one store, oldest first.
 
     Invariant: only the last block may be without live messages.
     """
 
     def __init__(self, cache: ContentCache, first_seq: int, chunk_bytes: int = CHUNK_BYTES) -> None:
+        super().__init__()
         self.notes: list[str] = []
         self._cache = cache
         self._chunk_bytes = chunk_bytes
         self._blocks: list[Block] = []
         self._table = SubjectTable()
         self._messages = 0
-        self._accounted = 0
         self._is_used = first_seq > 0
         self._last_seq = max(first_seq - 1, 0)
         self._last_ts = 0
@@ -63,7 +64,7 @@ class BlockList:
         span = self._last_seq - first_seq + 1 if self._is_used else 0
         return StoreState(
             messages=self._messages,
-            bytes=self._accounted,
+            bytes=self._held_bytes,
             first_seq=first_seq,
             first_ts=first_ts,
             last_seq=self._last_seq,

@@ -209,7 +209,8 @@ class BlockLog(BlockSubjects):
         if not self._messages:
             self._oldest = None
         self._messages += added
-        self._accounted += accounted
+        self._held_bytes += accounted  # `_hold`, without the call
+        self._tally.bytes += accounted
         self._last_seq = block.last_seq
         self._last_ts = now
         self._is_used = True

@@ -108,7 +108,7 @@ class BlockPruning(BlockLog):
         block.accounted -= accounted
         block.recorded -= recorded
         self._messages -= messages
-        self._accounted -= accounted
+        self._hold(-accounted)
 
     def truncate_front(self, first_seq: int) -> int:
         """Remove everything below `first_seq`, which may lie beyond the end."""

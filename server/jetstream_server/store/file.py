@@ -94,7 +94,7 @@ class FileStore(BlockPruning):
             if self._overfull:  # what it is yet to remove makes room for messages in front
                 return removed
         messages = self._messages - limits.max_msgs if limits.max_msgs >= 0 else 0
-        accounted = self._accounted - limits.max_bytes if limits.max_bytes >= 0 else 0
+        accounted = self._held_bytes - limits.max_bytes if limits.max_bytes >= 0 else 0
         if self._messages and (messages > 0 or accounted > 0):
             self._trim(max(messages, 0), max(accounted, 0), -_ALL, removed, TRIMMED_AT_ONCE)
         return removed
@@ -103,7 +103,7 @@ class FileStore(BlockPruning):
         """Return whether `enforce` left something for another call."""
         return not self._offline and (
             0 <= limits.max_msgs < self._messages
-            or 0 <= limits.max_bytes < self._accounted
+            or 0 <= limits.max_bytes < self._held_bytes
             or (
                 limits.max_msgs_per_subject > 0
                 and (bool(self._overfull) or limits.max_msgs_per_subject != self._per_subject_max)
@@ -221,7 +221,7 @@ class FileStore(BlockPruning):
         block, scan = found.block, found.scan
         self._blocks.append(block)
         self._messages += block.live
-        self._accounted += block.accounted
+        self._hold(block.accounted)
         if scan is None:
             return
         if found.rewrites:

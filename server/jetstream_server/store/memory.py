@@ -20,6 +20,7 @@ from jetstream_server.core.subject import is_literal, matches
 from jetstream_server.kernels.record_format import MESSAGE, PREFIX, PREFIX_BYTES, Buffer
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import Limits, StoredMessage, StoreState, SubjectFilter, Window
+from jetstream_server.store.tally import Tallied
 
 MESSAGE_OVERHEAD_BYTES = 16
 _DECISIONS_MAX = 65536  # remembered filter decisions; a bound, not a tuning knob
@@ -39,17 +40,17 @@ class PatternFilter:
         return any(matches(pattern, subject) for pattern in self.patterns)
 
 
-class MemoryStore:
+class MemoryStore(Tallied):
     """A sequence of messages that a restart forgets."""
 
     def __init__(self, first_seq: int = 0) -> None:
+        super().__init__()
         self.notes: list[str] = []
         self.compression = "none"  # nothing comes of it
         self._messages: dict[int, StoredMessage] = {}
         self._subjects: dict[bytes, dict[int, None]] = {}
         self._order: list[int] = []
         self._head = 0
-        self._bytes = 0
         self._used = first_seq > 0
         self._last_seq = max(first_seq - 1, 0)
         self._last_ts = 0
@@ -92,7 +93,7 @@ class MemoryStore:
         self._subjects.setdefault(subject, {})[sequence] = None
         self._grown[subject] = None
         self._order.append(sequence)
-        self._bytes += _accounted(message)
+        self._hold(_accounted(message))
         self._used = True
         self._last_seq = sequence
         self._last_ts = timestamp
@@ -163,7 +164,9 @@ class MemoryStore:
         return self._is_beyond(limits) or (limits.max_msgs_per_subject > 0 and bool(self._overfull))
 
     def _is_beyond(self, limits: Limits) -> bool:
-        return 0 <= limits.max_msgs < len(self._messages) or 0 <= limits.max_bytes < self._bytes
+        return (
+            0 <= limits.max_msgs < len(self._messages) or 0 <= limits.max_bytes < self._held_bytes
+        )
 
     def _enforce_per_subject(self, limit: int) -> list[tuple[int, int]]:
         overfull = self._overfull
@@ -209,7 +212,7 @@ class MemoryStore:
         span = self._last_seq - first + 1 if self._used else 0
         return StoreState(
             messages=messages,
-            bytes=self._bytes,
+            bytes=self._held_bytes,
             first_seq=first,
             first_ts=self._oldest().timestamp if messages else 0,
             last_seq=self._last_seq,
@@ -366,7 +369,8 @@ class MemoryStore:
         self._messages.clear()
         self._subjects.clear()
         self._order.clear()
-        self._head = self._bytes = 0
+        self._head = 0
+        self._hold(-self._held_bytes)
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -399,7 +403,7 @@ class MemoryStore:
         message = self._messages.pop(sequence, None)
         if message is None:
             return False
-        self._bytes -= _accounted(message)
+        self._hold(-_accounted(message))
         sequences = self._subjects[message.subject]
         del sequences[sequence]
         if not sequences:

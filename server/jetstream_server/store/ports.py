@@ -18,6 +18,7 @@ from typing import Protocol
 
 from jetstream_server.kernels.record_format import Buffer
 from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.tally import Tally
 
 
 @dataclass(slots=True)
@@ -310,6 +311,10 @@ class MessageStore(Protocol):
 
     def close(self) -> None:
         """Queue what is left and give up files; the store is not used afterwards."""
+        ...
+
+    def count_in(self, tally: Tally | None) -> None:
+        """Count the bytes held in a tally from now on, and in no other; None for none."""
         ...
 
     def destroy(self) -> None:

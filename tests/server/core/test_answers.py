@@ -62,7 +62,7 @@ def test_what_was_put_off_goes_on_in_order(outlet: Any) -> None:
     service.receive(requests(b"a", b"b", b"c", b"d"), 0, 4, subscription, None, 1)
     service.receive(requests(b"e", b"f"), 0, 2, subscription, None, 1)
     assert service.answered == [b"a", b"b"]
-    assert answers.has_postponed
+    assert answers.postponed
     answers.look_again()
     assert not called, "there is no room yet"
     answers.resume(2)
@@ -78,7 +78,7 @@ def test_what_was_put_off_goes_on_in_order(outlet: Any) -> None:
     answers.settle(OUTBOX_HIGH_BYTES)
     answers.resume(4)
     assert service.answered == [b"a", b"b", b"c", b"d", b"e", b"f"]
-    assert not answers.has_postponed
+    assert not answers.postponed
     called.clear()
     answers.settle(OUTBOX_HIGH_BYTES)
     assert not called, "nothing waits"

@@ -48,7 +48,7 @@ def request(subject: bytes, body: bytes = b"", reply: bytes = b"r.1") -> bytes:
 def answered(client: Any, data: bytes) -> bytes:
     """Say something, and read until nothing comes any more."""
     output = client.say(data)
-    while (more := client.say(b"")) or client.session.answers.has_postponed:
+    while (more := client.say(b"")) or client.session.answers.postponed:
         output += more
     return output
 
@@ -104,7 +104,7 @@ def test_no_more_is_under_way_than_there_is_room_for(
     monkeypatch.setattr(answers, "OUTBOX_HIGH_BYTES", 3000)
     output = client.say(request(b"$JS.API.DIRECT.GET.F", b'{"seq":20}') * 50)
     assert output.count(b"HMSG") == 4, "the one that reaches the mark is the last"
-    assert client.session.answers.has_postponed
+    assert client.session.answers.postponed
     client.session.backlog_bytes = 3000
     assert client.node.next_deadline() == 0
     client.node.run(client.now)
@@ -158,4 +158,4 @@ def test_a_client_that_leaves_takes_its_requests_along(
     client.node.release(held, client.now)
     client.node.run(client.now)
     assert not client.node.has_held
-    assert not client.session.answers.has_postponed
+    assert not client.session.answers.postponed

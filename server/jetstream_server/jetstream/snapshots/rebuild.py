@@ -87,7 +87,7 @@ class Rebuild:
             reason = f"{error.description} ({error.err_code})"
             raise RebuildError(f"error adding stream: {reason}") from None
         self._catalog = catalog
-        self._allowance = catalog.allowance(config)
+        self._allowance = catalog.metering.allowance(config)
         self._store = self._folder.messages()
         self._store.compression = self._config.compression
         self._compressed = S2Reader()

@@ -190,6 +190,6 @@ def test_the_name_is_taken_while_it_is_made(transfers) -> None:
 
 
 def test_an_account_that_is_full(transfers) -> None:
-    transfers.catalog.limits = type(transfers.catalog.limits)(max_storage=60)
+    transfers.catalog.limit(type(transfers.catalog.limits)(max_storage=60))
     text = transfers.refusal(whole(state(), TWO))
     assert text == "failed to store message sequence 2: resource limits exceeded for account"
