@@ -41,6 +41,7 @@ from jetstream_server.jetstream.streams.admission import (
     needs_decisions,
 )
 from jetstream_server.jetstream.streams.atomic_batch import AtomicBatches, drop_unfinished
+from jetstream_server.jetstream.streams.audience import Audience, Subjects
 from jetstream_server.jetstream.streams.candidate import Candidate
 from jetstream_server.jetstream.streams.dedupe import Dedupe
 from jetstream_server.jetstream.streams.direct_get import DirectGet
@@ -111,7 +112,7 @@ class Stream:
         self.folder = folder
         self.store = store
         self.context = context
-        self.consumers: dict[str, StreamConsumer] = {}
+        self.consumers = Audience()
         self.dedupe = Dedupe(config.duplicate_window)
         self.last_message_id = b""
         self.allowance: Allowance | None = None
@@ -155,8 +156,7 @@ class Stream:
             for index in range(start, stop):
                 self._receive_one(run, index, now)
             return
-        chunk, fields, name = run.chunk, run.fields, self._wire_name
-        index = start
+        chunk, fields, name, index = run.chunk, run.fields, self._wire_name, start
         while index < stop:
             cut = first_special(chunk, fields, index, stop, name)
             if cut > index:
@@ -184,7 +184,8 @@ class Stream:
         self.last_message_id = b""
         if not self.config.no_ack:
             self.context.output.pub_acks(run, start, stop, self.pub_ack.head, first)
-        self.after_storing(first, first + stop - start - 1, now)
+        subjects = self.consumers.subjects(run, start, stop)
+        self.after_storing(first, first + stop - start - 1, now, subjects)
         return first
 
     def _store_identified(self, run: PubRun, start: int, spans: array[int], now: int) -> None:
@@ -276,7 +277,7 @@ class Stream:
             previous = store.subject_last(message.subject) if self._republisher else 0
             sequence = store.append(message.subject, message.headers, message.payload, now)
             self.note_stored(message, sequence, previous, now)
-        self.after_storing(sequence, sequence, now)
+        self.after_storing(sequence, sequence, now, (message.subject,))
         self.purge_outdated(message, sequence, now)  # even if nobody wanted the message itself
         return sequence
 
@@ -342,11 +343,10 @@ class Stream:
         if purged:
             self.tell_purged(now, is_single=purged == 1)
 
-    def after_storing(self, first: int, last: int, now: int) -> None:
+    def after_storing(self, first: int, last: int, now: int, subjects: Subjects = None) -> None:
         """Tell the consumers, enforce the limits, and see to the timer."""
         self.refusals.has_failed = False
-        for consumer in self.consumers.values():
-            consumer.stored(first, last, now)
+        self.consumers.stored(first, last, now, subjects)
         if self._trimming.is_limited:
             self._trim(now)
         if self.config.max_age > 0 and now + self.config.max_age < self._next_tick:

@@ -1,0 +1,62 @@
+"""The consumers of a stream, and which of them a message concerns.
+
+With many consumers, each for subjects of its own, most messages concern few of them: the others are
+not woken. Who wants a subject is remembered until a consumer comes, goes or changes its filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from jetstream_server.jetstream.ports import StreamConsumer
+from jetstream_server.protocol.ops import PubRun
+
+Subjects = Collection[bytes] | None
+
+_FEW_CONSUMERS = 8  # so many are woken sooner than looked at
+_FEW_MESSAGES = 64
+_REMEMBERED_MAX = 4096
+
+
+class Audience(dict[str, StreamConsumer]):
+    """Consumers by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._wanting: dict[bytes, list[StreamConsumer]] = {}
+
+    def __setitem__(self, name: str, consumer: StreamConsumer) -> None:
+        super().__setitem__(name, consumer)
+        self.forget()
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        self.forget()
+
+    def forget(self) -> None:
+        """Look anew at who wants what: a consumer has another filter."""
+        self._wanting.clear()
+
+    def subjects(self, run: PubRun, start: int, stop: int) -> Subjects:
+        """Return the subjects of a stretch, None if it does not pay to look at them."""
+        if len(self) <= _FEW_CONSUMERS or stop - start > _FEW_MESSAGES:
+            return None
+        return {run.subject(index) for index in range(start, stop)}
+
+    def stored(self, first: int, last: int, now: int, subjects: Subjects) -> None:
+        """Tell those concerned that messages were stored; all of them if the subjects are not
+        known."""
+        concerned: Collection[StreamConsumer] = self.values()
+        if subjects is not None and len(self) > _FEW_CONSUMERS:
+            concerned = dict.fromkeys(each for name in subjects for each in self._who_wants(name))
+        for consumer in concerned:
+            consumer.stored(first, last, now)
+
+    def _who_wants(self, subject: bytes) -> list[StreamConsumer]:
+        found = self._wanting.get(subject)
+        if found is None:
+            if len(self._wanting) >= _REMEMBERED_MAX:
+                self._wanting.clear()
+            found = [consumer for consumer in self.values() if consumer.wants(subject)]
+            self._wanting[subject] = found
+        return found

@@ -1,0 +1,108 @@
+"""Which consumers hear of what was stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from jetstream_server.core.subject import matches
+from jetstream_server.jetstream.streams import audience
+from jetstream_server.jetstream.streams.audience import Audience
+from jetstream_server.protocol.ops import PubRun
+
+
+class Hearing:
+    """A consumer that notes what it is told and how often it is asked."""
+
+    def __init__(self, pattern: bytes) -> None:
+        self.pattern = pattern
+        self.told: list[tuple[int, int]] = []
+        self.asked = 0
+
+    def wants(self, subject: bytes) -> bool:
+        self.asked += 1
+        return matches(self.pattern, subject)
+
+    def stored(self, first: int, last: int, now: int) -> None:
+        self.told.append((first, last))
+
+
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(audience, "_FEW_CONSUMERS", 2)
+    consumers: Any = Audience()
+    for name in ("s.1", "s.2", "s.*", "t.>"):
+        consumers[name] = Hearing(name.encode())
+    return consumers
+
+
+def hearing(consumers: Any) -> list[str]:
+    """Return who was told something since the last time."""
+    names = [name for name, consumer in consumers.items() if consumer.told]
+    for consumer in consumers.values():
+        consumer.told.clear()
+    return names
+
+
+def run_of(*subjects: bytes) -> PubRun:
+    return PubRun.of((subject, b"", b"", b"") for subject in subjects)
+
+
+def test_only_those_concerned_are_told(many: Any) -> None:
+    run = run_of(b"s.1", b"t.x", b"s.1")
+    subjects = many.subjects(run, 0, 3)
+    assert subjects == {b"s.1", b"t.x"}
+    many.stored(7, 9, 0, subjects)
+    assert many["s.1"].told == [(7, 9)], "once"
+    assert hearing(many) == ["s.1", "s.*", "t.>"]
+    many.stored(10, 10, 0, (b"none",))
+    assert hearing(many) == []
+
+
+def test_who_wants_what_is_remembered_until_that_changes(many: Any) -> None:
+    for _ in range(3):
+        many.stored(1, 1, 0, (b"s.1",))
+    assert many["s.2"].asked == 1
+    many["new"] = Hearing(b"s.1")
+    del many["s.1"]
+    hearing(many)
+    many.stored(2, 2, 0, (b"s.1",))
+    assert hearing(many) == ["s.*", "new"]
+    many["s.2"].pattern = b"s.1"
+    many.forget()
+    many.stored(3, 3, 0, (b"s.1",))
+    assert hearing(many) == ["s.2", "s.*", "new"]
+
+
+def test_what_is_remembered_is_bounded(many: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audience, "_REMEMBERED_MAX", 10)
+    for number in range(100):
+        many.stored(1, 1, 0, (b"s.%d" % number,))
+        assert len(many._wanting) <= 10
+
+
+def test_all_are_told_where_it_does_not_pay_to_look(
+    many: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many.stored(1, 1, 0, None)
+    assert hearing(many) == ["s.1", "s.2", "s.*", "t.>"]
+    monkeypatch.setattr(audience, "_FEW_MESSAGES", 2)
+    assert many.subjects(run_of(b"a", b"b", b"c"), 0, 3) is None
+    monkeypatch.setattr(audience, "_FEW_CONSUMERS", 4)
+    assert many.subjects(run_of(b"a"), 0, 1) is None
+    many.stored(1, 1, 0, (b"s.1",))
+    assert hearing(many) == ["s.1", "s.2", "s.*", "t.>"]
+
+
+def test_a_changed_filter_is_seen(account: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audience, "_FEW_CONSUMERS", 0)
+    stream = account.stream()
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(stream, durable_name="c", ack_policy="explicit", filter_subject="s.a")
+    account.pull(consumer, b"10")
+    account.publish(b"s.b", b"no")
+    account.publish(b"s.a", b"one")
+    assert [each.payload for each in account.client.take()] == [b"one"]
+    account.create(stream, durable_name="c", ack_policy="explicit", filter_subject="s.b")
+    account.publish(b"s.b", b"two")
+    assert [each.payload for each in account.client.take()] == [b"two"]
