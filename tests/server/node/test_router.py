@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 from jetstream_server.base.errors import StoreError
+from jetstream_server.core.subject import matches
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.node.router import Router
@@ -181,3 +182,28 @@ def test_a_store_that_fails_takes_nobody_else_down(sublist, router, failures):
     router.route(run_of(b"s.a", b"s.b"), None, 0)
     assert len(failures) == 2
     assert [index for start, stop in other.stretches for index in range(start, stop)] == [0, 1]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_everybody_gets_what_the_sublist_says(sublist, router, seed):
+    """Whatever is kept of prefixes, while interest comes and subjects repeat and vary."""
+    random = Random(seed)
+    tokens = [b"a", b"b", b"c", b"$JS", b"ACK"]
+    listeners = []
+    for _ in range(30):
+        if random.random() < 0.3:
+            depth = random.randrange(1, 6)
+            words = [random.choice([*tokens, b"*"]) for _ in range(depth)]
+            pattern = b".".join([*words, b">"] if random.random() < 0.4 else words)
+            listeners.append((pattern, listen(sublist, pattern)))
+        subjects = [
+            b".".join(
+                random.choice([*tokens, b"%d" % index]) for _ in range(random.randrange(1, 7))
+            )
+            for index in range(random.randrange(1, 20))
+        ]
+        router.route(run_of(*subjects), None, 0)
+        for pattern, listener in listeners:
+            expected = [at for at, subject in enumerate(subjects) if matches(pattern, subject)]
+            assert listener.messages == expected, (pattern, subjects)
+            listener.stretches.clear()
