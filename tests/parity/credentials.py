@@ -42,9 +42,21 @@ def token(kind: str, issuer: Key, subject: str, name: str, nats: Any, **claims: 
     """Return a JWT."""
     head = {"typ": "JWT", "alg": "ed25519-nkey"}
     body = {"jti": name, "iat": ISSUED, "iss": issuer.public, "name": name, "sub": subject}
-    body |= claims | {"nats": {**nats, "type": kind, "version": 2}}
+    body |= claims | {"nats": {**nats, "type": kind, "version": nats.get("version", 2)}}
     text = ".".join(_base64(json.dumps(part).encode()) for part in (head, body))
     return f"{text}.{issuer.sign(text)}"
+
+
+def token_of_version_1(
+    kind: str, issuer: Key, subject: str, name: str, nats: Any, **claims: Any
+) -> str:
+    """Return a JWT as they were before 2020: the header is not signed."""
+    body = {"jti": name, "iat": ISSUED, "iss": issuer.public, "name": name, "sub": subject}
+    body |= {"type": kind, "nats": nats} | claims
+    head, text = (
+        _base64(json.dumps(each).encode()) for each in ({"typ": "jwt", "alg": "ed25519"}, body)
+    )
+    return f"{head}.{text}.{issuer.sign(text)}"
 
 
 def _base64(data: bytes) -> str:
@@ -198,6 +210,17 @@ def accounts() -> dict[str, str]:
             ],
         ),
         "LATE": account("LATE", {}, claims={"exp": ISSUED}),
+        "OLD": token_of_version_1(
+            "account",
+            OPERATOR,
+            account_key("OLD").public,
+            "OLD",
+            {
+                "limits": _ACCOUNT_LIMITS | {"payload": 500} | _STORAGE,
+                "signing_keys": [PLAIN_SIGNER.public],
+                "default_permissions": {"pub": {"deny": [">"]}},
+            },
+        ),
     }
 
 
@@ -225,8 +248,25 @@ def users() -> dict[str, str]:
         "elsewhere": user("elsewhere", "PLAIN", src=["10.0.0.0/8"]),
         "local": user("local", "PLAIN", src=["10.0.0.0/8", "127.0.0.0/8"]),
         "always": user("always", "PLAIN", times=[{"start": "00:00:00", "end": "23:59:59"}]),
+        "forged": user("forged", "PLAIN", PLAIN_SIGNER, times_location="America"),
+        "folder": user("folder", "PLAIN", times_location="America"),
+        "lengthy": user("lengthy", "PLAIN", times_location="x" * 300),
+        "newer": user("newer", "PLAIN", version=3),
+        "timeless": user("timeless", "PLAIN", claims={"exp": 2**63}),
+        "distant": user("distant", "PLAIN", claims={"iat": -5}),
+        "old": _old_user("old", {"src": "10.0.0.0/8, 127.0.0.0/8", "payload": 40, "tags": ["no"]}),
+        "old_signed": _old_user("old_signed", {"subs": 1}, PLAIN_SIGNER),
+        "old_elsewhere": _old_user("old_elsewhere", {"src": "10.0.0.0/8"}),
+        "old_socket": _old_user("old_socket", {"allowed_connection_types": ["WEBSOCKET"]}),
         "socket": user("socket", "PLAIN", allowed_connection_types=["WEBSOCKET"]),
     }
+
+
+def _old_user(name: str, nats: dict[str, Any], signer: Key | None = None) -> str:
+    """Return the JWT of version 1 of a user of OLD."""
+    key, of = Key("user", name).public, account_key("OLD")
+    more = {"issuer_account": of.public} if signer is not None else {}
+    return token_of_version_1("user", signer or of, key, name, nats, **more)
 
 
 _CONFIG = """\

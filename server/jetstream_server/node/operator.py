@@ -22,6 +22,7 @@ from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
 
 _ANY = Arrival()
+_LAST_MOMENT = 2**63 - 1
 
 
 class RefusedError(Exception):
@@ -117,10 +118,6 @@ class OperatorGatekeeper:
             RefusedError: there is none.
         """
         now_s = now // SECOND
-        if problem := claims.nats.problem():
-            raise RefusedError(f"User JWT not valid: {problem}")
-        if not claims.is_current(now_s):
-            raise RefusedError("User JWT no longer valid")
         pinned = self._operator.pinned_accounts
         if pinned and claims.account not in pinned:
             raise RefusedError(f"Account {claims.account} not listed as operator pinned account")
@@ -128,6 +125,13 @@ class OperatorGatekeeper:
         account = options.claims if options is not None else None
         if options is None or account is None or not account.is_current(now_s):
             raise RefusedError("Account JWT lookup error")
+        if not account.has_signed(claims):
+            raise RefusedError("User JWT issuer is not known")
+        # From here on it is what an account of the operator says, and not just anybody.
+        if problem := claims.nats.problem():
+            raise RefusedError(f"User JWT not valid: {problem}")
+        if not claims.is_current(now_s):
+            raise RefusedError("User JWT no longer valid")
         grants, permissions = _grants(claims, account)
         if grants.bearer_token and account.nats.limits.disallow_bearer:
             raise RefusedError("Account does not allow bearer tokens")
@@ -145,12 +149,17 @@ class OperatorGatekeeper:
             permissions=made_permissions(permissions.as_options() or options.default_permissions),
             subscriptions_max=grants.subs,
             payload_bytes_max=grants.payload,
-            expires_at=min(ends, default=0) * SECOND,
-            account_expires_at=account.expires_at * SECOND,
+            expires_at=_nanoseconds(min(ends, default=0)),
+            account_expires_at=_nanoseconds(account.expires_at),
             jwt=token,
             claims=claims,
         )
         return user, grants
+
+
+def _nanoseconds(moment_s: int) -> int:
+    """Return a moment in nanoseconds, the last that 64 bits hold for all after it (2262)."""
+    return min(moment_s * SECOND, _LAST_MOMENT)
 
 
 def _is_user(token: str) -> bool:
@@ -166,10 +175,8 @@ def _grants(claims: UserClaims, account: AccountClaims) -> tuple[UserGrants, Per
     """Return the limits and the permissions of a user: its own, or those of a key's scope.
 
     Raises:
-        RefusedError: no key of the account has signed it, or one that does not let it have its own.
+        RefusedError: the key that has signed it does not let it have its own.
     """
-    if not account.has_signed(claims):
-        raise RefusedError("User JWT issuer is not known")
     scope = account.nats.signing_keys.get(claims.issuer)
     if scope is None:
         return claims.nats, claims.nats

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.config.claims.account_options import claimed_accounts
+from jetstream_server.config.claims.user_claims import UserGrants
 from jetstream_server.config.options import OperatorOptions
 from jetstream_server.node.auth import Arrival, User
 from jetstream_server.node.node import Node
@@ -65,11 +66,30 @@ def test_a_user_of_an_account(enter, credentials):
     "name",
     [
         "unborne", "revoked", "unscoped", "stranger", "expired", "unborn", "elsewhere", "socket",
-        "late", "nowhere",
+        "late", "nowhere", "forged", "folder", "lengthy", "newer",
     ],
 )  # fmt: skip
 def test_who_may_not_come(enter, name):
     assert enter(name) is None
+
+
+def test_nothing_is_looked_at_of_what_a_stranger_has_signed(enter, gatekeeper, monkeypatch):
+    keeper = gatekeeper()
+    monkeypatch.setattr(UserGrants, "problem", lambda grants: pytest.fail("looked at"))
+    for name in ("forged", "nowhere", "late"):
+        assert enter(name, keeper) is None
+
+
+def test_a_user_of_the_first_version(enter, credentials):
+    user = enter("old")
+    assert user.account == credentials.account_key("OLD").public
+    assert (user.subscriptions_max, user.payload_bytes_max) == (-1, 40)
+    assert enter("old_signed") is not None and enter("old_elsewhere") is None
+
+
+def test_a_distant_end_is_the_last_moment_there_is(enter, credentials):
+    jwt = credentials.user("plain", "PLAIN", claims={"exp": 253402300799})
+    assert enter("plain", jwt=jwt).expires_at == 2**63 - 1
 
 
 def test_ways_to_connect_are_of_the_user(enter):

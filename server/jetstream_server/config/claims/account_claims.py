@@ -11,24 +11,27 @@ from typing import Any, Literal
 from pydantic import field_validator
 
 from jetstream_server.base import nkey
-from jetstream_server.config.claims.token import Claims, SignedClaims
+from jetstream_server.config.claims.token import Claims, Integer, SignedClaims
 from jetstream_server.config.claims.user_claims import PermissionClaims, UserClaims, UserGrants
 from jetstream_server.config.values import is_subject
 
 _ANYBODY = "*"
 _KINDS = Literal["stream", "service"]
+_LIMITS_OF_VERSION_1 = (
+    "subs", "data", "payload", "imports", "exports", "wildcards", "conn", "leaf",
+)  # fmt: skip
 
 
 class StorageLimits(Claims):
     """What an account may store, alone or in one tier."""
 
-    mem_storage: int = 0
-    disk_storage: int = 0
-    streams: int = 0
-    consumer: int = 0
-    max_ack_pending: int = 0
-    mem_max_stream_bytes: int = 0
-    disk_max_stream_bytes: int = 0
+    mem_storage: Integer = 0
+    disk_storage: Integer = 0
+    streams: Integer = 0
+    consumer: Integer = 0
+    max_ack_pending: Integer = 0
+    mem_max_stream_bytes: Integer = 0
+    disk_max_stream_bytes: Integer = 0
     max_bytes_required: bool = False
 
     @property
@@ -45,15 +48,15 @@ class AccountLimitClaims(StorageLimits):
             instead of the limits of everything.
     """
 
-    subs: int = 0
-    data: int = 0
-    payload: int = 0
-    imports: int = 0
-    exports: int = 0
+    subs: Integer = 0
+    data: Integer = 0
+    payload: Integer = 0
+    imports: Integer = 0
+    exports: Integer = 0
     wildcards: bool = False
     disallow_bearer: bool = False
-    conn: int = 0
-    leaf: int = 0
+    conn: Integer = 0
+    leaf: Integer = 0
     tiered_limits: Mapping[str, StorageLimits] = {}
 
     @property
@@ -77,7 +80,7 @@ class AccountLimitClaims(StorageLimits):
 class LatencyClaims(Claims):
     """How often answers of a service are timed, in percent or by `headers`, and who is told."""
 
-    sampling: int | str = 0
+    sampling: Integer | str = 0
     results: str = ""
 
 
@@ -88,11 +91,11 @@ class ExportClaims(Claims):
     subject: str = ""
     type: _KINDS
     token_req: bool = False
-    revocations: Mapping[str, int] = {}
+    revocations: Mapping[str, Integer] = {}
     response_type: str = ""
-    response_threshold: int = 0
+    response_threshold: Integer = 0
     service_latency: LatencyClaims | None = None
-    account_token_position: int = 0
+    account_token_position: Integer = 0
 
 
 class ImportClaims(Claims):
@@ -112,7 +115,7 @@ class MappingClaims(Claims):
     """Where a mapped subject goes, and in how many of a hundred cases."""
 
     subject: str
-    weight: int = 0
+    weight: Integer = 0
     cluster: str = ""
 
 
@@ -130,7 +133,7 @@ class _Account(Claims):
     exports: tuple[ExportClaims, ...] = ()
     limits: AccountLimitClaims = AccountLimitClaims()
     signing_keys: Mapping[str, UserScope | None] = {}
-    revocations: Mapping[str, int] = {}
+    revocations: Mapping[str, Integer] = {}
     default_permissions: PermissionClaims = PermissionClaims()
     mappings: Mapping[str, tuple[MappingClaims, ...]] = {}
     tags: tuple[str, ...] = ()
@@ -158,8 +161,19 @@ class AccountClaims(SignedClaims):
     KIND = "account"
     SUBJECT = nkey.ACCOUNT
     ISSUERS = (nkey.OPERATOR, nkey.ACCOUNT)
+    NOT_IN_VERSION_1 = ("default_permissions",)
 
     nats: _Account
+
+    @classmethod
+    def _modern(cls, body: dict[str, Any]) -> dict[str, Any]:
+        """Return claims of version 1, which knows nothing of JetStream."""
+        modern = super()._modern(body)
+        limits = modern["nats"].get("limits")
+        if isinstance(limits, dict):
+            kept = {key: value for key, value in limits.items() if key in _LIMITS_OF_VERSION_1}
+            modern["nats"]["limits"] = kept
+        return modern
 
     def problem(self) -> str:
         """Return the first thing in it that cannot be, empty for nothing."""
@@ -219,6 +233,13 @@ class ActivationClaims(SignedClaims):
 
     nats: _Activation
 
+    @classmethod
+    def _modern(cls, body: dict[str, Any]) -> dict[str, Any]:
+        """Return claims of version 1, which calls the kind of what is imported its type."""
+        modern = super()._modern(body)
+        modern["nats"]["kind"] = modern["nats"].get("type")
+        return modern
+
     def lets(self, importer: str, exporter: AccountClaims, export: ExportClaims) -> bool:
         """Tell whether an account may import what another one exports."""
         nats = self.nats
@@ -234,4 +255,4 @@ class ActivationClaims(SignedClaims):
 
 
 def _is_revoked(revocations: Mapping[str, int], key: str, issued_at: int) -> bool:
-    return issued_at <= max(revocations.get(key, -1), revocations.get(_ANYBODY, -1))
+    return any(issued_at <= revocations[who] for who in (key, _ANYBODY) if who in revocations)

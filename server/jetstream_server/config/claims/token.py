@@ -1,21 +1,27 @@
 """A JWT as NATS has them: read, and its signature checked against the issuer it names.
 
-Whether that issuer may be trusted, and whether the claims are valid now, is for others to say. Only
-version 2 is read, whose signature covers the header as well (jetstream.md 1.11).
+Whether that issuer may be trusted, and whether the claims are valid now, is for others to say;
+until then nothing but their types is looked at. The signature of version 2 covers the header, that
+of version 1 does not, and what version 1 has elsewhere is put where version 2 has it. How versions,
+algorithms and signatures go together was probed with the genuine server 2.15.1 (jetstream.md 1.11).
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from jetstream_server.base import nkey
 
-_ALGORITHM = "ed25519-nkey"
+_ALGORITHMS = ("ed25519-nkey", "ed25519")
 _DECORATED = re.compile(r"\s*-{3,}[^\n-]*JWT-{3,}\s*\n(?P<token>\S+)\s*\n")
+
+
+# Whatever else JSON can write as a number is refused, as 64 bits and Go's reader refuse it.
+Integer = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
 
 
 class ClaimsError(ValueError):
@@ -41,19 +47,23 @@ class SignedClaims(Claims):
     Attributes:
         KIND: what `nats.type` has to be.
         SUBJECT, ISSUERS: kinds of keys.
+        NOT_IN_VERSION_1: fields of `nats` that say nothing in a JWT of version 1.
+        DEFAULTS_OF_VERSION_1: what is meant where one of version 1 says nothing.
         issued_at, expires_at, not_before: seconds since 1970; 0 for not given.
     """
 
     KIND: ClassVar[str]
     SUBJECT: ClassVar[str]
     ISSUERS: ClassVar[tuple[str, ...]]
+    NOT_IN_VERSION_1: ClassVar[tuple[str, ...]] = ("issuer_account",)
+    DEFAULTS_OF_VERSION_1: ClassVar[dict[str, Any]] = {}
 
     subject: str = Field(default="", alias="sub")
     issuer: str = Field(default="", alias="iss")
     name: str = ""
-    issued_at: int = Field(default=0, alias="iat")
-    expires_at: int = Field(default=0, alias="exp")
-    not_before: int = Field(default=0, alias="nbf")
+    issued_at: Integer = Field(default=0, alias="iat")
+    expires_at: Integer = Field(default=0, alias="exp")
+    not_before: Integer = Field(default=0, alias="nbf")
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -67,11 +77,15 @@ class SignedClaims(Claims):
             raise ClaimsError("expected 3 chunks")
         try:
             header, body = (nkey.decoded(part) for part in parts[:2])
-            cls._check(orjson.loads(header), orjson.loads(body))
+            fields = orjson.loads(body)
+            version = cls._version(orjson.loads(header), fields)
         except ClaimsError:
             raise
         except ValueError:
             raise ClaimsError("a chunk is no JSON in base64") from None
+        signed = ".".join(parts[:2])
+        if version == 1:
+            signed, body = parts[1], orjson.dumps(cls._modern(fields))
         try:
             claims = cls.model_validate_json(body)
         except ValidationError as error:
@@ -82,25 +96,50 @@ class SignedClaims(Claims):
             raise ClaimsError(f"the subject is no public key of an {cls.KIND}")
         if not nkey.is_public_key(claims.issuer, *cls.ISSUERS):
             raise ClaimsError("the issuer has no public key of a kind that may sign this")
-        if not nkey.is_signed(claims.issuer, parts[2], ".".join(parts[:2]).encode()):
+        if not nkey.is_signed(claims.issuer, parts[2], signed.encode()):
             raise ClaimsError("claim failed signature verification")
         return claims
 
     @classmethod
-    def _check(cls, header: Any, body: Any) -> None:
+    def _version(cls, header: Any, body: Any) -> int:
+        """Return the version of a JWT of this kind, 1 or 2.
+
+        Raises:
+            ClaimsError: it is of another kind or version.
+        """
         if not isinstance(header, dict) or not isinstance(body, dict):
             raise ClaimsError("a chunk is no JSON object")
         if str(header.get("typ")).upper() != "JWT":
             raise ClaimsError(f'not supported type "{header.get("typ")}"')
-        if str(header.get("alg")).lower() != _ALGORITHM:
+        if str(header.get("alg")).lower() not in _ALGORITHMS:
             raise ClaimsError(f'not supported algorithm "{header.get("alg")}"')
         nats = body.get("nats")
-        if not isinstance(nats, dict) or nats.get("type") != cls.KIND:
+        if not isinstance(nats, dict):
             raise ClaimsError(f"not {cls.KIND} claim")
+        # Only version 1 has its kind beside what is claimed.
+        kind, version = nats.get("type"), nats.get("version")
+        if body.get("type"):
+            kind, version = body["type"], 1
+        if kind != cls.KIND:
+            raise ClaimsError(f"not {cls.KIND} claim")
+        if version not in (1, 2) or isinstance(version, bool | float):
+            raise ClaimsError(f"version {version!r} of JWTs is not known")
+        return int(version)
+
+    @classmethod
+    def _modern(cls, body: dict[str, Any]) -> dict[str, Any]:
+        """Return claims of version 1 as version 2 has them."""
+        moved = {name: body[name] for name in ("tags", "issuer_account") if name in body}
+        own = {key: value for key, value in body["nats"].items() if key not in cls.NOT_IN_VERSION_1}
+        return body | {"nats": cls.DEFAULTS_OF_VERSION_1 | own | moved}
 
     def is_current(self, now_s: int) -> bool:
         """Tell whether this is the time for which it was issued."""
-        return not (0 < self.expires_at < now_s or now_s < self.not_before)
+        return not (self.has_expired(now_s) or now_s < self.not_before)
+
+    def has_expired(self, now_s: int) -> bool:
+        """Tell whether the time for which it was issued is over; before 1970 it was always."""
+        return self.expires_at != 0 and self.expires_at < now_s
 
 
 def undecorated(text: str) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address, ip_network
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from jetstream_server.base import nkey
-from jetstream_server.config.claims.token import Claims, SignedClaims
+from jetstream_server.config.claims.token import Claims, Integer, SignedClaims
 from jetstream_server.config.options import Permissions, ResponsePermissions, SubjectPermissions
 
 _TIME = re.compile(r"([01]?\d|2[0-3]):[0-5]\d:[0-5]\d")
@@ -38,8 +39,8 @@ class SubjectClaims(Claims):
 class ResponseClaims(Claims):
     """How far answers are allowed: messages, and nanoseconds."""
 
-    max: int = 0
-    ttl: int = 0
+    max: Integer = 0
+    ttl: Integer = 0
 
 
 class PermissionClaims(Claims):
@@ -83,11 +84,19 @@ class UserGrants(PermissionClaims):
     src: tuple[str, ...] = ()
     times: tuple[TimeRange, ...] = ()
     locale: str = Field(default="", alias="times_location")
-    subs: int = 0
-    data: int = 0
-    payload: int = 0
+    subs: Integer = 0
+    data: Integer = 0
+    payload: Integer = 0
     bearer_token: bool = False
     allowed_connection_types: tuple[str, ...] = ()
+
+    @field_validator("src", mode="before")
+    @classmethod
+    def _listed(cls, given: Any) -> Any:
+        """Networks are a list, or one text with commas."""
+        if not isinstance(given, str):
+            return given
+        return [each.strip() for each in given.split(",")] if given else []
 
     def is_from(self, host: str) -> bool:
         """Tell whether it may connect from an address."""
@@ -128,7 +137,8 @@ class UserGrants(PermissionClaims):
         if self.locale:
             try:
                 ZoneInfo(self.locale)
-            except (ZoneInfoNotFoundError, ValueError):
+            # Whose name is a folder's, or too long for a file's, is none either.
+            except (KeyError, OSError, ValueError):
                 return f"could not parse iana time zone {self.locale!r}"
         return ""
 
@@ -155,6 +165,8 @@ class UserClaims(SignedClaims):
     KIND = "user"
     SUBJECT = nkey.USER
     ISSUERS = (nkey.ACCOUNT,)
+    NOT_IN_VERSION_1 = ("issuer_account", "allowed_connection_types")
+    DEFAULTS_OF_VERSION_1: ClassVar[dict[str, Any]] = dict.fromkeys(("subs", "data", "payload"), -1)
 
     nats: _User
 

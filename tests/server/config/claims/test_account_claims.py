@@ -91,3 +91,34 @@ def test_whom_an_activation_lets_in(credentials):
     assert not given.lets(shop, exporter, revoked)
     other = ActivationClaims.read(credentials.activation("B", "SHOP", "a.>", "stream"))
     assert not other.lets(shop, exporter, export)
+
+
+def test_version_1_knows_nothing_of_jetstream_nor_of_default_permissions(credentials):
+    key = credentials.account_key("A")
+    nats = {
+        "limits": {"subs": 3, "mem_storage": -1},
+        "default_permissions": {"pub": {"deny": [">"]}},
+        "signing_keys": [credentials.PLAIN_SIGNER.public],
+    }
+    token = credentials.token_of_version_1("account", credentials.OPERATOR, key.public, "A", nats)
+    claims = AccountClaims.read(token)
+    assert (claims.nats.limits.subs, claims.nats.limits.conn) == (3, 0)
+    assert not claims.nats.limits.has_jetstream
+    assert claims.nats.default_permissions.as_options() is None
+    assert credentials.PLAIN_SIGNER.public in claims.nats.signing_keys
+
+
+def test_an_activation_of_version_1(credentials):
+    of, to = credentials.account_key("A"), credentials.account_key("B")
+    nats = {"subject": "a", "type": "stream"}
+    token = credentials.token_of_version_1("activation", of, to.public, "a", nats)
+    exporter = read(credentials)
+    assert ActivationClaims.read(token).lets(
+        to.public, exporter, ExportClaims(subject="a", type="stream")
+    )
+
+
+def test_a_revocation_before_1970_revokes_no_later_user(credentials):
+    user = UserClaims.read(credentials.user("u", "A", claims={"iat": -5}))
+    assert not read(credentials).has_revoked(user)
+    assert read(credentials, revocations={"*": -5}).has_revoked(user)

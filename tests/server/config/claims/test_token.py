@@ -1,5 +1,5 @@
 import json
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 import pytest
 from jetstream_server.config.claims.operator_claims import OperatorClaims
@@ -50,7 +50,7 @@ def test_every_change_is_noticed(credentials):
     ("header", "text"),
     [
         ({"typ": "JWT", "alg": "none"}, 'algorithm "none"'),
-        ({"typ": "JWT", "alg": "ed25519"}, 'algorithm "ed25519"'),
+        ({"typ": "JWT", "alg": "ed25519x"}, 'algorithm "ed25519x"'),
         ({"typ": "x", "alg": "ed25519-nkey"}, 'type "x"'),
         ([], "no JSON object"),
     ],
@@ -76,6 +76,44 @@ def test_values_of_a_wrong_type_are_named(credentials):
     token = credentials.user("alice", "PLAIN", subs="many")
     with pytest.raises(ClaimsError, match=r"nats\.subs"):
         UserClaims.read(token)
+
+
+@pytest.mark.parametrize("number", ["1e3", "1.0", "true", '"5"', "9223372036854775808", "9" * 5000])
+@pytest.mark.parametrize("name", ["exp", "nats"])
+def test_numbers_are_integers_of_64_bits(credentials, name, number):
+    given = {"exp": "MARK"} if name == "exp" else {}
+    token = credentials.user("alice", "PLAIN", subs="MARK" if name == "nats" else 1, claims=given)
+    header, body, _ = token.split(".")
+    text = urlsafe_b64decode(body + "==").decode().replace('"MARK"', number)
+    signed = f"{header}.{urlsafe_b64encode(text.encode()).decode().rstrip('=')}"
+    with pytest.raises(ClaimsError, match=r"exp:|nats\.subs:|no JSON"):
+        UserClaims.read(f"{signed}.{credentials.account_key('PLAIN').sign(signed)}")
+
+
+@pytest.mark.parametrize("version", [0, 3, -1, "2", 1.0, True, None])
+def test_other_versions_are_refused(credentials, version):
+    with pytest.raises(ClaimsError, match="version"):
+        UserClaims.read(credentials.user("alice", "PLAIN", version=version))
+
+
+def test_version_1_is_signed_without_its_header(credentials):
+    key, of = credentials.Key("user", "alice").public, credentials.account_key("PLAIN")
+    token = credentials.token_of_version_1("user", of, key, "alice", {"payload": 7}, tags=["x"])
+    claims = UserClaims.read(token)
+    assert (claims.nats.subs, claims.nats.payload, claims.nats.tags) == (-1, 7, ("x",))
+    header, body, _ = token.split(".")
+    both = of.sign(f"{header}.{body}")
+    with pytest.raises(ClaimsError, match="signature"):
+        UserClaims.read(f"{header}.{body}.{both}")
+    header, body, _ = credentials.user("alice", "PLAIN").split(".")
+    with pytest.raises(ClaimsError, match="signature"):
+        UserClaims.read(f"{header}.{body}.{of.sign(body)}")
+
+
+@pytest.mark.parametrize(("number", "is_current"), [(0, True), (-1, False), (-(2**63), False)])
+def test_what_ended_before_1970_is_over(credentials, number, is_current):
+    claims = UserClaims.read(credentials.user("alice", "PLAIN", claims={"exp": number}))
+    assert claims.is_current(10) is is_current
 
 
 def test_a_file_may_say_what_it_holds():

@@ -26,6 +26,12 @@ def test_networks():
     assert not some.is_from("11.0.0.1") and not some.is_from("a name")
 
 
+def test_networks_may_be_one_text():
+    some = grants(src=" 10.0.0.0/8 , 127.0.0.0/8")
+    assert some.is_from("127.0.0.1") and not some.is_from("11.0.0.1")
+    assert grants(src="").is_from("11.0.0.1")
+
+
 def test_times_of_the_day():
     assert grants().seconds_left(at(3)) is None
     day = grants(times=[{"start": "08:00:00", "end": "12:00:00"}])
@@ -44,6 +50,10 @@ def test_times_of_the_day():
         ({"src": ["10.0.0.0/99"]}, "invalid cidr"),
         ({"times": [{"start": "25:00:00", "end": "1"}]}, "HH:MM:SS"),
         ({"times_location": "Mars/North"}, "time zone"),
+        ({"times_location": "America"}, "time zone"),
+        ({"times_location": "x" * 300}, "time zone"),
+        ({"times_location": "../../etc/passwd"}, "time zone"),
+        ({"times_location": "a\0b"}, "time zone"),
     ],
 )
 def test_what_makes_no_sense(fields, text):
