@@ -13,6 +13,7 @@ from jetstream_server.config.options import AccountOptions, ExportOptions, Impor
 from jetstream_server.config.values import is_subject
 
 _INVALID = "invalid mapping destination: "
+_NUMBER_CHARACTERS_MAX = 20
 
 
 def check_links(accounts: Sequence[AccountOptions]) -> Iterator[str]:
@@ -204,7 +205,8 @@ def _numbers(tokens: Sequence[str]) -> list[int]:
             stars += 1
             numbers.append(stars)
         elif token.startswith("$") and token[1:].isdecimal():
-            numbers.append(int(token[1:]))
+            # More digits than any subject has tokens for name none of its wildcards.
+            numbers.append(int(token[1:_NUMBER_CHARACTERS_MAX]))
     return numbers
 
 

@@ -22,6 +22,11 @@ class Origin(Protocol):
         ...
 
     @property
+    def is_server(self) -> bool:
+        """Whether a part of the server has sent it, by way of another account."""
+        ...
+
+    @property
     def answers(self) -> Answers | None:
         """What is under way to the client; None where nobody counts."""
         ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 _TAIL = b">"
 _STAR = b"*"
+_NUMBER_BYTES_MAX = 20  # more name no wildcard of any subject
 
 
 class WildcardMapping:
@@ -65,7 +66,8 @@ class WildcardMapping:
 
 
 def _number(token: bytes) -> int:
-    return int(token[1:]) if token.startswith(b"$") and token[1:].isdigit() else 0
+    is_number = token.startswith(b"$") and token[1:].isdigit() and len(token) <= _NUMBER_BYTES_MAX
+    return int(token[1:]) if is_number else 0
 
 
 def intersection(a: bytes, b: bytes) -> bytes | None:

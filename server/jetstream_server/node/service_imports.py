@@ -14,6 +14,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from jetstream_server.core.provenance import is_from_server
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.core.wildcard_mapping import WildcardMapping
 from jetstream_server.jetstream.streams.publish_headers import REQUEST_INFO, extended, without
@@ -129,6 +130,7 @@ class ServiceRequest:
         self._origin = origin
         self._now = now
         self.answers = origin.answers if origin is not None else None
+        self.is_server = is_from_server(origin)
         self.is_shared = service.is_sharing
         self._client: dict[str, Any] = {"acc": service.importer.name}
         self.info: dict[str, Any]

@@ -17,6 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from jetstream_server.base.nuid import Nuid
+from jetstream_server.core.provenance import OWN_INBOX, is_from_server
 from jetstream_server.core.relay import REPLY_PREFIX, Relay, resolved
 from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Origin, Subscription
@@ -161,6 +162,8 @@ class ServiceReplies(Relay):
         subject = run.subject(index)
         expected = self._open.get(subject)
         if expected is None:
+            return
+        if expected.reply.startswith(OWN_INBOX) and not is_from_server(origin):
             return
         terms = expected.terms
         headers, payload, reply = run.headers(index), run.payload(index), run.reply(index)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from jetstream_server.base.clock import SECOND
 from jetstream_server.core.answers import Answers
+from jetstream_server.core.provenance import OWN_INBOX
 from jetstream_server.core.subject import is_valid_literal, is_valid_subject
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.wire.go_time import format_time
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
     from jetstream_server.node.node import Node
 
 # A client must not answer a JetStream delivery's ack subject as if it were an inbox, nor use the
-# prefixes under which servers route replies.
-_RESERVED_REPLIES = (b"$JS.ACK.", b"_R_.", b"_GR_.", b"$GR.")
+# prefixes under which servers route replies, or have them sent to themselves.
+_RESERVED_REPLIES = (b"$JS.ACK.", b"_R_.", b"_GR_.", b"$GR.", OWN_INBOX)
 _RESERVED_SUBJECTS = (b"$NRG.", b"_GR_.", b"$GR.")
 
 _NOBODY = User()
@@ -55,6 +56,8 @@ FIRST_PING_NS = 2 * SECOND
 
 class Session:
     """One client."""
+
+    is_server = False
 
     def __init__(self, node: Node, cid: int, host: str, port: int, now: int, door: Door) -> None:
         self.node = node

@@ -31,6 +31,7 @@ class Publisher(Recorder):
     """A receiver that also publishes."""
 
     echo = True
+    is_server = False
     answers = None
 
     def __init__(self) -> None:

@@ -51,6 +51,15 @@ def test_answers_reach_the_requester(accounts):
     assert len(a.replies) == 0
 
 
+def test_the_server_s_own_requests_are_not_answered_by_clients(accounts):
+    a, b = accounts
+    inbox = Inbox(b, b"$JSC.R.x")
+    reply = a.replies.expect(b, b"$JSC.R.x", SINGLE, 0)
+    a.router.route(PubRun.single(reply, b"", b"", b"forged"), Responder(), 1)
+    answer(a, reply, b"genuine", 1)
+    assert [payload for *_, payload in inbox.got] == [b"genuine"]
+
+
 def test_many_answers_until_an_empty_one(accounts):
     a, b = accounts
     inbox = Inbox(b, b"in")
@@ -118,6 +127,7 @@ def metrics(a):
 
 class Responder:
     echo = True
+    is_server = False
 
     def unanswered(self, run, start, stop):
         raise AssertionError("somebody listens")

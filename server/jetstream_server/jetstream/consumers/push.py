@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jetstream_server.base import limits
+from jetstream_server.core.provenance import is_from_server
 from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.consumers.flow_control import FlowControl
@@ -70,6 +71,8 @@ class Push:
         now: int,
     ) -> None:
         """Take answers to flow control questions."""
+        if self._consumer.config.sourcing and not is_from_server(origin):
+            return  # it was the mirror or source that was asked
         for at in range(start, stop):
             if self._flow is not None and self._flow.answered(run.subject(at)):
                 if self._acks_by_flow_control:

@@ -33,10 +33,10 @@ class Arrival:
 
 
 def delivery_numbers(
-    run: PubRun, start: int, stop: int
+    run: PubRun, start: int, stop: int, consumer: bytes
 ) -> tuple[list[int], list[int], list[int], int] | None:
     """Return stream sequences, consumer sequences and times out of the ack subjects of a stretch,
-    and how many messages are left behind the last; None when a subject is none."""
+    and how many messages are left behind the last; None when one is none of this consumer."""
     sequences: list[int] = []
     consumer_seqs: list[int] = []
     timestamps: list[int] = []
@@ -45,7 +45,9 @@ def delivery_numbers(
         for at in range(start, stop):
             tokens = run.reply(at).split(b".")
             first = _SEQUENCE_V1 if len(tokens) == _TOKENS_V1 else _SEQUENCE_V2
-            sequence, consumer_seq, timestamp, pending = tokens[first : first + 4]
+            sender, _, sequence, consumer_seq, timestamp, pending = tokens[first - 2 : first + 4]
+            if sender != consumer:
+                return None
             sequences.append(int(sequence))
             consumer_seqs.append(int(consumer_seq))
             timestamps.append(int(timestamp))

@@ -22,6 +22,7 @@ from jetstream_server import API_LEVEL
 from jetstream_server.base.clock import MILLISECOND, MINUTE, SECOND
 from jetstream_server.base.errors import ApiError
 from jetstream_server.base.nuid import DIGITS
+from jetstream_server.core.provenance import OWN_INBOX, is_from_server
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.context import Context
@@ -41,6 +42,7 @@ _ACK = b"$JS.ACK."
 _FLOW_CONTROL = b"FlowControl Request"
 _HEARTBEAT = b"Idle Heartbeat"
 
+_DIGITS_MAX = 20  # of 64 bits
 _FIRST_ATTEMPT_NS = 100 * MILLISECOND
 _AGAIN_NS = 2 * SECOND
 _SILENCE_NS_MAX = 10 * SECOND
@@ -201,7 +203,7 @@ class Feed:
         self._has_asked = True
         self._last_consumer_seq = 0
         deliver_subject = self._request.new_deliver_subject()
-        inbox = f"$JSC.R.{self._context.nuid.short()}".encode()
+        inbox = b"%bR.%b" % (OWN_INBOX, self._context.nuid.short().encode())
         self._deliveries = self._subscribe(deliver_subject.encode())
         self._answers = self._subscribe(inbox)
         subject, body = self._request.message(self._reader.position, deliver_subject)
@@ -240,7 +242,9 @@ class Feed:
         origin: Origin | None,
         now: int,
     ) -> None:
-        """Take deliveries, statuses, and the answer to the request."""
+        """Take deliveries, statuses, and the answer to the request; of clients, nothing."""
+        if not is_from_server(origin):
+            return
         if subscription is self._answers:
             self._answered(run.headers(start), run.payload(start), now)
         elif subscription is self._deliveries:
@@ -305,7 +309,7 @@ class Feed:
             for at in range(start, stop):
                 self._take_status(run.headers(at), run.reply(at), now)
             return
-        numbers = delivery_numbers(run, start, stop)
+        numbers = delivery_numbers(run, start, stop, self._made_name.encode())
         if numbers is None:
             return
         sequences, consumer_seqs, timestamps, pending = numbers
@@ -331,7 +335,7 @@ class Feed:
             self._answer_flow_control(reply)
         elif status.endswith(_HEARTBEAT):
             last = header_block.get(headers, LAST_CONSUMER_SEQ) or b""
-            if last.isdigit() and int(last) > self._last_consumer_seq:
+            if _is_above(last, self._last_consumer_seq):
                 self._wait(0, now)
             elif stalled := header_block.get(headers, _STALLED):
                 self._answer_flow_control(stalled)
@@ -363,6 +367,10 @@ def _refusal(answer: dict[str, Any]) -> ApiError | None:
     return ApiError(
         _count(error.get("code")), _count(error.get("err_code")), str(error.get("description", ""))
     )
+
+
+def _is_above(digits: bytes, number: int) -> bool:
+    return digits.isdigit() and len(digits) <= _DIGITS_MAX and int(digits) > number
 
 
 def _count(value: object) -> int:

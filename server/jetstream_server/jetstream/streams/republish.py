@@ -1,13 +1,14 @@
 """Publishing stored messages again, under another subject.
 
 The copy carries the stored headers and, after them, where the message is in the stream. It goes
-out like a message of any client, after the flush. Specification: jetstream.md 5.11.
+out like a message of any client, after the flush, and not to where only the server sends. Specification: jetstream.md 5.11.
 """
 
 from __future__ import annotations
 
 from random import Random
 
+from jetstream_server.core.provenance import is_own_subject
 from jetstream_server.core.transform import Transform
 from jetstream_server.jetstream.output import Output
 from jetstream_server.jetstream.streams.publish_headers import extended
@@ -36,7 +37,7 @@ class Republisher:
     ) -> None:
         """Publish the copy of one message; `previous` is the sequence before it on its subject."""
         target = self._transform.apply(subject, self._random)
-        if target is None:
+        if target is None or is_own_subject(target):
             return
         lines = (
             b"Nats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\n"

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.protocol.ops import PubRun
+
+
+class Somebody:
+    """A client that publishes, as far as it is looked at."""
+
+    is_server = False
 
 
 @pytest.fixture
@@ -107,6 +114,23 @@ def test_flow_control_asks_at_half_the_window_and_stops_at_its_end(account):
     account.publish(question.reply)
     messages = account.client.take()
     assert len([message for message in messages if not message.status]) == 32
+
+
+@pytest.mark.parametrize(("sourcing", "credited"), [(False, 32), (True, 0)])
+def test_a_client_does_not_answer_for_a_mirror(account, sourcing, credited):
+    stream = account.stream()
+    account.publish_run([(b"s.a", b"", b"", bytes(100_000))] * 60)
+    flow = {"flow_control": True, "idle_heartbeat": 5 * SECOND}
+    account.create(stream, deliver_subject="d", sourcing=sourcing, durable_name="P", **flow)
+    account.subscribe(b"d")
+    (question,) = [message for message in account.client.take() if message.status]
+    answers = account.sublist.match(question.reply).only
+    run = PubRun.single(question.reply, b"", b"", b"")
+    answers.receiver.receive(run, 0, 1, answers, Somebody(), account.now)
+    account.turn()
+    assert len([each for each in account.client.take() if not each.status]) == credited
+    account.publish(question.reply)
+    assert len([each for each in account.client.take() if not each.status]) == 32 - credited
 
 
 def test_the_rate_limit_spreads_messages_over_time(account):

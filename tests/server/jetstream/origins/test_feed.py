@@ -23,7 +23,7 @@ from jetstream_server.protocol.ops import PubRun
 
 START = 1_700_000_000 * SECOND
 CREATED: dict[str, Any] = {
-    "name": "JS_MIRROR_x-y",
+    "name": "C",
     "delivered": {"consumer_seq": 0, "stream_seq": 0},
 }
 Message = tuple[bytes, bytes, bytes, bytes]
@@ -53,6 +53,20 @@ class Reader:
         self.taken += zip(arrival.sequences, arrival.timestamps, strict=True)
         self.position = arrival.sequences[-1]
         return True
+
+
+class Client:
+    """Somebody who publishes."""
+
+    echo = True
+    is_server = False
+    answers = None
+
+    def client_info(self, now: int) -> dict[str, Any]:
+        return {}
+
+    def unanswered(self, run: PubRun, start: int, stop: int) -> None:
+        pass
 
 
 class Line:
@@ -96,10 +110,13 @@ class Line:
             self.deliver = body["config"]["deliver_subject"].encode()
         return subject, headers, body
 
-    def answer(self, headers: bytes = b"", **body: Any) -> None:
-        self._route(self.inbox, PubRun.single(self.inbox, b"", headers, json.dumps(body).encode()))
+    def answer(self, headers: bytes = b"", by: Origin | None = None, **body: Any) -> None:
+        run = PubRun.single(self.inbox, b"", headers, json.dumps(body).encode())
+        self._route(self.inbox, run, by)
 
-    def deliver_all(self, *numbers: tuple[int, int], pending: int = 0) -> None:
+    def deliver_all(
+        self, *numbers: tuple[int, int], pending: int = 0, by: Origin | None = None
+    ) -> None:
         """Deliver messages of these stream and consumer sequences as one run."""
         run = PubRun.of(
             [
@@ -107,16 +124,15 @@ class Line:
                 for s, c in numbers
             ]
         )
-        self._route(self.deliver, run)
+        self._route(self.deliver, run, by)
 
     def status(self, line: bytes, *fields: bytes, reply: bytes = b"") -> None:
         headers = b"NATS/1.0 100 %b\r\n%b\r\n" % (line, b"".join(fields))
         self._route(self.deliver, PubRun.single(self.deliver, reply, headers, b""))
 
-    def _route(self, subject: bytes, run: PubRun) -> None:
-        nobody: Origin | None = None
+    def _route(self, subject: bytes, run: PubRun, by: Origin | None = None) -> None:
         for sub in self.sublist.match(subject).plain:
-            sub.receiver.receive(run, 0, run.count, sub, nobody, self.now)
+            sub.receiver.receive(run, 0, run.count, sub, by, self.now)
 
     def run(self) -> None:
         """Let the feed become active."""
@@ -212,7 +228,7 @@ def test_messages_before_the_answer_wait_for_it(line: Line) -> None:
     line.deliver_all((1, 1), (2, 2))
     assert line.reader.taken == []
     identity = b"NATS/1.0\r\nNats-Stream-Identity: abc\r\n\r\n"
-    line.answer(identity, name="x", delivered={"consumer_seq": 0, "stream_seq": 0})
+    line.answer(identity, name="C", delivered={"consumer_seq": 0, "stream_seq": 0})
     assert line.reader.begun == [(0, b"abc")]
     assert line.reader.taken == [(1, 100), (2, 200)]
 
@@ -322,7 +338,7 @@ def test_a_prepared_consumer_is_reset() -> None:
     assert (subject, headers, body) == (b"$JS.API.CONSUMER.RESET.O.D", b"", {})
     line.deliver_all((5, 5))  # from before the reset
     delivered = {"consumer_seq": 0, "stream_seq": 0}
-    line.answer(name="D", delivered=delivered, config={"ack_policy": "flow_control"})
+    line.answer(name="C", delivered=delivered, config={"ack_policy": "flow_control"})
     line.deliver_all((1, 1))
     assert line.reader.taken == [(1, 100)]
     line.feed.stop(for_good=True)
@@ -344,7 +360,7 @@ def test_the_end(line: Line) -> None:
     line.run()
     assert line.sublist.count == 1
     line.feed.stop(for_good=True)
-    assert [message[0] for message in line.sent()] == [b"$JS.API.CONSUMER.DELETE.O.JS_MIRROR_x-y"]
+    assert [message[0] for message in line.sent()] == [b"$JS.API.CONSUMER.DELETE.O.C"]
     assert line.sublist.count == 0
     assert line.advance(60 * SECOND) == []
     assert not line.feed.is_started
@@ -384,3 +400,31 @@ def test_a_feed_is_no_client() -> None:
     line = Line()
     line.run()
     assert all(isinstance(sub, Subscription) and sub.outlet is None for sub in line.sublist)
+
+
+def test_a_client_has_no_say(line: Line) -> None:
+    line.feed.start(line.now)
+    line.ask()
+    line.answer(by=Client(), **CREATED)
+    assert line.reader.begun == []
+    line.answer(**CREATED)
+    line.deliver_all((1, 1), by=Client())
+    assert line.reader.taken == []
+    line.deliver_all((1, 1))
+    assert line.reader.taken == [(1, 100)]
+
+
+def test_deliveries_of_another_consumer_are_not_the_origin_s(line: Line) -> None:
+    line.feed.start(line.now)
+    line.ask()
+    line.answer(**CREATED | {"name": "D"})
+    line.deliver_all((1, 1))
+    assert line.reader.taken == []
+
+
+@pytest.mark.parametrize("digits", [b"9" * 5000, "²".encode()])
+def test_a_heartbeat_with_a_number_that_is_none(line: Line, digits: bytes) -> None:
+    line.run()
+    line.status(b"Idle Heartbeat", b"Nats-Last-Consumer: %b\r\n" % digits)
+    line.deliver_all((1, 1))
+    assert line.reader.taken == [(1, 100)]

@@ -47,3 +47,9 @@ def test_nothing_is_copied_that_was_not_stored(bench: Any) -> None:
     copy, _ = publish(bench, stream, b"s.a", headers, b"x")
     assert copy[0] == b"rp.s.a"
     assert len(publish(bench, stream, b"s.a", headers, b"x")) == 1
+
+
+def test_nothing_is_copied_to_where_only_the_server_sends(bench: Any) -> None:
+    for dest in ("$JSC.R.>", "$JS.M.>", "$JS.S.>", "$JS.FC.>"):
+        stream = bench.stream(republish={"src": ">", "dest": dest})
+        assert len(publish(bench, stream, b"s.a", b"", b"x")) == 1

@@ -1,0 +1,24 @@
+"""Whether something was sent by the server itself.
+
+Mirrors and sources speak with their origins over subjects that clients see as well. What arrives
+there counts only if a part of this server has sent it, whatever accounts it came through.
+"""
+
+from __future__ import annotations
+
+from jetstream_server.core.subscription import Origin
+
+# Where answers to requests of the server's own parts go.
+OWN_INBOX = b"$JSC."
+# Where nothing may go in a client's name: deliveries to mirrors and sources, their flow control.
+_OWN = (OWN_INBOX, b"$JS.M.", b"$JS.S.", b"$JS.FC.")
+
+
+def is_from_server(origin: Origin | None) -> bool:
+    """Tell whether the server itself has published what came."""
+    return origin is None or origin.is_server
+
+
+def is_own_subject(subject: bytes) -> bool:
+    """Tell whether only parts of the server send to a subject."""
+    return subject.startswith(_OWN)
