@@ -1,7 +1,8 @@
 """Publishing stored messages again, under another subject.
 
 The copy carries the stored headers and, after them, where the message is in the stream. It goes
-out like a message of any client, after the flush, and not to where only the server sends. Specification: jetstream.md 5.11.
+out like a message of any client, after the flush, and not to where only the server sends.
+Specification: jetstream.md 5.11.
 """
 
 from __future__ import annotations
