@@ -118,6 +118,7 @@ class AccountStreams:
             ingest_limits=self._ingest_limits,
             batches=self._batches,
             log=self._log,
+            containment=account.containment,
             is_strict=self._options.jetstream.is_strict,
         )
         has_api = has_own_api(accounts_of(self._options).get(account.name))

@@ -22,6 +22,7 @@ from jetstream_server.base.clock import SystemClock
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.changes import changes
 from jetstream_server.config.options import ServerOptions
+from jetstream_server.core.containment import Containment
 from jetstream_server.monitor.server_commands import ServerCommands
 from jetstream_server.monitor.system_events import SystemEvents
 from jetstream_server.monitor.system_services import SystemServices
@@ -31,6 +32,7 @@ from jetstream_server.net.busy_poll import has_core_to_spare
 from jetstream_server.net.front_doors import FrontDoors
 from jetstream_server.net.idle_memory import IdleMemory
 from jetstream_server.net.log import LogSettings, ServerLog
+from jetstream_server.net.loop_errors import contain_callbacks
 from jetstream_server.net.process_files import process_files
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.auth import Authenticator, Gatekeeper
@@ -100,6 +102,7 @@ class Server:
             commit = self._streams.commit if self._streams is not None else None
             busy_poll_ns = options.busy_poll_ns if has_core_to_spare() else 0
             pump = Pump(node, commit, clock, self._fail, busy_poll_ns=busy_poll_ns)
+            contain_callbacks(asyncio.get_running_loop(), node.containment, clock)
             stack.callback(IdleMemory(asyncio.get_running_loop(), pump.intake, pump.rest).stop)
             monitor = await self._monitor(pump)
             await doors.open(pump)
@@ -147,7 +150,8 @@ class Server:
         settings = NodeSettings.of(options, port=doors.port, store_dir=str(store_dir(options)))
         # Not seeded from the clock: two servers started together must not share identifiers.
         chance = random.Random(secrets.randbits(128))
-        node = Node(settings, _gatekeeper(options, self.log.write), chance, self.log.write)
+        note = self.log.write
+        node = Node(settings, _gatekeeper(options, note), chance, note, Containment(note))
         node.door = _advertised(node, options)
         self._set_trace(node)
         arrange_accounts(node, options)

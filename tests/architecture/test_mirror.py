@@ -18,6 +18,7 @@ TESTED_ELSEWHERE = {
 # Tests of what no single source file does.
 WHOLE = {
     "test_calls_per_message",
+    "test_contained_clients",
     "test_damage",
     "test_encryption",
     "test_failures",

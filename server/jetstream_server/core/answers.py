@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jetstream_server.base.limits import OUTBOX_HIGH_BYTES
+from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.protocol.ops import PubRun
 
 if TYPE_CHECKING:
@@ -37,13 +38,20 @@ class Answers:
     Args:
         outlet: the client.
         go_on: called when there is room again and something was put off.
+        containment: of what answers raise that nobody foresaw.
 
     Attributes:
         postponed: what was put off, in order.
     """
 
-    def __init__(self, outlet: Outlet, go_on: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        outlet: Outlet,
+        go_on: Callable[[], None],
+        containment: Containment = UNCONTAINED,
+    ) -> None:
         self._outlet = outlet
+        self._containment = containment
         self._go_on = go_on
         self._owed_bytes = 0
         self.postponed: list[Stretch] = []
@@ -83,10 +91,13 @@ class Answers:
             subscription, run, origin = stretch.subscription, stretch.run, stretch.origin
             if subscription.closed:
                 origin.unanswered(run, stretch.start, stretch.stop)
-            else:
+                continue
+            try:
                 subscription.receiver.receive(
                     run, stretch.start, stretch.stop, subscription, origin, now
                 )
+            except Exception as error:
+                self._containment.contain(error, now)
 
     def forget(self) -> None:
         """Let go of what was put off: the client is gone."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from jetstream_server.base.nuid import Nuid
+from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.jetstream.open_batches import OpenBatches
 from jetstream_server.jetstream.output import Output
@@ -47,6 +48,7 @@ class Context:
         ingest_limits: what one stream takes in in one turn.
         batches: what all accounts of the server have open, and may have.
         log: notes for the operator: level (`INF`, `WRN`, `ERR`) and text.
+        containment: of exceptions that nobody foresaw.
         is_strict: whether a request with unknown fields is refused.
     """
 
@@ -62,6 +64,7 @@ class Context:
     ingest_limits: IngestLimits = field(default_factory=IngestLimits)
     batches: OpenBatches = field(default_factory=OpenBatches)
     log: Callable[[str, str], None] = lambda level, text: None
+    containment: Containment = UNCONTAINED
     is_strict: bool = True
     _generation_seen: int = 0
 

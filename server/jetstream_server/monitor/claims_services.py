@@ -84,7 +84,13 @@ class ClaimsServices:
     ) -> None:
         """Act on requests `start` up to `stop`."""
         for index in range(start, stop):
-            for answer in self._answers(run.subject(index), run.payload(index), now):
+            try:
+                answers = self._answers(run.subject(index), run.payload(index), now)
+            except Exception as error:
+                incident = self._node.containment.contain(error, now)
+                fields = {"error": {"code": _FAILED, "description": str(incident)}}
+                answers = [self._enveloped(fields, now)]
+            for answer in answers:
                 if reply := run.reply(index):
                     self._account.output.publish(reply, answer)
 

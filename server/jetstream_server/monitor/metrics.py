@@ -54,6 +54,13 @@ class _Metrics:
             metric = CounterMetricFamily(f"gnatsd_varz_{name}", text, labels=["server_id"])
             metric.add_metric([node.name], value)
             yield metric
+        text = "incidents contained, by what was given up"
+        incidents = CounterMetricFamily(
+            "gnatsd_varz_contained_incidents", text, labels=["server_id", "domain"]
+        )
+        for domain, count in node.containment.counts.items():
+            incidents.add_metric([node.name, domain.word], count)
+        yield incidents
 
     def _gauge(self, name: str, text: str, value: float) -> Metric:
         metric = GaugeMetricFamily(name, text, labels=["server_id"])

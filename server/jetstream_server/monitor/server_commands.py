@@ -54,10 +54,13 @@ class ServerCommands:
         """Act on requests `start` up to `stop`."""
         for index in range(start, stop):
             verb = run.subject(index).rpartition(b".")[2]
-            if verb == b"RELOAD":
-                wrong: str | None = self._reloaded(now)
-            else:
-                wrong = self._with_client(verb, run.payload(index))
+            try:
+                if verb == b"RELOAD":
+                    wrong: str | None = self._reloaded(now)
+                else:
+                    wrong = self._with_client(verb, run.payload(index))
+            except Exception as error:
+                wrong = str(self._node.containment.contain(error, now))
             reply = run.reply(index)
             if wrong is None or not reply:
                 continue

@@ -83,15 +83,24 @@ class SystemServices:
     ) -> None:
         """Answer requests `start` up to `stop`."""
         for index in range(start, stop):
-            subject, reply = run.subject(index), run.reply(index)
-            if subject.startswith(_PURGE):
-                answer: dict[str, Any] | None = self._purge(subject, now)
-            elif not reply:
-                continue
-            else:
-                answer = self._answer(subject, run.payload(index), origin, now)
-            if answer is not None and reply:
-                self._account.output.publish(reply, encode(answer))
+            try:
+                self._take(run, index, origin, now)
+            except Exception as error:
+                incident = self._node.containment.contain(error, now)
+                if reply := run.reply(index):
+                    fields = {"error": {"code": 500, "description": str(incident)}}
+                    self._account.output.publish(reply, encode(self._enveloped(fields, now)))
+
+    def _take(self, run: PubRun, index: int, origin: Origin | None, now: int) -> None:
+        subject, reply = run.subject(index), run.reply(index)
+        if subject.startswith(_PURGE):
+            answer: dict[str, Any] | None = self._purge(subject, now)
+        elif not reply:
+            return
+        else:
+            answer = self._answer(subject, run.payload(index), origin, now)
+        if answer is not None and reply:
+            self._account.output.publish(reply, encode(answer))
 
     def _answer(
         self, subject: bytes, body: bytes, origin: Origin | None, now: int

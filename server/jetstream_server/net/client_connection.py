@@ -14,6 +14,7 @@ from typing import cast
 
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.limits import OUTBOX_HIGH_BYTES, OUTBOX_LOW_BYTES
+from jetstream_server.core.containment import Incident
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.door import Door
 from jetstream_server.node.session import Session
@@ -33,6 +34,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._session: Session
         self._handed_over = 0  # bytes, to the transport
+        self._is_given_up = False
         self._stall: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -49,8 +51,24 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Feed the session; the pump's next turn acts on it."""
-        self._session.feed(data)
+        try:
+            self._session.feed(data)
+        except Exception as error:
+            self._contain(error)
         self._pump.intake.took(self, len(data))
+        self._pump.wake()
+
+    def _contain(self, error: Exception) -> None:
+        self._pump.node.containment.contain(error, self._pump.clock.now())
+
+    def give_up(self, incident: Incident, now: int) -> None:
+        """End the connection; at once if it cannot even be told."""
+        if self._is_given_up or not hasattr(self, "_session"):
+            self._transport.abort()
+            return
+        self._is_given_up = True
+        self._session.give_up(incident, now)
+        self._pump.node.has_output(self._session)
         self._pump.wake()
 
     @property

@@ -11,6 +11,7 @@ import asyncio
 from typing import cast
 
 from jetstream_server.base.clock import SECOND
+from jetstream_server.core.containment import Incident
 from jetstream_server.net.entrance import Entrance
 from jetstream_server.net.layer import Layer, LayerError, Stacked
 from jetstream_server.net.layered_connection import LayeredConnection, check_pin
@@ -54,6 +55,17 @@ class HalfOpen(asyncio.Protocol):
         """Take bytes of the handshake and the request."""
         if self._transport.is_closing():
             return
+        try:
+            self._take(data)
+        except Exception as error:
+            pump = self._pump
+            pump.node.containment.contain(error, pump.clock.now())
+
+    def give_up(self, incident: Incident, now: int) -> None:
+        """Cut it off: nobody is there yet to be told anything."""
+        self._transport.abort()
+
+    def _take(self, data: bytes) -> None:
         failure: LayerError | None = None
         try:
             plain = self._layer.receive(data)

@@ -92,9 +92,12 @@ class LayeredConnection(ClientConnection):
         """Pass bytes up through the layer, and what is left to the session."""
         if self._session.closing:
             return
-        if self._is_undecided:
-            self._decide(data[0])
-        self._take(data)
+        try:
+            if self._is_undecided:
+                self._decide(data[0])
+            self._take(data)
+        except Exception as error:
+            self._contain(error)
 
     def _take(self, data: bytes) -> None:
         """Take bytes, maybe none where the layer is holding some."""

@@ -103,8 +103,16 @@ class MonitorHttp:
         return HTMLResponse(f"<html><body>{links}</body></html>")
 
     async def _metrics(self, request: Request) -> Response:
-        text = metrics_text(self._pump.node, self._pump.clock.now())
+        try:
+            text = metrics_text(self._pump.node, self._pump.clock.now())
+        except Exception as error:
+            return self._failed(error)
         return Response(text, media_type=CONTENT_TYPE)
+
+    def _failed(self, error: Exception) -> Response:
+        """Answer a request on which monitoring itself has failed."""
+        incident = self._pump.node.containment.contain(error, self._pump.clock.now())
+        return PlainTextResponse(str(incident), 500)
 
     async def _stacks(self, request: Request) -> Response:
         return PlainTextResponse(stacks())
@@ -114,12 +122,15 @@ class MonitorHttp:
         count(path, pump.node)
         try:
             found = answer(path, pump.node, pump.clock.now(), request.query_params)
+            body = encode(found.view, indented=not found.compact)
         except BadQueryError as error:
             return PlainTextResponse(str(error), 400)
+        except Exception as error:
+            return self._failed(error)
         if found.text:
             return PlainTextResponse(found.text, found.status)
         return Response(
-            encode(found.view, indented=not found.compact),
+            body,
             found.status,
             {"Access-Control-Allow-Origin": "*"},
             media_type=found.media_type,

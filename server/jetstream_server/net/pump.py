@@ -105,7 +105,7 @@ class Pump:
                 self._busy_poll.turn_began(now)
             self.node.run(now)
             self._flush_or_release(now)
-            self._write()
+            self._write(now)
             self.intake.turned(self._unflushed_bytes)
             self._arm(now)
             self._answered()
@@ -164,7 +164,7 @@ class Pump:
             now = self.clock.now()
             self._settle(flush, held, failures, now)
             self._flush_or_release(now)
-            self._write()
+            self._write(now)
             self.intake.flushed(self._unflushed_bytes)
             self._arm(now)
             self._answered()
@@ -205,11 +205,15 @@ class Pump:
 
     # -- sockets and timers ------------------------------------------------------------------
 
-    def _write(self) -> None:
+    def _write(self, now: int) -> None:
         for session in self.node.take_touched():
             connection = self.connections.get(session)
-            if connection is not None:
+            if connection is None:
+                continue
+            try:
                 connection.write_output()
+            except Exception as error:
+                self.node.containment.contain(error, now)
 
     def _answered(self) -> None:
         if self._busy_poll is not None and not self._flushing:
@@ -248,7 +252,7 @@ class Pump:
                 self.node.release(self._waiting + self.node.take_held(), now)
         else:
             self.node.release(self._waiting + self.node.take_held(), now)
-        self._write()
+        self._write(now)
         if self._timer is not None:
             self._timer.cancel()
         self._worker.stop()

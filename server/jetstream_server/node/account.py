@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from jetstream_server.base.clock import earlier
 from jetstream_server.base.errors import StoreError
+from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.output import Output
@@ -46,6 +47,7 @@ class Account:
         name_tag: what it is called; of one with a JWT, otherwise its name.
         sublist: all its interest, the server's own included.
         output: what its JetStream wants sent.
+        containment: of exceptions that nobody foresaw.
         router: delivers what its clients publish.
         catalog: its streams, None while JetStream is off for it.
         limits: of its clients.
@@ -56,13 +58,18 @@ class Account:
     """
 
     def __init__(
-        self, name: str, random: Random, stirred: dict[Account, None] | None = None
+        self,
+        name: str,
+        random: Random,
+        stirred: dict[Account, None] | None = None,
+        containment: Containment = UNCONTAINED,
     ) -> None:
         self.name = self.name_tag = name
         self._stirred = stirred if stirred is not None else {}
         self.sublist = Sublist(self.stir)
         self.output = Output(self.sublist, self.stir)
-        self.router = Router(self.sublist, random, self.store_failed)
+        self.containment = containment
+        self.router = Router(self.sublist, random, self.store_failed, containment)
         self.catalog: Catalog | None = None
         self.limits = ClientLimits()
         self.mappings: SubjectMappings | None = None

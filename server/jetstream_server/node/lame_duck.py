@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from random import Random
 
 from jetstream_server.base.clock import SECOND
+from jetstream_server.core.containment import Incident
 from jetstream_server.node.session import Session
 
 _GAP_NS_MAX = SECOND
@@ -55,6 +56,13 @@ class LameDuck:
     def next_deadline(self) -> int:
         """Return when the next client is to be closed."""
         return self._close_at
+
+    def give_up(self, incident: Incident, now: int) -> None:
+        """Close everybody at once: it has failed to do so one by one."""
+        waiting, self._waiting = self._waiting, []
+        self.has_begun_closing = True
+        for session in waiting:
+            session.close(_REASON)
 
     def run(self, now: int) -> None:
         """Close whom it is time to close."""

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 from jetstream_server import API_LEVEL, NATS_VERSION
 from jetstream_server.base.clock import earlier
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
+from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.jetstream.output import Frames, Handover, Send, Settled
 from jetstream_server.node.account import Account
 from jetstream_server.node.account_links import AccountLinks
@@ -131,6 +133,7 @@ class Node:
         authenticator: who may connect.
         random: the only source of chance; seeded in tests.
         note: takes operator's notes: level (`INF`, `WRN`, `ERR`, `DBG`) and text.
+        containment: of exceptions that nobody foresaw.
     """
 
     def __init__(
@@ -139,8 +142,10 @@ class Node:
         authenticator: Gatekeeper,
         random: Random,
         note: Callable[[str, str], None],
+        containment: Containment = UNCONTAINED,
     ) -> None:
         self.settings = settings
+        self.containment = containment
         self.authenticator = authenticator
         self.random = random
         self.note = note
@@ -150,7 +155,8 @@ class Node:
         self.door = Door(settings.host, settings.port, auth_timeout_ns=settings.auth_timeout_ns)
         self.doors: tuple[Door, ...] = ()  # those with TLS or WebSocket
         self._stirred: dict[Account, None] = {}
-        self.accounts = {GLOBAL_ACCOUNT: Account(GLOBAL_ACCOUNT, random, self._stirred)}
+        self.accounts: dict[str, Account] = {}
+        self.add_account(GLOBAL_ACCOUNT)
         self.sessions: dict[int, Session] = {}
         self.closed = ClosedConnections(settings.options.max_closed_clients)
         self.trace: Trace | None = None
@@ -179,7 +185,8 @@ class Node:
     def add_account(self, name: str) -> Account:
         """Add an account, or return the one of that name."""
         if name not in self.accounts:
-            self.accounts[name] = Account(name, self.random, self._stirred)
+            account = Account(name, self.random, self._stirred, self.containment)
+            self.accounts[name] = account
         return self.accounts[name]
 
     def open_session(self, host: str, port: int, now: int, door: Door | None = None) -> Session:
@@ -206,7 +213,7 @@ class Node:
         self.closed.add(session, now or session.last_activity)
         session.end()
         if self.chronicle is not None:
-            self.chronicle.disconnected(session, now or session.last_activity)
+            self.tell(self.chronicle.disconnected, session, now or session.last_activity)
         self._fed.pop(session, None)
         self._touched.pop(session, None)
         self._timers.cancel(session)
@@ -243,6 +250,17 @@ class Node:
             api_lvl=settings.api_level,
         ).line()
 
+    def tell(self, event: Callable[..., None], *told: Any) -> None:
+        """Have something told or done for the server itself; what cannot be done is left out.
+
+        Args:
+            told: what `event` is given, the time last.
+        """
+        try:
+            event(*told)
+        except Exception as error:
+            self.containment.contain(error, told[-1])
+
     def has_input(self, session: Session) -> None:
         """Note that a session has ops to act on."""
         self._fed[session] = None
@@ -269,16 +287,25 @@ class Node:
         """Do everything that is to be done at `now`."""
         fed, self._fed = self._fed, {}
         for session in fed:
-            session.run(now)
+            try:
+                session.run(now)
+            except Exception as error:
+                self.containment.contain(error, now)
         for session in self._timers.pop_due(now):
+            self._tick(session, now)
+        if self.lame_duck is not None:
+            self.tell(self.lame_duck.run, now)
+        if self.chronicle is not None:
+            self.tell(self.chronicle.run, now)
+        self._run_accounts(now)
+
+    def _tick(self, session: Session, now: int) -> None:
+        try:
             session.tick(now)
             if not session.closing:
                 self._timers.schedule(session, session.next_deadline())
-        if self.lame_duck is not None:
-            self.lame_duck.run(now)
-        if self.chronicle is not None:
-            self.chronicle.run(now)
-        self._run_accounts(now)
+        except Exception as error:
+            self.containment.contain(error, now)
 
     def _run_accounts(self, now: int) -> None:
         """Give accounts their turn: those that something is due in or has happened to."""
@@ -360,19 +387,23 @@ class Node:
                     send.answers.settle(send.size)
 
     def _send(self, account: Account, sends: list[Send], now: int) -> None:
-        for send in sends:
-            if isinstance(send, Frames):
-                outlet = send.subscription.outlet
-                assert outlet is not None, "only clients have frames encoded"
-                outlet.deliver_frames(send.subscription, send.data, send.count, now)
-            elif isinstance(send, Handover):
-                if not send.subscription.closed:
-                    receiver = send.subscription.receiver
-                    receiver.receive(send.run, 0, send.run.count, send.subscription, None, now)
-            elif isinstance(send, Settled):
-                send.answers.settle(send.size)
-            else:
-                account.router.route(send.run, None, now)
+        at = 0
+        while at < len(sends):
+            try:
+                for send in islice(sends, at, None):
+                    at += 1
+                    if isinstance(send, Frames):
+                        outlet = send.subscription.outlet
+                        assert outlet is not None, "only clients have frames encoded"
+                        outlet.deliver_frames(send.subscription, send.data, send.count, now)
+                    elif isinstance(send, Handover):
+                        _hand_over(send, now)
+                    elif isinstance(send, Settled):
+                        send.answers.settle(send.size)
+                    else:
+                        account.router.route(send.run, None, now)
+            except Exception as error:
+                self.containment.contain(error, now)
 
     def traffic(self) -> Traffic:
         """Return the totals, open connections included."""
@@ -396,17 +427,23 @@ class Node:
             for session in self.sessions.values():
                 session.move_on()
             if self.chronicle is not None:
-                self.chronicle.lame_duck_began(now)
+                self.tell(self.chronicle.lame_duck_began, now)
         return self.lame_duck
 
     def stop(self, now: int) -> None:
         """Shut JetStream down: waiting pulls are told, state is queued for the disk."""
         if self.chronicle is not None:
-            self.chronicle.stopping(now)
+            self.tell(self.chronicle.stopping, now)
         for account in self.accounts.values():
             if account.catalog is not None:
                 account.catalog.stop(now)
         self._run_accounts(now)
+
+
+def _hand_over(send: Handover, now: int) -> None:
+    if not send.subscription.closed:
+        receiver = send.subscription.receiver
+        receiver.receive(send.run, 0, send.run.count, send.subscription, None, now)
 
 
 _BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from random import Random
 
 from jetstream_server.base.errors import StoreError
+from jetstream_server.core.containment import UNCONTAINED, Containment, Incident
 from jetstream_server.core.queue_group import in_turn
 from jetstream_server.core.sublist import Match, Sublist
 from jetstream_server.core.subscription import Origin, Subscription
@@ -46,14 +47,20 @@ class Router:
         random: picks members of queue groups.
         store_failed: told when a receiver met a damaged or failed store. What it should have taken
             is lost on it, as it would be if the stream were not there; the others get theirs.
+        containment: of what a receiver raises that nobody foresaw; again the others get theirs.
     """
 
     def __init__(
-        self, sublist: Sublist, random: Random, store_failed: Callable[[StoreError], None]
+        self,
+        sublist: Sublist,
+        random: Random,
+        store_failed: Callable[[StoreError], None],
+        containment: Containment = UNCONTAINED,
     ) -> None:
         self._sublist = sublist
         self._random = random
         self._store_failed = store_failed
+        self._containment = containment
         self._routes: dict[bytes, Targets | None] = {}
         # By how many tokens are behind the prefix.
         self._families: list[dict[bytes, Targets | None]] = [
@@ -94,6 +101,8 @@ class Router:
                     subscription.receiver.receive(run, index, cut, subscription, origin, now)
                 except StoreError as error:
                     self._store_failed(error)
+                except Exception as error:
+                    self._containment.contain(error, now)
             for group in targets.queues:
                 reached |= self._deliver_to_group(group, run, index, cut, origin, now)
             if not reached and origin is not None:
@@ -121,8 +130,14 @@ class Router:
                     member.receiver.receive(run, index, index + step, member, origin, now)
                 except StoreError as error:
                     self._store_failed(error)
+                except Exception as error:
+                    self._containment.contain(error, now)
                 break
         return reached
+
+    def give_up(self, incident: Incident, now: int) -> None:
+        """Look anew at who wants what."""
+        self._forget()
 
     def _forget(self) -> None:
         self._routes.clear()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from jetstream_server.base.clock import SECOND
 from jetstream_server.core.answers import Answers
+from jetstream_server.core.containment import Incident
 from jetstream_server.core.provenance import OWN_INBOX
 from jetstream_server.core.subject import is_valid_literal, is_valid_subject
 from jetstream_server.core.subscription import Origin, Subscription
@@ -92,7 +93,7 @@ class Session:
         self.subscriptions: dict[bytes, Subscription] = {}
         self.outbox: list[bytes] = []
         self.backlog_bytes = 0
-        self.answers = Answers(self, lambda: node.has_input(self))
+        self.answers = Answers(self, lambda: node.has_input(self), node.containment)
         self.closing = ""
         self.traffic = Traffic()
         self.rtt_ns = 0
@@ -229,6 +230,12 @@ class Session:
             self.closing = reason
             self.node.has_output(self)
 
+    def give_up(self, incident: Incident, now: int) -> None:
+        """End the connection: what it was in the middle of may be half done."""
+        if not self.closing:
+            self._ops.clear()
+            self.refuse(faults.INTERNAL)
+
     def receive(
         self,
         run: PubRun,
@@ -362,7 +369,7 @@ class Session:
         self.is_connected = self._info_due = True
         self._adopt()
         if is_new and self.node.chronicle is not None:
-            self.node.chronicle.connected(self, self._now)
+            self.node.tell(self.node.chronicle.connected, self, self._now)
         self._ok()
 
     def adopt(self, user: User) -> None:

@@ -48,6 +48,9 @@ CLIENT_SENT_ERROR = Fault("", "Parse Error")
 CONTROL_LINE_EXCEEDED = Fault("maximum control line exceeded", "Maximum Control Line Exceeded")
 PAYLOAD_EXCEEDED = Fault("Maximum Payload Violation", "Maximum Message Payload Exceeded")
 
+# From the server itself, where it fails in a way that nobody foresaw.
+INTERNAL = Fault("Internal Server Error", "Internal Server Error")
+
 # From the handshake.
 AUTHORIZATION_VIOLATION = Fault("Authorization Violation", "Authentication Failure")
 AUTHENTICATION_TIMEOUT = Fault("Authentication Timeout", "Authentication Timeout")

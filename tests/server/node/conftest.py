@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.config.options import ServerOptions
+from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.node.auth import Authenticator, User
 from jetstream_server.node.node import Node, NodeSettings
 from jetstream_server.node.session import Session
@@ -57,8 +58,14 @@ class Client:
 def make_node() -> Callable[..., Node]:
     """Return a maker of nodes: keyword arguments are the users."""
 
-    def make(users: list[User] | None = None, settings: NodeSettings = SETTINGS) -> Node:
-        return Node(settings, Authenticator(users or []), Random(7), lambda level, text: None)
+    def make(
+        users: list[User] | None = None,
+        settings: NodeSettings = SETTINGS,
+        containment: Containment = UNCONTAINED,
+    ) -> Node:
+        return Node(
+            settings, Authenticator(users or []), Random(7), lambda level, text: None, containment
+        )
 
     return make
 

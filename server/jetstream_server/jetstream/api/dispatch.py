@@ -89,19 +89,15 @@ class Api:
             # A token that is not UTF-8 names nothing that exists.
             tokens = subject.decode(errors="replace").split(".")[2:]
             route = find_route(tokens)
-            if route is not None:
-                self._answer(
-                    route,
-                    Request(
-                        subject,
-                        tokens,
-                        run.payload(index),
-                        run.headers(index),
-                        run.reply(index),
-                        origin,
-                        now,
-                    ),
-                )
+            if route is None:
+                continue
+            payload, headers, reply = run.payload(index), run.headers(index), run.reply(index)
+            request = Request(subject, tokens, payload, headers, reply, origin, now)
+            try:
+                self._answer(route, request)
+            except Exception as error:
+                incident = self._context.containment.contain(error, now)
+                self._send(route, request, errors.STREAM_GENERAL_ERROR(str(incident)))
 
     def _answer(self, route: Route, request: Request) -> None:
         outcome = self._run(route, request)

@@ -1,0 +1,101 @@
+"""What is given up when something fails that nobody foresaw: one table.
+
+An exception that escapes is caught at the nearest boundary (`core/containment.py`). On the way from
+there to where it came up lie the parts that may be half changed: whatever is in this table goes,
+and nothing else does. A part whose state the code in question only looks at is not given up; what
+was asked of it fails. So the choice depends on the code that ran, and the same input leads to the
+same choice everywhere.
+
+A place is a class or a function, as tracebacks name it; a method of a class goes before the class.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Domain(IntEnum):
+    """What can be given up; the widest last."""
+
+    MESSAGE = 1  # it is not taken; whoever published it gets no acknowledgement, or a refusal
+    REQUEST = 2  # it is answered with an internal error, or not at all
+    CONNECTION = 3  # -ERR 'Internal Server Error', and the end
+    LINK = 4  # between accounts: closed until the next reload
+    SOURCE = 5  # the line from an origin: made anew after a pause
+    CONSUMER = 6  # stopped, and restarted from its stored state after a pause
+    STREAM = 7  # offline, and brought back from its store after a pause; twice for one input: stays
+    PROCESS = 8  # going on could break a promise: exit code 2
+
+    @property
+    def word(self) -> str:
+        """Return how logs and monitoring call it."""
+        return self.name.lower()
+
+
+class Row(NamedTuple):
+    """One place.
+
+    Attributes:
+        domain: what goes when an exception passes through here.
+        given_up: which object that is, by way of the place's own variables; empty for nothing that
+            could be half changed.
+    """
+
+    domain: Domain
+    given_up: str = ""
+
+
+_MESSAGE = Row(Domain.MESSAGE)
+_REQUEST = Row(Domain.REQUEST)
+_CONNECTION = Row(Domain.CONNECTION, "self")
+_PROCESS = Row(Domain.PROCESS)
+
+PLACES: dict[str, Row] = {
+    # -- clients ---------------------------------------------------------------------------------
+    "Session": _CONNECTION,
+    "ClientConnection": _CONNECTION,
+    "LayeredConnection": _CONNECTION,
+    "HalfOpen": _CONNECTION,
+    # -- requests and monitoring -----------------------------------------------------------------
+    "Api": _REQUEST,
+    "Catalog": _REQUEST,
+    "DirectGet": _REQUEST,
+    "_BegunSnapshot": _REQUEST,
+    "SystemServices": _REQUEST,
+    "ServerCommands": _REQUEST,
+    "ClaimsServices": _REQUEST,
+    "MonitorHttp": _REQUEST,
+    "SystemEvents": _REQUEST,
+    "LameDuck": Row(Domain.REQUEST, "self"),
+    "Router": Row(Domain.MESSAGE, "self"),
+    "DomainMapping": _MESSAGE,
+    "Shadow": _MESSAGE,
+    "ServiceImport": _MESSAGE,
+    "ServiceReplies": _MESSAGE,
+    # -- the end of the process: going on could break a promise ----------------------------------
+    "GroupCommit": _PROCESS,
+    "Flush": _PROCESS,
+    "Reserve": _PROCESS,
+    # Until they can be given up.
+    "Stream": _PROCESS,
+    "Consumer": _PROCESS,
+    "Acks": _PROCESS,
+    "Pull": _PROCESS,
+    "Push": _PROCESS,
+    "Feed": _PROCESS,
+    "StreamTemplate": _PROCESS,
+    "Sourcing": _PROCESS,
+    "Purging": _PROCESS,
+    "Snapshot": _PROCESS,
+    "Restore": _PROCESS,
+}
+
+
+def row_of(place: str) -> Row | None:
+    """Return what is said of a place, None when nothing is.
+
+    Args:
+        place: the qualified name of a function.
+    """
+    return PLACES.get(place) or PLACES.get(place.partition(".")[0])

@@ -1,0 +1,30 @@
+"""What callbacks of the event loop raise: timers of connections, sockets that come and go.
+
+The pump's turn has boundaries of its own; whatever it raises all the same stops the process there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from jetstream_server.base.clock import Clock
+from jetstream_server.core.containment import Containment
+
+
+def contain_callbacks(
+    loop: asyncio.AbstractEventLoop, containment: Containment, clock: Clock
+) -> None:
+    """Have what callbacks raise contained; what cannot be is logged by the loop, as ever."""
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, Exception):
+            try:
+                containment.contain(error, clock.now())
+            except Exception:  # the same, or what came of it
+                loop.default_exception_handler(context)
+            return
+        loop.default_exception_handler(context)
+
+    loop.set_exception_handler(handle)
