@@ -77,6 +77,8 @@ class AccountStreams:
         try:
             log("INF", "Starting JetStream")
             log("INF", f'  Store Directory: "{self._folder.path}"')
+            if self._folder.note:
+                log("WRN", self._folder.note)
             self._disk, self._block_bytes = _disk_of(options, self._folder, plain, log)
             reserve = Reserve(self._folder.path, plain)
             self.commit = GroupCommit(self._disk, lazily_ns=given.sync_interval_ns, reserve=reserve)

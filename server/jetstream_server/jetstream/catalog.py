@@ -25,7 +25,7 @@ from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.metering import Metering, Usage
 from jetstream_server.jetstream.origins.origin_checks import check_filters
 from jetstream_server.jetstream.snapshots.spool import Spool
-from jetstream_server.jetstream.stream_file import load_config, save_config
+from jetstream_server.jetstream.stream_file import LostConfigError, load_config, save_config
 from jetstream_server.jetstream.stream_template import StreamTemplates
 from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.jetstream.streams.stream_checks import (
@@ -44,6 +44,8 @@ from jetstream_server.store.ports import StreamFolder, Vault
 # Restores under way at a time, of one account: each may fill the disk.
 RESTORES_MAX = 16
 
+RESTED_AT_ONCE = 16  # streams: for each, the next flush takes up to some milliseconds longer
+
 # Where templates are kept; no stream can have a name with a dot.
 _TEMPLATES = ".templates"
 
@@ -60,11 +62,13 @@ class OfflineStream:
         name: of the stream.
         reason: why not, as API errors and healthz show it.
         folder: where it is kept; untouched, so that a repair or a newer server finds everything.
+        lacks_config: whether a config is all that it needs.
     """
 
     name: str
     reason: str
     folder: StreamFolder
+    lacks_config: bool = False
 
 
 class Catalog:
@@ -112,6 +116,7 @@ class Catalog:
         self._vault = vault
         templates = vault.folder(_TEMPLATES, memory=False).config()
         self.templates = StreamTemplates(self, templates)
+        self._unread: dict[tuple[str, str], str] = {}  # consumers that could not be read, and why
         self._spools: set[int] = set()
         self._reported: set[str] = set()
 
@@ -149,10 +154,22 @@ class Catalog:
             return self.offline[name].reason
         return self.streams[name].store.offline
 
+    def unread_consumers(self, stream: str) -> list[tuple[str, str]]:
+        """Return the consumers that are there and could not be read, and why, until they are made
+        again or their stream is removed."""
+        found = self.streams.get(stream)
+        return [
+            (consumer, reason)
+            for (of, consumer), reason in self._unread.items()
+            if of == stream and found is not None and consumer not in found.consumers
+        ]
+
     # -- making and changing ---------------------------------------------------------------
 
     def create(self, config: StreamConfig, now: int, *, pedantic: bool = False) -> Stream:
         """Make a stream, or return the one that has just this config.
+
+        One that lost its config gets this one, and serves again with all that it had.
 
         Raises:
             ApiError: refused; the first of the genuine server's checks that fails.
@@ -161,9 +178,10 @@ class Catalog:
             raise errors.STREAM_INVALID_CONFIG("stream configuration for create can not be sealed")
         if config.mirror_direct and config.mirror is None:
             raise errors.STREAM_INVALID_CONFIG("stream has no mirror but does have mirror direct")
-        if config.name in self.offline:
-            raise errors.STREAM_OFFLINE_REASON(self.offline[config.name].reason)
-        if config.name not in self.streams:
+        offline = self.offline.get(config.name)
+        if offline is not None and (config.is_memory or not offline.lacks_config):
+            raise errors.STREAM_OFFLINE_REASON(offline.reason)
+        if config.name not in self.streams and offline is None:
             self._check_count(config)
         self.metering.check_reservation(config)
         self._check_config(config, pedantic=pedantic)
@@ -181,6 +199,8 @@ class Catalog:
         check_filters(config)
         if not config.is_memory:
             self._check_disk()
+        if offline is not None:
+            return self._give_config(offline, config, now)
         folder = self._vault.folder(
             config.name, memory=config.is_memory, first_seq=config.first_seq
         )
@@ -227,6 +247,7 @@ class Catalog:
         if offline := self.offline.pop(name, None):
             offline.folder.remove()
         elif stream := self.streams.pop(name, None):
+            self._unread = {key: why for key, why in self._unread.items() if key[0] != name}
             self.metering.dismiss(stream)
             stream.delete(now)
         else:
@@ -280,6 +301,7 @@ class Catalog:
         check_filters(config)
         self._check_disk()  # where chunks are kept of any stream
         folder = self._vault.folder(config.name, memory=config.is_memory)
+        folder.begin_filling()
         self.restoring[config.name] = config
         return config, folder
 
@@ -288,6 +310,7 @@ class Catalog:
         del self.restoring[config.name]
         stream = self._open(config, now, folder, now)
         save_config(folder, config, now)
+        folder.end_filling()
         publish_stream_action(self.context, config.name, "create", now)
         return stream
 
@@ -341,19 +364,31 @@ class Catalog:
         for name in self._vault.folders():
             if name == _TEMPLATES:
                 continue
-            folder = self._vault.folder(name, memory=False)
-            try:
-                self._recover(name, folder, now)
-            except JetStreamServerError as error:
-                if opened := self.streams.pop(name, None):
-                    self.metering.dismiss(opened)
-                    self._guarded(opened.stop, now)
-                self.offline[name] = OfflineStream(name, str(error), folder)
-                self.context.log("ERR", f"stream {name} of account {self.context.account}: {error}")
+            self._recover_or_list(name, now)
         try:
             self.templates.recover()
         except StoreError as error:
             self.report(error)
+
+    def _give_config(self, offline: OfflineStream, config: StreamConfig, now: int) -> Stream:
+        name = offline.name
+        save_config(offline.folder, config, now)
+        del self.offline[name]
+        self._recover_or_list(name, now)
+        return self.stream(name)
+
+    def _recover_or_list(self, name: str, now: int) -> None:
+        """Open a stream, or list it as offline."""
+        folder = self._vault.folder(name, memory=False)
+        try:
+            self._recover(name, folder, now)
+        except JetStreamServerError as error:
+            if opened := self.streams.pop(name, None):
+                self.metering.dismiss(opened)
+                self._guarded(opened.stop, now)
+            lacks_config = isinstance(error, LostConfigError)
+            self.offline[name] = OfflineStream(name, str(error), folder, lacks_config)
+            self.context.log("ERR", f"stream {name} of account {self.context.account}: {error}")
 
     def _recover(self, name: str, folder: StreamFolder, now: int) -> None:
         config, created = load_config(name, folder)
@@ -376,6 +411,7 @@ class Catalog:
                 restore_consumer(stream, consumer, folder.consumer(consumer), now)
             except JetStreamServerError as error:
                 is_complete = False
+                self._unread[name, consumer] = str(error)
                 self.context.log("ERR", f"consumer {consumer} of stream {name}: {error}")
         # What only a consumer that could not be read still needs must not be swept away.
         if is_complete:
@@ -405,8 +441,14 @@ class Catalog:
                     self.context.wake(consumer)
 
     def rest(self) -> bool:
-        """Have stores that nobody writes to let go of memory; tell whether any did."""
-        return sum(stream.store.rest() for stream in self.streams.values()) > 0
+        """Have some stores that nobody writes to let go of memory and note how far they came; tell
+        whether any did."""
+        rested = 0
+        for stream in self.streams.values():
+            rested += stream.store.rest()
+            if rested == RESTED_AT_ONCE:
+                break
+        return rested > 0
 
     def stop(self, now: int) -> None:
         """End for a shutdown: waiting pulls are told, stores are closed."""

@@ -12,6 +12,12 @@ from jetstream_server.jetstream.wire.go_json import decode, encode
 from jetstream_server.jetstream.wire.go_time import format_time, parse_time
 from jetstream_server.store.ports import StreamFolder
 
+_REMEDY = "put it back from a backup and start again, or create the stream with its config"
+
+
+class LostConfigError(StoreError):
+    """A stream has everything but its config, which whoever makes it again can give."""
+
 
 def save_config(folder: StreamFolder, config: StreamConfig, created: int) -> None:
     """Keep the config of a stream; durable with the next flush."""
@@ -22,11 +28,17 @@ def load_config(name: str, folder: StreamFolder) -> tuple[StreamConfig, int]:
     """Return the stored config and the time of creation.
 
     Raises:
+        LostConfigError: the file is missing, or its content is damaged.
         StoreError: they cannot be read.
     """
-    data = folder.config().load()
+    try:
+        data = folder.config().load()
+    except StoreError as error:
+        if error.offset < 0:
+            raise
+        raise LostConfigError(f"{error}; {_REMEDY}") from None
     if data is None:
-        raise StoreError("the config file is missing")
+        raise LostConfigError(f"the config file meta.json is missing; {_REMEDY}")
     try:
         stored: dict[str, Any] = orjson.loads(data)
         created = int(parse_time(stored["created"]))

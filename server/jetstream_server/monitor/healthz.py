@@ -102,17 +102,17 @@ def _ailments(node: Node, options: HealthzOptions) -> list[_Ailment]:
         each.name: each.catalog for each in node.accounts.values() if each.catalog is not None
     }
     if not account:
-        return [each for name, catalog in catalogs.items() for each in _offline(name, catalog)]
+        return [each for name, catalog in catalogs.items() for each in _ailing(name, catalog)]
     if account not in catalogs:
         return [_Ailment(404, "ACCOUNT", f'JetStream account "{account}" not found', account)]
     catalog = catalogs[account]
     if not stream:
-        return _offline(account, catalog)
+        return _ailing(account, catalog)
     if stream not in catalog.names():
         text = f'JetStream stream "{stream}" not found on account "{account}"'
         return [_Ailment(404, "STREAM", text, account, stream)]
-    if catalog.offline_reason(stream):
-        return _offline(account, catalog, stream)
+    if ailing := _ailing(account, catalog, stream):
+        return ailing
     if consumer and consumer not in catalog.streams[stream].consumers:
         text = (
             f'JetStream consumer "{consumer}" not found for stream "{stream}"'
@@ -126,7 +126,7 @@ def _bad(text: str) -> _Ailment:
     return _Ailment(400, "BAD_REQUEST", text)
 
 
-def _offline(account: str, catalog: Catalog, only: str = "") -> list[_Ailment]:
+def _ailing(account: str, catalog: Catalog, only: str = "") -> list[_Ailment]:
     return [
         _Ailment(
             503,
@@ -137,4 +137,16 @@ def _offline(account: str, catalog: Catalog, only: str = "") -> list[_Ailment]:
         )
         for name in catalog.names()
         if only in ("", name) and (reason := catalog.offline_reason(name))
+    ] + [
+        _Ailment(
+            503,
+            "CONSUMER",
+            f"JetStream consumer '{account} > {name} > {consumer}' can not be read: {reason}",
+            account,
+            name,
+            consumer,
+        )
+        for name in catalog.names()
+        if only in ("", name)
+        for consumer, reason in catalog.unread_consumers(name)
     ]

@@ -32,6 +32,7 @@ from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.compressed_block import compressed_bytes_max
 from jetstream_server.store.compression import Compression, is_compressible
 from jetstream_server.store.content_cache import ContentCache
+from jetstream_server.store.high_water import HighWaterLog
 from jetstream_server.store.restamp import restamp
 from jetstream_server.store.tombstone import Tombstone
 
@@ -73,6 +74,7 @@ class BlockLog(BlockSubjects):
         self.compression = "none"
         self._folder = folder
         self._commit = commit
+        self._high_water = HighWaterLog(folder, commit, self)
         self._block_bytes = block_bytes
         self._open: BlockWriter | None = None
         self._pinned: list[Block] = []  # sealed, and perhaps not on the disk yet
@@ -267,13 +269,16 @@ class BlockLog(BlockSubjects):
         self._commit.seal(self, open_block.file)
         self._keep(block, index, is_written=True)
         self._pin(block)
+        if block.live:  # else it is about to go
+            self._high_water.sealed(block.number, block.last_seq)
         self._sealed(block)
         if self._table.absent > max(RENUMBER_MIN, self._table.present):
             self._renumber()
 
     def rest(self) -> bool:
         """Seal a large open block that nothing was written to since the last call: its file is
-        mapped when somebody reads. A small one keeps no more room than it needs."""
+        mapped when somebody reads. A small one keeps no more room than it needs, and how far it
+        came is noted."""
         open_block, seen = self._open, self._seen
         if open_block is None or self._offline or self._full or self._commit.full is not None:
             return False
@@ -283,9 +288,14 @@ class BlockLog(BlockSubjects):
         if open_block.used * RESTING_SHARE >= self._block_bytes:
             self._rotate()
             return True
+        is_noted = False
+        if self._durable == open_block.used and not self._commit.lazily_ns:
+            is_noted = self._high_water.reached(
+                self._last_seq, open_block.block.number, open_block.used, lazily=True
+            )
         room = room_for(open_block.used)
         if room >= len(open_block.buffer):
-            return False
+            return is_noted
         open_block.move(room)
         return True
 
@@ -404,6 +414,7 @@ class BlockLog(BlockSubjects):
     def stalled(self, error: StoreError) -> None:
         """The disk is full: refuse appends until it is not."""
         self._full = str(error)
+        self._high_water.restart()
 
     def failed(self, error: StoreError) -> None:
         """The disk failed: go offline."""
@@ -422,6 +433,9 @@ class BlockLog(BlockSubjects):
             index = self._open.seal(self._table)
             self._commit.seal(self, self._open.file)
             self._commit.replace(self, self._open.block.index_path, [index], is_spare=True)
+            self._high_water.reached(
+                self._last_seq, self._open.block.number, self._open.used, lazily=False
+            )
             self._open = None
         self._is_closed = True
         self._offline = self._offline or "the store is closed"

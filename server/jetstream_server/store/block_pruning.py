@@ -349,14 +349,17 @@ class BlockPruning(BlockLog):
         if self._open is None:
             self._begin()
         waiting = len(gone)  # from there on
-        if self._repeat_tombstones({block.number for block in gone}):
+        numbers = {block.number for block in gone}
+        if self._repeat_tombstones(numbers):
             waiting = 0
         elif not self._is_outlived(gone[-1]):
             durable = [at for at, block in enumerate(gone) if block.pinned is None]
             waiting = durable[-1] if durable else 0
+        self._high_water.forget(numbers, self._floor)
         for at, block in enumerate(gone):
             if is_below_floor and at < waiting:
-                self._commit.remove(self, block.path, lazily=True)
+                voids = self._high_water.path
+                self._commit.remove(self, block.path, lazily=True, voids=voids)
                 self._commit.remove(self, block.index_path, lazily=True)
             else:
                 self._commit.remove(self, block.index_path)
@@ -434,3 +437,4 @@ class BlockPruning(BlockLog):
         self._rewritten.append(block)
         self._commit.remove(self, block.index_path, waits=True)
         self._keep(block, index, is_written=False)
+        self._high_water.replaced(block.number, block.last_seq)

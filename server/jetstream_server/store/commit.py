@@ -147,16 +147,24 @@ class GroupCommit:
         self._queue.append(operation)
 
     def append(
-        self, owner: Owner, path: Path, data: bytes, offset: int, *, syncs: bool = True
+        self,
+        owner: Owner,
+        path: Path,
+        data: bytes,
+        offset: int,
+        *,
+        syncs: bool = True,
+        joins: bool = True,
     ) -> None:
         """Queue `data` for the end of a small file, which is open only for that moment.
 
         Args:
             offset: where the file ends by then.
             syncs: whether the flush makes it durable; what is durable anyway comes for free.
+            joins: whether it may go with what is queued for the file already.
         """
         queued = self._appends.get(path)
-        if queued is not None:
+        if queued is not None and joins:
             queued.parts.append(data)
             queued.syncs |= syncs
             return
@@ -164,19 +172,27 @@ class GroupCommit:
         self._queue.append(operation)
 
     def remove(
-        self, owner: Owner, path: Path, *, waits: bool = False, lazily: bool = False
+        self,
+        owner: Owner,
+        path: Path,
+        *,
+        waits: bool = False,
+        lazily: bool = False,
+        voids: Path | None = None,
     ) -> None:
         """Queue the removal of a file, for when all the owner wrote is durable.
 
-        Unless it `waits`, it goes ahead of writes that a full disk holds up. `lazily` is for large
-        files that mean nothing any more: a few go with each flush, for each takes milliseconds.
+        Unless it `waits`, it goes ahead of writes that a full disk holds up; the log that it
+        `voids` goes before it then. `lazily` is for large files that mean nothing any more: a few
+        go with each flush, for each takes milliseconds.
         """
+        removal = Remove(owner, path, waits, voids)
         if lazily:
-            self._rubbish[path] = Remove(owner, path, waits=False)
+            self._rubbish[path] = removal
             return
         self._lazy.pop(path, None)
         self._appends.pop(path, None)
-        self._queue.append(Remove(owner, path, waits))
+        self._queue.append(removal)
 
     def overwrite(
         self, owner: Owner, path: Path, file: BlockFile | None, offset: int, head: bytes, stop: int

@@ -22,6 +22,10 @@ from typing import Any, Protocol
 
 Buffer = bytes | bytearray | memoryview | mmap.mmap
 
+# What is stored is nobody's business but the server's.
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+
 # Full, quota used up: conditions that end, after which the same write may succeed.
 FULL_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT))
 
@@ -124,7 +128,7 @@ class OsDisk:
         try:
             return os.open(path, flags), False
         except FileNotFoundError:
-            return os.open(path, flags | os.O_CREAT, 0o640), True
+            return os.open(path, flags | os.O_CREAT, FILE_MODE), True
 
     def write(self, handle: int, data: memoryview, offset: int) -> None:
         """Write all of `data`; the kernel may take it in pieces."""
@@ -143,7 +147,7 @@ class OsDisk:
     def replace(self, path: Path, parts: Sequence[Buffer]) -> None:
         """Write a temporary file beside it, sync, rename."""
         temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
         try:
             offset = 0
             for part in parts:
@@ -188,7 +192,7 @@ class OsDisk:
         """Take the room without writing it; a file that is there already grows or shrinks."""
         if not hasattr(os, "posix_fallocate"):  # pragma: no cover - not Linux
             raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), str(path))
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             os.posix_fallocate(handle, 0, size)
             os.ftruncate(handle, size)
@@ -228,7 +232,7 @@ class OsDisk:
         missing = [path, *path.parents]
         missing = [folder for folder in missing if not folder.exists()]
         for folder in reversed(missing):
-            folder.mkdir(exist_ok=True, mode=0o750)
+            folder.mkdir(exist_ok=True, mode=FOLDER_MODE)
             try:
                 self.sync_folder(folder.parent)
             except OSError:
@@ -271,7 +275,7 @@ class OsDisk:
 
     def lock(self, path: Path, note: bytes) -> int | None:
         """Lock a file with `flock` and write `note` (who holds it) into it."""
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -30,6 +30,7 @@ from jetstream_server.store.block_pruning import BlockPruning
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.compressed_block import CHUNK_BYTES
 from jetstream_server.store.content_cache import ContentCache
+from jetstream_server.store.high_water import HighWater, missing
 from jetstream_server.store.index import Entries
 from jetstream_server.store.ports import Limits
 
@@ -179,6 +180,7 @@ class FileStore(BlockPruning):
 
     def _take_offline(self, error: StoreError) -> None:
         if error.offset >= 0 and not self._offline:
+            self.notes.append(recovery.REMEDY)
             marker = self._folder / recovery.DAMAGED_NAME
             self._commit.replace(self, marker, [f"{error}\n".encode()])
         super()._take_offline(error)
@@ -186,8 +188,9 @@ class FileStore(BlockPruning):
     # -- recovery --------------------------------------------------------------------------
 
     def _recover(self) -> None:
-        findings = recovery.read_folder(self._folder, self._commit.disk, self._table)
-        self.notes = findings.notes
+        high_water, trouble = self._high_water.load()
+        findings = recovery.read_folder(self._folder, self._commit.disk, self._table, high_water)
+        self.notes = [*([trouble] if trouble else []), *findings.notes]
         floor = 0
         for found in findings.blocks:
             self._number_from(found)
@@ -195,12 +198,46 @@ class FileStore(BlockPruning):
                 if stone.kind in (tombstone.STARTED, tombstone.FLOOR):
                     is_start = stone.kind == tombstone.STARTED
                     floor = max(floor, stone.floor() if is_start else stone.sequence)
+        self._compare(findings, high_water, floor)
         for found in findings.blocks:
             self._adopt(found, is_last=found is findings.blocks[-1])
+        self._go_on_from(high_water)
         if findings.blocks:
             self._is_used = True
             self._next_number = findings.blocks[-1].block.number + 1
             self._replay(findings, floor)
+        if findings.accepts_loss:
+            self._accept_loss(high_water)
+
+    def _compare(self, findings: recovery.Findings, high_water: HighWater, floor: int) -> None:
+        """Hold what was found against what was durable.
+
+        Raises:
+            StoreError: something is missing, and nobody has accepted that.
+        """
+        sizes = {found.block.number: found.block.size for found in findings.blocks}
+        last_seq = max(self._last_seq, floor - 1)
+        error = missing(high_water, sizes, last_seq, floor, self._folder)
+        if error is not None and not findings.accepts_loss:
+            raise error
+        if error is not None:
+            self.notes.append(f"accepted the loss: {error}")
+
+    def _go_on_from(self, high_water: HighWater) -> None:
+        sealed = {
+            block.number: max(block.last_seq, high_water.sealed.get(block.number, 0))
+            for block in self._blocks
+            if self._open is None or block is not self._open.block
+        }
+        self._high_water.adopt(high_water, sealed)
+
+    def _accept_loss(self, high_water: HighWater) -> None:
+        """Go on behind all that was ever used."""
+        self._next_number = max(self._next_number, high_water.last_number + 1)
+        if self._last_seq < high_water.last_seq:
+            self.skip(high_water.last_seq - self._last_seq, self._last_ts)
+        self._high_water.restate()
+        self._commit.remove(self, self._folder / recovery.ACCEPT_NAME, waits=True)
 
     def _number_from(self, found: recovery.FoundBlock) -> None:
         """Move the last sequence and time to where a block leaves them."""

@@ -90,6 +90,7 @@ class Remove:
     owner: Owner
     path: Path
     waits: bool
+    voids: Path | None = None  # a `StateLog` that is false when it goes before what is queued
 
 
 @dataclass(slots=True, eq=False)
@@ -267,11 +268,23 @@ class Flush:
                 if owner in self._full:
                     self.stalled.append(operation)
                 return
+        else:
+            self._void(operation)
+        if operation.waits:  # what it makes superfluous may have a name that is not durable
+            self._sync_pending(operation.path)
         self.disk.remove(operation.path)
         if operation.waits or owner in self._full:
             self.disk.sync_folder(operation.path.parent)
         else:
             self._folders[operation.path.parent] = owner
+
+    def _void(self, removal: Remove) -> None:
+        if (log := removal.voids) is None:
+            return
+        names = self.disk.names(log.parent)
+        for name in [name for name in names if name.startswith(f"{log.name}.")]:
+            self.disk.remove(log.with_name(name))
+            self.disk.sync_folder(log.parent)
 
     def _overwrite(self, operation: Overwrite) -> None:
         """Overwrite once what makes up for it is durable; the file is opened again afterwards."""
@@ -290,6 +303,8 @@ class Flush:
 
     def _append(self, operation: Append) -> None:
         disk, path = self.disk, operation.path
+        if not operation.offset:
+            self._sync_pending(path)
         try:
             handle, made = disk.open(path)
         except FileNotFoundError:
@@ -308,6 +323,7 @@ class Flush:
     def _write(self, operation: Write) -> None:
         file = operation.file
         if file.handle is None:
+            self._sync_pending(file.path)  # messages must not survive without a config
             self.disk.make_folder(file.path.parent)
             file.handle, made = self.disk.open(file.path)
             self.files[file] = operation.owner
@@ -335,6 +351,13 @@ class Flush:
         finally:
             self.unsynced.pop(file, None)
         return True
+
+    def _sync_pending(self, path: Path) -> None:
+        """Sync the folders above a file now that are to be synced at the end."""
+        for folder in path.parents:
+            if folder in self._folders:
+                self.disk.sync_folder(folder)
+                del self._folders[folder]
 
     def _sync_folders(self) -> None:
         for folder, owner in self._folders.items():

@@ -369,6 +369,14 @@ class StreamFolder(Protocol):
         """Return the names of the consumers found on disk."""
         ...
 
+    def begin_filling(self) -> None:
+        """Have what is stored until `end_filling` be a leftover if there is a crash before that."""
+        ...
+
+    def end_filling(self) -> None:
+        """The config is saved: from now on it is a stream."""
+        ...
+
     def remove(self) -> None:
         """Queue the removal of the whole folder."""
         ...
@@ -383,7 +391,7 @@ class Vault(Protocol):
         ...
 
     def folders(self) -> list[str]:
-        """Return the names of the streams found on disk."""
+        """Return the names of the streams found on disk, whether or not they have a config."""
         ...
 
     def folder(self, stream: str, *, memory: bool, first_seq: int = 0) -> StreamFolder:

@@ -6,14 +6,18 @@ its end is either
 
 - a torn tail: the last block ends in bytes that no flush completed, so nobody was told they are
   there. They are cut off, and a note says so;
-- damage: a sealed block (a compressed one always is), or bytes that a DURABLE mark behind them
-  says were safe. That is for a human to decide about: StoreError with file and offset, and the
-  store stays offline.
+- damage: a sealed block (a compressed one always is), or bytes that were safe by the word of a
+  DURABLE mark behind them, of an index, or of the high-water mark (`store/high_water.py`). That is
+  for a human to decide about: StoreError with file and offset, and the store stays offline.
 
 Damage in a sealed block is met when somebody reads it; it is then noted in a file (`DAMAGED_NAME`),
 so that a restart does not serve the stream again until the block is repaired.
 
-A gap between blocks is no damage: blocks are removed when their last message is.
+A gap between blocks is damage when the high-water mark names a block in it: blocks are removed when
+their last message is.
+
+Whoever would rather go on with what is left says so by a file (`ACCEPT_NAME`): damaged blocks are
+then cut to what is sound, and sequences go on behind the last one that was ever used.
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ from jetstream_server.store.block import (
 from jetstream_server.store.compressed_block import MAGIC as COMPRESSED_MAGIC
 from jetstream_server.store.compressed_block import inflate_whole, is_compressed
 from jetstream_server.store.disk import FULL_ERRNOS, TEMPORARY_SUFFIX, Disk
+from jetstream_server.store.high_water import HighWater
 from jetstream_server.store.index import Summary
 from jetstream_server.store.subjects import SubjectTable
 
@@ -49,6 +54,13 @@ REOPEN_BYTES = 1024 * 1024
 
 # Left behind by a store that met damage: the next one looks at every block before it serves.
 DAMAGED_NAME = "damaged"
+
+# Made by the operator among the blocks: what is lost is lost.
+ACCEPT_NAME = "accept-loss"
+REMEDY = (
+    "to have it served again, put the file back from a backup, or delete the stream, or make a file"
+    f" `{ACCEPT_NAME}` beside it to go on with what is left; then start again"
+)
 
 
 @dataclass(slots=True)
@@ -76,22 +88,33 @@ class Findings:
 
     blocks: list[FoundBlock] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    accepts_loss: bool = False
 
 
-def read_folder(folder: Path, disk: Disk, table: SubjectTable) -> Findings:
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """Where a block may end: `confirmed_bytes` were durable; the last one may have a torn tail."""
+
+    confirmed_bytes: int
+    is_last: bool
+
+
+def read_folder(
+    folder: Path, disk: Disk, table: SubjectTable, high_water: HighWater | None = None
+) -> Findings:
     """Read every block of a folder, and count their messages by subject.
 
     Raises:
         StoreError: damage, or the system refuses to read.
     """
     try:
-        return _read_folder(folder, disk, table)
+        return _read_folder(folder, disk, table, high_water or HighWater())
     except OSError as error:
         path = str(error.filename or folder)
         raise StoreError(f"recovery failed: {error.strerror or error}", path) from error
 
 
-def _read_folder(folder: Path, disk: Disk, table: SubjectTable) -> Findings:
+def _read_folder(folder: Path, disk: Disk, table: SubjectTable, high_water: HighWater) -> Findings:
     for name in disk.names(folder):
         if name.endswith(erasure.REDO_SUFFIX):
             erasure.redo((folder / name).with_suffix(BLOCK_SUFFIX), disk)
@@ -105,21 +128,59 @@ def _read_folder(folder: Path, disk: Disk, table: SubjectTable) -> Findings:
         is_orphan = name.endswith(INDEX_SUFFIX) and Path(name).stem + BLOCK_SUFFIX not in names
         if is_orphan or name.endswith(TEMPORARY_SUFFIX):
             disk.remove(folder / name)
-    findings = Findings()
+    findings = Findings(accepts_loss=ACCEPT_NAME in names)
     for number in numbers:
         path = folder / f"{number}{BLOCK_SUFFIX}"
         is_last = number == numbers[-1]
+        if findings.accepts_loss and not _cut_damage(path, disk, findings.notes):
+            continue
         found = _from_index(path, number, disk, table, is_last=is_last)
         if DAMAGED_NAME in names and found is not None:
             _check(path, disk)
         if found is None:
-            found = _from_block(path, number, disk, table, findings.notes, is_last=is_last)
+            confirmed = 0 if findings.accepts_loss else high_water.confirmed_bytes(number)
+            ends = _Ends(confirmed, is_last=is_last)
+            found = _from_block(path, number, disk, table, findings.notes, ends)
         if found is not None:
             findings.blocks.append(found)
     if DAMAGED_NAME in names:
         findings.notes.append(f"{folder} was damaged and is sound again")
         disk.remove(folder / DAMAGED_NAME)
     return findings
+
+
+def _indexed_bytes(path: Path, disk: Disk) -> int:
+    """Return how large a block was when its index was made, 0 without an index.
+
+    A block that was written on since is larger.
+    """
+    try:
+        content = disk.map(path.with_suffix(INDEX_SUFFIX))
+    except FileNotFoundError:
+        return 0
+    summary = block_index.decode(content, with_subjects=False)
+    return summary.block_bytes if summary is not None else 0
+
+
+def _cut_damage(path: Path, disk: Disk, notes: list[str]) -> bool:
+    """Cut a block to what is sound, or remove it when nothing is; tell whether it is there."""
+    try:
+        whole, compressed_bytes = _read(path, disk)
+        stop = damage(whole)
+    except StoreError:
+        whole, compressed_bytes, stop = b"", 0, 0
+    if stop == len(whole) and stop:
+        return True
+    notes.append(f"accepted the loss of what stood in {path} from byte {stop} on")
+    disk.remove(path.with_suffix(INDEX_SUFFIX))
+    if not stop:
+        disk.remove(path)
+    elif compressed_bytes:
+        disk.replace(path, [whole[:stop]])
+    else:
+        disk.truncate(path, stop)
+    disk.sync_folder(path.parent)
+    return stop > 0
 
 
 def _check(path: Path, disk: Disk) -> None:
@@ -183,15 +244,18 @@ def _decode_all(stored: bytes) -> Iterator[tombstone.Tombstone]:
 
 
 def _from_block(
-    path: Path, number: int, disk: Disk, table: SubjectTable, notes: list[str], *, is_last: bool
+    path: Path, number: int, disk: Disk, table: SubjectTable, notes: list[str], ends: _Ends
 ) -> FoundBlock | None:
     whole, compressed_bytes = _read(path, disk)
     rewrites = False
     scan = scan_block(whole, table.ids)
     table.grow()
+    if scan.stop < max(ends.confirmed_bytes, _indexed_bytes(path, disk)):
+        what = "a stored record is damaged" if scan.stop < len(whole) else "the file is cut short"
+        raise StoreError(what, str(path), scan.stop)
     if scan.stop < len(whole) or not scan.tombstones:
         was_compressed = not scan.tombstones and whole.endswith(COMPRESSED_MAGIC)
-        if not is_last or was_compressed or _is_marked_durable(whole, scan.stop):
+        if not ends.is_last or was_compressed or _is_marked_durable(whole, scan.stop):
             raise StoreError("a stored record is damaged", str(path), scan.stop)
         if not scan.tombstones:
             disk.remove(path)  # its first record never got there, so nothing did
@@ -202,7 +266,7 @@ def _from_block(
         )
         rewrites = not _mend(path, disk, scan.stop)
         whole = whole[: scan.stop]
-    elif is_last:
+    elif ends.is_last:
         rewrites = not _mend(path, disk)
     block = Block(number, path, 0)
     block.size = len(whole)

@@ -15,6 +15,8 @@ going back to one saved a little earlier, which is what lazily means.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 
@@ -62,19 +64,54 @@ class StateLog:
             raise StoreError("the file is damaged: it holds no whole state", str(self._path), 0)
         return None
 
-    def save(self, data: bytes, *, lazily: bool = False) -> None:
-        """Append a state."""
+    def load_all(self) -> tuple[list[bytes], bool]:
+        """Return all whole states of the last file that has one, and whether a file is damaged.
+
+        For recovery, when nothing is queued. Bytes behind the last whole entry may be a torn tail.
+
+        Raises:
+            StoreError: a file cannot be read.
+        """
+        is_damaged = False
+        for number in reversed(self._numbers()):
+            stored = self._read(number)
+            if entries := list(_entries(stored)):
+                return entries, is_damaged
+            is_damaged = True
+        return [], is_damaged
+
+    def is_worn(self, size: int) -> bool:
+        """Tell whether the next state, of `size` bytes, begins a new file."""
+        return self._file is None or (
+            self._used > FILE_BYTES_MIN and self._used > FILE_ENTRIES_MIN * (size + _HEADER.size)
+        )
+
+    def leave(self) -> None:
+        """Begin a new file with the next state."""
+        self._file = None
+
+    def save(
+        self, data: bytes, *, lazily: bool = False, begins: bool = False, joins: bool = True
+    ) -> None:
+        """Append a state.
+
+        Args:
+            data: the state.
+            lazily: losing it is going back to the one before.
+            begins: whether to begin a new file with it.
+            joins: whether it may be written before what was queued since the last one was.
+        """
         rest = len(data).to_bytes(4, "little") + data
         entry = crc32c(rest).to_bytes(4, "little") + rest
-        if self._file is None or (
-            self._used > FILE_BYTES_MIN and self._used > FILE_ENTRIES_MIN * len(entry)
-        ):
+        if begins or self._file is None or self.is_worn(len(data)):
             self._begin(entry)
         else:
             self._lazy_entries = self._lazy_entries + 1 if lazily else 0
             is_due = not lazily or self._lazy_entries % LAZY_SYNC_EVERY == 0
             syncs = is_due and not self._commit.lazily_ns
-            self._commit.append(self._owner, self._file, entry, self._used, syncs=syncs)
+            self._commit.append(
+                self._owner, self._file, entry, self._used, syncs=syncs, joins=joins
+            )
         self._used += len(entry)
 
     def _begin(self, entry: bytes) -> None:
@@ -117,14 +154,18 @@ class StateLog:
             raise StoreError(f"read failed: {error.strerror}", str(path)) from error
 
 
-def _last_entry(stored: bytes) -> bytes | None:
-    """Return the state of the last whole entry."""
-    at, state = 0, None
+def _entries(stored: bytes) -> Iterator[bytes]:
+    """Yield the states of whole entries, up to the first that is none."""
+    at = 0
     while at + _HEADER.size <= len(stored):
         checksum, length = _HEADER.unpack_from(stored, at)
         stop = at + _HEADER.size + length
         if stop > len(stored) or crc32c(stored[at + 4 : stop]) != checksum:
             break
-        state = stored[at + _HEADER.size : stop]
+        yield stored[at + _HEADER.size : stop]
         at = stop
-    return state
+
+
+def _last_entry(stored: bytes) -> bytes | None:
+    """Return the state of the last whole entry."""
+    return next(iter(deque(_entries(stored), maxlen=1)), None)

@@ -1,7 +1,8 @@
 """The folder of a whole server: who may use it, and what wrote it.
 
     <store_dir>/jetstream/lock          held while a server runs
-    <store_dir>/jetstream/format.json   {"format": 1, ...}: what reads the rest
+    <store_dir>/jetstream/format.json   {"format": 1, ...}: what reads the rest; with a checksum, as
+                                        a damaged one is no reason not to start
     <store_dir>/jetstream/encryption.json   when the streams are encrypted (`store/keyring.py`)
 
 The genuine server uses the same `<store_dir>/jetstream`, with other files in it (`meta.inf` beside
@@ -17,6 +18,7 @@ from typing import Any
 import orjson
 
 from jetstream_server.base.errors import StoreError
+from jetstream_server.kernels.records import checksum as crc32c
 from jetstream_server.store.disk import Disk
 from jetstream_server.store.folder_name import from_name
 
@@ -32,10 +34,12 @@ class StoreFolder:
 
     Attributes:
         path: where accounts have their folders.
+        note: what was put right, for the operator's log; empty when nothing was.
     """
 
-    def __init__(self, path: Path, disk: Disk, lock: Any) -> None:
+    def __init__(self, path: Path, disk: Disk, lock: Any, note: str = "") -> None:
         self.path = path
+        self.note = note
         self._disk = disk
         self._lock = lock
 
@@ -76,35 +80,60 @@ def open_folder(store_dir: Path, disk: Disk, *, note: str = "") -> StoreFolder:
                 str(store_dir),
             )
         try:
-            _check_format(path / FORMAT_NAME, disk)
+            said = _check_format(path / FORMAT_NAME, disk)
         except BaseException:
             disk.unlock(lock)
             raise
     except OSError as error:
         reason = f"the store directory cannot be used: {error.strerror or error}"
         raise StoreError(reason, str(error.filename or store_dir)) from error
-    return StoreFolder(path, disk, lock)
+    return StoreFolder(path, disk, lock, said)
 
 
-def _check_format(path: Path, disk: Disk) -> None:
-    stored = disk.read(path)
-    if stored is None:
-        content = {"format": FORMAT, "by": "jetstream-spark"}
-        disk.replace(path, [orjson.dumps(content) + b"\n"])
-        disk.sync_folder(path.parent)
-        return
-    try:
-        version = orjson.loads(stored)["format"]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        version = None
-    if not isinstance(version, int):
-        raise StoreError("the format file is damaged; restore it from a backup", str(path))
-    if version > FORMAT:
+def encode_format(version: int) -> bytes:
+    """Return the content of a format file."""
+    fields = {"format": version, "by": "jetstream-spark"}
+    return orjson.dumps(fields | {"crc32c": _format_check(fields)}) + b"\n"
+
+
+def _format_check(fields: dict[str, Any]) -> str:
+    return f"{crc32c(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)):08x}"
+
+
+def _check_format(path: Path, disk: Disk) -> str:
+    """Refuse what a newer version made; write the file anew when it is missing or damaged.
+
+    Returns:
+        What was wrong with it, empty when nothing was.
+    """
+    stored, sound = disk.read(path), encode_format(FORMAT)
+    if stored == sound:
+        return ""
+    version = _decode_format(stored or b"")
+    if version is not None and version > FORMAT:
         raise StoreError(
             f"the store directory has format {version}, made by a newer version;"
             f" this one reads up to format {FORMAT}",
             str(path),
         )
+    disk.replace(path, [sound])
+    disk.sync_folder(path.parent)
+    return f"{path} was damaged and is written anew" if stored is not None and not version else ""
+
+
+def _decode_format(stored: bytes) -> int | None:
+    """Return the version in a format file, None when it is damaged.
+
+    The first version did not write a checksum.
+    """
+    try:
+        fields = orjson.loads(stored)
+        version = fields["format"]
+        check = fields.pop("crc32c", None)
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        return None
+    is_sound = version == FORMAT if check is None else check == _format_check(fields)
+    return version if is_sound and type(version) is int else None
 
 
 def _refuse_genuine(path: Path, disk: Disk) -> None:

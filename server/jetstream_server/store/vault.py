@@ -6,27 +6,38 @@
         consumers/<name>/meta.json      a consumer's config
         consumers/<name>/state          and its position
 
-A stream or consumer exists when its `meta.json` does; anything else in a folder is a leftover of a
-crash and is ignored or removed. Small files are replaced as a whole and begin with a line that
-carries the CRC-32C and the length of what follows.
+    <store_dir>/jetstream/<account>/streams/<stream>/
+        high-water.<n>                  how far the messages came (`store/high_water.py`)
+        filling                         while a restore makes the stream
+
+A stream or consumer exists when its `meta.json` does. The name of that is durable before any other
+file is, so what has messages or positions and no `meta.json` has lost it: it is found, and whoever
+opens it is told. A folder without either, or one that a restore did not fill to the end, is a
+leftover of a crash. Small files are replaced as a whole and begin with a line that carries the
+CRC-32C and the length of what follows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels.records import checksum as crc32c
+from jetstream_server.store.block import BLOCK_SUFFIX
 from jetstream_server.store.commit import GroupCommit, Owner
 from jetstream_server.store.content_cache import ContentCache
 from jetstream_server.store.disk import REMOVED_PREFIX, Disk
 from jetstream_server.store.file import BLOCK_BYTES, FileStore
 from jetstream_server.store.folder_name import from_name, to_name
+from jetstream_server.store.high_water import HIGH_WATER_NAME
 from jetstream_server.store.memory import MemoryStore
 from jetstream_server.store.state_log import StateLog
 
 CONFIG_NAME = "meta.json"
 STATE_NAME = "state"
+MESSAGES_NAME = "msgs"
+FILLING_NAME = "filling"
 
 
 class MemoryStateFile:
@@ -76,6 +87,12 @@ class MemoryFolder:
     def consumers(self) -> list[str]:
         """Return the names of consumers with a config."""
         return sorted(n for n, files in self._consumers.items() if files[0].load() is not None)
+
+    def begin_filling(self) -> None:
+        """Nothing is left of it after a crash anyway."""
+
+    def end_filling(self) -> None:
+        """Nothing is left of it after a crash anyway."""
 
     def remove(self) -> None:
         """Forget everything."""
@@ -187,7 +204,7 @@ class FileFolder:
         """Return the store, opened by the first call."""
         if self._messages is None:
             self._messages = FileStore(
-                self._path / "msgs",
+                self._path / MESSAGES_NAME,
                 self._commit,
                 self._cache,
                 first_seq=self._first_seq,
@@ -215,7 +232,7 @@ class FileFolder:
         )
 
     def consumers(self) -> list[str]:
-        """Return the names of consumers with a config; for recovery.
+        """Return the names of consumers, those included that lost their config; for recovery.
 
         Raises:
             StoreError: what is there could not be made durable.
@@ -224,10 +241,18 @@ class FileFolder:
             return []
         path = self._path / "consumers"
         _clear_removed(path, self._commit, self)
-        names = _with_config(path, self._commit)
+        names = _existing(path, self._commit, _is_consumer)
         folders = [self._path, path, *(path / to_name(name) for name in names)]
         _make_durable(folders, self._commit.disk)
         return names
+
+    def begin_filling(self) -> None:
+        """Have what is stored until `end_filling` be a leftover if there is a crash before that."""
+        self._commit.replace(self, self._path / FILLING_NAME, [b""])
+
+    def end_filling(self) -> None:
+        """The config is saved: from now on it is a stream."""
+        self._commit.remove(self, self._path / FILLING_NAME, waits=True)
 
     def remove(self) -> None:
         """Queue the removal of the whole folder."""
@@ -280,7 +305,7 @@ class FileVault:
         return self._commit.full.reason if self._commit.full is not None else ""
 
     def folders(self) -> list[str]:
-        """Return the names of streams with a config on disk; for recovery.
+        """Return the names of streams on disk, those included that lost their config; for recovery.
 
         Raises:
             StoreError: what is there could not be made durable.
@@ -288,10 +313,10 @@ class FileVault:
         _make_durable([self._path.parent, self._path], self._commit.disk)
         remover = FileFolder(self._path, self._commit, self._cache, first_seq=0, is_fresh=True)
         _clear_removed(self._path, self._commit, remover)
-        return _with_config(self._path, self._commit)
+        return _existing(self._path, self._commit, _is_stream)
 
     def folder(self, stream: str, *, memory: bool, first_seq: int = 0) -> FileFolder | MemoryFolder:
-        """Return the place of one stream; what a stream without a config left behind goes.
+        """Return the place of one stream; the leftover of a crash goes.
 
         Raises:
             StoreError: the name is too long for a folder, or the folder cannot be looked into.
@@ -302,9 +327,10 @@ class FileVault:
         disk, commit = self._commit.disk, self._commit
         try:
             names = [] if commit.is_removed(path) else disk.names(path)
+            is_known = bool(names) and _is_stream(path, disk)
         except OSError as error:
             raise StoreError(f"cannot list: {error.strerror}", str(path)) from error
-        is_known = commit.queued(path / CONFIG_NAME) is not None or CONFIG_NAME in names
+        is_known = is_known or commit.queued(path / CONFIG_NAME) is not None
         if not is_known and names:
             leftover = FileFolder(path, commit, self._cache, first_seq=0, is_fresh=True)
             commit.remove_tree(leftover, path)
@@ -318,15 +344,33 @@ class FileVault:
         )
 
 
-def _with_config(path: Path, commit: GroupCommit) -> list[str]:
+def _existing(path: Path, commit: GroupCommit, exists: Callable[[Path, Disk], bool]) -> list[str]:
     found = [
         from_name(name)
         for name in commit.disk.names(path)
         if not name.startswith(".")
-        and CONFIG_NAME in commit.disk.names(path / name)
+        and exists(path / name, commit.disk)
         and not commit.is_removed(path / name / CONFIG_NAME)
     ]
     return sorted(found)
+
+
+def _is_stream(path: Path, disk: Disk) -> bool:
+    """Tell whether a folder is that of a stream, be its config lost."""
+    names = disk.names(path)
+    if CONFIG_NAME in names:
+        return True
+    if FILLING_NAME in names or from_name(path.name).startswith("."):
+        return False
+    return any(name.startswith(f"{HIGH_WATER_NAME}.") for name in names) or any(
+        name.endswith(BLOCK_SUFFIX) for name in disk.names(path / MESSAGES_NAME)
+    )
+
+
+def _is_consumer(path: Path, disk: Disk) -> bool:
+    """Tell whether a folder is that of a consumer, be its config lost."""
+    names = disk.names(path)
+    return CONFIG_NAME in names or any(name.startswith(f"{STATE_NAME}.") for name in names)
 
 
 def _clear_removed(path: Path, commit: GroupCommit, owner: Owner) -> None:

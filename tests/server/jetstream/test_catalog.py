@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -22,8 +24,9 @@ from jetstream_server.jetstream.output import Output, Publish
 from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.jetstream.streams.stream_config import StreamConfig
 from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.memory import MemoryStore
-from jetstream_server.store.vault import MemoryVault
+from jetstream_server.store.vault import FileVault, MemoryVault
 
 START = 1_700_000_000 * SECOND
 
@@ -229,6 +232,41 @@ def test_a_stream_that_cannot_be_opened_is_offline_and_others_serve(
     assert catalog.names() == ["R"] and vault.folders() == ["R"]
 
 
+@pytest.mark.parametrize("content", [None, b"", b"garbage"])
+def test_a_stream_that_lost_its_config_is_served_again_when_it_is_created_again(
+    sim_disk_module: ModuleType, content: bytes | None
+) -> None:
+    disk = sim_disk_module.SimDisk(Random(1))
+    root = Path("/store/jetstream")
+
+    def started() -> tuple[Catalog, GroupCommit]:
+        commit = GroupCommit(disk)
+        catalog = make_catalog(FileVault(root, "$G", commit, disk))
+        catalog.recover(START)
+        return catalog, commit
+
+    before, commit = started()
+    stream = before.create(config("S"), START)
+    create_consumer(stream, ConsumerConfig(durable_name="C", ack_policy="explicit"), START)
+    publish(before, b"S")
+    before.stop(START)
+    commit.drain()
+    path = root / "$G" / "streams" / "S" / "meta.json"
+    disk.remove(path) if content is None else disk.put(path, content)
+    assert "meta.json" in started()[0].offline_reason("S")  # looking at it changes nothing
+    catalog, commit = started()
+    assert "meta.json" in catalog.offline_reason("S")
+    assert refusal(lambda: catalog.stream("S")) == 10194
+    assert refusal(lambda: catalog.create(config("S", storage="memory"), START)) == 10194
+    assert catalog.create(config("S"), START).store.last_seq == 1
+    assert list(catalog.stream("S").consumers) == ["C"]
+    assert catalog.offline_reason("S") == ""
+    catalog.stop(START)
+    commit.drain()
+    catalog, _ = started()
+    assert b'"seq":2' in publish(catalog, b"S")
+
+
 def test_fields_of_a_newer_server_are_no_reason_to_refuse() -> None:
     vault = MemoryVault()
     make_catalog(vault).create(config("S"), START)
@@ -291,8 +329,16 @@ def test_what_a_damaged_consumer_needs_is_not_swept_away(
         raise StoreError("the config file can not be read")
 
     monkeypatch.setattr(catalog_module, "restore_consumer", damaged)
-    found = restarted(vault).stream("S")
+    catalog = restarted(vault)
+    found = catalog.stream("S")
     assert found.store.state().messages == 1 and not found.consumers
+    assert catalog.unread_consumers("S") == [("C", "the config file can not be read")]
+    create_consumer(found, ConsumerConfig(durable_name="C", ack_policy="explicit"), START)
+    assert catalog.unread_consumers("S") == []
+    found.consumers.clear()
+    catalog.delete("S", START)
+    catalog.create(config("S"), START)
+    assert catalog.unread_consumers("S") == []
 
 
 # -- the turn --------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from jetstream_server.store.block import scan_block
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.file import FileStore
 
-FOLDER = Path("/s")
+FOLDER = Path("/s/msgs")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_every_block_begins_with_the_numbers_of_the_store(disk):
 def test_a_block_is_on_disk_before_the_next_has_a_byte(disk, sim_disk_module):
     for dark_in in range(30):
         disk.restart()
-        disk.remove_tree(FOLDER)
+        disk.remove_tree(FOLDER.parent)
         commit = GroupCommit(disk)
         store = FileStore(FOLDER, commit, block_bytes=600)
         publish(store, 20)

@@ -341,7 +341,7 @@ def test_a_reader_that_jumps_inflates_little(disk):
 def test_limits_and_purges_of_compressed_blocks(disk):
     stores = []
     for how in ("none", "s2"):
-        disk.remove_tree(FOLDER)
+        disk.remove_tree(FOLDER.parent)
         store, commit = open_store(disk, how)
         publish(store, 400)
         commit.drain()

@@ -21,6 +21,20 @@ def test_files_are_made_written_and_read(tmp_path):
     assert disk.open(path)[1] is False
 
 
+def test_what_is_stored_is_nobody_elses_business(tmp_path):
+    disk = OsDisk()
+    folder = tmp_path / "new" / "folder"
+    disk.make_folder(folder)
+    disk.close(disk.open(folder / "opened")[0])
+    disk.replace(folder / "replaced", [b"x"])
+    disk.allocate(folder / "allocated", 10)
+    disk.unlock(disk.lock(folder / "lock", b""))
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert modes.pop("new") == modes.pop("folder") == 0o700
+    assert {*modes.values()} == {0o600}
+    assert len(modes) == 4
+
+
 def test_replace_leaves_no_temporary_file(tmp_path):
     disk = OsDisk()
     disk.replace(tmp_path / "a", [b"one", memoryview(b"two")])

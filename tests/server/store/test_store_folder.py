@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from jetstream_server.base.errors import StoreError
 from jetstream_server.store.disk import OsDisk
-from jetstream_server.store.store_folder import open_folder
+from jetstream_server.store.store_folder import encode_format, open_folder
 
 STORE = Path("/store")
 
@@ -33,19 +33,36 @@ def test_finds_accounts(disk):
     assert folder.accounts() == ["A/B"]
 
 
+FORMAT = STORE / "jetstream" / "format.json"
+
+
 def test_newer_format(disk):
-    disk.put(STORE / "jetstream" / "format.json", b'{"format": 2}')
+    disk.put(FORMAT, encode_format(2))
     with pytest.raises(StoreError, match="format 2, made by a newer version"):
         open_folder(STORE, disk)
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"format": "x"}'])
-def test_damaged_format(disk, content):
-    disk.put(STORE / "jetstream" / "format.json", content)
-    with pytest.raises(StoreError, match="format file is damaged"):
-        open_folder(STORE, disk)
-    disk.put(STORE / "jetstream" / "format.json", b'{"format": 1}')
-    open_folder(STORE, disk)
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"1", b'{"format": "x"}', b'{"format": 3}'])
+def test_a_damaged_format_is_written_anew(disk, content):
+    disk.put(FORMAT, content)
+    assert open_folder(STORE, disk).note == f"{FORMAT} was damaged and is written anew"
+    assert disk.read(FORMAT) == encode_format(1)
+
+
+def test_no_flipped_bit_of_the_format_keeps_a_server_from_starting(disk):
+    sound = encode_format(1)
+    for bit in range(8 * len(sound)):
+        content = bytearray(sound)
+        content[bit // 8] ^= 1 << bit % 8
+        disk.put(FORMAT, bytes(content))
+        open_folder(STORE, disk).release()
+        assert disk.read(FORMAT) == sound
+
+
+def test_the_format_of_the_first_version_gets_a_checksum(disk):
+    disk.put(FORMAT, b'{"format":1,"by":"jetstream-spark"}\n')
+    assert open_folder(STORE, disk).note == ""
+    assert disk.read(FORMAT) == encode_format(1)
 
 
 def test_a_genuine_servers_folder(disk):

@@ -100,8 +100,28 @@ def test_a_stream_made_anew_starts_empty_even_before_the_flush(vault, commit):
     assert again.messages().load(1).subject == b"b"
 
 
-def test_messages_without_a_config_are_leftovers(vault, commit, disk):
+def test_a_stream_and_a_consumer_that_lost_their_configs_are_found(vault, commit, disk):
     folder = vault.folder("ORDERS", memory=False)
+    folder.config().save(b"{}")
+    folder.messages().append(b"a", b"", b"x", 1)
+    config, state = folder.consumer("C")
+    config.save(b"{}")
+    state.save(b"position")
+    commit.drain()
+    disk.remove(STREAM / "meta.json")
+    disk.remove(STREAM / "consumers" / "C" / "meta.json")
+    again = FileVault(ROOT, "$G", GroupCommit(disk), disk)
+    assert again.folders() == ["ORDERS"]
+    found = again.folder("ORDERS", memory=False)
+    assert found.config().load() is None
+    assert found.messages().last_seq == 1
+    assert found.consumers() == ["C"]
+    assert found.consumer("C")[0].load() is None
+
+
+def test_what_a_restore_did_not_finish_is_a_leftover(vault, commit, disk):
+    folder = vault.folder("ORDERS", memory=False)
+    folder.begin_filling()
     folder.messages().append(b"a", b"", b"x", 1)
     commit.drain()
     assert vault.folders() == []
@@ -109,6 +129,40 @@ def test_messages_without_a_config_are_leftovers(vault, commit, disk):
     assert fresh.messages().last_seq == 0
     commit.drain()
     assert disk.names(STREAM / "msgs") == []
+
+
+def test_what_a_restore_finished_is_a_stream(vault, commit, disk):
+    folder = vault.folder("ORDERS", memory=False)
+    folder.begin_filling()
+    folder.messages().append(b"a", b"", b"x", 1)
+    folder.config().save(b"{}")
+    folder.end_filling()
+    commit.drain()
+    assert "filling" not in disk.names(STREAM)
+    disk.remove(STREAM / "meta.json")
+    assert vault.folders() == ["ORDERS"]
+
+
+def test_no_crash_leaves_messages_without_a_config(disk, sim_disk_module):
+    """Else what was never made would look like a stream that lost its config."""
+    for dark_in in range(20):
+        disk.restart()
+        disk.remove_tree(STREAM)
+        commit = GroupCommit(disk)
+        folder = FileVault(ROOT, "$G", commit, disk).folder("ORDERS", memory=False)
+        folder.config().save(b"{}")
+        folder.messages().append(b"a", b"", b"x", 1)
+        folder.consumer("C")[0].save(b"{}")
+        folder.consumer("C")[1].save(b"position")
+        disk.dark_in = dark_in
+        with pytest.raises(sim_disk_module.PowerLostError):
+            commit.drain()
+            raise sim_disk_module.PowerLostError
+        disk.restart()
+        if "1.blk" in disk.names(STREAM / "msgs"):
+            assert "meta.json" in disk.names(STREAM)
+        if "state.1" in disk.names(STREAM / "consumers" / "C"):
+            assert "meta.json" in disk.names(STREAM / "consumers" / "C")
 
 
 @pytest.mark.parametrize("stored", [b"", b"crc32c", b"crc32c 00000000 2\n{}", b"{}"])
