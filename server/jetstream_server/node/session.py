@@ -250,12 +250,13 @@ class Session:
             return
         if subscription.max_messages:
             stop = min(stop, start + subscription.max_messages - subscription.delivered)
-        permissions = self._permissions
-        if permissions is not None and permissions.subscribe.denies_part_of(subscription.subject):
-            for index in range(start, stop):
-                if permissions.subscribe.permits(run.subject(index)):
-                    self._deliver(run, index, index + 1, subscription, now)
-            return
+        if self._permissions is not None:
+            rules, queue = self._permissions.subscribe, subscription.queue
+            if rules.reaches_further(subscription.subject, queue):
+                for index in range(start, stop):
+                    if rules.delivers(run.subject(index), queue):
+                        self._deliver(run, index, index + 1, subscription, now)
+                return
         self._deliver(run, start, stop, subscription, now)
 
     def _deliver(
