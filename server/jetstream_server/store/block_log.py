@@ -389,6 +389,11 @@ class BlockLog(BlockSubjects):
         commit, redo = self._commit, block.path.with_suffix(erasure.REDO_SUFFIX)
         commit.replace(self, redo, [whole])
         commit.remove(self, block.index_path, waits=True)  # makes the new name durable as well
+        self._redo(block, whole)
+
+    def _redo(self, block: Block, whole: bytes) -> None:
+        """Replace a compressed block by a plain one that a redo file has, as recovery does."""
+        commit, redo = self._commit, block.path.with_suffix(erasure.REDO_SUFFIX)
         stop = compressed_bytes_max(block.size, self._chunk_bytes)
         commit.overwrite(self, block.path, None, 0, b"", stop)
         commit.replace(self, block.path, [whole])

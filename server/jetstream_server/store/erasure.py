@@ -10,7 +10,8 @@ head, the old one from the rest, which is untouched until then; any mixture of t
 
 In a compressed block no message has a place of its own. The block is written as a plain one without
 the message to a *redo* file, made durable, and then all of the compressed file is overwritten. A
-start that finds a redo file does that again.
+start that finds a redo file does that again, or on a full disk as soon as there is room; until then
+the redo file is what counts.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from jetstream_server.kernels.record_format import (
     Buffer,
 )
 from jetstream_server.kernels.records import checksum as crc32c
-from jetstream_server.store.disk import Disk
+from jetstream_server.store.disk import FULL_ERRNOS, Disk
 
 REDO_SUFFIX = ".redo"
 
@@ -47,16 +48,27 @@ def encode(block: Buffer, at: int) -> tuple[bytes, int]:
     return _head(block, at), at + size
 
 
-def redo(path: Path, disk: Disk) -> None:
-    """Put a redo file in the place of the block file `path`, of which nothing is left."""
+def redo(path: Path, disk: Disk) -> bytes | None:
+    """Put a redo file in the place of the block file `path`, of which nothing is left.
+
+    Returns:
+        The content of the block when there is no room for that, so that all of it is yet to be
+        done; else None.
+    """
     whole = disk.read(path.with_suffix(REDO_SUFFIX))
     assert whole is not None, "it was found"
-    if disk.read(path) is not None:
-        disk.overwrite(path, 0, b"", disk.size(path))
-    disk.replace(path, [whole])
-    disk.sync_folder(path.parent)
+    try:
+        if disk.read(path) is not None:
+            disk.overwrite(path, 0, b"", disk.size(path))
+        disk.replace(path, [whole])
+        disk.sync_folder(path.parent)
+    except OSError as error:
+        if error.errno not in FULL_ERRNOS:
+            raise
+        return whole
     disk.remove(path.with_suffix(REDO_SUFFIX))
     disk.sync_folder(path.parent)
+    return None
 
 
 def decode(block: Buffer, at: int) -> Erased | None:

@@ -261,7 +261,9 @@ class FileStore(BlockPruning):
         self._hold(block.accounted)
         if scan is None:
             return
-        if found.rewrites:
+        if found.redoes:
+            self._redo(block, found.whole)
+        elif found.rewrites:
             self._commit.replace(self, block.path, [found.whole])
         if is_last and block.size <= recovery.REOPEN_BYTES and not block.is_compressed:
             self._reopen(block, found.whole, scan)

@@ -71,6 +71,7 @@ class FoundBlock:
         whole, scan: the bytes and entries, when it had no index and was read.
         tombstones: of this block, in order.
         rewrites: whether the disk was too full to mend the file, which `whole` is to replace.
+        redoes: whether `whole` is of a redo file, for whose erasure the disk was too full.
         compressed_bytes: of the file of a block that was read, 0 when it is not compressed.
     """
 
@@ -79,6 +80,7 @@ class FoundBlock:
     whole: bytes = b""
     scan: Scan | None = None
     rewrites: bool = False
+    redoes: bool = False
     compressed_bytes: int = 0
 
 
@@ -115,10 +117,13 @@ def read_folder(
 
 
 def _read_folder(folder: Path, disk: Disk, table: SubjectTable, high_water: HighWater) -> Findings:
+    redone: dict[Path, bytes] = {}
     for name in disk.names(folder):
         if name.endswith(erasure.REDO_SUFFIX):
-            erasure.redo((folder / name).with_suffix(BLOCK_SUFFIX), disk)
-    names = set(disk.names(folder))
+            path = (folder / name).with_suffix(BLOCK_SUFFIX)
+            if (whole := erasure.redo(path, disk)) is not None:
+                redone[path] = whole
+    names = {*disk.names(folder), *(path.name for path in redone)}
     numbers = sorted(
         int(name.removesuffix(BLOCK_SUFFIX))
         for name in names
@@ -132,6 +137,9 @@ def _read_folder(folder: Path, disk: Disk, table: SubjectTable, high_water: High
     for number in numbers:
         path = folder / f"{number}{BLOCK_SUFFIX}"
         is_last = number == numbers[-1]
+        if (whole := redone.get(path)) is not None:
+            findings.blocks.append(_from_redo(path, number, whole, table))
+            continue
         if findings.accepts_loss and not _cut_damage(path, disk, findings.notes):
             continue
         found = _from_index(path, number, disk, table, is_last=is_last)
@@ -248,8 +256,7 @@ def _from_block(
 ) -> FoundBlock | None:
     whole, compressed_bytes = _read(path, disk)
     rewrites = False
-    scan = scan_block(whole, table.ids)
-    table.grow()
+    scan = _scan(whole, table)
     if scan.stop < max(ends.confirmed_bytes, _indexed_bytes(path, disk)):
         what = "a stored record is damaged" if scan.stop < len(whole) else "the file is cut short"
         raise StoreError(what, str(path), scan.stop)
@@ -268,14 +275,35 @@ def _from_block(
         whole = whole[: scan.stop]
     elif ends.is_last:
         rewrites = not _mend(path, disk)
+    found = _found(path, number, whole, scan, table)
+    found.rewrites, found.compressed_bytes = rewrites, compressed_bytes
+    found.block.is_compressed = compressed_bytes > 0
+    return found
+
+
+def _from_redo(path: Path, number: int, whole: bytes, table: SubjectTable) -> FoundBlock:
+    scan = _scan(whole, table)
+    if scan.stop < len(whole) or not scan.tombstones:
+        redo = path.with_suffix(erasure.REDO_SUFFIX)
+        raise StoreError("a stored record is damaged", str(redo), scan.stop)
+    found = _found(path, number, whole, scan, table)
+    found.redoes = True
+    return found
+
+
+def _scan(whole: bytes, table: SubjectTable) -> Scan:
+    scan = scan_block(whole, table.ids)
+    table.grow()
+    return scan
+
+
+def _found(path: Path, number: int, whole: bytes, scan: Scan, table: SubjectTable) -> FoundBlock:
     block = Block(number, path, 0)
     block.size = len(whole)
-    block.is_compressed = compressed_bytes > 0
     block.tombstones += scan.tombstone_bytes
     _fill(block, whole, scan)
     merge_scan(block, scan, table)
-    tombstones = [found for _, found in scan.tombstones]
-    return FoundBlock(block, tombstones, whole, scan, rewrites, compressed_bytes)
+    return FoundBlock(block, [found for _, found in scan.tombstones], whole, scan)
 
 
 def _fill(block: Block, whole: bytes, scan: Scan) -> None:

@@ -186,6 +186,47 @@ def test_power_lost_at_any_change_of_an_erasure(sim_disk_module, cipher):
     assert redone > 10
 
 
+@pytest.mark.parametrize("cipher", ["", "aes"])
+@pytest.mark.parametrize("count", [60, 30])
+def test_an_erasure_that_a_crash_cut_short_is_finished_when_there_is_room(
+    sim_disk_module, cipher, count
+):
+    put_off = 0
+    for dark_in in range(12):
+        disk = sim_disk_module.SimDisk(Random(dark_in))
+        store, commit = open_store(disk, cipher=cipher)
+        publish(store, count, SECRET * 3)
+        store.rest()
+        store.rest()
+        commit.drain()
+        before = messages(store)
+        store.delete([2], erase=True)
+        disk.dark_in = dark_in
+        with contextlib.suppress(sim_disk_module.PowerLostError):
+            commit.drain()
+        disk.restart()
+        is_begun = any(Path(n).suffix == erasure.REDO_SUFFIX for n in disk.names(FOLDER))
+        disk.capacity = 0
+        for _ in range(2):
+            store, commit = open_store(disk, cipher=cipher)
+            assert store.offline == ""
+            found = messages(store)
+            assert found in (before, {s: m for s, m in before.items() if s != 2})
+            assert not (is_begun and 2 in found)
+            put_off += commit.drain() != []
+            assert messages(store) == found
+        disk.capacity = None
+        assert commit.drain() == []
+        assert store.offline == ""
+        assert messages(store) == found
+        publish(store, 40)
+        assert commit.drain() == []
+        assert not any(name.endswith(erasure.REDO_SUFFIX) for name in disk.names(FOLDER))
+        again = messages(open_store(disk, cipher=cipher)[0])
+        assert {s: again[s] for s in found} == found
+    assert put_off > 5
+
+
 @pytest.mark.parametrize("drained", [True, False])
 def test_no_byte_of_an_erased_message_is_left(disk, drained):
     store, commit = open_store(disk)
