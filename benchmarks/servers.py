@@ -68,8 +68,11 @@ class Target:
 
 
 @contextlib.contextmanager
-def running(kind: ServerKind) -> Iterator[Target]:
+def running(kind: ServerKind, more: str = "") -> Iterator[Target]:
     """Start a server with an empty store and wait until it takes connections.
+
+    Args:
+        more: lines for its configuration file.
 
     Raises:
         ServerNotStartedError: it is not installed, ended, or was not ready in time.
@@ -77,7 +80,8 @@ def running(kind: ServerKind) -> Iterator[Target]:
     with tempfile.TemporaryDirectory(prefix="jetstream-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         config = folder / "server.conf"
-        config.write_text(_CONFIG.format(folder=folder / "store", settings=kind.settings))
+        text = _CONFIG.format(folder=folder / "store", settings=kind.settings)
+        config.write_text(text + more)
         with _process([*kind.command, "-c", str(config)], kind.environment) as target:
             yield target
 

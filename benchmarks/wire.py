@@ -8,17 +8,24 @@ from __future__ import annotations
 import json
 import secrets
 import socket
-from types import TracebackType
+from collections.abc import Mapping
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 TIMEOUT_S = 30.0
 STREAM = "BENCH"
 INBOX_SID = 1
+NOBODY: Mapping[str, str] = MappingProxyType({})
 _SOCKET_BUFFER = 4 << 20
-_CONNECT = (
-    b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,'
-    b'"lang":"benchmarks","version":"1","protocol":1}\r\nPING\r\n'
-)
+_CONNECT = {
+    "verbose": False,
+    "pedantic": False,
+    "headers": True,
+    "no_responders": True,
+    "lang": "benchmarks",
+    "version": "1",
+    "protocol": 1,
+}
 
 
 class LoadError(Exception):
@@ -26,9 +33,20 @@ class LoadError(Exception):
 
 
 class Wire:
-    """A connected socket with an inbox (`sid` 1)."""
+    """A connected socket with an inbox (`sid` 1).
 
-    def __init__(self, port: int, timeout_s: float = TIMEOUT_S) -> None:
+    Args:
+        port: of the server, on this machine.
+        timeout_s: of every call.
+        credentials: what CONNECT says besides.
+
+    Raises:
+        LoadError: the server does not let it in.
+    """
+
+    def __init__(
+        self, port: int, timeout_s: float = TIMEOUT_S, credentials: Mapping[str, str] = NOBODY
+    ) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), timeout_s)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER)
@@ -37,7 +55,8 @@ class Wire:
         self._received = bytearray()
         self._requests = 0
         self._take_until(b"\r\n")
-        self.sock.sendall(_CONNECT)
+        connect = json.dumps({**_CONNECT, **credentials}).encode()
+        self.sock.sendall(b"CONNECT %b\r\nPING\r\n" % connect)
         self._take_until(b"PONG\r\n")
 
     def subscribe_inbox(self) -> None:

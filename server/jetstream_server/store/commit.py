@@ -30,7 +30,7 @@ and at the end. Metadata replacements are synced always; they are rare.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -52,6 +52,7 @@ from jetstream_server.store.flush import (
     Seal,
     Write,
 )
+from jetstream_server.store.queued_paths import QueuedPaths
 from jetstream_server.store.reserve import Reserve
 
 __all__ = ["BlockFile", "Flush", "GroupCommit", "Owner"]
@@ -81,13 +82,16 @@ class GroupCommit:
         self.taken = 0  # flushes so far; what is queued now goes with flush number `taken + 1`
         self._queue: list[Operation] = []
         self._lazy: dict[Path, Replace] = {}
-        self._rubbish: dict[Path, Remove] = {}
+        # With how many folders had been removed by then.
+        self._rubbish: dict[Path, tuple[int, Remove]] = {}
         self._aside: dict[Path, Owner] = {}  # removed folders with files in them
         self._appends: dict[Path, Append] = {}  # those in the queue that can take more
         self._unsynced: dict[BlockFile, Owner] = {}
         self._files: dict[BlockFile, Owner] = {}  # open ones; the worker's while a flush runs
         self._in_flight: Flush | None = None
-        self._removes_trees = False  # queued while a flush runs
+        self._removals = 0  # of folders
+        self._roots: dict[str, int] = {}  # those below which what was queued is yet to be forgotten
+        self._paths: QueuedPaths | None = None  # of the queue and the flush, as far as looked at
         self._stalled = 0  # how many of the first operations in the queue were refused
         self._retry_at: int | None = None
         self._lazy_at: int | None = None
@@ -137,13 +141,14 @@ class GroupCommit:
         if lazily:
             self._lazy[path] = operation
             return
-        for index in range(len(self._queue) - 1, self._stalled - 1, -1):
-            queued = self._queue[index]
-            if isinstance(queued, Replace) and queued.path == path:
+        paths = self._known()
+        queued = paths.at(path)
+        if queued is not None and isinstance(queued[0], Replace):
+            index = queued[1] - self._flying_operations
+            if index >= self._stalled and queued[1] > paths.last_removal:
                 self._queue[index] = operation
+                paths.exchange(operation)
                 return
-            if isinstance(queued, RemoveTree | Remove):
-                break
         self._queue.append(operation)
 
     def append(
@@ -188,7 +193,7 @@ class GroupCommit:
         """
         removal = Remove(owner, path, waits, voids)
         if lazily:
-            self._rubbish[path] = removal
+            self._rubbish[path] = (self._removals, removal)
             return
         self._lazy.pop(path, None)
         self._appends.pop(path, None)
@@ -209,42 +214,50 @@ class GroupCommit:
         It is gone at once, its files follow when there is time (`clear`).
         """
         self._appends.clear()
-        self._rubbish = {
-            each: removal
-            for each, removal in self._rubbish.items()
+        self._lazy = {
+            each: replacement
+            for each, replacement in self._lazy.items()
             if not each.is_relative_to(path)
         }
         self._queue.append(RemoveTree(owner, path))
-        self._removes_trees = self._in_flight is not None
-        self._forget_removed()
-        self._count_bytes()
+        self._removals += 1
+        self._roots[str(path)] = self._removals
+        if self._stalled:
+            self._forget_removed()  # it may be all that the disk has no room for
 
     def clear(self, owner: Owner, path: Path) -> None:
         """Have the files of a folder that was set aside removed, a few at a time."""
         self._aside[path] = owner
 
     def _forget_removed(self) -> None:
-        """Drop operations under a folder whose removal is queued behind them."""
+        """Drop operations under a folder whose removal is queued behind them.
+
+        Once for all removals of a turn: the queue may be long, and so may be their list.
+        """
         kept: list[Operation] = []
-        roots: list[Path] = []
+        roots: dict[str, int] = {}
         stalled = 0
         for index in range(len(self._queue) - 1, -1, -1):
             operation = self._queue[index]
-            if any(operation.path.is_relative_to(root) for root in roots):
+            if _is_within(operation.path, roots):
                 continue
             if isinstance(operation, RemoveTree):
-                roots.append(operation.path)
-                self._lazy = {
-                    path: replacement
-                    for path, replacement in self._lazy.items()
-                    if not path.is_relative_to(operation.path)
-                }
-                if self._in_flight is None:  # else `settle` comes here again
-                    self._close([f for f in self._files if f.path.is_relative_to(operation.path)])
+                roots[str(operation.path)] = 0
             stalled += index < self._stalled
             kept.append(operation)
         self._queue = kept[::-1]
         self._stalled = stalled
+        self._paths = None
+        if self._rubbish:
+            self._rubbish = {
+                path: rubbish
+                for path, rubbish in self._rubbish.items()
+                if not _is_within(path, self._roots, rubbish[0])
+            }
+        if self._in_flight is None:  # else the worker may have them
+            self._close([file for file in self._files if _is_within(file.path, roots)])
+            self._roots.clear()
+        self._count_bytes()
 
     def _close(self, files: list[BlockFile]) -> None:
         for file in files:
@@ -294,39 +307,33 @@ class GroupCommit:
         """Return the content queued for a small file, as one that reads it must see it."""
         replacement = self._lazy.get(path)
         if replacement is None:
-            for operation in reversed(self._operations()):
-                if isinstance(operation, Replace) and operation.path == path:
-                    replacement = operation
-                    break
-                if operation.path == path or _removes(operation, path):
-                    return None
-        return b"".join(replacement.parts) if replacement is not None else None
+            queued = self._known().at(path)
+            if queued is None or not isinstance(queued[0], Replace):
+                return None
+            replacement = queued[0]
+        return b"".join(replacement.parts)
 
     def last_append(self, path: Path) -> bytes | None:
         """Return what is queued last for the files `path`.<number>, None when nothing is."""
-        gone: set[Path] = set()
-        for operation in reversed(self._operations()):
-            if isinstance(operation, Append) and operation.path.with_suffix("") == path:
-                if operation.path not in gone:
-                    return operation.parts[-1]
-            elif isinstance(operation, Remove):
-                gone.add(operation.path)
-            elif _removes(operation, path):
-                return None
-        return None
+        append = self._known().last_append(path)
+        return None if append is None else append.parts[-1]
 
     def is_removed(self, path: Path) -> bool:
         """Tell whether a queued operation removes this file or folder."""
-        for operation in reversed(self._operations()):
-            if _removes(operation, path):
-                return True
-            if operation.path.is_relative_to(path):
-                return False
-        return False
+        return self._known().is_removed(path)
 
-    def _operations(self) -> list[Operation]:
-        flying = self._in_flight.operations if self._in_flight is not None else []
-        return flying + self._queue
+    def _known(self) -> QueuedPaths:
+        """Return what is on its way, by path."""
+        if self._paths is None:
+            self._paths = QueuedPaths(self._in_flight.operations if self._in_flight else ())
+        paths = self._paths
+        for operation in islice(self._queue, paths.count - self._flying_operations, None):
+            paths.add(operation)
+        return paths
+
+    @property
+    def _flying_operations(self) -> int:
+        return len(self._in_flight.operations) if self._in_flight is not None else 0
 
     # -- flushing --------------------------------------------------------------------------
 
@@ -337,6 +344,8 @@ class GroupCommit:
             now: without it, lazy work is due as well: everything goes, and is synced.
         """
         assert self._in_flight is None, "one flush at a time: settle the last one first"
+        if self._roots:
+            self._forget_removed()
         fills = self._fills(now)
         if now is not None and not (
             self._queue or self._lazy or self._rubbish or self._aside or self.full
@@ -362,6 +371,7 @@ class GroupCommit:
         operations: list[Operation] = [*self._queue, *self._lazy.values()]
         self._queue = []
         self._lazy = {}
+        self._paths = None
         self._appends.clear()
         self._lazy_at = self._retry_at = None
         if rubbish_due:
@@ -408,6 +418,7 @@ class GroupCommit:
         except OSError:
             return False
         self._queue.clear()
+        self._paths = None
         self._queued_bytes = 0
         self._unsynced[operation.file] = operation.owner
         self.taken += 1
@@ -419,11 +430,11 @@ class GroupCommit:
         self._rubbish_at = None
         if now is None or self.full is not None:
             files = sys.maxsize
-            taken = [*self._rubbish.values()]
+            taken = [removal for _, removal in self._rubbish.values()]
             aside = [*self._aside]
         else:
             files = CLEARED_FILES
-            taken = [*islice(self._rubbish.values(), RUBBISH_FILES)]
+            taken = [removal for _, removal in islice(self._rubbish.values(), RUBBISH_FILES)]
             aside = [*islice(self._aside, 1)]
         for removal in taken:
             del self._rubbish[removal.path]
@@ -454,14 +465,14 @@ class GroupCommit:
         """Take a flush back: keep what was refused, tell owners how it went."""
         assert flush is self._in_flight, "a flush is settled once, by the commit that gave it"
         self._in_flight = None
+        self._paths = None
         self._flying_bytes = 0
         self._unsynced = flush.unsynced
         self._aside |= flush.aside
         self._queue[:0] = flush.stalled
         self._stalled = len(flush.stalled)
         self._note_shortage(flush)
-        if self._removes_trees or flush.stalled:
-            self._removes_trees = False
+        if flush.stalled:
             self._forget_removed()
         if not flush.stalled and not flush.failures:
             for owner in flush.touched:
@@ -495,13 +506,16 @@ class GroupCommit:
     def _forget_owner(self, owner: Owner) -> None:
         """Drop what a failed owner queued meanwhile; removing its folder stays possible."""
         self._appends.clear()
+        self._paths = None
         self._queue[self._stalled :] = [
             operation
             for operation in self._queue[self._stalled :]
             if operation.owner is not owner or isinstance(operation, RemoveTree)
         ]
         self._rubbish = {
-            path: removal for path, removal in self._rubbish.items() if removal.owner is not owner
+            path: rubbish
+            for path, rubbish in self._rubbish.items()
+            if rubbish[1].owner is not owner
         }
         self._close([file for file, other in self._files.items() if other is owner])
 
@@ -520,7 +534,11 @@ def _is_due(deadline: int | None, now: int | None) -> bool:
     return now is None or (deadline is not None and now >= deadline)
 
 
-def _removes(operation: Operation, path: Path) -> bool:
-    if isinstance(operation, RemoveTree):
-        return path.is_relative_to(operation.path)
-    return isinstance(operation, Remove) and operation.path == path
+def _is_within(path: Path, roots: Mapping[str, int], at_least: int = -1) -> bool:
+    """Tell whether a path is one of these folders, or in one, whose number is above `at_least`."""
+    name = str(path) if roots else ""
+    while name:
+        if roots.get(name, -1) > at_least:
+            return True
+        name = name.rpartition("/")[0]
+    return False

@@ -126,6 +126,9 @@ class StateLog:
 
     def remove(self) -> None:
         """Queue the removal."""
+        if self._commit.is_removed(self._path.parent):
+            self._file = None
+            return
         for number in self._numbers():
             self._commit.remove(self._owner, self._at(number))
         self._file = None

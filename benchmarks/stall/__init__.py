@@ -1,0 +1,1 @@
+"""How long one client keeps the others waiting: `python -m benchmarks.stall`."""

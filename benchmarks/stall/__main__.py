@@ -1,0 +1,126 @@
+"""`python -m benchmarks.stall`: what one client sends, and how long another one waits for it.
+
+python -m benchmarks.stall                     every input, both servers
+python -m benchmarks.stall 'a stream*'         inputs by name or pattern (--list shows the names)
+python -m benchmarks.stall --markdown          the table as Markdown
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.process_usage import usage
+from benchmarks.servers import KINDS, ServerKind, ServerNotStartedError, running
+from benchmarks.stall.inputs import INPUTS, Input
+from benchmarks.stall.witness import Waits, Witness
+from benchmarks.wire import LoadError
+
+SHARES = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0))
+_SETTLE_S = 0.3  # before the input, and behind it
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one input did to one server.
+
+    Attributes:
+        waits: of the witness.
+        elapsed_s: until the input was answered.
+        cpu_s: that the server took meanwhile.
+        failure: why there is nothing to show, empty when there is.
+    """
+
+    waits: Waits
+    elapsed_s: float = 0.0
+    cpu_s: float = 0.0
+    failure: str = ""
+
+
+def measure(kind: ServerKind, each: Input) -> Outcome:
+    """Send one input to a new server."""
+    outcome = Outcome(Waits([], []))
+    try:
+        with running(kind, each.config) as target:
+            each.prepare(target.port)
+            with Witness(target.port, dict(each.credentials)) as witness:
+                witness.begin()
+                time.sleep(_SETTLE_S)
+                before, begun = usage(target.pid).cpu_s, time.monotonic()
+                each.act(target.port)
+                outcome.elapsed_s = time.monotonic() - begun
+                time.sleep(_SETTLE_S)
+                outcome.waits = witness.end()
+                outcome.cpu_s = usage(target.pid).cpu_s - before
+    except (LoadError, OSError, ServerNotStartedError) as error:
+        outcome.failure = f"{type(error).__name__}: {error}"
+    return outcome
+
+
+def percentile_ms(waits_ns: Sequence[int], share: float) -> float:
+    """Return the wait that so large a share of all did not exceed, in milliseconds."""
+    ordered = sorted(waits_ns)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] / 1e6
+
+
+def row(name: str, kind: ServerKind, outcome: Outcome) -> list[str]:
+    """Return the cells of one line."""
+    if outcome.failure:
+        return [name, kind.name, outcome.failure]
+    cells = [name, kind.name]
+    for waits_ns in (outcome.waits.pings_ns, outcome.waits.publishes_ns):
+        cells += [f"{percentile_ms(waits_ns, share):.1f}" for _, share in SHARES]
+    return [*cells, f"{outcome.elapsed_s:.2f}", f"{outcome.cpu_s:.2f}"]
+
+
+HEAD = [
+    "Input",
+    "Server",
+    *(f"PING {name}" for name, _ in SHARES),
+    *(f"publish {name}" for name, _ in SHARES),
+    "answered, s",
+    "CPU, s",
+]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, and print a line for each input and server."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.stall", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("inputs", nargs="*", help="names or patterns; all if none")
+    parser.add_argument("--kinds", default="ours,genuine", help="servers, of: " + ", ".join(KINDS))
+    parser.add_argument("--markdown", action="store_true", help="print Markdown")
+    parser.add_argument("--list", action="store_true", help="list the inputs and end")
+    options = parser.parse_args(arguments)
+    patterns = options.inputs or ["*"]
+    chosen = [i for i in INPUTS if any(fnmatch.fnmatch(i.name, pattern) for pattern in patterns)]
+    if options.list or not chosen:
+        print("\n".join(each.name for each in INPUTS))
+        return 0 if options.list else 1
+    kinds = [KINDS[name] for name in options.kinds.split(",")]
+    _print(HEAD, markdown=options.markdown)
+    if options.markdown:
+        print("|" + "---|" * len(HEAD))
+    is_whole = True
+    for each in chosen:
+        for kind in kinds:
+            outcome = measure(kind, each)
+            is_whole &= not outcome.failure
+            _print(row(each.name, kind, outcome), markdown=options.markdown)
+    return 0 if is_whole else 1
+
+
+def _print(cells: list[str], *, markdown: bool) -> None:
+    if markdown:
+        print("| " + " | ".join(cells) + " |", flush=True)
+    else:
+        first, second, *rest = cells
+        print(f"{first:50} {second:14}" + " ".join(f"{cell:>9}" for cell in rest), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,288 @@
+"""What somebody sends: inputs of legal size that cost the server much.
+
+Each is a function that gets the server's port and does its worst; what it needs to have there first
+is made by the `prepare` beside it, before the witness begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from benchmarks.wire import LoadError, Wire
+
+TIMEOUT_S = 170.0
+USER = {"user": "witness", "pass": "s3cret"}
+_HASH = "$2b$11$xymNxTfM3cuEhPPpLI8nHu16eBBAh3yYcmKNloqUb2Mlf4QyRw/9C"  # of `s3cret`, cost 11
+_USERS = (
+    "authorization {{ timeout: 60, users: [ {{user: witness, password: s3cret}},"
+    ' {{user: guarded, password: "{hash}"}} ] }}\n'
+).format(hash=_HASH)
+
+_WINDOW = 5000  # messages published before it is looked whether they are stored
+
+Act = Callable[[int], None]
+
+
+def _nothing(port: int) -> None:
+    """Prepare nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One way to keep others waiting.
+
+    Attributes:
+        name: as the table shows it.
+        act: sends it, and returns when it is answered.
+        prepare: makes what it needs.
+        config: lines of the server's configuration.
+        credentials: of the witness.
+    """
+
+    name: str
+    act: Act
+    prepare: Act = _nothing
+    config: str = ""
+    credentials: tuple[tuple[str, str], ...] = ()
+
+
+def _api(port: int, *requests: tuple[str, object]) -> None:
+    """Ask one after another; refusals are answers too."""
+    with Wire(port, TIMEOUT_S) as wire:
+        wire.subscribe_inbox()
+        for verb, body in requests:
+            with contextlib.suppress(LoadError):
+                wire.api(verb, body)
+
+
+def _at_once(port: int, requests: list[tuple[str, bytes]]) -> None:
+    """Send all requests in one write, and wait for all answers."""
+    with Wire(port, TIMEOUT_S) as wire:
+        wire.subscribe_inbox()
+        wire.ping()
+        frames = [
+            b"PUB $JS.API.%b %b.%d %d\r\n%b\r\n" % (verb.encode(), wire.inbox, at, len(body), body)
+            for at, (verb, body) in enumerate(requests)
+        ]
+        wire.sock.sendall(b"".join(frames))
+        head, seen, tail = b"MSG " + wire.inbox, 0, b""
+        while seen < len(requests):
+            data = wire.sock.recv(1 << 20)
+            if not data:
+                raise LoadError("the server closed the connection")
+            tail += data
+            seen += tail.count(head)
+            tail = tail[-len(head) + 1 :]
+
+
+# -- signing in ------------------------------------------------------------------------------
+
+
+def _sign_in_wrongly(port: int) -> None:
+    def one(_: int) -> None:
+        with contextlib.suppress(LoadError, OSError):
+            Wire(port, TIMEOUT_S, {"user": "guarded", "pass": "wrong"}).close()
+
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(one, range(20)))
+
+
+# -- requests --------------------------------------------------------------------------------
+
+
+def _stream(name: str = "S", **settings: object) -> tuple[str, object]:
+    return f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"], **settings}
+
+
+def _consumer(name: str, stream: str = "S", **config: object) -> tuple[str, object]:
+    config = {"durable_name": name, "ack_policy": "explicit", **config}
+    return f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": config}
+
+
+def _subjects(count: int) -> Act:
+    return lambda port: _api(port, _stream(subjects=[f"s.{n}.x" for n in range(count)]))
+
+
+def _filters(count: int) -> Act:
+    filters = [f"S.{n}.x" for n in range(count)]
+    return lambda port: _api(port, _consumer("c", filter_subjects=filters))
+
+
+def _text(verb: str, body: bytes) -> Act:
+    return lambda port: _at_once(port, [(verb, body)])
+
+
+def _make_stream(port: int) -> None:
+    _api(port, _stream())
+
+
+def _make_consumers(count: int) -> Act:
+    consumers = [_consumer(f"c{n}") for n in range(count)]
+    return lambda port: _api(port, *consumers)
+
+
+def _stream_with_consumers(count: int) -> Act:
+    return lambda port: (_make_stream(port), _make_consumers(count)(port))[0]
+
+
+def _delete_stream(port: int) -> None:
+    _api(port, ("STREAM.DELETE.S", None))
+
+
+def _delete_consumers(count: int) -> Act:
+    return lambda port: _at_once(port, [(f"CONSUMER.DELETE.S.c{n}", b"") for n in range(count)])
+
+
+def _make_streams(count: int) -> Act:
+    streams = [_stream(f"S{n}") for n in range(count)]
+    return lambda port: _api(port, *streams)
+
+
+def _make_streams_at_once(count: int) -> Act:
+    streams = [_stream(f"S{n}") for n in range(count)]
+    texts = [(verb, json.dumps(body).encode()) for verb, body in streams]
+    return lambda port: _at_once(port, texts)
+
+
+def _delete_streams(count: int) -> Act:
+    return lambda port: _at_once(port, [(f"STREAM.DELETE.S{n}", b"") for n in range(count)])
+
+
+# -- connections -----------------------------------------------------------------------------
+
+
+def _subscribe_and_leave(port: int) -> None:
+    """Come with 100,000 subscriptions, and go without a word."""
+    with Wire(port, TIMEOUT_S) as wire:
+        wire.sock.sendall(b"".join(b"SUB sub.%d.* %d\r\n" % (n, n + 10) for n in range(100_000)))
+        wire.ping()
+        # With a reset: nothing of it is left to be read.
+        wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    time.sleep(1)
+
+
+def _subscribe_and_unsubscribe(port: int) -> None:
+    with Wire(port, TIMEOUT_S) as wire:
+        wire.sock.sendall(b"".join(b"SUB sub.%d.* %d\r\n" % (n, n + 10) for n in range(100_000)))
+        wire.sock.sendall(b"".join(b"UNSUB %d\r\n" % (n + 10) for n in range(100_000)))
+        wire.ping()
+
+
+# -- what is stored --------------------------------------------------------------------------
+
+
+def _publish(subjects: int, count: int, payload: bytes = b"") -> Act:
+    """Make stream S with so many messages, which go round so many subjects."""
+
+    def act(port: int) -> None:
+        with Wire(port, TIMEOUT_S) as wire:
+            wire.subscribe_inbox()
+            wire.api(*_stream(allow_direct=True))
+            tail = b" %d\r\n%b\r\n" % (len(payload), payload)
+            for start in range(0, count, _WINDOW):
+                stop = min(start + _WINDOW, count)
+                wire.sock.sendall(
+                    b"".join(b"PUB S.%d.x%b" % (n % subjects, tail) for n in range(start, stop))
+                )
+                # The genuine server drops what comes faster than it stores.
+                while wire.api("STREAM.INFO.S")["state"]["messages"] < stop:
+                    time.sleep(0.001)
+
+    return act
+
+
+def _read_consumers(count: int) -> Act:
+    """Have so many consumers read all of stream S at once."""
+
+    def act(port: int) -> None:
+        with Wire(port, TIMEOUT_S) as wire:
+            wire.subscribe_inbox()
+            names = [f"r{n}" for n in range(count)]
+            for name in names:
+                wire.api(*_consumer(name, ack_policy="none"))
+            wire.subscribe(b"pulled", 2)
+            for name in names:
+                body = b'{"batch":100000,"no_wait":true}'
+                wire.sock.sendall(
+                    b"PUB $JS.API.CONSUMER.MSG.NEXT.S.%b pulled %d\r\n%b\r\n"
+                    % (name.encode(), len(body), body)
+                )
+            wire.sock.settimeout(1.0)
+            with contextlib.suppress(TimeoutError):
+                while wire.sock.recv(1 << 20):
+                    pass
+
+    return act
+
+
+def _requests(*requests: tuple[str, object]) -> Act:
+    return lambda port: _api(port, *requests)
+
+
+_NUMBERS = b'{"name":"S","subjects":[' + b",".join(b"%d" % (n % 10) for n in range(500_000)) + b"]}"
+_UNKNOWN = b'{"name":"S",' + b",".join(b'"k%d":1' % n for n in range(50_000)) + b"}"
+_KNOWN = b'{"name":"S",' + b",".join(b'"subjects":["s"]' for _ in range(55_000)) + b"}"
+_METADATA = b'{"name":"S","metadata":{' + b",".join(b'"%d":""' % n for n in range(100_000)) + b"}}"
+_STRINGS = b'{"name":"S","subjects":[' + b",".join(b'"a%d"' % n for n in range(100_000)) + b"]}"
+_DEEP = b'{"name":"S","subjects":' + b"[" * 500_000 + b"]" * 500_000 + b"}"
+_VALUES = b"{}" * 500_000
+_NEXT = b'{"batch":1,"group":"' + b"x" * 1_000_000 + b'"}'
+
+INPUTS = [
+    Input("nothing", lambda port: time.sleep(1)),
+    Input(
+        "20 wrong passwords, bcrypt cost 11",
+        _sign_in_wrongly,
+        config=_USERS,
+        credentials=tuple(USER.items()),
+    ),
+    Input("a stream of 2,000 subjects", _subjects(2000)),
+    Input("a stream of 4,000 subjects", _subjects(4000)),
+    Input("a stream of 60,000 subjects", _subjects(60_000)),
+    Input("a consumer with 4,000 filters", _filters(4000), _make_stream),
+    Input("1 MB of numbers as subjects", _text("STREAM.CREATE.S", _NUMBERS)),
+    Input("1 MB of subjects", _text("STREAM.CREATE.S", _STRINGS)),
+    Input("50,000 unknown keys", _text("STREAM.CREATE.S", _UNKNOWN)),
+    Input("55,000 times the same key", _text("STREAM.CREATE.S", _KNOWN)),
+    Input("100,000 keys of metadata", _text("STREAM.CREATE.S", _METADATA)),
+    Input("500,000 lists in each other", _text("STREAM.CREATE.S", _DEEP)),
+    Input("500,000 values in one request", _text("STREAM.CREATE.S", _VALUES)),
+    Input("a stream with 100 consumers deleted", _delete_stream, _stream_with_consumers(100)),
+    Input("a stream with 300 consumers deleted", _delete_stream, _stream_with_consumers(300)),
+    Input("300 consumers deleted at once", _delete_consumers(300), _stream_with_consumers(300)),
+    Input("235 consumers made one by one", _make_consumers(235), _make_stream),
+    Input("300 streams made one by one", _make_streams(300)),
+    Input("300 streams made at once", _make_streams_at_once(300)),
+    Input("300 streams deleted at once", _delete_streams(300), _make_streams_at_once(300)),
+    Input("100,000 subscriptions and away", _subscribe_and_leave),
+    Input("100,000 subscriptions taken back", _subscribe_and_unsubscribe),
+    Input(
+        "subjects of a stream with 500,000, by a wildcard",
+        _requests(("STREAM.INFO.S", {"subjects_filter": "S.*.x"})),
+        _publish(500_000, 500_000),
+    ),
+    Input(
+        "a consumer with a wildcard over 500,000 subjects",
+        _requests(_consumer("c", filter_subject="S.*.x"), ("CONSUMER.INFO.S.c", None)),
+        _publish(500_000, 500_000),
+    ),
+    Input(
+        "a message of 130,000 tiny ones erased",
+        _requests(("STREAM.MSG.DELETE.S", {"seq": 65_000})),
+        _publish(1, 130_000),
+    ),
+    Input("500,000 messages purged", _requests(("STREAM.PURGE.S", None)), _publish(1000, 500_000)),
+    Input(
+        "500,000 messages purged by a filter",
+        _requests(("STREAM.PURGE.S", {"filter": "S.1.x"})),
+        _publish(1000, 500_000),
+    ),
+    Input("16 consumers read 100,000 messages each", _read_consumers(16), _publish(10, 100_000)),
+]

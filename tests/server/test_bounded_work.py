@@ -1,0 +1,145 @@
+"""What somebody sends costs no more than its length: twice as much takes twice as long, not four times.
+
+The lines of Python that an input has carried out are counted, which is the same on every machine, for
+an input and for one four times its size. What loops in C is not seen here; `make stall` is for that.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from jetstream_server.base.clock import SECOND
+from jetstream_server.base.nuid import Nuid
+from jetstream_server.config.options import ServerOptions
+from jetstream_server.jetstream.api.dispatch import Api
+from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.context import Context
+from jetstream_server.node.auth import Authenticator
+from jetstream_server.node.node import Node, NodeSettings
+from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.disk import OsDisk
+from jetstream_server.store.vault import FileVault
+
+NOW = 1_700_000_000 * SECOND
+SETTINGS = NodeSettings.of(ServerOptions(server_name="n1"), port=4222)
+# Four times the input; what is left over is for what is looked up in something that has grown.
+GROWTH_MAX = 5.0
+
+
+class Bench:
+    """A node with streams on disk, and one client."""
+
+    def __init__(self, folder: Path) -> None:
+        self.commit = GroupCommit(OsDisk())
+        self.node = Node(SETTINGS, Authenticator([]), Random(1), lambda level, text: None)
+        account = self.node.accounts["$G"]
+        context = Context("$G", "n1", "", account.sublist, account.output, Nuid(Random(1)))
+        account.catalog = Catalog(context, FileVault(folder, "$G", self.commit, OsDisk()))
+        account.catalog.recover(NOW)
+        Api(account.catalog).subscribe()
+        self.session = self.node.open_session("10.0.0.1", 5000, NOW)
+        self.said = self.say(b'CONNECT {"verbose":false,"headers":true}\r\nSUB r 1\r\n')
+        self.ask("STREAM.CREATE.B", {"name": "B", "subjects": ["b.>"]})
+
+    def say(self, data: bytes) -> bytes:
+        """Feed bytes, and have turns until all is quiet."""
+        self.session.feed(data)
+        answer = b""
+        while True:
+            self.node.run(NOW)
+            assert not self.commit.drain()
+            self.node.release(self.node.take_held(), NOW)
+            if not self.session.outbox and not self.node.next_deadline() == 0:
+                return answer
+            answer += self.session.take_output() if self.session.outbox else b""
+            self.session.backlog_bytes = 0
+            self.session.answers.look_again()
+
+    def ask(self, *requests: Any) -> bytes:
+        """Send requests, verb and body in turn, in one write."""
+        return self.say(frames(*requests))
+
+
+def frames(*requests: Any) -> bytes:
+    """Return requests, verb and body in turn."""
+    said = []
+    for verb, body in zip(requests[::2], requests[1::2], strict=True):
+        text = body if isinstance(body, bytes) else json.dumps(body).encode()
+        said.append(b"PUB $JS.API.%b r %d\r\n%b\r\n" % (verb.encode(), len(text), text))
+    return b"".join(said)
+
+
+def lines_of(act: Callable[[], object]) -> int:
+    """Count the lines of Python that something carries out."""
+    count = 0
+
+    def trace(frame: Any, event: str, argument: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    sys.settrace(trace)
+    try:
+        act()
+    finally:
+        sys.settrace(None)
+    return count
+
+
+@pytest.fixture
+def growth(tmp_path: Path) -> Callable[..., float]:
+    """Return what tells how much more lines an input four times the size takes."""
+
+    def measure(act: Callable[[Bench, int], bytes], n: int, prepare: Any = None) -> float:
+        counts = []
+        for size in (n, 4 * n):
+            bench = Bench(tmp_path / str(size))
+            if prepare is not None:
+                prepare(bench, size)
+            said = act(bench, size)
+            counts.append(lines_of(lambda bench=bench, said=said: bench.say(said)))
+        return counts[1] / counts[0]
+
+    return measure
+
+
+def make_consumers(bench: Bench, count: int) -> None:
+    for number in range(count):
+        answer = bench.ask(*consumer(f"C{number}"))
+        assert b'"error"' not in answer
+
+
+def consumer(name: str, **config: Any) -> tuple[str, Any]:
+    config = {"durable_name": name, "ack_policy": "explicit", **config}
+    return f"CONSUMER.CREATE.B.{name}", {"stream_name": "B", "config": config}
+
+
+def test_deleting_a_stream_with_many_consumers(growth: Any) -> None:
+    def delete(bench: Bench, count: int) -> bytes:
+        return frames("STREAM.DELETE.B", b"")
+
+    assert growth(delete, 8, make_consumers) < GROWTH_MAX
+
+
+def test_deleting_many_consumers_at_once(growth: Any) -> None:
+    def delete(bench: Bench, count: int) -> bytes:
+        return b"".join(frames(f"CONSUMER.DELETE.B.C{n}", b"") for n in range(count))
+
+    assert growth(delete, 8, make_consumers) < GROWTH_MAX
+
+
+def test_making_many_streams_at_once(growth: Any) -> None:
+    def make(bench: Bench, count: int) -> bytes:
+        return frames(*(part for n in range(count) for part in stream(f"S{n}")))
+
+    assert growth(make, 8) < GROWTH_MAX
+
+
+def stream(name: str) -> tuple[str, Any]:
+    return f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"]}
