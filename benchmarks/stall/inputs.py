@@ -21,9 +21,9 @@ TIMEOUT_S = 170.0
 USER = {"user": "witness", "pass": "s3cret"}
 _HASH = "$2b$11$xymNxTfM3cuEhPPpLI8nHu16eBBAh3yYcmKNloqUb2Mlf4QyRw/9C"  # of `s3cret`, cost 11
 _USERS = (
-    "authorization {{ timeout: 60, users: [ {{user: witness, password: s3cret}},"
-    ' {{user: guarded, password: "{hash}"}} ] }}\n'
-).format(hash=_HASH)
+    "authorization { timeout: 60, users: [ {user: witness, password: s3cret},"
+    f' {{user: guarded, password: "{_HASH}"}} ] }}\n'
+)
 
 _WINDOW = 5000  # messages published before it is looked whether they are stored
 

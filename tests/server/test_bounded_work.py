@@ -1,7 +1,8 @@
-"""What somebody sends costs no more than its length: twice as much takes twice as long, not four times.
+"""What somebody sends costs no more than its length: four times as much takes four times as long.
 
-The lines of Python that an input has carried out are counted, which is the same on every machine, for
-an input and for one four times its size. What loops in C is not seen here; `make stall` is for that.
+The lines of Python that an input has carried out are counted, which is the same on every machine,
+for an input and for one four times its size. What loops in C is not seen here; `make stall` is for
+that.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Bench:
             self.node.run(NOW)
             assert not self.commit.drain()
             self.node.release(self.node.take_held(), NOW)
-            if not self.session.outbox and not self.node.next_deadline() == 0:
+            if not self.session.outbox and self.node.next_deadline() != 0:
                 return answer
             answer += self.session.take_output() if self.session.outbox else b""
             self.session.backlog_bytes = 0
