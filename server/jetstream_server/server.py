@@ -33,6 +33,7 @@ from jetstream_server.net.front_doors import FrontDoors
 from jetstream_server.net.idle_memory import IdleMemory
 from jetstream_server.net.log import LogSettings, ServerLog
 from jetstream_server.net.loop_errors import contain_callbacks
+from jetstream_server.net.password_threads import PasswordThreads
 from jetstream_server.net.process_files import process_files
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.auth import Authenticator, Gatekeeper
@@ -103,6 +104,8 @@ class Server:
             busy_poll_ns = options.busy_poll_ns if has_core_to_spare() else 0
             pump = Pump(node, commit, clock, self._fail, busy_poll_ns=busy_poll_ns)
             contain_callbacks(asyncio.get_running_loop(), node.containment, clock)
+            node.password_checker = passwords = PasswordThreads(pump.wake)
+            stack.callback(passwords.stop)
             stack.callback(IdleMemory(asyncio.get_running_loop(), pump.intake, pump.rest).stop)
             monitor = await self._monitor(pump)
             await doors.open(pump)

@@ -17,6 +17,7 @@ TESTED_ELSEWHERE = {
 
 # Tests of what no single source file does.
 WHOLE = {
+    "test_bounded_work",
     "test_calls_per_message",
     "test_contained_clients",
     "test_damage",

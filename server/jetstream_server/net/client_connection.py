@@ -78,8 +78,8 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def has_postponed(self) -> bool:
-        """Return whether requests of the client wait until it has taken earlier answers."""
-        return bool(self._session.answers.postponed)
+        """Return whether it waits for something before it acts on what the client said."""
+        return self._session.has_postponed
 
     def pause_reading(self) -> None:
         """Read no more for now."""

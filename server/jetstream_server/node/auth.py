@@ -8,19 +8,17 @@ Who has an nkey instead signs the nonce of its connection's INFO. Users with JWT
 from __future__ import annotations
 
 import hmac
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jetstream_server.base.nkey import is_signed
+from jetstream_server.node.password_check import PasswordQuestion, is_hashed
 from jetstream_server.node.permissions import Permissions
 from jetstream_server.protocol.errors import Fault
 
 if TYPE_CHECKING:
     from jetstream_server.config.claims.user_claims import UserClaims
-
-_BCRYPT = re.compile(r"^\$2[abxy]\$\d\d\$")
 
 GLOBAL_ACCOUNT = "$G"
 
@@ -62,6 +60,7 @@ class Arrival:
         certificate_names: what its certificate calls the client, where that decides.
         host: whence.
         now: when, in nanoseconds.
+        is_password_right: the answer to the authenticator's question, None when nobody was asked.
     """
 
     nonce: str = ""
@@ -69,6 +68,7 @@ class Arrival:
     certificate_names: Sequence[str] | None = None
     host: str = ""
     now: int = 0
+    is_password_right: bool | None = None
 
 
 _ANY = Arrival()
@@ -93,6 +93,10 @@ class Gatekeeper(Protocol):
 
     def anonymous(self) -> User | None:
         """Return who a client is that has not said CONNECT yet."""
+        ...
+
+    def question(self, options: dict[str, Any], arrival: Arrival = ...) -> PasswordQuestion | None:
+        """Return what has to be found out before `authenticate` need not wait; mostly nothing."""
         ...
 
     def authenticate(self, options: dict[str, Any], arrival: Arrival = ...) -> User | None:
@@ -144,12 +148,25 @@ class Authenticator:
         """Return who a client is that has not said CONNECT yet."""
         return self.authenticate({})
 
+    def question(self, options: dict[str, Any], arrival: Arrival = _ANY) -> PasswordQuestion | None:
+        """Return which password has to be compared with which hash, None for none."""
+        if arrival.certificate_names is not None or options.get("nkey"):
+            return None
+        given = options.get("auth_token") or ""
+        if given:
+            hashed = next((u.token for u in self._tokens if is_hashed(u.token)), "")
+        else:
+            given = options.get("pass") or ""
+            user = self._by_name.get(options.get("user") or "")
+            hashed = user.password if user is not None and is_hashed(user.password) else ""
+        return PasswordQuestion(given, hashed) if hashed else None
+
     def authenticate(self, options: dict[str, Any], arrival: Arrival = _ANY) -> User | None:
         """Return the user whom these CONNECT options prove, None for nobody."""
         if not self.is_required:
             return User()
         if arrival.certificate_names is None:
-            user = self._find(options, arrival.nonce)
+            user = self._find(options, arrival)
         else:
             user = next(filter(None, map(self._by_name.get, arrival.certificate_names)), None)
         if user is None or (
@@ -169,7 +186,8 @@ class Authenticator:
             return next((each for each in self._tokens if each.token == user.token), None)
         return self._by_key.get(user.nkey) if user.nkey else self._by_name.get(user.name)
 
-    def _find(self, options: dict[str, Any], nonce: str) -> User | None:
+    def _find(self, options: dict[str, Any], arrival: Arrival) -> User | None:
+        nonce, is_right = arrival.nonce, arrival.is_password_right
         token = options.get("auth_token") or ""
         name = options.get("user") or ""
         password = options.get("pass") or ""
@@ -181,19 +199,15 @@ class Authenticator:
             is_his = user is not None and nonce and is_signed(key, signature, nonce.encode())
             return user if is_his else None
         if token:
-            return next((u for u in self._tokens if _is_equal(u.token, token)), None)
+            return next((u for u in self._tokens if _is_equal(u.token, token, is_right)), None)
         user = self._by_name.get(name)
-        if user is None or not _is_equal(user.password, password):
+        if user is None or not _is_equal(user.password, password, is_right):
             return None
         return user
 
 
-def _is_equal(configured: str, given: str) -> bool:
-    if _BCRYPT.match(configured):
-        import bcrypt  # here: most servers have no such password, and are smaller without it
-
-        try:
-            return bcrypt.checkpw(given.encode(), configured.encode())
-        except ValueError:  # a damaged hash, or a password with a NUL
-            return False
+def _is_equal(configured: str, given: str, is_right: bool | None) -> bool:
+    """Compare, unless it has been done."""
+    if is_hashed(configured):
+        return PasswordQuestion(given, configured).answer() if is_right is None else is_right
     return hmac.compare_digest(configured.encode(), given.encode())

@@ -29,6 +29,7 @@ from jetstream_server.node.auth import GLOBAL_ACCOUNT, Gatekeeper, User
 from jetstream_server.node.closed_connection import ClosedConnections
 from jetstream_server.node.door import Door
 from jetstream_server.node.lame_duck import LameDuck
+from jetstream_server.node.password_check import AtOnce, PasswordChecker
 from jetstream_server.node.session import Session
 from jetstream_server.node.stats import NodeStats, Traffic
 from jetstream_server.node.trace import Trace
@@ -39,6 +40,11 @@ from jetstream_server.structures.deadline_heap import DeadlineHeap
 # A consumer that delivers to a stream that feeds a consumer ... settles in a few rounds; a cycle
 # that a configuration can still make must not keep the turn from ending.
 _ROUNDS_MAX = 16
+
+# What clients say is acted on in pieces, so that nobody waits for all that somebody has said. What
+# they publish counts little: a whole run of messages is one.
+OPS_OF_TURN_MAX = 2000
+OPS_OF_SESSION_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +171,7 @@ class Node:
         self.started_at = 0
         self.lame_duck: LameDuck | None = None
         self.chronicle: Chronicle | None = None
+        self.password_checker: PasswordChecker = AtOnce()
         self.links = AccountLinks({}, {}, random)
         self.disk_full = ""  # which file or folder finds no room, as the pump was told
         self.events = 0  # answers and events in the name of the server so far
@@ -285,12 +292,7 @@ class Node:
 
     def run(self, now: int) -> None:
         """Do everything that is to be done at `now`."""
-        fed, self._fed = self._fed, {}
-        for session in fed:
-            try:
-                session.run(now)
-            except Exception as error:
-                self.containment.contain(error, now)
+        self._run_sessions(now)
         for session in self._timers.pop_due(now):
             self._tick(session, now)
         if self.lame_duck is not None:
@@ -298,6 +300,20 @@ class Node:
         if self.chronicle is not None:
             self.tell(self.chronicle.run, now)
         self._run_accounts(now)
+
+    def _run_sessions(self, now: int) -> None:
+        """Give sessions that were fed their turn, as many as may be heard in one turn of the node;
+        the others are the first in the next."""
+        fed, self._fed = self._fed, {}
+        ops_left = OPS_OF_TURN_MAX
+        waiting = iter(fed)
+        for session in waiting:
+            try:
+                ops_left -= session.run(now, min(ops_left, OPS_OF_SESSION_MAX))
+            except Exception as error:
+                self.containment.contain(error, now)
+            if ops_left <= 0:
+                self._fed = {**dict.fromkeys(waiting), **self._fed}
 
     def _tick(self, session: Session, now: int) -> None:
         try:

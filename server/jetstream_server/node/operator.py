@@ -62,6 +62,9 @@ class OperatorGatekeeper:
         """Return nobody: even who has no JWT has to say so."""
         return None
 
+    def question(self, options: dict[str, Any], arrival: Arrival = _ANY) -> None:
+        """Nobody has a password."""
+
     def authenticate(self, options: dict[str, Any], arrival: Arrival = _ANY) -> User | None:
         """Return the user whom these CONNECT options prove, None for nobody."""
         token = options.get("jwt") or ""

@@ -9,6 +9,8 @@ Specification: jetstream.md 1.1-1.7, corrected by checked-wire-consumers 1.1.
 
 from __future__ import annotations
 
+import dataclasses
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +23,10 @@ from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels import frames, subjects
 from jetstream_server.node.auth import Arrival, User
+from jetstream_server.node.connect_options import is_well_typed
 from jetstream_server.node.door import Door
 from jetstream_server.node.expected_replies import ExpectedReplies
+from jetstream_server.node.password_inquiry import PasswordInquiry
 from jetstream_server.node.permissions import Permissions
 from jetstream_server.node.stats import Traffic
 from jetstream_server.protocol import encoder
@@ -104,6 +108,7 @@ class Session:
         self._next_ping = now + FIRST_PING_NS
         self._info_due = False
         self._is_plain = False
+        self._inquiry = PasswordInquiry(host, self._password_compared)
         self._adopt()
 
     # -- what net calls ----------------------------------------------------------------------
@@ -124,21 +129,31 @@ class Session:
 
     # -- one turn ----------------------------------------------------------------------------
 
-    def run(self, now: int) -> None:
-        """Act on everything fed so far, or on as much as there is room for the answers to."""
+    def run(self, now: int, ops_max: int = sys.maxsize) -> int:
+        """Act on what was fed so far: on no more than `ops_max`, and as there is room for answers.
+
+        Returns:
+            On how much.
+        """
         self._now = self.last_activity = now
         self._has_spoken = True
         if self.answers.postponed:
             if not self.closing:
                 self.answers.resume(now)
             if self.answers.postponed:
-                return
+                return 0
+        if self._inquiry.is_open:
+            return 0
         ops, self._ops = self._ops, []
         trace = self.node.protocol_trace
         for number, op in enumerate(ops, 1):
             if self.closing:
-                return
-            if trace is not None:
+                return number
+            if number > ops_max:
+                self._ops = ops[ops_max:]
+                self.node.has_input(self)
+                return ops_max
+            if trace is not None and not self._inquiry.is_answered:
                 trace.arrived(self, op)
             if (
                 self.node.authenticator.is_required
@@ -146,17 +161,26 @@ class Session:
                 and not isinstance(op, Connect | Violation)
             ):
                 self.refuse(faults.AUTHORIZATION_VIOLATION)
-                return
+                return number
             _ACTIONS[type(op)](self, op)
             if self.answers.postponed:
                 self._ops = ops[number:]
-                return
+                return number
+            if self._inquiry.is_open:
+                self._ops = ops[number - 1 :]  # CONNECT once more, when that is known
+                return number
+        return len(ops)
+
+    @property
+    def has_postponed(self) -> bool:
+        """Return whether it has heard more than it has acted on, and is not to hear more yet."""
+        return bool(self.answers.postponed or self._ops)
 
     def tick(self, now: int) -> None:
         """Look after pings and the time allowed for CONNECT."""
         settings = self.node.settings
         if self._must_connect:
-            if now >= self.start + self.door.auth_timeout_ns:
+            if now >= self.next_deadline():
                 self.refuse(faults.AUTHENTICATION_TIMEOUT)
             return
         if self._has_expired(now) or now < self._next_ping:
@@ -173,7 +197,8 @@ class Session:
     def next_deadline(self) -> int:
         """Return when `tick` has something to do."""
         if self._must_connect:
-            return self.start + self.door.auth_timeout_ns
+            begun = self._inquiry.asked_at if self.is_connected else self.start
+            return begun + self.door.auth_timeout_ns
         user = self.user or _NOBODY
         ends = [each for each in (user.expires_at, user.account_expires_at) if each]
         return min([self._next_ping, *ends])
@@ -196,6 +221,8 @@ class Session:
     def _must_connect(self) -> bool:
         """Whether the time for CONNECT runs: who may go without has to say something at least."""
         authenticator = self.node.authenticator
+        if self._inquiry.is_open:
+            return True
         if self.is_connected or not authenticator.is_required:
             return False
         return not (authenticator.admits_anonymous and self._has_spoken)
@@ -330,7 +357,7 @@ class Session:
         options |= {name: text for name, text in self.credentials.items() if not options.get(name)}
         if not self.rtt_ns:  # the first measure: how long the answer to INFO took
             self.rtt_ns = max(self._now - self.start, 1)
-        if not _is_well_typed(options):
+        if not is_well_typed(options):
             self.refuse(faults.MALFORMED)
             return
         self.verbose = options.get("verbose", True)
@@ -347,7 +374,14 @@ class Session:
         arrival = Arrival(
             self.nonce, self.door.connection_type, self.certificate_names, self.host, self._now
         )
-        user = self.node.authenticator.authenticate(options, arrival)
+        authenticator = self.node.authenticator
+        question = authenticator.question(options, arrival)
+        self._inquiry.ask(question, self.node.password_checker, self._now)
+        if self._inquiry.is_open:
+            self.node.deadline_changed(self)
+            return
+        arrival = dataclasses.replace(arrival, is_password_right=self._inquiry.take())
+        user = authenticator.authenticate(options, arrival)
         if user is None or options.get("account") or options.get("new_account"):
             self.node.note(
                 "ERR", f"{self.host}:{self.port} - cid:{self.cid} - authentication error"
@@ -372,6 +406,12 @@ class Session:
         if is_new and self.node.chronicle is not None:
             self.node.tell(self.node.chronicle.connected, self, self._now)
         self._ok()
+
+    def _password_compared(self) -> None:
+        """Go on with CONNECT: what has to be known of the password is."""
+        if not self.closing:
+            self.node.has_input(self)
+            self.node.deadline_changed(self)
 
     def adopt(self, user: User) -> None:
         """Go on as a user who has other rights now; what they do not cover ends."""
@@ -517,6 +557,7 @@ class Session:
 
     def end(self) -> None:
         """Give up every subscription; the connection is gone."""
+        self._inquiry.forget(self.node.password_checker)
         self.account.clients.discard(self.cid)
         for subscription in list(self.subscriptions.values()):
             self._unsubscribe(subscription)
@@ -534,38 +575,10 @@ _ACTIONS: dict[type, Callable[[Session, Any], None]] = {
     Violation: Session._violation,
 }
 
-_FIELD_TYPES: dict[str, type] = {
-    "verbose": bool,
-    "pedantic": bool,
-    "echo": bool,
-    "headers": bool,
-    "no_responders": bool,
-    "protocol": int,
-    "user": str,
-    "pass": str,
-    "auth_token": str,
-    "nkey": str,
-    "sig": str,
-    "jwt": str,
-    "name": str,
-    "lang": str,
-    "version": str,
-}
-
 
 def _lowest(*limits: int) -> int:
     """Return the lowest of several limits, -1 when none is one."""
     return min((each for each in limits if each >= 0), default=-1)
-
-
-def _is_well_typed(options: dict[str, Any]) -> bool:
-    for key, kind in _FIELD_TYPES.items():
-        value = options.get(key)
-        if value is None:
-            options.pop(key, None)
-        elif not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            return False
-    return True
 
 
 def _is_reserved(subject: bytes, prefixes: tuple[bytes, ...]) -> bool:

@@ -57,3 +57,17 @@ def test_two_servers_have_different_identities(make_node):
     node = make_node()
     assert len(node.server_id) == 56 and node.server_id[0] == "N"
     assert node.name == "n1"
+
+
+def test_what_somebody_says_is_acted_on_in_pieces(make_node, make_client):
+    node = make_node()
+    client, other = make_client(node), make_client(node)
+    client.connect()
+    client.session.feed(b"PING\r\n" * 2500)
+    other.session.feed(b"PING\r\n" * 600)
+    counts = []
+    while node.next_deadline() == 0:
+        node.run(client.now)
+        assert client.session.has_postponed is (node.next_deadline() == 0)
+        counts.append((client.read().count(b"PONG"), other.read().count(b"PONG")))
+    assert counts == [(1000, 600), (1000, 0), (500, 0)]
