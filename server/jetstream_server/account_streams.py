@@ -30,6 +30,7 @@ from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.disk import Disk, OsDisk
 from jetstream_server.store.file import BLOCK_BYTES
 from jetstream_server.store.reserve import Reserve
+from jetstream_server.store.spare_descriptors import SpareDescriptors
 from jetstream_server.store.store_folder import ENCRYPTION_NAME, StoreFolder, open_folder
 from jetstream_server.store.vault import FileVault
 
@@ -72,8 +73,13 @@ class AccountStreams:
         )
         self._catalogs: list[Catalog] = []  # the limits of the server are those of all together
         self._refusing: dict[str, Api] = {}  # of the accounts without JetStream
-        plain = OsDisk()
-        self._folder = open_folder(store_dir(options), plain, note=f"process {os.getpid()}")
+        self._spares = SpareDescriptors()
+        plain = OsDisk(self._spares)
+        try:
+            self._folder = open_folder(store_dir(options), plain, note=f"process {os.getpid()}")
+        except BaseException:
+            self._spares.release()
+            raise
         try:
             log("INF", "Starting JetStream")
             log("INF", f'  Store Directory: "{self._folder.path}"')
@@ -83,7 +89,7 @@ class AccountStreams:
             reserve = Reserve(self._folder.path, plain)
             self.commit = GroupCommit(self._disk, lazily_ns=given.sync_interval_ns, reserve=reserve)
         except BaseException:
-            self._folder.release()
+            self.close()
             raise
 
     def recover(self, now: int) -> None:
@@ -108,6 +114,7 @@ class AccountStreams:
     def close(self) -> None:
         """Let another server have the folder."""
         self._folder.release()
+        self._spares.release()
 
     def _open(self, account: Account, now: int) -> None:
         context = Context(

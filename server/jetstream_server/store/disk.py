@@ -16,9 +16,11 @@ import fcntl
 import itertools
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
+
+from jetstream_server.store.spare_descriptors import DESCRIPTOR_ERRNOS, SpareDescriptors
 
 Buffer = bytes | bytearray | memoryview | mmap.mmap
 
@@ -120,7 +122,32 @@ REMOVED_PREFIX = ".removed-"
 
 
 class OsDisk:
-    """Files of the operating system."""
+    """Files of the operating system.
+
+    Args:
+        spares: for files that are open only for a moment.
+    """
+
+    def __init__(self, spares: SpareDescriptors | None = None) -> None:
+        self._spares = spares
+
+    @contextlib.contextmanager
+    def _briefly(self, path: Path, flags: int) -> Iterator[int]:
+        """Have a file open for a moment."""
+        flags |= os.O_CLOEXEC
+        spares = self._spares
+        handle = (
+            os.open(path, flags, FILE_MODE)
+            if spares is None
+            else spares.open(path, flags, FILE_MODE)
+        )
+        try:
+            yield handle
+        finally:
+            if spares is None:
+                os.close(handle)
+            else:
+                spares.close(handle)
 
     def open(self, path: Path) -> tuple[int, bool]:
         """Open for reading and writing, making the file if need be."""
@@ -147,41 +174,33 @@ class OsDisk:
     def replace(self, path: Path, parts: Sequence[Buffer]) -> None:
         """Write a temporary file beside it, sync, rename."""
         temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
         try:
-            offset = 0
-            for part in parts:
-                with memoryview(part) as view:
-                    self.write(handle, view, offset)
-                    offset += len(view)
-            _sync_data(handle)
+            with self._briefly(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as handle:
+                offset = 0
+                for part in parts:
+                    with memoryview(part) as view:
+                        self.write(handle, view, offset)
+                        offset += len(view)
+                _sync_data(handle)
         except OSError:
             with contextlib.suppress(OSError):
                 temporary.unlink()  # on a full disk it would keep the space
             raise
-        finally:
-            os.close(handle)
         temporary.replace(path)
 
     def truncate(self, path: Path, size: int) -> None:
         """Cut and sync."""
-        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
+        with self._briefly(path, os.O_RDWR) as handle:
             os.ftruncate(handle, size)
             os.fsync(handle)
-        finally:
-            os.close(handle)
 
     def overwrite(self, path: Path, offset: int, head: bytes, stop: int) -> None:
         """Write in place."""
-        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
+        with self._briefly(path, os.O_RDWR) as handle:
             self.write(handle, memoryview(head), offset)
             _sync_data(handle)
             self.write(handle, memoryview(bytes(stop - offset - len(head))), offset + len(head))
             _sync_data(handle)
-        finally:
-            os.close(handle)
 
     def free_bytes(self, path: Path) -> int:
         """Return what an ordinary user may still take."""
@@ -192,29 +211,36 @@ class OsDisk:
         """Take the room without writing it; a file that is there already grows or shrinks."""
         if not hasattr(os, "posix_fallocate"):  # pragma: no cover - not Linux
             raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), str(path))
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-        try:
-            os.posix_fallocate(handle, 0, size)
-            os.ftruncate(handle, size)
-        except OSError:
-            os.ftruncate(handle, 0)
-            raise
-        finally:
-            os.close(handle)
+        with self._briefly(path, os.O_RDWR | os.O_CREAT) as handle:
+            try:
+                os.posix_fallocate(handle, 0, size)
+                os.ftruncate(handle, size)
+            except OSError:
+                os.ftruncate(handle, 0)
+                raise
 
     def read(self, path: Path) -> bytes | None:
         """Read the file."""
         try:
-            return path.read_bytes()
+            with (
+                self._briefly(path, os.O_RDONLY) as handle,
+                os.fdopen(handle, "rb", closefd=False) as file,
+            ):
+                return file.read()
         except FileNotFoundError:
             return None
 
     def map(self, path: Path) -> Buffer:
         """Map the file read-only; it stays readable after it is removed or replaced."""
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size == 0:
+        with self._briefly(path, os.O_RDONLY) as handle:
+            if os.fstat(handle).st_size == 0:
                 return b""  # mmap refuses empty files
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            try:
+                return mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
+            except OSError as error:  # Python keeps a descriptor for as long as the file is mapped
+                if error.errno not in DESCRIPTOR_ERRNOS:
+                    raise
+        return self.read(path) or b""
 
     def size(self, path: Path) -> int:
         """Return the size."""
@@ -223,9 +249,18 @@ class OsDisk:
     def names(self, path: Path) -> list[str]:
         """List a folder."""
         try:
-            return sorted(os.listdir(path))  # noqa: PTH208 - names are wanted, not paths
+            return sorted(self._list(path))
         except (FileNotFoundError, NotADirectoryError):
             return []
+
+    def _list(self, path: Path) -> list[str]:
+        try:
+            return os.listdir(path)  # noqa: PTH208 - names are wanted, not paths
+        except OSError as error:
+            if self._spares is None or error.errno not in DESCRIPTOR_ERRNOS:
+                raise
+        with self._spares.lent():
+            return os.listdir(path)  # noqa: PTH208 - names are wanted, not paths
 
     def make_folder(self, path: Path) -> None:
         """Make what is missing, from the top, syncing each parent."""
@@ -241,11 +276,8 @@ class OsDisk:
 
     def sync_folder(self, path: Path) -> None:
         """Sync the folder itself."""
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with self._briefly(path, os.O_RDONLY) as handle:
             os.fsync(handle)
-        finally:
-            os.close(handle)
 
     def remove(self, path: Path) -> None:
         """Unlink."""

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from jetstream_server.base.errors import StoreError
 from jetstream_server.store.disk import FULL_ERRNOS, Buffer, Disk
 from jetstream_server.store.reserve import Reserve
+from jetstream_server.store.spare_descriptors import DESCRIPTOR_ERRNOS
 
 # A flush of no more than this, without a sync, is not worth a thread.
 _QUICK_WRITES_MAX = 8
@@ -162,6 +163,7 @@ class Flush:
     aside: dict[Path, Owner] = field(default_factory=dict)
     gave: bool = False
     shortage: StoreError | None = None
+    _lacks_room: bool = False
     _full: dict[Owner, list[StoreError]] = field(default_factory=dict)
     _broken: dict[Owner, None] = field(default_factory=dict)
     _folders: dict[Path, Owner] = field(default_factory=dict)
@@ -199,9 +201,9 @@ class Flush:
                 self._sync(file, owner)
         self._drop_broken()
         if self.reserve is not None:
-            if self.stalled:
+            if self.stalled and self._lacks_room:
                 self.gave = self.reserve.give(sum(map(_bytes_of, self.stalled)))
-            elif self.fills:
+            elif self.fills and not self.stalled:
                 self.shortage = self.reserve.fill()
         return self.failures
 
@@ -369,7 +371,7 @@ class Flush:
                 self._break(owner, folder, error, "sync")
 
     def _fail(self, operation: Operation, error: OSError) -> None:
-        if error.errno in FULL_ERRNOS:
+        if error.errno in FULL_ERRNOS | DESCRIPTOR_ERRNOS:
             if isinstance(operation, Replace) and operation.is_spare:
                 return
             self.stalled.append(operation)
@@ -379,7 +381,10 @@ class Flush:
             self._break(operation.owner, operation.path, error, verb)
 
     def _refuse(self, owner: Owner, path: Path, error: OSError) -> None:
-        refusal = StoreError(f"the disk is full: {error.strerror}", str(path))
+        is_full = error.errno in FULL_ERRNOS
+        self._lacks_room |= is_full
+        what = "the disk is full" if is_full else "no file can be opened"
+        refusal = StoreError(f"{what}: {error.strerror}", str(path))
         self._full.setdefault(owner, []).append(refusal)
         self.failures.append((owner, refusal))
 

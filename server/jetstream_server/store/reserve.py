@@ -18,6 +18,7 @@ from typing import Protocol
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.store.disk import FULL_ERRNOS
+from jetstream_server.store.spare_descriptors import DESCRIPTOR_ERRNOS
 
 RESERVE_NAME = ".reserve"  # no account's folder begins with a dot
 # Twice what may be queued for the disk (`UNFLUSHED_HIGH_BYTES`): a flush, and what came meanwhile.
@@ -104,7 +105,9 @@ class Reserve:
                     wanted //= 2  # a quota, or somebody was quicker
                 else:
                     return None
-        except OSError:
+        except OSError as error:
+            if error.errno in DESCRIPTOR_ERRNOS:
+                return StoreError(f"no file can be opened: {error.strerror}", str(self._path))
             self.is_usable = False
             self._disk.remove(self._path)
             return None

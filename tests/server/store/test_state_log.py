@@ -29,6 +29,7 @@ class CountingDisk(OsDisk):
     """Counts syncs of files."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.syncs = 0
 
     def sync(self, handle: int) -> None:
