@@ -24,7 +24,7 @@ HEAD_BYTES_MAX = 1 << 16
 _PHRASES = {400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed"}
 _TOO_LARGE = 431
 _PHRASES[_TOO_LARGE] = "Request Header Fields Too Large"
-_PORTS = {"http": 80, "https": 443}
+_PORTS = {"http": "80", "https": "443"}
 _ANSWER = (
     "HTTP/1.1 101 Switching Protocols\r\n"
     "Upgrade: websocket\r\n"
@@ -224,9 +224,10 @@ def _is_key(key: str) -> bool:
         return False
 
 
-def _place(origin: str) -> tuple[str, str, int]:
-    """Return scheme, host and port; a scheme has its usual port."""
+def _place(origin: str) -> tuple[str, str, str]:
+    """Return scheme, host and port as it is written; a scheme has its usual port."""
     parts = urlsplit(origin)
     if not parts.scheme or not parts.hostname:
         raise ValueError(f"invalid origin '{origin}'")
-    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme, 0)
+    port = parts.netloc.rpartition(":")[2] if parts.port else _PORTS.get(parts.scheme, "")
+    return parts.scheme, parts.hostname, port

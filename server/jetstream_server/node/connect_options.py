@@ -20,7 +20,19 @@ _FIELD_TYPES: dict[str, type] = {
     "name": str,
     "lang": str,
     "version": str,
+    "tls_required": bool,
+    "account": str,
+    "new_account": bool,
+    "remote_account": str,
+    "proxy_sig": str,
+    "import": dict,
+    "export": dict,
 }
+
+
+def known(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that mean something; a client could pile up others without end."""
+    return {name: value for name, value in options.items() if name in _FIELD_TYPES}
 
 
 def is_well_typed(options: dict[str, Any]) -> bool:

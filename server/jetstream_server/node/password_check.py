@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+_BCRYPT_BYTES_MAX = 72
 _BCRYPT = re.compile(r"^\$2[abxy]\$\d\d\$")
 
 
@@ -33,8 +34,10 @@ class PasswordQuestion:
         import bcrypt  # here: most servers have no such password, and are smaller without it
 
         try:
-            return bcrypt.checkpw(self.given.encode(), self.hashed.encode())
-        except ValueError:  # a damaged hash, or a password with a NUL
+            # The hash is of so many bytes, whatever follows.
+            given = self.given.encode()[:_BCRYPT_BYTES_MAX]
+            return bcrypt.checkpw(given, self.hashed.encode())
+        except ValueError:  # a damaged hash
             return False
 
 

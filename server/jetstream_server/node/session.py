@@ -23,7 +23,7 @@ from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels import frames, subjects
 from jetstream_server.node.auth import Arrival, User
-from jetstream_server.node.connect_options import is_well_typed
+from jetstream_server.node.connect_options import is_well_typed, known
 from jetstream_server.node.door import Door
 from jetstream_server.node.expected_replies import ExpectedReplies
 from jetstream_server.node.password_inquiry import PasswordInquiry
@@ -353,7 +353,7 @@ class Session:
     # -- ops ---------------------------------------------------------------------------------
 
     def _connect(self, op: Connect) -> None:
-        options = self.options = self.options | op.options
+        options = self.options = self.options | known(op.options)
         options |= {name: text for name, text in self.credentials.items() if not options.get(name)}
         if not self.rtt_ns:  # the first measure: how long the answer to INFO took
             self.rtt_ns = max(self._now - self.start, 1)
@@ -391,8 +391,9 @@ class Session:
         if self.no_responders and not self.headers:
             self.refuse(faults.NO_RESPONDERS_NEEDS_HEADERS)
             return
-        for subscription in list(self.subscriptions.values()):
-            self._unsubscribe(subscription)
+        if self.is_connected or self.node.authenticator.is_required:
+            for subscription in list(self.subscriptions.values()):
+                self._unsubscribe(subscription)
         self.account.clients.discard(self.cid)
         is_new = not self.is_connected
         self.user = user

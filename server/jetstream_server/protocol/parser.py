@@ -24,6 +24,7 @@ there it becomes part of the first argument, and a subject could carry it to sub
 
 from __future__ import annotations
 
+import json
 import re
 from array import array
 from collections.abc import Callable
@@ -46,6 +47,7 @@ _VERBS = {
     b"-": (b"-ERR",),
 }
 _VERB_BYTES_MAX = 7
+_INTEGER_CHARACTERS_MAX = 20
 # A read at least this long is not copied to join it to a torn frame: the frame gets what it lacks.
 _JOINED_BYTES_MAX = 32 * 1024
 # These take no arguments: the rest of the line is skipped. Ops are not changed, so one will do.
@@ -287,13 +289,35 @@ def _json_object(arguments: bytes) -> dict[str, Any] | None:
 
     Go matches keys in any case, and replaces bytes that are not UTF-8.
     """
+    text = arguments.decode("utf-8", "replace")
     try:
-        value = orjson.loads(arguments.decode("utf-8", "replace"))
+        value = orjson.loads(text)
     except orjson.JSONDecodeError:
-        return None
+        value = _lenient(text)
     if value is None:
         return {}
     return {key.lower(): held for key, held in value.items()} if isinstance(value, dict) else None
+
+
+def _lenient(text: str) -> Any:
+    """Return the value of JSON with what Go takes and orjson does not; False for none.
+
+    That is numbers beyond all bounds, nesting, and half of a surrogate pair, which is replaced.
+    """
+    try:
+        value = json.loads(text, parse_int=_whole, parse_constant=_refuse_constant)
+        whole = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
+        return json.loads(whole.decode("utf-16", "replace"))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _whole(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _INTEGER_CHARACTERS_MAX else float(digits)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _connect(arguments: bytes) -> Op:

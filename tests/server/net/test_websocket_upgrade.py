@@ -128,6 +128,7 @@ def test_origins() -> None:
     for rules, origin, reason in (
         (same, "https://localhost:8080", "not same origin"),
         (same, "http://localhost", "not same origin"),
+        (same, "http://localhost:08080", "not same origin"),
         (listed, "http://example.com", "not in the allowed list"),
         (listed, "null", "invalid origin"),
         (listed, "http://[", ""),

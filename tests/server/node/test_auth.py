@@ -39,6 +39,26 @@ def test_passwords_tokens_and_hashes():
         assert authenticator.authenticate(options) is None
 
 
+def test_a_hash_is_of_72_bytes():
+    hashed = bcrypt.hashpw(b"x" * 72, bcrypt.gensalt(4)).decode()
+    authenticator = Authenticator([User(name="a", password=hashed)])
+    for password, is_right in (("x" * 72, True), ("x" * 200, True), ("x" * 71, False)):
+        found = authenticator.authenticate({"user": "a", "pass": password})
+        assert (found is not None) is is_right
+
+
+def test_credentials_of_kinds_that_nobody_has_say_nothing():
+    named, other = {"user": "a", "pass": "pw"}, {"auth_token": "x", "nkey": "U", "jwt": "x.y.z"}
+    by_name = Authenticator([User(name="a", password="pw")])
+    assert by_name.authenticate(named | other) is not None
+    assert by_name.authenticate(other) is None
+    by_token = Authenticator([User(token="t")])
+    assert by_token.authenticate(named | other | {"auth_token": "t"}) is not None
+    assert by_token.authenticate(named | other) is None
+    guest = Authenticator([User(name="guest", password="x")], "guest")
+    assert guest.authenticate({"nkey": "U", "jwt": "x.y.z"}) is not None
+
+
 def test_no_auth_user_stands_in_only_when_nothing_was_given():
     authenticator = Authenticator([User(name="guest", password="x")], "guest")
     assert authenticator.admits_anonymous and authenticator.is_required

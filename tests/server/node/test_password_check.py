@@ -23,6 +23,7 @@ def test_a_question_is_answered_by_comparing():
 
 def test_only_hashes_are_asked_about():
     users = [User(name="h", password=HASHED), User(name="p", password="x"), User(token=OTHER)]
+    users.append(User(nkey="K"))
     authenticator = Authenticator(users)
     assert authenticator.question({"user": "h", "pass": "pw"}) == PasswordQuestion("pw", HASHED)
     assert authenticator.question({"auth_token": "t"}) == PasswordQuestion("t", OTHER)

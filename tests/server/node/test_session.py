@@ -83,6 +83,20 @@ def test_a_second_sub_with_a_known_sid_is_ignored(node, make_client):
     assert client.say(b"SUB a 1\r\nSUB b 1\r\nPUB b 0\r\n\r\n") == b""
 
 
+def test_subscriptions_before_connect_stay_on_an_open_server(node, make_client):
+    client = make_client(node)
+    client.say(b"SUB x 1\r\n")
+    client.connect()
+    assert b"MSG x 1 1\r\nz\r\n" in client.say(b"PUB x 1\r\nz\r\n")
+
+
+def test_only_known_fields_of_connect_are_kept(node, make_client):
+    client = make_client(node)
+    for number in range(3):
+        client.say(b'CONNECT {"verbose":false,"field %d":1,"name":"n"}\r\n' % number)
+    assert set(client.session.options) == {"verbose", "name"}
+
+
 def test_a_second_connect_clears_the_subscriptions(node, make_client):
     client = make_client(node)
     client.connect()

@@ -25,6 +25,7 @@ TOO_LONG = errors.CONTROL_LINE_EXCEEDED.violation()
 TOO_LARGE = errors.PAYLOAD_EXCEEDED.violation()
 PARSE_ERROR = errors.CLIENT_SENT_ERROR.violation()
 
+INF = float("inf")
 HEADERS_ON = b'CONNECT {"headers":true}\r\n'
 
 
@@ -130,6 +131,10 @@ TRANSCRIPTS: list[tuple[bytes, list[Op | Message]]] = [
     # UNSUB with a maximum that is none removes at once.
     (b"UNSUB 1 x\r\nUNSUB 1 -1\r\nUNSUB 1 0\r\nUNSUB 1 9999999999\r\nUNSUB 1 000000001\r\n", [
         Unsub(b"1", 0), Unsub(b"1", 0), Unsub(b"1", 0), Unsub(b"1", 0), Unsub(b"1", 1),
+    ]),
+    # CONNECT: numbers without bounds, halves of surrogate pairs.
+    (b'CONNECT {"a":1e400,"b":[-1e999],"c":"x\\ud800y\\udfff","\\ud801":%b}\r\n' % (b"9" * 50), [
+        Connect({"a": INF, "b": [-INF], "c": "x\ufffdy\ufffd", "\ufffd": 1e50}),
     ]),
     # CONNECT: null is {}, the blank is optional, keys in any case, bad UTF-8 replaced.
     (b'CONNECT null\r\nconnect{"Verbose":false} \r\nCONNECT\t{"name":"\xff"}\r\n', [
