@@ -18,12 +18,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jetstream_spark.client.control import Control
 
 JAVA_MIN = 17
 WORK_FOLDER = Path(__file__).parent.parent / ".demo"
@@ -117,12 +116,14 @@ def jetstream() -> Iterator[str]:
         yield url
 
 
-def connect(url: str) -> Control:
+def connect(url: str) -> Any:
     """Return the means to ask a server for something other than messages."""
+    from jetstream_spark.client.blocking import Blocking, this_host
     from jetstream_spark.client.control import Control
     from jetstream_spark.options import SinkOptions
 
-    return Control(SinkOptions.parse({"servers": url, "requestTimeout": "5s"}).connection)
+    options = SinkOptions.parse({"servers": url, "outageTimeout": "5s"})
+    return Blocking(Control(this_host(), options.connection))
 
 
 def fresh_stream(url: str, name: str, *subjects: str) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from jetstream_spark.client.control import CONSUMER_NOT_FOUND, Control
+from jetstream_spark.client.operation import Operation
 from jetstream_spark.errors import (
     ConsumerDeletedError,
     MessagesAcknowledgedError,
@@ -48,13 +49,13 @@ class Anchor:
         self._control = control
         self._subjects = subjects
 
-    def check_server(self) -> None:
+    def check_server(self) -> Operation[None]:
         """Make sure that the server can move a consumer's floor.
 
         Raises:
             RetentionRefusedError: it is older than that.
         """
-        api = self._control.request("INFO").get("api") or {}
+        api = (yield from self._control.request("INFO")).get("api") or {}
         if int(api.get("level", 0)) < API_LEVEL_MIN:
             raise RetentionRefusedError(
                 f"commitMode=ack needs nats-server 2.14; the one that serves stream "
@@ -62,27 +63,29 @@ class Anchor:
                 "Upgrade the server, or use commitMode=purge on a stream of your own.",
             )
 
-    def hold(self, at: StreamOffset) -> None:
+    def hold(self, at: StreamOffset) -> Operation[None]:
         """Make the anchor where a new query begins, unless an earlier start has done so.
 
         Raises:
             RetentionRefusedError: a consumer of that name is not an anchor of this query.
             MessagesAcknowledgedError: it stands behind the position already.
         """
-        info = self._info()
+        info = yield from self._info()
         if info is None:
-            self._create(at.next)
+            yield from self._create(at.next)
             return
         self._check_own(info)
         self._check_floor(info, at)
 
-    def find(self, at: StreamOffset) -> ConsumerDeletedError | MessagesAcknowledgedError | None:
+    def find(
+        self, at: StreamOffset
+    ) -> Operation[ConsumerDeletedError | MessagesAcknowledgedError | None]:
         """What is wrong with the anchor of a query that goes on at a position, None if nothing.
 
         Raises:
             RetentionRefusedError: a consumer of that name is not an anchor of this query.
         """
-        info = self._info()
+        info = yield from self._info()
         if info is None:
             return ConsumerDeletedError(
                 f"the consumer '{self.name}' of stream '{self.stream}', which held what the query "
@@ -97,33 +100,35 @@ class Anchor:
             return error
         return None
 
-    def hold_again(self, at: StreamOffset) -> None:
+    def hold_again(self, at: StreamOffset) -> Operation[None]:
         """Make the anchor again, after its loss was accepted."""
-        if self._info() is None:
-            self._create(at.next)
+        if (yield from self._info()) is None:
+            yield from self._create(at.next)
 
-    def acknowledge(self, at: StreamOffset) -> None:
+    def acknowledge(self, at: StreamOffset) -> Operation[None]:
         """Give up everything before a position that Spark has committed.
 
         Raises:
             ConsumerDeletedError: there is no anchor.
             MessagesAcknowledgedError: it stands behind the position already.
         """
-        if (problem := self.find(at)) is not None:
+        if (problem := (yield from self.find(at))) is not None:
             raise problem
-        self._control.request(f"CONSUMER.RESET.{self.stream}.{self.name}", {"seq": at.next})
+        yield from self._control.request(
+            f"CONSUMER.RESET.{self.stream}.{self.name}", {"seq": at.next}
+        )
 
     # --- requests ---------------------------------------------------------------------------
 
-    def _info(self) -> dict[str, Any] | None:
+    def _info(self) -> Operation[dict[str, Any] | None]:
         try:
-            return self._control.request(f"CONSUMER.INFO.{self.stream}.{self.name}")
+            return (yield from self._control.request(f"CONSUMER.INFO.{self.stream}.{self.name}"))
         except RequestRefusedError as error:
             if error.err_code == CONSUMER_NOT_FOUND:
                 return None
             raise
 
-    def _create(self, sequence: int) -> None:
+    def _create(self, sequence: int) -> Operation[None]:
         config: dict[str, Any] = {
             "name": self.name,
             "durable_name": self.name,
@@ -137,7 +142,7 @@ class Anchor:
             config["filter_subject"] = self._subjects[0]
         elif self._subjects:
             config["filter_subjects"] = list(self._subjects)
-        self._control.create_consumer(self.stream, config)
+        yield from self._control.create_consumer(self.stream, config)
 
     def _check_own(self, info: dict[str, Any]) -> None:
         config = info.get("config") or {}

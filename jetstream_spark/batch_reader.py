@@ -15,6 +15,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from jetstream_spark.bucket_options import CHANGES, HISTORY
+from jetstream_spark.client.blocking import iterate, run, this_host
+from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.data_loss import find_loss
 from jetstream_spark.errors import OptionsError
 from jetstream_spark.offsets import Offsets
@@ -53,12 +55,15 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Plan the read; an empty list when there is nothing to read."""
-        watch = StreamWatch(self.options)
-        start = watch.starting_offsets(EARLIEST)
-        end = watch.ending_offsets(start)
+        return run(self._plan(this_host()))
+
+    def _plan(self, host: Host) -> Operation[list[InputPartition]]:
+        watch = StreamWatch(host, self.options)
+        start = yield from watch.starting_offsets(EARLIEST)
+        end = yield from watch.ending_offsets(start)
         if self.options.bucket and self.options.kv_mode != HISTORY:
             return self._current_values(start, end)
-        self._check_loss(watch, start)
+        yield from self._check_loss(watch, start)
         ranges = plan_ranges(
             start,
             end,
@@ -79,8 +84,8 @@ class BatchReader(DataSourceReader):
         ranges = plan_ranges(start, end, range_max=sys.maxsize, pieces_min=1, pieces_max=1)
         return [LatestPartition(sequences) for sequences in ranges]
 
-    def _check_loss(self, watch: StreamWatch, start: Offsets) -> None:
-        tails = watch.tails()
+    def _check_loss(self, watch: StreamWatch, start: Offsets) -> Operation[None]:
+        tails = yield from watch.tails()
         for name, at in start.streams.items():
             loss = find_loss(name, at, tails[name], self.options.expects_removals)
             if loss is not None:
@@ -90,4 +95,4 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range on an executor."""
-        return read_partition(self.options, self.schema, partition)
+        return iterate(read_partition(this_host(), self.options, self.schema, partition))

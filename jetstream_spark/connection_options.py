@@ -41,6 +41,7 @@ class ConnectionOptions:
     tls_first: bool = False
     connect_timeout_s: float = 5.0
     request_timeout_s: float = 10.0
+    outage_timeout_s: float = 300.0
     api_prefix: str = "$JS.API"
     connection_name: str = ""
 
@@ -70,6 +71,7 @@ def read_connection_options(options: OptionMap) -> ConnectionOptions:
         tls_first=options.flag("tlsFirst", False),
         connect_timeout_s=options.seconds("connectTimeout", "5s"),
         request_timeout_s=options.seconds("requestTimeout", "10s"),
+        outage_timeout_s=options.seconds("outageTimeout", "5m"),
         api_prefix=_api_prefix(options),
         connection_name=options.text("connectionName"),
     )

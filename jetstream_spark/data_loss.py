@@ -6,6 +6,7 @@ when `failOnDataLoss` is true and logged when it is false. A stream that is ahea
 
 from __future__ import annotations
 
+from jetstream_spark.client.control import StreamState
 from jetstream_spark.errors import (
     DataLossError,
     MessagesExpiredError,
@@ -15,6 +16,7 @@ from jetstream_spark.errors import (
 )
 from jetstream_spark.offsets import StreamOffset
 from jetstream_spark.planner import Tail
+from jetstream_spark.ranges import SequenceRange
 
 _ACCEPT = (
     "Set failOnDataLoss=false to accept the loss and read on with what is there, or start with a "
@@ -44,6 +46,29 @@ def find_loss(
     if tail.first > at.next and not expects_removals:
         return messages_expired(stream, at.next, tail.first)
     return None
+
+
+def find_loss_in_range(
+    sequences: SequenceRange, position: int, state: StreamState | None, expects_removals: bool
+) -> tuple[DataLossError | None, int]:
+    """What a task that stands at a position of its range has lost, and where the next message is.
+
+    Args:
+        state: the stream as it is now, None when there is no such stream any more.
+
+    Returns:
+        The loss, None when there is none; and the first sequence that may still be there, the end
+        of the range when there is none.
+    """
+    if state is None:
+        return stream_deleted(sequences.stream, position), sequences.stop
+    if state.created != sequences.created:
+        loss = stream_recreated(sequences.stream, sequences.created, state.created)
+        return loss, sequences.stop
+    if state.first > position and not expects_removals:
+        first = min(state.first, sequences.stop)
+        return messages_expired(sequences.stream, position, first), first
+    return None, position
 
 
 def stream_deleted(stream: str, position: int) -> StreamDeletedError:

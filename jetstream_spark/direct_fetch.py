@@ -1,9 +1,9 @@
-"""Fetching one range without a consumer, by batched direct get: for streams with retention.
+"""A range by batched direct get: for streams that a consumer of ours would take messages from.
 
 On a work-queue stream a consumer of ours would be refused or take messages from others, and on an
 interest stream it would count as interest and remove what it reads. Direct get (ADR-31) touches
 nothing. It costs a text header block and some Python objects a message, so plain streams are read
-by `RangeFetch`.
+through a consumer.
 
 Direct get may be answered by a replica that lags behind the leader, so an answer that ends before
 the range does is believed only after the leader has confirmed that nothing follows.
@@ -12,14 +12,15 @@ the range does is believed only after the leader has confirmed that nothing foll
 from __future__ import annotations
 
 import json
-import time
 from array import array
-from collections.abc import Iterator
 
 from jetstream_spark.client import pool
+from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import Flow, Message
+from jetstream_spark.client.operation import Host, Operation
+from jetstream_spark.data_loss import find_loss_in_range
 from jetstream_spark.errors import RequestRefusedError, RetryableError, StreamNotFoundError
-from jetstream_spark.fetch import Fetch
+from jetstream_spark.fetch import Step
 from jetstream_spark.option_values import timestamp_ns
 from jetstream_spark.options import SourceOptions
 from jetstream_spark.ranges import SequenceRange
@@ -42,100 +43,122 @@ class _AnswerIncompleteError(RetryableError):
     condition = "ANSWER_INCOMPLETE"
 
 
-class DirectFetch(Fetch):
-    """One reading of one range, a block for each answer."""
+class DirectWay:
+    """One block for each answer."""
 
-    def __init__(self, options: SourceOptions, sequences: SequenceRange) -> None:
-        super().__init__(options, sequences)
+    def __init__(self, host: Host, options: SourceOptions, sequences: SequenceRange) -> None:
+        self._host = host
+        self._options = options
+        self._range = sequences
+        self._control = Control(host, options.connection, "reader", patience_s=0)
         self._is_checked = False
 
-    def _read_on(self) -> Iterator[Block]:
+    def advance(self, position: int) -> Operation[Step]:
+        """One request and its answer; see `Way`."""
         if not self._is_checked:
-            self._check_once()
-        while self.position < self.range.stop:
-            with pool.lease(self.options.connection, "reader") as flow:
-                block = self._fetch(flow)
-            if block.count:
-                self._note_progress()
-                yield block
-            elif self.position < self.range.stop:
-                self._confirm_end()
+            step = yield from self._check(position)
+            self._is_checked = True
+            if step is not None:
+                return step
+        options = self._options.connection
+        flow = yield from pool.take(self._host, options, "reader")
+        with pool.keeping(self._host, options, "reader", flow):
+            messages, following = yield from self._ask(flow, position)
+        if messages:
+            return Step(following, _block(messages), is_last=following >= self._range.stop)
+        if following < self._range.stop:
+            yield from self._confirm_end(position)
+        return Step(self._range.stop, is_last=True)
 
-    def _check_once(self) -> None:
+    def abandon(self) -> None:
+        """Nothing is open between two requests."""
+
+    def finish(self) -> Operation[None]:
+        """Nothing is left behind."""
+        yield from ()
+
+    def _check(self, position: int) -> Operation[Step | None]:
+        """Compare the stream with what the range was planned on."""
         try:
-            state = self._control.stream_state(self.range.stream)
+            state = yield from self._control.stream_state(self._range.stream)
         except StreamNotFoundError:
             state = None
-        self._check_stream(state)
-        self._is_checked = True
+        removals = self._options.expects_removals
+        loss, following = find_loss_in_range(self._range, position, state, removals)
+        if loss is None:
+            return None
+        return Step(following, is_last=following >= self._range.stop, loss=loss)
 
-    def _fetch(self, flow: Flow) -> Block:
-        """One request and its answer, up to the end of the range."""
+    def _ask(self, flow: Flow, position: int) -> Operation[tuple[list[Message], int]]:
+        """The messages of one answer that belong to the range, and the sequence behind them.
+
+        That sequence is the end of the range when the answer shows that nothing of it follows.
+        """
         request: dict[str, object] = {
-            "seq": self.position,
-            "batch": min(BATCH_MAX, self.options.fetch_batch, self.range.stop - self.position),
-            "max_bytes": self.options.fetch_max_bytes,
+            "seq": position,
+            "batch": min(BATCH_MAX, self._options.fetch_batch, self._range.stop - position),
+            "max_bytes": self._options.fetch_max_bytes,
         }
-        if self.options.subjects:
-            request["next_by_subj"] = self.options.subjects[0]
-        subject = f"{self.options.connection.api_prefix}.DIRECT.GET.{self.range.stream}"
+        if self._options.subjects:
+            request["next_by_subj"] = self._options.subjects[0]
+        subject = f"{self._options.connection.api_prefix}.DIRECT.GET.{self._range.stream}"
         inbox = flow.new_inbox()
         sid = flow.subscribe(inbox)
         flow.publish(subject.encode(), json.dumps(request).encode(), inbox)
-        messages = list(self._answers(flow, sid))
+        deadline = self._host.now() + self._options.connection.request_timeout_s
+        try:
+            yield from flow.flush(deadline)
+            answer = yield from self._answer(flow, sid, position, deadline)
+        except TimeoutError:
+            raise _AnswerIncompleteError("a direct get was not answered in time") from None
         flow.unsubscribe(sid)
-        return _block(messages)
+        return answer
 
-    def _answers(self, flow: Flow, sid: bytes) -> Iterator[Message]:
-        """The messages of one answer that belong to the range; moves the position."""
-        deadline = time.monotonic() + self.options.connection.request_timeout_s
-        previous = 0
+    def _answer(
+        self, flow: Flow, sid: bytes, position: int, deadline: float
+    ) -> Operation[tuple[list[Message], int]]:
+        messages: list[Message] = []
+        previous, following = 0, position
         while True:
             message = flow.next_message()
             if message is None:
-                try:
-                    flow.receive_more(deadline)
-                except TimeoutError:
-                    raise _AnswerIncompleteError("a direct get was not answered in time") from None
+                yield from flow.receive_more(deadline)
                 continue
             if message.sid != sid:
                 continue
             code, text = message.status
             if code in (204, 404):
-                return
+                return messages, following
             if code == 503:
                 raise _AnswerIncompleteError("no replica of the stream answers direct gets")
             if code:
-                raise RequestRefusedError(f"DIRECT.GET.{self.range.stream}", code, 0, text)
+                raise RequestRefusedError(f"DIRECT.GET.{self._range.stream}", code, 0, text)
             sequence = _number(message, b"Nats-Sequence")
-            if _number(message, b"Nats-Last-Sequence") != previous or sequence < self.position:
+            if _number(message, b"Nats-Last-Sequence") != previous or sequence < following:
                 # One was lost between the servers: keep what came before, ask again from there.
-                flow.unsubscribe(sid)
-                return
-            previous = sequence
-            if sequence >= self.range.stop:
-                self.position = self.range.stop
-                flow.unsubscribe(sid)
-                return
-            self.position = sequence + 1
-            yield message
+                if not messages:
+                    raise _AnswerIncompleteError("the answer to a direct get has a hole")
+                return messages, following
+            if sequence >= self._range.stop:
+                return messages, self._range.stop
+            previous, following = sequence, sequence + 1
+            messages.append(message)
 
-    def _confirm_end(self) -> None:
+    def _confirm_end(self, position: int) -> Operation[None]:
         """Ask the leader whether anything of the range follows.
 
         Raises:
             RetryableError: there is; the replica lags.
         """
-        pattern = self.options.subjects[0] if self.options.subjects else ">"
-        following = self._control.next_sequence(self.range.stream, self.position, pattern)
-        if following is not None and following < self.range.stop:
+        pattern = self._options.subjects[0] if self._options.subjects else ">"
+        following = yield from self._control.next_sequence(self._range.stream, position, pattern)
+        if following is not None and following < self._range.stop:
             raise _AnswerIncompleteError(f"sequence {following} is not on the replica yet")
-        self.position = self.range.stop
 
 
 def _number(message: Message, key: bytes) -> int:
     value = message.header(key) or b""
-    return int(value) if value.isdigit() else -1
+    return int(value) if value.isdigit() and len(value) < 20 else -1
 
 
 def _block(messages: list[Message]) -> Block:

@@ -117,6 +117,12 @@ class RequestRefusedError(ConnectorError):
         self.description = description
 
 
+class UnavailableError(RetryableError):
+    """JetStream is there and cannot answer just now: no leader, or the cluster is being formed."""
+
+    condition = "UNAVAILABLE"
+
+
 class StreamOfflineError(RetryableError):
     """The server knows the stream and cannot serve it just now; its reason is in the text."""
 

@@ -1,115 +1,173 @@
-"""What every way of fetching a range shares: where it stands, what was lost, when to give up.
+"""Reading one range in order, completely, whatever happens on the way.
 
-A fetch reads one range in order, whatever happens on the way. A retryable failure is followed by a
-pause, each longer than the last, and another try at the position reached; when nothing came for
-`readTimeout` the task fails, and Spark retries it. How messages come is up to the subclass, which
-moves `position` in `_read_on`; what the range has to be compared with is the same for all.
+A `Way` brings the messages, block by block: through a consumer (`range_fetch.py`), by direct get
+(`direct_fetch.py`), or as the current values of a bucket (`kv_latest.py`). What is the same for all
+is here: where the reading stands, what was lost, and when to give up.
+
+There is one position, and **what has been handed over decides it**, nothing else: it moves when
+whoever asked for a block comes back for the next one. A way that fails is dropped with all it had
+collected, and goes on from the position. So a broken connection can cost time, never a row.
+
+A failure is followed by a pause, each longer than the last. While the servers cannot be reached
+that goes on for `outageTimeout`; while they are there and bring nothing, for `readTimeout`. Then
+the task fails, and Spark retries it.
 """
 
 from __future__ import annotations
 
-import abc
 import logging
-import time
-from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
-from jetstream_spark.client.control import Control, StreamState
-from jetstream_spark.data_loss import messages_expired, stream_deleted, stream_recreated
-from jetstream_spark.errors import DataLossError, ReadTimeoutError, RetryableError
+from jetstream_spark.client.control import Control
+from jetstream_spark.client.operation import Host, Operation, Pause, Production
+from jetstream_spark.client.patience import PASSING, PAUSE_MAX_S, PAUSE_S
+from jetstream_spark.data_loss import messages_expired
+from jetstream_spark.errors import (
+    DataLossError,
+    ReadTimeoutError,
+    RetryableError,
+    StreamNotFoundError,
+)
 from jetstream_spark.options import SourceOptions
 from jetstream_spark.ranges import SequenceRange
 from jetstream_spark.rows import Block
 
 _log = logging.getLogger("jetstream_spark")
 
-PAUSE_S = 0.1
-PAUSE_MAX_S = 2.0
+
+@dataclass(slots=True)
+class Step:
+    """What a way brought: a block of messages, and what is known behind it.
+
+    Attributes:
+        next: the first sequence that is neither in the block nor before it.
+        block: the messages; its memory is used again by the next step. None when there are none.
+        is_last: nothing of the range follows.
+        first_gap: the first sequence before `next` that was passed over because it is not there.
+        loss: what was found to be lost; the messages up to `next` are gone.
+    """
+
+    next: int
+    block: Block | None = None
+    is_last: bool = False
+    first_gap: int | None = None
+    loss: DataLossError | None = None
 
 
-class Fetch(abc.ABC):
+class Way(Protocol):
+    """How the messages of a range come."""
+
+    def advance(self, position: int) -> Operation[Step]:
+        """Bring what begins at a position, which is `next` of the step before or where it failed.
+
+        Raises:
+            RetryableError: it broke off; abandon it, and another `advance` goes on.
+        """
+
+    def abandon(self) -> None:
+        """Drop everything that was collected or is open, without waiting."""
+
+    def finish(self) -> Operation[None]:
+        """Tidy up behind a range that was read to its end; failures do not matter any more."""
+
+
+class Fetch:
     """One reading of one range.
 
     Attributes:
-        position: the first sequence not fetched yet.
+        position: the first sequence not handed over yet.
         loss: what was lost unread, when `failOnDataLoss` is false; otherwise it is raised.
     """
 
-    def __init__(self, options: SourceOptions, sequences: SequenceRange) -> None:
+    def __init__(
+        self, host: Host, options: SourceOptions, sequences: SequenceRange, way: Way
+    ) -> None:
         self.options = options
         self.range = sequences
         self.position = sequences.start
         self.loss: DataLossError | None = None
-        self._control = Control(options.connection, "reader")
+        self._host = host
+        self._way = way
+        self._first_gap: int | None = None
         self._pause_s = PAUSE_S
-        self._progress_at = time.monotonic()
+        self._progress_at = host.now()
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Production[Block]:
         """The messages of the range in order; each block is used up before the next is asked for.
 
         Raises:
             DataLossError: messages of the range are not there any more.
-            ReadTimeoutError: no progress within `readTimeout`.
+            ReadTimeoutError: no progress within `readTimeout` or `outageTimeout`.
             ConnectorError: the server refuses to serve the range.
         """
-        while self.position < self.range.stop:
-            try:
-                for block in self._read_on():
-                    yield block
-                    self._progress_at = time.monotonic()  # the reader's own time is not silence
-            except RetryableError as error:
-                self._pause_or_give_up(error)
-        self._check_gaps()
-
-    @abc.abstractmethod
-    def _read_on(self) -> Iterator[Block]:
-        """Fetch from the position on, to the end of the range or as far as it goes.
-
-        Raises:
-            RetryableError: it broke off; what follows is fetched by another call.
-        """
-
-    def _check_gaps(self) -> None:  # noqa: B027 - most have nothing to look for
-        """Look for loss that shows only at the end."""
+        is_over = self.position >= self.range.stop
+        try:
+            while not is_over:
+                try:
+                    step = yield from self._way.advance(self.position)
+                except RetryableError as error:
+                    self._way.abandon()
+                    yield from self._pause_or_give_up(error)
+                    continue
+                if step.loss is not None:
+                    self._lose(step.loss)
+                if step.block is not None and step.block.count:
+                    yield step.block
+                self.position = step.next
+                self._note_progress(step)
+                is_over = step.is_last
+            yield from self._way.finish()
+            yield from self._check_gaps()
+        finally:
+            self._way.abandon()
 
     # --- patience ---------------------------------------------------------------------------
 
-    def _note_progress(self) -> None:
-        self._progress_at = time.monotonic()
+    def _note_progress(self, step: Step) -> None:
+        if self._first_gap is None:
+            self._first_gap = step.first_gap
+        self._progress_at = self._host.now()  # the reader's own time was no silence
         self._pause_s = PAUSE_S
 
-    @property
-    def _silent_s(self) -> float:
-        return time.monotonic() - self._progress_at
-
-    def _pause_or_give_up(self, error: RetryableError) -> None:
-        silent_s = self._silent_s
-        if silent_s + self._pause_s > self.options.read_timeout_s:
+    def _pause_or_give_up(self, error: RetryableError) -> Operation[None]:
+        silent_s = self._host.now() - self._progress_at
+        is_outage = isinstance(error, PASSING)
+        limit_s = self.options.read_timeout_s
+        if is_outage:
+            limit_s = max(limit_s, self.options.connection.outage_timeout_s)
+        if silent_s + self._pause_s > limit_s:
+            option = "outageTimeout" if is_outage else "readTimeout"
             raise ReadTimeoutError(
                 f"{self.range} made no progress beyond sequence {self.position} for "
                 f"{silent_s:.0f} s; the last reason: {error.what}",
-                "The task can be retried. Raise readTimeout if the server needs longer.",
+                f"The task can be retried. Raise {option} if the server needs longer.",
             ) from error
         _log.warning("%s: going on at sequence %d after: %s", self.range, self.position, error.what)
-        time.sleep(self._pause_s)
+        yield Pause(self._host.now() + self._pause_s)
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
 
     # --- loss -------------------------------------------------------------------------------
-
-    def _check_stream(self, state: StreamState | None) -> None:
-        """Compare the stream with what the range was planned on; what is lost is passed over."""
-        if state is None:
-            self._lose(stream_deleted(self.range.stream, self.position))
-            self.position = self.range.stop
-        elif state.created != self.range.created:
-            self._lose(stream_recreated(self.range.stream, self.range.created, state.created))
-            self.position = self.range.stop
-        elif state.first > self.position and not self.options.expects_removals:
-            first = min(state.first, self.range.stop)
-            self._lose(messages_expired(self.range.stream, self.position, first))
-            if first == self.range.stop:
-                self.position = first
 
     def _lose(self, loss: DataLossError) -> None:
         if self.options.fail_on_data_loss:
             raise loss
         self.loss = self.loss or loss
+
+    def _check_gaps(self) -> Operation[None]:
+        """Whether a gap was made by limits that overtook the reading, rather than by deletes.
+
+        With a subject filter gaps are how other subjects look, so nothing can be said.
+        """
+        if self._first_gap is None or self.options.subjects or self.loss is not None:
+            return
+        if self.options.expects_removals:
+            return
+        control = Control(self._host, self.options.connection, "reader")
+        try:
+            state = yield from control.stream_state(self.range.stream)
+        except StreamNotFoundError:
+            return  # Everything was read before it went.
+        if state.created == self.range.created and state.first > self._first_gap:
+            stop = min(state.first, self.range.stop)
+            self._lose(messages_expired(self.range.stream, self._first_gap, stop))

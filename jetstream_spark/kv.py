@@ -11,6 +11,7 @@ import base64
 from dataclasses import dataclass
 
 from jetstream_spark.client.control import MESSAGE_NOT_FOUND, STREAM_NOT_FOUND, Control
+from jetstream_spark.client.operation import Operation
 from jetstream_spark.errors import RequestRefusedError
 
 STREAM_NAME_IN_USE = 10058
@@ -34,11 +35,11 @@ class KvBucket:
         self._control = control
         self._stream = f"KV_{bucket}"
 
-    def get(self, key: str) -> KvEntry | None:
+    def get(self, key: str) -> Operation[KvEntry | None]:
         """Return the last value of a key, None when it has none or there is no bucket."""
         body = {"last_by_subj": self._subject(key)}
         try:
-            answer = self._control.request(f"STREAM.MSG.GET.{self._stream}", body)
+            answer = yield from self._control.request(f"STREAM.MSG.GET.{self._stream}", body)
         except RequestRefusedError as error:
             if error.err_code in (MESSAGE_NOT_FOUND, STREAM_NOT_FOUND):
                 return None
@@ -46,7 +47,7 @@ class KvBucket:
         message = answer["message"]
         return KvEntry(base64.b64decode(message.get("data", "")), int(message["seq"]))
 
-    def put(self, key: str, value: bytes, expected_revision: int) -> int | None:
+    def put(self, key: str, value: bytes, expected_revision: int) -> Operation[int | None]:
         """Set a key if its revision is still the expected one (`NO_ENTRY`: it has none).
 
         Returns:
@@ -57,14 +58,16 @@ class KvBucket:
             f"Nats-Expected-Last-Subject-Sequence: {expected_revision}\r\n\r\n"
         )
         try:
-            ack = self._control.request_message(self._subject(key), value, headers.encode())
+            ack = yield from self._control.request_message(
+                self._subject(key), value, headers.encode()
+            )
         except RequestRefusedError as error:
             if error.err_code in WRONG_LAST_SEQUENCE:
                 return None
             raise
         return int(ack["seq"])
 
-    def create(self, replicas: int) -> None:
+    def create(self, replicas: int) -> Operation[None]:
         """Make the bucket; one that exists is left as it is."""
         config = {
             "name": self._stream,
@@ -78,16 +81,16 @@ class KvBucket:
             "num_replicas": replicas,
         }
         try:
-            self._control.request(f"STREAM.CREATE.{self._stream}", config)
+            yield from self._control.request(f"STREAM.CREATE.{self._stream}", config)
         except RequestRefusedError as error:
             if error.err_code != STREAM_NAME_IN_USE:
                 raise
 
-    def forget(self, prefix: str) -> None:
+    def forget(self, prefix: str) -> Operation[None]:
         """Remove every key below a prefix, without a trace."""
         body = {"filter": self._subject(f"{prefix}.>")}
         try:
-            self._control.request(f"STREAM.PURGE.{self._stream}", body)
+            yield from self._control.request(f"STREAM.PURGE.{self._stream}", body)
         except RequestRefusedError as error:
             if error.err_code != STREAM_NOT_FOUND:
                 raise

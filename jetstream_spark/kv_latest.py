@@ -14,17 +14,17 @@ keys it handed over.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jetstream_spark.client.control import Control
+from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.errors import StreamNotFoundError
-from jetstream_spark.kernels import wire_to_arrow as kernel
+from jetstream_spark.fetch import Step
 from jetstream_spark.kv_rows import PUT, bucket_batch
 from jetstream_spark.options import SourceOptions
-from jetstream_spark.range_fetch import RangeFetch
+from jetstream_spark.range_fetch import ConsumerWay
 from jetstream_spark.ranges import SequenceRange
 from jetstream_spark.rows import Block, batch_of
 
@@ -34,100 +34,108 @@ _FAR = 2**62
 _NEEDED = {"key": pa.string(), "operation": pa.string(), "revision": pa.int64()}
 
 
-class LatestFetch(RangeFetch):
+class LatestWay:
     """The last revision of each key, then what was written meanwhile.
 
     Args:
         sequences: what the bucket's stream held at planning; what lies behind it is read as well.
     """
 
-    def __init__(self, options: SourceOptions, sequences: SequenceRange) -> None:
-        super().__init__(options, dataclasses.replace(sequences, stop=_FAR))
+    def __init__(self, host: Host, options: SourceOptions, sequences: SequenceRange) -> None:
+        self._host = host
+        self._options = options
+        self._range = sequences
+        self._control = Control(host, options.connection, "reader", patience_s=0)
+        self._way = ConsumerWay(host, options, unbounded(sequences), is_list=True)
         self._is_listed = False
 
-    def _read_on(self) -> Iterator[Block]:
-        yield from super()._read_on()
-        if not self._is_listed:
-            # Nothing was pending: read on only to where the stream ends now, or a writer that is
-            # always ahead would keep this going.
-            self._is_listed = True
-            try:
-                state = self._control.stream_state(self.range.stream)
-            except StreamNotFoundError:
-                state = None
-            stop = state.next if state is not None else self.position
-            self.range = dataclasses.replace(self.range, stop=max(stop, self.position))
+    def advance(self, position: int) -> Operation[Step]:
+        """The list first; see `Way`."""
+        if not self._is_listed and self._way.is_exhausted:
+            yield from self._way.finish()
+            if (yield from self._go_on_behind(position)):
+                return Step(position, is_last=True)
+        step = yield from self._way.advance(position)
+        if self._is_listed or not step.is_last or step.loss is not None:
+            return step
+        is_last = yield from self._go_on_behind(position)  # the list is empty
+        return Step(position, is_last=is_last)
 
-    def _beginning(self) -> dict[str, object]:
-        if self._is_listed:
-            return super()._beginning()
-        beginning: dict[str, object] = {"deliver_policy": "last_per_subject"}
-        if not self.options.subjects:
-            beginning["filter_subject"] = ">"  # the policy demands a filter
-        return beginning
+    def _go_on_behind(self, position: int) -> Operation[bool]:
+        """Read what was written meanwhile; whether there is nothing.
 
-    def accept(self, block: Block, last_delivered: int) -> tuple[int, bool]:
-        """As for any range; a list begun again repeats what was delivered, which is passed over."""
-        if self._is_listed:
-            return super().accept(block, last_delivered)
-        numbers = np.frombuffer(block.numbers, dtype=np.int64).reshape(-1, kernel.NUMBERS)
-        numbers = numbers[block.count :]
-        repeated = int(np.searchsorted(numbers[:, kernel.SEQUENCE], self.position))
-        delivered = numbers[:repeated, kernel.DELIVERED].tolist()
-        del numbers  # an array that somebody looks at cannot be cut
-        if delivered != list(range(last_delivered + 1, last_delivered + 1 + repeated)):
-            return 0, False
-        at = block.count
-        del block.numbers[at * kernel.NUMBERS : (at + repeated) * kernel.NUMBERS]
-        del block.fields[at * kernel.STRIDE : (at + repeated) * kernel.STRIDE]
-        return super().accept(block, last_delivered + repeated)
+        Only to where the stream ends now, or a writer that is always ahead would keep this going.
+        """
+        try:
+            state = yield from self._control.stream_state(self._range.stream)
+        except StreamNotFoundError:
+            return True
+        self._is_listed = True
+        rest = dataclasses.replace(self._range, start=position, stop=max(state.next, position))
+        self._way = ConsumerWay(self._host, self._options, rest)
+        return state.next <= position
+
+    def abandon(self) -> None:
+        """Drop what is open."""
+        self._way.abandon()
+
+    def finish(self) -> Operation[None]:
+        """Tidy up."""
+        yield from self._way.finish()
 
 
-def latest_batches(fetch: LatestFetch, tail: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of the current values.
+def unbounded(sequences: SequenceRange) -> SequenceRange:
+    """The range without its end: the end of a list is where nothing is pending."""
+    return dataclasses.replace(sequences, stop=_FAR)
+
+
+class LatestRows:
+    """Turns what a `LatestWay` brings into rows: each key once.
 
     Args:
+        stream: the bucket's stream.
         tail: the sequence that the next message would have had at planning.
+        schema: the columns wanted.
     """
-    needed = pa.schema(
-        [
-            *schema,
-            *(pa.field(name, kind) for name, kind in _NEEDED.items() if name not in schema.names),
-        ]
-    )
-    stream = fetch.range.stream
-    handed_over: list[pa.Array] = []
-    later: list[pa.RecordBatch] = []
-    for block in fetch.blocks():
-        rows = bucket_batch(block, stream, needed)
-        is_later = pc.greater_equal(rows.column("revision"), tail)
+
+    def __init__(self, stream: str, tail: int, schema: pa.Schema) -> None:
+        missing = (pa.field(*one) for one in _NEEDED.items() if one[0] not in schema.names)
+        self._needed = pa.schema([*schema, *missing])
+        self._schema = schema
+        self._stream = stream
+        self._tail = tail
+        self._handed_over: list[pa.Array] = []
+        self._later: list[pa.RecordBatch] = []
+
+    def take(self, block: Block) -> pa.RecordBatch:
+        """The rows of a block that can be handed over at once."""
+        rows = bucket_batch(block, self._stream, self._needed)
+        is_later = pc.greater_equal(rows.column("revision"), self._tail)
         is_value = pc.equal(rows.column("operation"), PUT)
         is_current = pc.and_(is_value, pc.invert(is_later))
         # Nearly always all of them, and then nothing has to be copied.
         values = rows if pc.all(is_current).as_py() else rows.filter(is_current)
         if pc.any(is_later).as_py():
-            later.append(rows.filter(is_later))
-        handed_over.append(values.column("key"))
-        yield _as_asked_for(values, schema)
-    updates = pa.Table.from_batches(later, needed).combine_chunks()
-    if updates.num_rows:
-        yield from _new_values(updates, pa.chunked_array(handed_over, pa.string()), schema)
+            self._later.append(rows.filter(is_later))
+        self._handed_over.append(values.column("key"))
+        return self._as_asked_for(values)
 
+    def rest(self) -> list[pa.RecordBatch]:
+        """What had to wait for the end: keys that had no value at planning."""
+        updates = pa.Table.from_batches(self._later, self._needed).combine_chunks()
+        if not updates.num_rows:
+            return []
+        handed_over = pa.chunked_array(self._handed_over, pa.string())
+        last = updates.group_by("key").aggregate([("revision", "max")]).column("revision_max")
+        is_wanted = pc.and_(
+            pc.is_in(updates.column("revision"), last),
+            pc.and_(
+                pc.equal(updates.column("operation"), PUT),
+                pc.invert(pc.is_in(updates.column("key"), handed_over)),
+            ),
+        )
+        return [self._as_asked_for(rows) for rows in updates.filter(is_wanted).to_batches()]
 
-def _new_values(
-    updates: pa.Table, handed_over: pa.ChunkedArray, schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    last = updates.group_by("key").aggregate([("revision", "max")]).column("revision_max")
-    is_wanted = pc.and_(
-        pc.is_in(updates.column("revision"), last),
-        pc.and_(
-            pc.equal(updates.column("operation"), PUT),
-            pc.invert(pc.is_in(updates.column("key"), handed_over)),
-        ),
-    )
-    for batch in updates.filter(is_wanted).to_batches():
-        yield _as_asked_for(batch, schema)
-
-
-def _as_asked_for(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    return batch_of([rows.column(name) for name in schema.names], schema, rows.num_rows)
+    def _as_asked_for(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [rows.column(name) for name in self._schema.names]
+        return batch_of(columns, self._schema, rows.num_rows)

@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jetstream_spark.client.control import Control, StreamState
+from jetstream_spark.client.operation import Operation
 from jetstream_spark.errors import (
     ConnectorError,
     LedgerError,
@@ -119,7 +120,7 @@ class Ledger:
 
     # --- tasks ------------------------------------------------------------------------------
 
-    def begin(self, partition: int) -> Attempt:
+    def begin(self, partition: int) -> Operation[Attempt]:
         """Find out where a partition stands, and leave word that it was started.
 
         Raises:
@@ -127,28 +128,28 @@ class Ledger:
             LedgerError: the bucket cannot be used.
         """
         key = f"{self._key}.{partition}"
-        stream = self._control.stream_state(self._stream)
+        stream = yield from self._control.stream_state(self._stream)
         try:
-            if self._is_committed(stream):
+            if (yield from self._is_committed(stream)):
                 return Attempt(key, Standing.COMMITTED)
             for _ in range(CONTESTED_READS_MAX):
-                attempt = self._try_begin(key, stream)
+                attempt = yield from self._try_begin(key, stream)
                 if attempt is not None:
                     return attempt
         except (PermissionDeniedError, RequestTimeoutError) as error:
             raise self._unusable(error) from None
         raise LedgerError(f"the ledger entry '{key}' is being written by others all the time.")
 
-    def _is_committed(self, stream: StreamState) -> bool:
-        entry, _ = self._read(self._key)
+    def _is_committed(self, stream: StreamState) -> Operation[bool]:
+        entry, _ = yield from self._read(self._key)
         if entry is None or entry["created"] != stream.created:
             return False
         if self._scope.kind is ScopeKind.QUERY and entry["version"] > self._scope.version:
             raise self._fenced(entry["version"])
         return bool(entry["version"] >= self._scope.version)
 
-    def _try_begin(self, key: str, stream: StreamState) -> Attempt | None:
-        entry, revision = self._read(key)
+    def _try_begin(self, key: str, stream: StreamState) -> Operation[Attempt | None]:
+        entry, revision = yield from self._read(key)
         if entry is not None and entry["version"] == self._scope.version:
             if entry["created"] != stream.created:
                 return Attempt(key, Standing.RESUMED, revision, stream.first, stream)
@@ -160,7 +161,7 @@ class Ledger:
         if entry is not None and self._is_newer(entry, stream):
             raise self._fenced(entry["version"])
         started = self._entry("started", stream.created, stream.next)
-        written = self._write(key, started, revision, stream)
+        written = yield from self._write(key, started, revision, stream)
         if written is None:
             return None
         return Attempt(key, Standing.FIRST, written, stream.next, stream)
@@ -170,7 +171,7 @@ class Ledger:
         is_newer = entry["version"] > self._scope.version
         return bool(is_newer and entry["created"] == stream.created)
 
-    def finish(self, attempt: Attempt, fingerprint: Fingerprint) -> None:
+    def finish(self, attempt: Attempt, fingerprint: Fingerprint) -> Operation[None]:
         """Leave word that every row of the partition is acknowledged.
 
         Raises:
@@ -179,15 +180,16 @@ class Ledger:
         assert attempt.stream is not None, "a committed attempt has nothing to finish"
         done = self._entry("done", attempt.stream.created, attempt.first_sequence)
         done |= {"rows": fingerprint.rows, "low": fingerprint.low, "high": fingerprint.high}
-        if self._write(attempt.key, done, attempt.revision, attempt.stream) is None:
-            entry, _ = self._read(attempt.key)
+        written = yield from self._write(attempt.key, done, attempt.revision, attempt.stream)
+        if written is None:
+            entry, _ = yield from self._read(attempt.key)
             if entry is not None and self._is_newer(entry, attempt.stream):
                 raise self._fenced(entry["version"])
             # Another attempt at the same partition finished first; its word is as good.
 
     # --- the driver -------------------------------------------------------------------------
 
-    def commit(self, rows: int) -> None:
+    def commit(self, rows: int) -> Operation[None]:
         """Leave word that the whole version is written; called again, it changes nothing.
 
         Raises:
@@ -195,17 +197,17 @@ class Ledger:
             LedgerError: the version was committed before with another number of rows.
         """
         if self._scope.kind is ScopeKind.JOB:
-            self.forget()
+            yield from self.forget()
             return
-        stream = self._control.stream_state(self._stream)
-        entry, revision = self._read(self._key)
+        stream = yield from self._control.stream_state(self._stream)
+        entry, revision = yield from self._read(self._key)
         is_known = entry is not None and entry["created"] == stream.created
         if entry is not None and is_known and entry["version"] >= self._scope.version:
             self._check_repeated(entry, rows)
             return
         version = self._scope.version
         committed = {"version": version, "created": stream.created, "rows": rows}
-        if self._write(self._key, committed, revision, stream) is None:
+        if (yield from self._write(self._key, committed, revision, stream)) is None:
             raise self._fenced(self._scope.version)
 
     def _check_repeated(self, entry: dict[str, Any], rows: int) -> None:
@@ -222,9 +224,9 @@ class Ledger:
                 f"'{self._bucket.bucket}'.",
             )
 
-    def forget(self) -> None:
+    def forget(self) -> Operation[None]:
         """Remove the entries of this scope; for writes that nobody can run again."""
-        self._bucket.forget(self._key)
+        yield from self._bucket.forget(self._key)
 
     # --- entries ----------------------------------------------------------------------------
 
@@ -232,8 +234,8 @@ class Ledger:
         version = self._scope.version
         return {"version": version, "state": state, "created": created, "next": first_sequence}
 
-    def _read(self, key: str) -> tuple[dict[str, Any] | None, int]:
-        found = self._bucket.get(key)
+    def _read(self, key: str) -> Operation[tuple[dict[str, Any] | None, int]]:
+        found = yield from self._bucket.get(key)
         if found is None:
             return None, NO_ENTRY
         if not found.value:
@@ -251,11 +253,11 @@ class Ledger:
 
     def _write(
         self, key: str, entry: dict[str, Any], revision: int, stream: StreamState
-    ) -> int | None:
+    ) -> Operation[int | None]:
         value = json.dumps(entry, separators=(",", ":")).encode()
         if revision == NO_ENTRY:
-            self._bucket.create(int(stream.config.get("num_replicas", 1)))
-        return self._bucket.put(key, value, revision)
+            yield from self._bucket.create(int(stream.config.get("num_replicas", 1)))
+        return (yield from self._bucket.put(key, value, revision))
 
     def _fenced(self, version: int) -> WriterFencedError:
         return WriterFencedError(

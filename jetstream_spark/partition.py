@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from jetstream_spark.client.control import Control
-from jetstream_spark.direct_fetch import DirectFetch
+from jetstream_spark.client.operation import Host, Operation, Production, mapped
+from jetstream_spark.direct_fetch import DirectWay
 from jetstream_spark.errors import StreamNotFoundError
-from jetstream_spark.fetch import Fetch
-from jetstream_spark.kv_latest import LatestFetch, latest_batches
+from jetstream_spark.fetch import Fetch, Way
+from jetstream_spark.kv_latest import LatestRows, LatestWay, unbounded
 from jetstream_spark.kv_rows import BUCKET_COLUMNS, bucket_batch
 from jetstream_spark.options import SourceOptions
-from jetstream_spark.range_fetch import RangeFetch
+from jetstream_spark.range_fetch import ConsumerWay
 from jetstream_spark.ranges import SequenceRange
 from jetstream_spark.rows import COLUMNS, record_batch
 
@@ -45,22 +46,26 @@ def columns_of(options: SourceOptions) -> Mapping[str, str]:
 
 
 def read_partition(
-    options: SourceOptions, schema: pa.Schema, partition: InputPartition
-) -> Iterator[pa.RecordBatch]:
+    host: Host, options: SourceOptions, schema: pa.Schema, partition: InputPartition
+) -> Production[pa.RecordBatch]:
     """Read one range; a partition that is not ours (Spark's stand-in for none) has no rows.
 
     Raises:
-        DataLossError, ReadTimeoutError, ConnectorError: as `RangeFetch.blocks`.
+        DataLossError, ReadTimeoutError, ConnectorError: as `Fetch.blocks`.
     """
     if isinstance(partition, LatestPartition):
-        latest = LatestFetch(options, partition.range)
-        yield from latest_batches(latest, partition.range.stop, schema)
-        _warn_of_loss(latest)
+        sequences = partition.range
+        way = LatestWay(host, options, sequences)
+        fetch = Fetch(host, options, unbounded(sequences), way)
+        rows = LatestRows(sequences.stream, sequences.stop, schema)
+        yield from mapped(fetch.blocks(), rows.take)
+        yield from rows.rest()
+        _warn_of_loss(fetch)
     elif isinstance(partition, RangePartition):
+        stream = partition.range.stream
         batch_of_block = bucket_batch if options.bucket else record_batch
-        fetch = _fetch(options, partition.range)
-        for block in fetch.blocks():
-            yield batch_of_block(block, partition.range.stream, schema)
+        fetch = yield from open_fetch(host, options, partition.range)
+        yield from mapped(fetch.blocks(), lambda block: batch_of_block(block, stream, schema))
         _warn_of_loss(fetch)
 
 
@@ -69,17 +74,17 @@ def _warn_of_loss(fetch: Fetch) -> None:
         _log.warning("read on after data loss (failOnDataLoss=false): %s", fetch.loss)
 
 
-def _fetch(options: SourceOptions, sequences: SequenceRange) -> Fetch:
+def open_fetch(host: Host, options: SourceOptions, sequences: SequenceRange) -> Operation[Fetch]:
     """How to read: a consumer, unless that would interfere with the stream's retention.
 
     Without `commitMode` the driver has made sure that the retention is by limits; with
     `commitMode=ack` the query's own durable keeps what a consumer of ours would let go.
     """
-    if options.fetch_mode == "direct":
-        return DirectFetch(options, sequences)
+    is_direct = options.fetch_mode == "direct"
     if options.fetch_mode == "auto" and options.commit_mode in ("none", "purge"):
+        control = Control(host, options.connection, "reader")
         with contextlib.suppress(StreamNotFoundError):
-            state = Control(options.connection, "reader").stream_state(sequences.stream)
-            if state.retention != "limits":
-                return DirectFetch(options, sequences)
-    return RangeFetch(options, sequences)
+            state = yield from control.stream_state(sequences.stream)
+            is_direct = state.retention != "limits"
+    way: Way = (DirectWay if is_direct else ConsumerWay)(host, options, sequences)
+    return Fetch(host, options, sequences, way)

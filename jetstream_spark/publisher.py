@@ -23,9 +23,7 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections import deque
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -33,6 +31,8 @@ import numpy.typing as npt
 
 from jetstream_spark.client import pool
 from jetstream_spark.client.flow import Flow, Message
+from jetstream_spark.client.operation import Host, Operation, Pause
+from jetstream_spark.client.patience import PASSING, Patience
 from jetstream_spark.dead_letter import dead_letter_frame
 from jetstream_spark.errors import (
     ConnectionFailedError,
@@ -105,12 +105,15 @@ class _Block:
 class Publisher:
     """One write: a connection of the pool, its inbox, and the rows in flight.
 
+    Made by `open`, ended by `close`.
+
     Attributes:
         duplicates: rows that the server already had from an earlier attempt.
         dead_letters: rows that the stream refused and the dead-letter subject took.
     """
 
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, host: Host, options: SinkOptions, flow: Flow) -> None:
+        self._host = host
         self.duplicates = 0
         self.dead_letters = 0
         self._options = options
@@ -121,33 +124,37 @@ class Publisher:
         self._in_flight = 0
         self._in_flight_bytes = 0
         self._ack_head = b""
-        self._last_progress = time.monotonic()
+        self._last_progress = host.now()
         self._failures = 0  # silences and lost connections since the last ack
         self._attempts: dict[int, int] = {}
         self._diverted: set[int] = set()
         self._retries: deque[tuple[float, int]] = deque()
-        self._flow = pool.take(options.connection, "writer")
-        try:
-            self.reply_prefix = self._flow.new_inbox() + b"."
-            self._sid = self._flow.subscribe(self.reply_prefix + b"*")
-        except BaseException:
-            self._flow.close()
-            raise
+        self._flow = flow
+        self.reply_prefix = flow.new_inbox() + b"."
+        self._sid = flow.subscribe(self.reply_prefix + b"*")
 
-    def __enter__(self) -> Publisher:
-        return self
+    @classmethod
+    def open(cls, host: Host, options: SinkOptions) -> Operation[Publisher]:
+        """Take a connection of the pool."""
+        patience = Patience(host, options.connection.outage_timeout_s)
+        while True:
+            try:
+                flow = yield from pool.take(host, options.connection, "writer")
+            except PASSING as error:
+                yield from patience.wait(error, "a write")
+                continue
+            return cls(host, options, flow)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            self._flow.close()
-            return
-        try:
+    def close(self) -> Operation[None]:
+        """Give the connection back, when every row is acknowledged."""
+        if self._flow.is_open:
             self._flow.unsubscribe(self._sid)
-        except (TimeoutError, ConnectionLostError):
-            self._flow.close()  # every row is acknowledged; a connection lost now costs nothing
-        pool.put_back(self._options.connection, "writer", self._flow)
+        pool.put_back(self._host, self._options.connection, "writer", self._flow)
+        yield from ()
+
+    def abandon(self) -> None:
+        """End the connection, whatever is in flight."""
+        self._flow.close()
 
     # --- sending ----------------------------------------------------------------------------
 
@@ -157,7 +164,7 @@ class Publisher:
         offsets: npt.NDArray[np.int32],
         first_row: int,
         wanted: npt.NDArray[np.bool_] | None = None,
-    ) -> None:
+    ) -> Operation[None]:
         """Send the frames of consecutive rows, taking acks as far as the window asks for it.
 
         Args:
@@ -182,22 +189,22 @@ class Publisher:
         while at < len(rows):
             stop = self._window_stop(block, rows, at)
             if stop == at:
-                self._await_acks()
+                yield from self._await_acks()
                 continue
             part = rows[at:stop]
             if not self._in_flight:
-                self._last_progress = time.monotonic()
+                self._last_progress = self._host.now()
             # Counted as sent first: if the connection breaks, recovery sends these rows too.
             block.sent = int(part[-1]) + 1
             self._in_flight += len(part)
             self._in_flight_bytes += int(block.sizes[part].sum())
-            self._send(block, part)
+            yield from self._send(block, part)
             at = stop
 
-    def finish(self) -> None:
+    def finish(self) -> Operation[None]:
         """Wait until every row is acknowledged."""
         while self._blocks:
-            self._await_acks()
+            yield from self._await_acks()
 
     def _window_stop(self, block: _Block, rows: Rows, at: int) -> int:
         """Return the end of the rows that may be sent now; `at` when the window is too full."""
@@ -212,23 +219,23 @@ class Publisher:
         by_bytes = int(np.searchsorted(block.offsets[rows + 1][at:], reach, side="right"))
         return at + max(1, min(room, by_bytes))
 
-    def _send(self, block: _Block, rows: Rows) -> None:
+    def _send(self, block: _Block, rows: Rows) -> Operation[None]:
         """Send rows, each stretch of neighbours at once; recover if the connection breaks."""
         try:
-            self._send_stretches(block, rows)
+            yield from self._send_stretches(block, rows)
         except (TimeoutError, ConnectionLostError) as error:
-            self._recover(error)
+            yield from self._recover(error)
 
-    def _send_stretches(self, block: _Block, rows: Rows) -> None:
+    def _send_stretches(self, block: _Block, rows: Rows) -> Operation[None]:
         stretches = [rows]
         if rows[-1] - rows[0] >= len(rows):  # some in between were stored by an earlier attempt
             stretches = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
         for stretch in stretches:
             start, stop = block.offsets[stretch[0]], block.offsets[stretch[-1] + 1]
-            deadline = time.monotonic() + self._options.ack_timeout_s
-            self._flow.send(block.frames[start:stop], deadline)
+            deadline = self._host.now() + self._options.ack_timeout_s
+            yield from self._flow.send(block.frames[start:stop], deadline)
 
-    def _send_outstanding(self) -> None:
+    def _send_outstanding(self) -> Operation[None]:
         for block in self._blocks:
             rows = block.outstanding()
             for row in rows.tolist():
@@ -236,9 +243,9 @@ class Publisher:
             # One at a time at most SEND_BYTES, so that a slow link keeps its time limit.
             for part in np.array_split(rows, 1 + int(block.sizes[rows].sum()) // SEND_BYTES):
                 if len(part):
-                    self._send_stretches(block, part)
+                    yield from self._send_stretches(block, part)
         self._retries.clear()
-        self._last_progress = time.monotonic()
+        self._last_progress = self._host.now()
 
     def _check_sizes(self, block: _Block) -> None:
         """Refuse a message that the server would close the connection for."""
@@ -256,31 +263,31 @@ class Publisher:
 
     # --- acks -------------------------------------------------------------------------------
 
-    def _await_acks(self) -> None:
+    def _await_acks(self) -> Operation[None]:
         """Take the acks that have arrived, or wait for some."""
         try:
-            if self._read_buffer():
+            if (yield from self._read_buffer()):
                 return
-            now = time.monotonic()
+            now = self._host.now()
             deadline = self._last_progress + self._options.ack_timeout_s
             if self._retries:
-                self._send_retries(now)
+                yield from self._send_retries(now)
                 # One that is due and was not sent waits for an ack, to have room in the window.
                 if self._retries and self._retries[0][0] > now:
                     deadline = min(deadline, self._retries[0][0])
             if not self._flow.buffer.room:
                 self._flow.buffer.make_room(1 << 20)
-            self._flow.receive(deadline)
+            yield from self._flow.receive(deadline)
         except TimeoutError as error:
             if not self._flow.is_open or self._is_silent():
-                self._recover(error)
+                yield from self._recover(error)
         except ConnectionLostError as error:
-            self._recover(error)
+            yield from self._recover(error)
 
     def _is_silent(self) -> bool:
-        return time.monotonic() >= self._last_progress + self._options.ack_timeout_s
+        return self._host.now() >= self._last_progress + self._options.ack_timeout_s
 
-    def _read_buffer(self) -> bool:
+    def _read_buffer(self) -> Operation[bool]:
         """Take what is complete in the buffer; tell whether rows were acknowledged."""
         flow, before = self._flow, self._in_flight
         while True:
@@ -293,13 +300,13 @@ class Publisher:
             message = flow.next_message()
             if message is None:
                 return self._in_flight < before
-            self._read_message(message)
+            yield from self._read_message(message)
 
     def _settle(self, rows: Rows) -> None:
         """Note that the server has these rows; rows settled before are none of its business."""
         if not len(rows):
             return
-        self._last_progress, self._failures = time.monotonic(), 0
+        self._last_progress, self._failures = self._host.now(), 0
         for block in self._blocks:
             local = rows - block.first_row
             local = local[(local >= 0) & (local < block.sent)]
@@ -313,7 +320,7 @@ class Publisher:
         while self._blocks and not self._blocks[0].pending:
             self._blocks.popleft()
 
-    def _read_message(self, message: Message) -> None:
+    def _read_message(self, message: Message) -> Operation[None]:
         """Read one answer in full: the first of a stream, and everything that is not plain."""
         digits = message.subject.removeprefix(self.reply_prefix)
         if len(digits) != ROW_DIGITS or not digits.isdigit():
@@ -335,7 +342,7 @@ class Publisher:
             if code in (_TOO_MANY_REQUESTS, 503) or err_code in _BUSY_ERRORS:
                 self._retry(row, code, err_code, text)
                 return
-            self._divert(row, code, err_code, text)
+            yield from self._divert(row, code, err_code, text)
             return
         if not stream or not self._is_expected(stream, row):
             text = f"somebody other than the stream answered: {message.payload[:80]!r}"
@@ -349,7 +356,7 @@ class Publisher:
     def _is_expected(self, stream: str, row: int) -> bool:
         return stream == self._options.stream or not self._options.stream or row in self._diverted
 
-    def _divert(self, row: int, code: int, err_code: int, text: str) -> None:
+    def _divert(self, row: int, code: int, err_code: int, text: str) -> Operation[None]:
         """The server refused the row for good: send it to the dead-letter subject, or give up."""
         attempts = self._attempts.get(row, 0) + 1
         self._attempts[row] = attempts
@@ -363,7 +370,7 @@ class Publisher:
         original = bytes(block.frame(row - block.first_row))
         target = self._options.dead_letter_subject.encode()
         frame = dead_letter_frame(original, target, f"{text} (error {err_code})")
-        self._flow.send(frame, time.monotonic() + self._options.ack_timeout_s)
+        yield from self._flow.send(frame, self._host.now() + self._options.ack_timeout_s)
 
     # --- trying again -----------------------------------------------------------------------
 
@@ -375,17 +382,17 @@ class Publisher:
         self._attempts[row] = attempts
         if attempts > self._options.publish_retries:
             raise self._refused(row, code, err_code, text)
-        self._last_progress = time.monotonic()
-        self._retries.append((time.monotonic() + RETRY_PAUSE_S, row))
+        self._last_progress = self._host.now()
+        self._retries.append((self._host.now() + RETRY_PAUSE_S, row))
 
     def _cut_window(self) -> None:
         """Have fewer rows in flight for the rest of the write."""
-        now = time.monotonic()
+        now = self._host.now()
         if now >= self._window_cut_at + RETRY_PAUSE_S:
             self._window = max(1, self._window // WINDOW_DIVISOR)
             self._window_cut_at = now
 
-    def _send_retries(self, now: float) -> None:
+    def _send_retries(self, now: float) -> Operation[None]:
         """Send again what is due, as far as the window has room for it."""
         while self._retries and self._retries[0][0] <= now:
             if self._in_flight - len(self._retries) >= self._window:
@@ -393,9 +400,9 @@ class Publisher:
             row = self._retries.popleft()[1]
             block = self._block_of(row)
             if block is not None and block.awaiting[row - block.first_row]:
-                self._send_stretches(block, np.array([row - block.first_row]))
+                yield from self._send_stretches(block, np.array([row - block.first_row]))
 
-    def _recover(self, error: Exception) -> None:
+    def _recover(self, error: Exception) -> Operation[None]:
         """Send everything outstanding again, on a new connection if the old one broke."""
         while True:
             self._failures += 1
@@ -404,10 +411,11 @@ class Publisher:
             try:
                 if not self._flow.is_open:
                     pause = RETRY_PAUSE_S * 2 ** (self._failures - 1)
-                    time.sleep(min(pause, RETRY_PAUSE_MAX_S))
-                    self._flow = Flow.connect(self._options.connection, "writer")
+                    yield Pause(self._host.now() + min(pause, RETRY_PAUSE_MAX_S))
+                    connection = self._options.connection
+                    self._flow = yield from Flow.connect(self._host, connection, "writer")
                     self._sid = self._flow.subscribe(self.reply_prefix + b"*")
-                self._send_outstanding()
+                yield from self._send_outstanding()
                 return
             except (TimeoutError, ConnectionLostError, ConnectionFailedError) as again:
                 error = again

@@ -1,4 +1,4 @@
-"""Fetching one range of a stream, completely and in order, through whatever happens on the way.
+"""A range through consumers that follow each other: the way of plain streams.
 
 An ephemeral pull consumer (ack none, memory storage, starting at the first sequence) delivers the
 messages; the next pull request, bounded by count and bytes, is sent when half of the last one has
@@ -20,25 +20,25 @@ from __future__ import annotations
 
 import contextlib
 import json
-import secrets
-import time
 from array import array
-from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from jetstream_spark.client import pool
-from jetstream_spark.client.control import CONSUMER_PREFIX, STREAM_NOT_FOUND
+from jetstream_spark.client.control import CONSUMER_PREFIX, STREAM_NOT_FOUND, Control
 from jetstream_spark.client.flow import Flow, Message, publish_frame
-from jetstream_spark.data_loss import messages_expired
+from jetstream_spark.client.operation import Host, Operation
+from jetstream_spark.data_loss import find_loss_in_range
 from jetstream_spark.errors import (
+    ConnectorError,
     MessageTooLargeError,
     ProtocolViolationError,
     RequestRefusedError,
     RetryableError,
     StreamNotFoundError,
 )
-from jetstream_spark.fetch import Fetch
+from jetstream_spark.fetch import Step
 from jetstream_spark.kernels import wire_to_arrow as kernel
 from jetstream_spark.options import SourceOptions
 from jetstream_spark.ranges import SequenceRange
@@ -52,6 +52,9 @@ SILENCE_MAX_S = 10.0
 PULL_EXPIRES_S = 30.0
 HEARTBEAT_MIN_S = 0.1  # the server refuses shorter ones
 
+_TOO_LARGE = "Message Size Exceeds MaxBytes"
+_REQUEST_ENDED = (_TOO_LARGE, "Batch Completed")
+
 
 class _ConsumerLostError(RetryableError):
     """The consumer of this fetch is of no more use; another one goes on."""
@@ -59,196 +62,288 @@ class _ConsumerLostError(RetryableError):
     condition = "CONSUMER_LOST"
 
 
-class RangeFetch(Fetch):
-    """One reading of one range, by consumers that follow each other."""
+class ConsumerWay:
+    """Consumers that follow each other; at most one is open.
 
-    def __init__(self, options: SourceOptions, sequences: SequenceRange) -> None:
-        super().__init__(options, sequences)
-        self._first_gap: int | None = None
+    Args:
+        is_list: begin with the last message of each subject instead of the first of the range. A
+            list begun again repeats what was handed over, which is passed over.
+    """
 
-    # --- one consumer -----------------------------------------------------------------------
+    def __init__(
+        self,
+        host: Host,
+        options: SourceOptions,
+        sequences: SequenceRange,
+        is_list: bool = False,
+    ) -> None:
+        self._host = host
+        self._options = options
+        self._range = sequences
+        self._is_list = is_list
+        self._control = Control(host, options.connection, "reader", patience_s=0)
+        self._delivery: _Delivery | None = None
 
-    def _read_on(self) -> Iterator[Block]:
-        """Make a consumer at the position and read until it is done or lost."""
-        name = f"{CONSUMER_PREFIX}{secrets.token_hex(8)}"
-        if not self._open_consumer(name):
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the open consumer said that it has nothing more."""
+        return self._delivery is not None and self._delivery.is_exhausted
+
+    def advance(self, position: int) -> Operation[Step]:
+        """Read on, through a new consumer if there is none; see `Way`."""
+        if self.is_exhausted:
+            # Its count of what is pending is believed when another consumer says the same.
+            yield from self.finish()
+        if self._delivery is None:
+            step = yield from self._open(position)
+            if step is not None:
+                return step
+        assert self._delivery is not None, "a consumer was just opened"
+        return (yield from self._delivery.next_step())
+
+    def abandon(self) -> None:
+        """Drop the consumer; the server forgets it by itself."""
+        if self._delivery is not None:
+            self._delivery.flow.close()
+            self._delivery = None
+
+    def finish(self) -> Operation[None]:
+        """Delete the consumer and keep the connection."""
+        delivery, self._delivery = self._delivery, None
+        if delivery is None:
             return
-        with pool.lease(self.options.connection, "reader") as flow:
-            inbox = flow.new_inbox()
-            sid = flow.subscribe(inbox + b".*")
-            try:
-                yield from _Delivery(self, flow, sid, inbox, name).blocks()
-            finally:
-                if flow.is_open:
-                    flow.unsubscribe(sid)
-                    delete = f"{self.options.connection.api_prefix}.CONSUMER.DELETE"
-                    flow.publish(
-                        f"{delete}.{self.range.stream}.{name}".encode(), b"", inbox + b".deleted"
-                    )
+        flow = delivery.flow
+        try:
+            flow.unsubscribe(delivery.sid)
+            delete = f"{self._options.connection.api_prefix}.CONSUMER.DELETE"
+            subject = f"{delete}.{self._range.stream}.{delivery.consumer}"
+            flow.publish(subject.encode(), b"", delivery.inbox + b".deleted")
+            yield from flow.flush(self._host.now() + self._options.connection.request_timeout_s)
+        except (TimeoutError, ConnectorError):
+            flow.close()
+        except BaseException:
+            flow.close()
+            raise
+        pool.put_back(self._host, self._options.connection, "reader", flow)
 
-    def _open_consumer(self, name: str) -> bool:
-        """Create the consumer; False when there is nothing (more) to read."""
-        config = {
+    def _open(self, position: int) -> Operation[Step | None]:
+        """Create a consumer; the step that ends the range when there is nothing (more) to read."""
+        name = f"{CONSUMER_PREFIX}{self._host.token(8)}"
+        try:
+            created = yield from self._control.create_consumer(
+                self._range.stream, self._config(name, position)
+            )
+            state = yield from self._control.stream_state(self._range.stream)
+        except (RequestRefusedError, StreamNotFoundError) as error:
+            if isinstance(error, RequestRefusedError) and error.err_code != STREAM_NOT_FOUND:
+                raise
+            loss, following = find_loss_in_range(self._range, position, None, False)
+            return Step(following, is_last=True, loss=loss)
+        removals = self._options.expects_removals or self._is_list
+        loss, following = find_loss_in_range(self._range, position, state, removals)
+        if int(created["num_pending"]) == 0:
+            following = self._range.stop
+        if following >= self._range.stop:
+            with contextlib.suppress(RetryableError):
+                yield from self._control.delete_consumer(self._range.stream, name)
+            return Step(self._range.stop, is_last=True, loss=loss)
+        connection = self._options.connection
+        flow = yield from pool.take(self._host, connection, "reader")
+        self._delivery = _Delivery(
+            self._host, self._options, self._range, flow, name, position, self._is_list
+        )
+        # The consumer passes over what is gone by itself.
+        return Step(following, loss=loss) if loss is not None else None
+
+    def _config(self, name: str, position: int) -> dict[str, object]:
+        config: dict[str, object] = {
             "name": name,
-            **self._beginning(),
             "ack_policy": "none",
             "max_deliver": 1,
             "replay_policy": "instant",
             "mem_storage": True,
             "num_replicas": 1,
-            "inactive_threshold": int((self.options.read_timeout_s + PULL_EXPIRES_S) * 1e9),
+            "inactive_threshold": int((self._options.read_timeout_s + PULL_EXPIRES_S) * 1e9),
         }
-        subjects = self.options.subjects
+        if self._is_list:
+            config["deliver_policy"] = "last_per_subject"
+        else:
+            config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": position}
+        subjects = self._options.subjects
         if len(subjects) == 1:
             config["filter_subject"] = subjects[0]
         elif subjects:
             config["filter_subjects"] = list(subjects)
-        try:
-            created = self._control.create_consumer(self.range.stream, config)
-            state = self._control.stream_state(self.range.stream)
-        except (RequestRefusedError, StreamNotFoundError) as error:
-            if isinstance(error, RequestRefusedError) and error.err_code != STREAM_NOT_FOUND:
-                raise
-            self._check_stream(None)
-            return False
-        self._check_stream(state)
-        if int(created["num_pending"]) == 0:
-            self.position = self.range.stop
-        if self.position < self.range.stop:
-            return True
-        with contextlib.suppress(RetryableError):
-            self._control.delete_consumer(self.range.stream, name)
-        return False
+        elif self._is_list:
+            config["filter_subject"] = ">"  # the policy demands a filter
+        return config
 
-    def _beginning(self) -> dict[str, object]:
-        """Where the next consumer begins, as part of its configuration."""
-        return {"deliver_policy": "by_start_sequence", "opt_start_seq": self.position}
 
-    def check_progress(self) -> None:
-        """End the consumer when it is alive and yet brings nothing.
+class DeliveryOrder:
+    """Which of the messages that a consumer delivers are the next ones of a range.
 
-        Raises:
-            RetryableError: nothing was delivered for `readTimeout`.
-        """
-        if self._silent_s > self.options.read_timeout_s:
-            raise _ConsumerLostError("the server is there but delivers nothing")
+    Args:
+        sequences: the range.
+        position: where the consumer begins.
+        is_list: the consumer delivers the last message of each subject; those before the position
+            are passed over.
 
-    # --- loss -------------------------------------------------------------------------------
+    Attributes:
+        reached: behind the last message taken.
+        is_exhausted: the consumer said that it has nothing more.
+        first_gap: the first sequence passed over because nothing is there; None without any.
+    """
 
-    def _note_gap(self, start: int, stop: int) -> None:
-        if start < stop and self._first_gap is None:
-            self._first_gap = start
+    def __init__(self, sequences: SequenceRange, position: int, is_list: bool = False) -> None:
+        self.reached = position
+        self.is_exhausted = False
+        self.first_gap: int | None = None
+        self._range = sequences
+        self._is_list = is_list
+        self._last_delivered = 0
 
-    def _check_gaps(self) -> None:
-        """Whether a gap was made by limits that overtook the reading, rather than by deletes.
-
-        With a subject filter gaps are how other subjects look, so nothing can be said.
-        """
-        if self._first_gap is None or self.options.subjects or self.loss is not None:
-            return
-        if self.options.expects_removals:
-            return
-        try:
-            state = self._control.stream_state(self.range.stream)
-        except StreamNotFoundError:
-            return  # Everything was read before it went.
-        if state.created == self.range.created and state.first > self._first_gap:
-            stop = min(state.first, self.range.stop)
-            self._lose(messages_expired(self.range.stream, self._first_gap, stop))
-
-    def accept(self, block: Block, last_delivered: int) -> tuple[int, bool]:
-        """Take what a scan added up to now as read: check its order and move the position.
-
-        Args:
-            last_delivered: the consumer's own sequence of the last message before this block.
+    def accept(self, block: Block) -> bool:
+        """Count what a scan added to a block, and cut off what is not of the range.
 
         Returns:
-            How many messages belong to the range, and whether the consumer can go on.
+            Whether nothing is missing. If something is, the block ends before it.
 
         Raises:
             ProtocolViolationError: the sequences do not rise.
         """
+        last = block.numbers[-kernel.NUMBERS :]
         numbers = np.frombuffer(block.numbers, dtype=np.int64).reshape(-1, kernel.NUMBERS)
         numbers = numbers[block.count :]
         sequences, delivered = numbers[:, kernel.SEQUENCE], numbers[:, kernel.DELIVERED]
-        count = len(sequences)
-        follows = np.diff(delivered, prepend=last_delivered) == 1
+        count = whole = len(sequences)
+        follows = np.diff(delivered, prepend=self._last_delivered) == 1
         if not follows.all():
             count = int(np.argmin(follows))
-        usable = min(count, int(np.searchsorted(sequences, self.range.stop)))
-        if usable:
-            steps = np.diff(sequences[:usable], prepend=self.position - 1)
-            if int(steps.min()) < 1:
-                raise ProtocolViolationError(
-                    f"{self.range} was delivered out of order after {self.position - 1}."
-                )
-            if int(steps.max()) > 1:
-                gap = int(np.argmax(steps > 1))
-                before = self.position if gap == 0 else int(sequences[gap - 1]) + 1
-                self._note_gap(before, int(sequences[gap]))
-            self.position = int(sequences[usable - 1]) + 1
-            self._note_progress()
+        first = int(np.searchsorted(sequences[:count], self.reached)) if self._is_list else 0
+        usable = min(count, int(np.searchsorted(sequences, self._range.stop)))
+        if usable > first:
+            self._move(sequences[first:usable])
         if usable < count:
             # A message beyond the range: everything before it was delivered.
-            self._note_gap(self.position, self.range.stop)
-            self.position = self.range.stop
-        is_whole = count == len(sequences)
-        return usable, is_whole
+            self._note_gap(self.reached, self._range.stop)
+            self.reached = self._range.stop
+        del numbers, sequences, delivered  # an array that somebody looks at cannot be cut
+        _keep(block, first, max(first, usable))
+        self._last_delivered = last[kernel.DELIVERED]
+        self.is_exhausted = last[kernel.PENDING] == 0
+        return count == whole
+
+    def _move(self, sequences: npt.NDArray[np.int64]) -> None:
+        steps = np.diff(sequences, prepend=self.reached - 1)
+        if int(steps.min()) < 1:
+            raise ProtocolViolationError(
+                f"{self._range} was delivered out of order after {self.reached - 1}."
+            )
+        if int(steps.max()) > 1:
+            gap = int(np.argmax(steps > 1))
+            before = self.reached if gap == 0 else int(sequences[gap - 1]) + 1
+            self._note_gap(before, int(sequences[gap]))
+        self.reached = int(sequences[-1]) + 1
+
+    def _note_gap(self, start: int, stop: int) -> None:
+        if start < stop and self.first_gap is None and not self._is_list:
+            self.first_gap = start
+
+
+def _keep(block: Block, first: int, stop: int) -> None:
+    """Keep, of what the last scan added, the messages from `first` to `stop`."""
+    at = block.count
+    for values, width in ((block.fields, kernel.STRIDE), (block.numbers, kernel.NUMBERS)):
+        del values[(at + stop) * width :]
+        del values[at * width : (at + first) * width]
+    block.count += stop - first
 
 
 class _Delivery:
     """The messages of one consumer over one connection."""
 
     def __init__(
-        self, fetch: RangeFetch, flow: Flow, sid: bytes, inbox: bytes, consumer: str
+        self,
+        host: Host,
+        options: SourceOptions,
+        sequences: SequenceRange,
+        flow: Flow,
+        consumer: str,
+        position: int,
+        is_list: bool,
     ) -> None:
-        self._fetch = fetch
-        self._flow = flow
-        self._sid = sid
-        self._inbox = inbox
-        options = fetch.options
+        self.flow = flow
+        self.consumer = consumer
+        self.inbox = flow.new_inbox()
+        self.sid = flow.subscribe(self.inbox + b".*")
+        self._host = host
+        self._options = options
+        self._range = sequences
+        self._order = DeliveryOrder(sequences, position, is_list)
         self._next_subject = (
-            f"{options.connection.api_prefix}.CONSUMER.MSG.NEXT.{fetch.range.stream}.{consumer}"
+            f"{options.connection.api_prefix}.CONSUMER.MSG.NEXT.{sequences.stream}.{consumer}"
         ).encode()
         self._block = Block(flow.buffer.data, array("i"), array("q"), 0)
+        self._failure: RetryableError | None = None
         # Short enough that another consumer is tried, and says why, before the task gives up.
         self._silence_s = min(SILENCE_MAX_S, options.read_timeout_s / 2)
+        self._progress_at = host.now()
         self._requested = 0
         self._outstanding = 0
-        self._last_delivered = 0
-        self._pending = 1
         self._received = 0
         self._received_before: dict[int, int] = {}
         self._unread_min = 1
 
-    def blocks(self) -> Iterator[Block]:
-        """Yield what arrives; end when the range or the consumer has nothing more."""
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the consumer said that it has nothing more."""
+        return self._order.is_exhausted
+
+    def next_step(self) -> Operation[Step]:
+        """What arrives until a block is full, or the range or the consumer has nothing more.
+
+        What came before a failure is returned first; the failure is raised by the next call.
+        """
+        if self._failure is not None:
+            raise self._failure
+        self._start_block()
+        self._progress_at = self._host.now()
         try:
             while not self._is_done():
-                self._pull()
-                if self._needs_block():
-                    yield from self._take_block()
-                self._flow.receive(time.monotonic() + self._silence_s)
+                yield from self._pull()
+                if self._is_full():
+                    break
+                yield from self.flow.receive(self._host.now() + self._silence_s)
                 self._scan()
-                self._fetch.check_progress()
+                self._check_progress()
         except TimeoutError:
-            yield from self._take_block()
-            raise _ConsumerLostError(f"nothing came for {self._silence_s:g} s") from None
-        except RetryableError:
-            yield from self._take_block()
-            raise
-        yield from self._take_block()
+            self._fail(_ConsumerLostError(f"nothing came for {self._silence_s:g} s"))
+        except RetryableError as error:
+            self._fail(error)
+        order = self._order
+        is_last = order.reached >= self._range.stop
+        return Step(order.reached, self._block, is_last, order.first_gap)
+
+    def _fail(self, error: RetryableError) -> None:
+        if not self._block.count:
+            raise error
+        self._failure = error
 
     def _is_done(self) -> bool:
-        return self._fetch.position >= self._fetch.range.stop or self._pending == 0
+        return self._order.reached >= self._range.stop or self._order.is_exhausted
+
+    def _check_progress(self) -> None:
+        """End the consumer when it is alive and yet brings nothing."""
+        if self._host.now() - self._progress_at > self._options.read_timeout_s:
+            raise _ConsumerLostError("the server is there but delivers nothing")
 
     # --- requesting -------------------------------------------------------------------------
 
-    def _pull(self) -> None:
+    def _pull(self) -> Operation[None]:
         """Ask for more in time, but never for more messages than the range can have."""
-        options, fetch = self._fetch.options, self._fetch
+        options = self._options
         while self._outstanding <= options.fetch_batch // 2:
-            rest = fetch.range.stop - fetch.position - self._outstanding
+            rest = self._range.stop - self._order.reached - self._outstanding
             if rest <= 0:
                 return
             batch = min(options.fetch_batch, rest)
@@ -259,9 +354,9 @@ class _Delivery:
                 "idle_heartbeat": int(max(HEARTBEAT_MIN_S, self._silence_s / 2) * 1e9),
             }
             self._requested += 1
-            reply = b"%b.%d" % (self._inbox, self._requested)
+            reply = b"%b.%d" % (self.inbox, self._requested)
             frame = publish_frame(self._next_subject, json.dumps(request).encode(), reply)
-            self._flow.send(frame, time.monotonic() + self._silence_s)
+            yield from self.flow.send(frame, self._host.now() + self._silence_s)
             self._outstanding += batch
             self._received_before[self._requested] = self._received
 
@@ -269,7 +364,7 @@ class _Delivery:
 
     def _scan(self) -> None:
         """Find deliveries in what was received; read in full whatever else there is."""
-        flow, buffer = self._flow, self._flow.buffer
+        flow, buffer = self.flow, self.flow.buffer
         if len(buffer) < self._unread_min:
             return  # A large message is still on its way; looking again would be quadratic.
         while True:
@@ -278,7 +373,7 @@ class _Delivery:
                 buffer.data,
                 buffer.start,
                 buffer.stop,
-                self._sid,
+                self.sid,
                 self._block.fields,
                 self._block.numbers,
             )
@@ -293,27 +388,27 @@ class _Delivery:
             self._read_status(message)
 
     def _accept(self, added: int) -> None:
+        """Take what a scan added.
+
+        Raises:
+            RetryableError: a message is missing; those before it are in the block.
+            ProtocolViolationError: the sequences do not rise.
+        """
         self._outstanding -= added // kernel.NUMBERS
         self._received += added // kernel.NUMBERS
-        block = self._block
-        last = block.numbers[-kernel.NUMBERS :]
-        usable, is_whole = self._fetch.accept(block, self._last_delivered)
-        block.count += usable
-        self._last_delivered, self._pending = last[kernel.DELIVERED], last[kernel.PENDING]
-        # Only whole blocks are counted by their length, so what lies beyond is cut off.
-        del block.fields[block.count * kernel.STRIDE :]
-        del block.numbers[block.count * kernel.NUMBERS :]
+        is_whole = self._order.accept(self._block)
+        self._progress_at = self._host.now()
         if not is_whole:
             raise _ConsumerLostError("a message was lost between the servers")
 
     def _read_status(self, message: Message) -> None:
         code, text = message.status
-        if message.sid != self._sid or code == 100:
+        if message.sid != self.sid or code == 100:
             return  # Of an earlier subscription, or a sign of life.
         if code == 0:
             raise ProtocolViolationError(
-                f"a message of {self._fetch.range} has the reply {message.reply!r}, which is no "
-                f"ack subject."
+                f"a message of {self._range} has the reply {message.reply!r}, which is no ack "
+                f"subject."
             )
         returned = message.header(b"Nats-Pending-Messages") or b"0"
         if code in (404, 408) or (code == 409 and text in _REQUEST_ENDED):
@@ -333,36 +428,33 @@ class _Delivery:
         number = int(reply.rpartition(b".")[2])
         if self._received_before.pop(number, -1) == self._received:
             raise MessageTooLargeError(
-                f"the message after sequence {self._fetch.position - 1} of stream "
-                f"'{self._fetch.range.stream}' is larger than fetchMaxBytes "
-                f"({self._fetch.options.fetch_max_bytes} bytes).",
+                f"the message after sequence {self._order.reached - 1} of stream "
+                f"'{self._range.stream}' is larger than fetchMaxBytes "
+                f"({self._options.fetch_max_bytes} bytes).",
                 "Raise fetchMaxBytes above the stream's largest message.",
             )
 
     # --- handing over -----------------------------------------------------------------------
 
-    def _needs_block(self) -> bool:
-        """Make room to receive; True when that needs the block to be taken first."""
-        buffer = self._flow.buffer
+    def _start_block(self) -> None:
+        """Begin another block; the memory of the last one is used again."""
+        self._block = Block(b"", array("i"), array("q"), 0)
+        buffer = self.flow.buffer
+        buffer.make_room(max(ROOM_BYTES_MIN, self._unread_min - len(buffer)))
+        self._block.chunk = buffer.data
+
+    def _is_full(self) -> bool:
+        """Make room to receive without moving the block; whether that is not possible."""
+        buffer = self.flow.buffer
         wanted = max(ROOM_BYTES_MIN, self._unread_min - len(buffer))
         if buffer.room >= wanted:
             return False
         if len(buffer.data) < BLOCK_BYTES:
             buffer.grow(min(4 * len(buffer.data), BLOCK_BYTES))
             self._block.chunk = buffer.data
-            return buffer.room < wanted
+            if buffer.room >= wanted:
+                return False
+        if not self._block.count:
+            self._start_block()  # one message larger than all of it
+            return False
         return True
-
-    def _take_block(self) -> Iterator[Block]:
-        block = self._block
-        if block.count:
-            yield block
-        self._block = Block(b"", array("i"), array("q"), 0)
-        buffer = self._flow.buffer
-        if self._flow.is_open:
-            buffer.make_room(max(ROOM_BYTES_MIN, self._unread_min - len(buffer)))
-        self._block.chunk = buffer.data
-
-
-_TOO_LARGE = "Message Size Exceeds MaxBytes"
-_REQUEST_ENDED = (_TOO_LARGE, "Batch Completed")

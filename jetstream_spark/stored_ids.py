@@ -8,13 +8,13 @@ told apart by a prefix.
 from __future__ import annotations
 
 import json
-import secrets
-import time
 
 from jetstream_spark.client import pool
-from jetstream_spark.client.control import Control
+from jetstream_spark.client.control import CONSUMER_PREFIX, Control
 from jetstream_spark.client.flow import Flow
-from jetstream_spark.errors import ReadTimeoutError
+from jetstream_spark.client.operation import Operation
+from jetstream_spark.client.patience import PASSING, Patience
+from jetstream_spark.errors import ReadTimeoutError, UnavailableError
 
 PULL_MESSAGES = 5_000
 ID_HEADER = b"Nats-Msg-Id"
@@ -22,8 +22,11 @@ ID_HEADER = b"Nats-Msg-Id"
 
 def read_stored_ids(
     control: Control, stream: str, first_sequence: int, id_prefix: bytes, subject: str = ""
-) -> set[bytes]:
+) -> Operation[set[bytes]]:
     """Return the ids, of those that begin with `id_prefix`, stored from `first_sequence` on.
+
+    A connection that breaks, or a consumer that is gone, costs a second look from where the first
+    one ended, within the control's patience.
 
     Args:
         control: where requests go; its `requestTimeout` bounds each pull.
@@ -35,65 +38,108 @@ def read_stored_ids(
     Raises:
         ReadTimeoutError: the server stopped delivering.
     """
-    config = {
-        "name": f"spark-ids-{secrets.token_hex(6)}",
-        "deliver_policy": "by_start_sequence",
-        "opt_start_seq": max(1, first_sequence),
-        "ack_policy": "none",
-        "headers_only": True,
-        "mem_storage": True,
-        "inactive_threshold": 60_000_000_000,
-    }
-    if subject:
-        config["filter_subject"] = subject
-    pending = int(control.create_consumer(stream, config)["num_pending"])
-    ids: set[bytes] = set()
-    try:
-        with pool.lease(control.options, "writer") as flow:
+    look = _Look(control, stream, max(1, first_sequence), id_prefix, subject)
+    patience = Patience(control.host, control.patience_s)
+    while True:
+        before = look.position
+        try:
+            yield from look.go_on()
+            return look.ids
+        except (*PASSING, ReadTimeoutError) as error:
+            if look.position > before:
+                patience.note_progress()
+            yield from patience.wait(error, f"the ids in stream '{stream}'")
+
+
+class _Look:
+    """One walk over a stream's headers, which goes on where it broke off.
+
+    Attributes:
+        position: the first sequence that was not looked at.
+        ids: those found so far.
+    """
+
+    def __init__(
+        self, control: Control, stream: str, position: int, id_prefix: bytes, subject: str
+    ) -> None:
+        self.position = position
+        self.ids: set[bytes] = set()
+        self._control = control
+        self._stream = stream
+        self._id_prefix = id_prefix
+        self._subject = subject
+
+    def go_on(self) -> Operation[None]:
+        """Walk to the end as it is now.
+
+        Raises:
+            RetryableError: it broke off; call again.
+        """
+        control, stream = self._control, self._stream
+        config = {
+            "name": f"{CONSUMER_PREFIX}ids-{control.host.token(6)}",
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": self.position,
+            "ack_policy": "none",
+            "headers_only": True,
+            "mem_storage": True,
+            "inactive_threshold": 60_000_000_000,
+        }
+        if self._subject:
+            config["filter_subject"] = self._subject
+        pending = int((yield from control.create_consumer(stream, config))["num_pending"])
+        flow = yield from pool.take(control.host, control.options, "writer")
+        with pool.keeping(control.host, control.options, "writer", flow):
             inbox = flow.new_inbox()
             sid = flow.subscribe(inbox)
             next_message = f"{control.options.api_prefix}.CONSUMER.MSG.NEXT.{stream}"
             target = f"{next_message}.{config['name']}".encode()
-            timeout_s = control.options.request_timeout_s
             while pending > 0:
                 batch = min(pending, PULL_MESSAGES)
                 flow.publish(target, json.dumps({"batch": batch, "no_wait": True}).encode(), inbox)
-                received = _receive_ids(flow, sid, batch, timeout_s, id_prefix, ids)
+                received = yield from self._receive(flow, sid, batch)
                 pending -= received
                 if received < batch:
                     break  # messages expired since the count was taken
             flow.unsubscribe(sid)
-    finally:
-        control.delete_consumer(stream, str(config["name"]))
-    return ids
+        yield from control.delete_consumer(stream, str(config["name"]))
+
+    def _receive(self, flow: Flow, sid: bytes, batch: int) -> Operation[int]:
+        """Take the messages of one pull; return how many came before the server was done."""
+        timeout_s = self._control.options.request_timeout_s
+        received = 0
+        deadline = self._control.host.now() + timeout_s
+        while received < batch:
+            message = flow.next_message()
+            if message is None:
+                try:
+                    yield from flow.receive_more(deadline)
+                except TimeoutError:
+                    raise ReadTimeoutError(
+                        "the ids stored by an earlier attempt were not delivered within "
+                        f"{timeout_s:g} s.",
+                        "Raise requestTimeout, or look into the state of the server.",
+                    ) from None
+                continue
+            if message.sid != sid:
+                continue
+            code, text = message.status
+            if code in (404, 408):
+                return received  # nothing is pending any more
+            if code:
+                raise UnavailableError(
+                    f"the ids stored by an earlier attempt cannot be read on: {code} {text}.",
+                    "It is tried again; look into the state of the server.",
+                )
+            deadline = self._control.host.now() + timeout_s
+            received += 1
+            if (one := message.header(ID_HEADER)) and one.startswith(self._id_prefix):
+                self.ids.add(one)
+            self.position = _sequence(message.reply) + 1
+        return received
 
 
-def _receive_ids(
-    flow: Flow, sid: bytes, batch: int, timeout_s: float, id_prefix: bytes, ids: set[bytes]
-) -> int:
-    """Take the messages of one pull; return how many came before the server said it was done."""
-    received = 0
-    deadline = time.monotonic() + timeout_s
-    while received < batch:
-        message = flow.next_message()
-        if message is None:
-            if not flow.buffer.room:
-                flow.buffer.make_room(1 << 20)
-            try:
-                flow.receive(deadline)
-            except TimeoutError:
-                raise ReadTimeoutError(
-                    f"the ids stored by an earlier attempt were not delivered within {timeout_s:g} "
-                    "s.",
-                    "Raise requestTimeout, or look into the state of the server.",
-                ) from None
-            continue
-        if message.sid != sid:
-            continue
-        if message.status[0]:
-            return received
-        deadline = time.monotonic() + timeout_s
-        received += 1
-        if (one := message.header(ID_HEADER)) and one.startswith(id_prefix):
-            ids.add(one)
-    return received
+def _sequence(ack_subject: bytes) -> int:
+    """The stream sequence in the reply of a delivery, of either form."""
+    tokens = ack_subject.split(b".")
+    return int(tokens[5] if len(tokens) == 9 else tokens[7])

@@ -7,12 +7,11 @@ the driver; tasks look for themselves.
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Mapping
 
 from jetstream_spark.anchor import Anchor
 from jetstream_spark.client.control import CONSUMER_PREFIX, Control, StreamState
+from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.errors import (
     OffsetsError,
     RetentionRefusedError,
@@ -30,50 +29,62 @@ PROBE_SECONDS = 10
 
 
 class StreamWatch:
-    """The streams of one query, as the driver sees them."""
+    """The streams of one query, as the driver sees them.
 
-    def __init__(self, options: SourceOptions) -> None:
+    Args:
+        patience_s: how long one look waits for servers that do not answer; `requestTimeout` when
+            None, because whoever waits for the first look wants to know soon.
+    """
+
+    def __init__(self, host: Host, options: SourceOptions, patience_s: float | None = None) -> None:
         self.options = options
-        self.control = Control(options.connection, "driver")
+        connection = options.connection
+        patience_s = connection.request_timeout_s if patience_s is None else patience_s
+        self.control = Control(host, connection, "driver", patience_s)
+        self._host = host
         self._states: dict[str, StreamState | None] = {}
         self._asked_at = float("-inf")
 
-    def states(self, is_fresh: bool = False) -> Mapping[str, StreamState | None]:
+    def states(self, is_fresh: bool = False) -> Operation[Mapping[str, StreamState | None]]:
         """The state of every stream, None for one that is gone; at most `pollInterval` old.
 
         Raises:
             ConnectorError: the servers cannot be reached or refuse to answer.
         """
-        now = time.monotonic()
+        now = self._host.now()
         if is_fresh or now - self._asked_at >= self.options.poll_interval_s:
-            self._states = {name: self._state(name) for name in self.options.streams}
-            self._asked_at = time.monotonic()
+            states = {}
+            for name in self.options.streams:
+                states[name] = yield from self._state(name)
+            self._states = states
+            self._asked_at = self._host.now()
         return self._states
 
-    def _state(self, name: str) -> StreamState | None:
+    def _state(self, name: str) -> Operation[StreamState | None]:
         try:
-            return self.control.stream_state(name)
+            return (yield from self.control.stream_state(name))
         except StreamNotFoundError:
             return None
 
-    def tails(self, is_fresh: bool = False) -> dict[str, Tail | None]:
+    def tails(self, is_fresh: bool = False) -> Operation[dict[str, Tail | None]]:
         """The same, as planning wants it."""
-        return {
-            name: tail_of(state) if state else None for name, state in self.states(is_fresh).items()
-        }
+        states = yield from self.states(is_fresh)
+        return {name: tail_of(state) if state else None for name, state in states.items()}
 
     # --- checks before the first row ----------------------------------------------------------
 
-    def check(self) -> dict[str, StreamState]:
+    def check(self) -> Operation[dict[str, StreamState]]:
         """Make sure that every stream exists and can be read the way the options say.
 
         Raises:
             StreamNotFoundError, SubjectsDoNotOverlapError, RetentionRefusedError
         """
-        found = {name: self.control.stream_state(name) for name in self.options.streams}
+        found = {}
+        for name in self.options.streams:
+            found[name] = yield from self.control.stream_state(name)
         for state in found.values():
             self._check_subjects(state)
-            self._check_retention(state)
+            yield from self._check_retention(state)
             if self.options.bucket:
                 self._check_bucket(state)
         return found
@@ -92,7 +103,7 @@ class StreamWatch:
                     "The query would silently read nothing; correct the pattern.",
                 )
 
-    def _check_retention(self, state: StreamState) -> None:
+    def _check_retention(self, state: StreamState) -> Operation[None]:
         mode, fetch_mode = self.options.commit_mode, self.options.fetch_mode
         if fetch_mode == "direct" and not state.config.get("allow_direct"):
             raise RetentionRefusedError(
@@ -106,7 +117,7 @@ class StreamWatch:
                     f"commitMode=ack does, removes nothing from it.",
                     "Use commitMode=purge.",
                 )
-            self.anchor(state.name).check_server()
+            yield from self.anchor(state.name).check_server()
         elif state.retention != "limits":
             if mode is None:
                 raise RetentionRefusedError(
@@ -135,15 +146,15 @@ class StreamWatch:
                     "Read each pattern in a query of its own.",
                 )
         if mode == "purge":
-            self._check_purge(state)
+            yield from self._check_purge(state)
 
-    def _check_purge(self, state: StreamState) -> None:
+    def _check_purge(self, state: StreamState) -> Operation[None]:
         if state.config.get("deny_purge"):
             raise RetentionRefusedError(
                 f"stream '{state.name}' denies purging, which commitMode=purge needs.",
                 "Use commitMode=none, or a stream without deny_purge.",
             )
-        for consumer in self.control.consumers(state.name):
+        for consumer in (yield from self.control.consumers(state.name)):
             config = consumer.get("config") or {}
             theirs = config.get("filter_subjects") or [config.get("filter_subject") or ">"]
             ours = self.options.subjects or (">",)
@@ -156,7 +167,7 @@ class StreamWatch:
                     "Give the query subjects that no consumer reads, or delete the consumer.",
                 )
 
-    def check_unread(self, start: Offsets) -> None:
+    def check_unread(self, start: Offsets) -> Operation[None]:
         """Make sure that nothing lies before the start of a query that purges.
 
         A purge removes everything before a sequence, so also what this query never read.
@@ -166,7 +177,7 @@ class StreamWatch:
         """
         for name, at in start.streams.items():
             for subject in self.options.subjects or (">",):
-                first = self.control.next_sequence(name, 1, subject)
+                first = yield from self.control.next_sequence(name, 1, subject)
                 if first is not None and first < at.next:
                     raise RetentionRefusedError(
                         f"the query begins at sequence {at.next} of stream '{name}', and "
@@ -189,34 +200,34 @@ class StreamWatch:
 
     # --- positions ----------------------------------------------------------------------------
 
-    def starting_offsets(self, default: str) -> Offsets:
+    def starting_offsets(self, default: str) -> Operation[Offsets]:
         """Where the options say to begin; `default` is the word that applies when they do not.
 
         Raises:
             OffsetsError: the options name a position that does not exist.
         """
-        found = self.check()
+        found = yield from self.check()
         wanted = self.options.starting_timestamp_ns
         if wanted is None:
             return self._offsets(found, self.options.starting or default)
-        if wanted > time.time_ns():
+        if wanted > self._host.wall_time_ns():
             if self.options.starting_timestamp_strategy == "error":
                 raise OffsetsError(
                     f"option 'startingTimestamp' = {rfc3339(wanted)} is in the future.",
                     "Set startingTimestampStrategy=latest to begin with what comes next.",
                 )
             return self._offsets(found, LATEST)
-        return self._offsets_at(found, wanted)
+        return (yield from self._offsets_at(found, wanted))
 
-    def ending_offsets(self, start: Offsets) -> Offsets:
+    def ending_offsets(self, start: Offsets) -> Operation[Offsets]:
         """Where a batch ends.
 
         Raises:
             OffsetsError: that is before the start, or after the end of a stream.
         """
-        found = self.check()
+        found = yield from self.check()
         if self.options.ending_timestamp_ns is not None:
-            end = self._offsets_at(found, self.options.ending_timestamp_ns)
+            end = yield from self._offsets_at(found, self.options.ending_timestamp_ns)
         else:
             end = self._offsets(found, self.options.ending or LATEST)
         for name, state in found.items():
@@ -243,18 +254,17 @@ class StreamWatch:
             streams[name] = StreamOffset(state.created, following)
         return Offsets(streams)
 
-    def _offsets_at(self, found: Mapping[str, StreamState], timestamp: int) -> Offsets:
-        return Offsets(
-            {
-                name: StreamOffset(state.created, self._sequence_at(name, timestamp))
-                for name, state in found.items()
-            }
-        )
+    def _offsets_at(self, found: Mapping[str, StreamState], timestamp: int) -> Operation[Offsets]:
+        streams = {}
+        for name, state in found.items():
+            sequence = yield from self._sequence_at(name, timestamp)
+            streams[name] = StreamOffset(state.created, sequence)
+        return Offsets(streams)
 
-    def _sequence_at(self, stream: str, timestamp: int) -> int:
+    def _sequence_at(self, stream: str, timestamp: int) -> Operation[int]:
         """The first sequence stored at or after a time; where a consumer would begin tells it."""
         config = {
-            "name": f"{CONSUMER_PREFIX}{secrets.token_hex(8)}",
+            "name": f"{CONSUMER_PREFIX}{self._host.token(8)}",
             "deliver_policy": "by_start_time",
             "opt_start_time": rfc3339(timestamp),
             "ack_policy": "none",
@@ -262,8 +272,8 @@ class StreamWatch:
             "num_replicas": 1,
             "inactive_threshold": PROBE_SECONDS * 10**9,
         }
-        created = self.control.create_consumer(stream, config)
-        self.control.delete_consumer(stream, created["name"])
+        created = yield from self.control.create_consumer(stream, config)
+        yield from self.control.delete_consumer(stream, created["name"])
         return int(created["delivered"]["stream_seq"]) + 1
 
 

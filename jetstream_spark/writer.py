@@ -1,10 +1,6 @@
-"""The sink: Arrow batches into a stream, each row acknowledged, none written twice.
+"""Writes as Spark calls them: `df.write` and `df.writeStream` with `format("jetstream")`.
 
-One task, one partition: find out where the ledger says it stands, give every row its id, encode
-whole batches, publish them with a window in flight, wait for every ack, leave word in the ledger.
-The driver's `commit` then marks the micro-batch as written.
-
-What tells a row's re-run from a new row is the scope (`ledger.Scope`):
+What a write does is in `sink.py`; here is who it is. Its scope:
 
     streaming query     query id and batch id, from the task's context (`spark.md` 0.1)
     txnAppId/txnVersion the user's own, for foreachBatch and for batch writes that are run again
@@ -22,13 +18,9 @@ import logging
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import IO
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -37,212 +29,37 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from jetstream_spark.client.control import Control
-from jetstream_spark.errors import (
-    ConnectorError,
-    LedgerError,
-    OptionsError,
-)
-from jetstream_spark.kernels.arrow_to_wire import encode_publishes
-from jetstream_spark.ledger import Attempt, Ledger, Scope, ScopeKind, Standing
-from jetstream_spark.message_ids import MessageIds
+from jetstream_spark.client.blocking import run, this_host
+from jetstream_spark.errors import ConnectorError, LedgerError
+from jetstream_spark.ledger import Scope, ScopeKind
 from jetstream_spark.options import SinkOptions
-from jetstream_spark.publisher import Publisher
 from jetstream_spark.read_ahead import read_ahead
-from jetstream_spark.sink_columns import OutgoingRows, SinkColumns
-from jetstream_spark.stored_ids import read_stored_ids
-
-# Frames of one kernel call; keeps the columns in reach of the cache and far below 2 GiB.
-BLOCK_BYTES = 8 << 20
+from jetstream_spark.sink import Sink, WrittenPartition
+from jetstream_spark.sink_columns import SinkColumns
 
 _log = logging.getLogger("jetstream_spark")
 
 
-@dataclass
-class WrittenPartition(WriterCommitMessage):
-    """What one task wrote.
-
-    Attributes:
-        rows: rows of the partition, all of them acknowledged by a stream.
-        dead_letters: of these, rows that went to the dead-letter subject.
-        duplicates: of these, rows that the server recognised from an earlier attempt.
-        skipped: of these, rows that were not sent because an earlier attempt had stored them.
-    """
-
-    scope: Scope
-    partition: int
-    rows: int
-    duplicates: int = 0
-    skipped: int = 0
-    dead_letters: int = 0
-
-
-class _Writer:
-    """What batch and streaming writes share."""
+class JetStreamStreamWriter(DataSourceStreamArrowWriter):
+    """Writes the micro-batches of a streaming query."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self.options = options
         self.columns = SinkColumns(schema, options)
 
-    def write_partition(
-        self, batches: Iterable[pa.RecordBatch], scope: Scope, partition: int
-    ) -> WrittenPartition:
-        """Write one partition; return when every row is acknowledged."""
-        ledger = self.ledger(scope)
-        if ledger is None:
-            self._check_duplicate_window()
-            return self._publish(batches, scope, partition, frozenset())
-        attempt = ledger.begin(partition)
-        if attempt.standing is Standing.COMMITTED:
-            rows = sum(batch.num_rows for batch in batches)
-            return WrittenPartition(scope, partition, rows, skipped=rows)
-        with tempfile.TemporaryFile(prefix="jetstream-spark-") as spool:
-            if attempt.standing is Standing.DONE:
-                # The rows are needed twice: to compare them, and maybe to write them after all.
-                batches = _Spooled(batches, spool)
-                ids = self._ids_of(batches, scope, partition)
-                if ids.fingerprint == attempt.fingerprint:
-                    rows = ids.fingerprint.rows
-                    return WrittenPartition(scope, partition, rows, skipped=rows)
-            stored = self._stored_ids(attempt, scope, partition)
-            ids = MessageIds(scope.text, partition)
-            written = self._publish(batches, scope, partition, stored, ids)
-        ledger.finish(attempt, ids.fingerprint)
-        return written
-
-    def ledger(self, scope: Scope) -> Ledger | None:
-        """Return the ledger of a write, None when it goes without one."""
-        options = self.options
-        if options.ledger == "none" or options.dedupe == "none" or not options.stream:
-            return None
-        return Ledger(self._control(), options.ledger_bucket, scope, options.stream)
-
-    def scope_of_options(self) -> Scope | None:
-        """Return the scope that the user named, None when there is none."""
-        app_id, version = self.options.txn_app_id, self.options.txn_version
-        return Scope(ScopeKind.TRANSACTION, app_id, version) if version is not None else None
-
-    def commit_partitions(self, messages: Iterable[WriterCommitMessage | None]) -> None:
-        """Leave word in the ledger that all partitions are written."""
-        written = [one for one in messages if isinstance(one, WrittenPartition)]
-        if written and (ledger := self.ledger(written[0].scope)):
-            ledger.commit(sum(one.rows for one in written))
-
-    def _control(self) -> Control:
-        return Control(self.options.connection, "writer")
-
-    def _publish(
-        self,
-        batches: Iterable[pa.RecordBatch],
-        scope: Scope,
-        partition: int,
-        stored: frozenset[bytes] | set[bytes],
-        ids: MessageIds | None = None,
-    ) -> WrittenPartition:
-        ids = ids or MessageIds(scope.text, partition)
-        row = skipped = 0
-        known = pa.array(stored, pa.binary()) if stored else None
-        with Publisher(self.options) as publisher:
-            for block in _blocks(read_ahead(batches)):
-                rows = self.columns.take(block, row)
-                row_ids = self._row_ids(rows, ids)
-                frames, offsets = encode_publishes(
-                    rows.subjects,
-                    publisher.reply_prefix,
-                    row,
-                    self.columns.fixed_lines,
-                    row_ids,
-                    rows.lines,
-                    rows.payloads,
-                )
-                wanted = _not_in(row_ids, known)
-                if wanted is not None:
-                    skipped += len(wanted) - int(wanted.sum())
-                publisher.publish(frames, offsets, row, wanted)
-                row += block.num_rows
-            publisher.finish()
-        dead = publisher.dead_letters
-        if dead:
-            target = self.options.dead_letter_subject
-            _log.warning("%d of %d rows of %s went to '%s'", dead, row, scope.text, target)
-        return WrittenPartition(scope, partition, row, publisher.duplicates, skipped, dead)
-
-    def _row_ids(self, rows: OutgoingRows, ids: MessageIds) -> pa.BinaryArray | None:
-        """Return the ids of rows, and count them into the fingerprint."""
-        if self.options.dedupe == "none":
-            return None
-        if rows.ids is not None:
-            ids.note(rows.ids)
-            return rows.ids
-        return ids.of_rows(rows.subjects, rows.lines, rows.payloads)
-
-    def _ids_of(
-        self, batches: Iterable[pa.RecordBatch], scope: Scope, partition: int
-    ) -> MessageIds:
-        ids = MessageIds(scope.text, partition)
-        row = 0
-        for block in _blocks(batches):
-            self._row_ids(self.columns.take(block, row), ids)
-            row += block.num_rows
-        return ids
-
-    def _stored_ids(self, attempt: Attempt, scope: Scope, partition: int) -> set[bytes]:
-        """Return the ids that earlier attempts at this partition stored."""
-        assert attempt.stream is not None, "only a committed attempt knows no stream"
-        if attempt.standing is Standing.FIRST or attempt.first_sequence >= attempt.stream.next:
-            return set()
-        if attempt.stream.retention == "workqueue":
-            _log.warning(
-                "partition %d of %s is written again into the work queue '%s'; rows that earlier "
-                "attempts wrote are only recognised within its duplicate_window",
-                partition,
-                scope.text,
-                attempt.stream.name,
-            )
-            return set()
-        by_content = self.options.dedupe == "auto"
-        prefix = MessageIds(scope.text, partition).tag if by_content else b""
-        return read_stored_ids(
-            self._control(),
-            attempt.stream.name,
-            attempt.first_sequence,
-            prefix,
-            self.options.subject,
-        )
-
-    def _check_duplicate_window(self) -> None:
-        """Without a ledger the server's window is all there is: it must be as long as promised."""
-        options = self.options
-        if options.dedupe == "none" or not options.stream:
-            return
-        config = self._control().stream_state(options.stream).config
-        window_s = int(config.get("duplicate_window", 0)) / 1e9
-        if window_s < options.min_duplicate_window_s:
-            raise OptionsError(
-                [
-                    f"option 'minDuplicateWindow' is {options.min_duplicate_window_s:g} s, but "
-                    f"stream '{options.stream}' forgets message ids after {window_s:g} s"
-                ],
-                "Raise duplicate_window of the stream, lower the option, or set ledger=auto.",
-            )
-
-
-class JetStreamStreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a streaming query."""
-
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenPartition:
         """Write the rows of one task."""
-        return self.write_partition(iterator, self._scope(), _partition())
+        return write_partition(self.options, self.columns, iterator, self._scope(), _partition())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Mark the micro-batch as written."""
-        self.commit_partitions(messages)
+        run(_sink(self.options, self.columns).commit(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Leave everything: the micro-batch will be run again, and the ledger knows how far."""
 
     def _scope(self) -> Scope:
-        if (named := self.scope_of_options()) is not None:
+        if (named := _named_scope(self.options)) is not None:
             return named
         task = TaskContext.get()
         query = task.getLocalProperty("sql.streaming.queryId") if task else None
@@ -255,29 +72,55 @@ class JetStreamStreamWriter(_Writer, DataSourceStreamArrowWriter):
         return Scope(ScopeKind.QUERY, query, int(batch))
 
 
-class JetStreamWriter(_Writer, DataSourceArrowWriter):
+class JetStreamWriter(DataSourceArrowWriter):
     """Writes a DataFrame once."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        super().__init__(options, schema)
+        self.options = options
+        self.columns = SinkColumns(schema, options)
         # One writer is made for the job and pickled into every task and attempt.
-        self._scope = self.scope_of_options() or Scope(ScopeKind.JOB, uuid.uuid4().hex, 0)
+        self._scope = _named_scope(options) or Scope(ScopeKind.JOB, uuid.uuid4().hex, 0)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenPartition:
         """Write the rows of one task."""
-        return self.write_partition(iterator, self._scope, _partition())
+        return write_partition(self.options, self.columns, iterator, self._scope, _partition())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Mark the write as done."""
-        self.commit_partitions(messages)
+        run(_sink(self.options, self.columns).commit(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Forget the job: a second run is another one. Rows stored so far stay in the stream."""
-        if self._scope.kind is ScopeKind.JOB and (ledger := self.ledger(self._scope)):
+        ledger = _sink(self.options, self.columns).ledger(self._scope)
+        if self._scope.kind is ScopeKind.JOB and ledger is not None:
             try:
-                ledger.forget()
+                run(ledger.forget())
             except ConnectorError as error:  # Spark reports why the job failed; this is less
                 _log.warning("the ledger entries of a failed write stay behind: %s", error)
+
+
+def write_partition(
+    options: SinkOptions,
+    columns: SinkColumns,
+    batches: Iterable[pa.RecordBatch],
+    scope: Scope,
+    partition: int,
+) -> WrittenPartition:
+    """Write one partition in this process; return when every row is acknowledged."""
+    with tempfile.TemporaryFile(prefix="jetstream-spark-") as file:
+        sink = Sink(this_host(), options, columns, lambda rows: _Spooled(rows, file))
+        return run(sink.write_partition(read_ahead(batches), scope, partition))
+
+
+def _sink(options: SinkOptions, columns: SinkColumns) -> Sink:
+    """The write as the driver sees it, which has no rows."""
+    return Sink(this_host(), options, columns, lambda rows: rows)
+
+
+def _named_scope(options: SinkOptions) -> Scope | None:
+    """The scope that the user named, None when there is none."""
+    app_id, version = options.txn_app_id, options.txn_version
+    return Scope(ScopeKind.TRANSACTION, app_id, version) if version is not None else None
 
 
 class _Spooled:
@@ -299,29 +142,6 @@ class _Spooled:
         if not self._is_empty:
             self._file.seek(0)
             yield from pa.ipc.open_stream(self._file)
-
-
-def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Cut batches so that each holds about `BLOCK_BYTES`, or one row."""
-    for batch in batches:
-        rows = batch.num_rows
-        parts = min(rows, 1 + batch.nbytes // BLOCK_BYTES)
-        for start, stop in _even_parts(rows, parts):
-            yield batch.slice(start, stop - start)
-
-
-def _even_parts(rows: int, parts: int) -> Iterator[tuple[int, int]]:
-    for part in range(parts):
-        yield rows * part // parts, rows * (part + 1) // parts
-
-
-def _not_in(
-    row_ids: pa.BinaryArray | None, known: pa.BinaryArray | None
-) -> npt.NDArray[np.bool_] | None:
-    if row_ids is None or known is None:
-        return None
-    is_known: npt.NDArray[np.bool_] = pc.is_in(row_ids, known).to_numpy(zero_copy_only=False)
-    return ~is_known
 
 
 def _partition() -> int:

@@ -1,40 +1,38 @@
 """The JetStream API: streams, consumers, purges, and publishes that wait for their ack.
 
-Requests are few and small, so they go one at a time through a pooled `Flow`. This is blocking on
-purpose: Spark's driver-side runner and its forked workers are single-threaded processes without an
-event loop, where an asyncio client would need a thread and a loop of its own for every process.
+Requests are few and small, so they go one at a time through a pooled `Flow`.
 
-A request whose connection broke or could not be made, or that nobody answered because a leader is
-being elected, is tried again within `requestTimeout`. So only idempotent requests belong here, and
-all of ours are.
+A request whose connection broke or could not be made, or that nobody answered because a server is
+being started or a leader elected, is asked again until `Control.patience_s` has passed. So only
+requests belong here that may be carried out twice; whoever writes with an expected revision has to
+recognise a write of its own (`ledger.py`).
 """
 
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 from typing import Any
 
 from jetstream_spark.client import pool
+from jetstream_spark.client.operation import Host, Operation
+from jetstream_spark.client.patience import PASSING, Patience
 from jetstream_spark.connection_options import ConnectionOptions
 from jetstream_spark.errors import (
-    ConnectionFailedError,
-    ConnectionLostError,
     ConnectorError,
-    NoRespondersError,
     ProtocolViolationError,
     RequestRefusedError,
-    RequestTimeoutError,
     StreamNotFoundError,
     StreamOfflineError,
+    UnavailableError,
 )
 
 STREAM_NOT_FOUND = 10059
 CONSUMER_NOT_FOUND = 10014
 MESSAGE_NOT_FOUND = 10037
 STREAM_OFFLINE = frozenset({10118, 10194})
-RETRY_PAUSE_S = 0.25
+# No leader just now, the cluster is being formed: asked again, it may answer.
+_UNAVAILABLE = frozenset({10008, 10009})
 
 # What the names of the connector's own short-lived consumers begin with.
 CONSUMER_PREFIX = "spark-"
@@ -71,51 +69,64 @@ class StreamState:
 
 
 class Control:
-    """Requests to the JetStream API under one set of connection options."""
+    """Requests to the JetStream API under one set of connection options.
 
-    def __init__(self, options: ConnectionOptions, role: str = "driver") -> None:
+    Args:
+        role: names the connections for operators: "driver", "reader", "writer".
+        patience_s: how long one request is asked again while nobody answers it; `outageTimeout`
+            when None.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        options: ConnectionOptions,
+        role: str = "driver",
+        patience_s: float | None = None,
+    ) -> None:
+        self.host = host
         self.options = options
         self.role = role
+        self.patience_s = options.outage_timeout_s if patience_s is None else patience_s
 
-    def request(self, operation: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    def request(
+        self, operation: str, body: dict[str, Any] | None = None
+    ) -> Operation[dict[str, Any]]:
         """Ask the API, for example `request("STREAM.INFO.ORDERS")`.
 
         Raises:
             RequestRefusedError: the API answered with an error.
             StreamOfflineError: the answer is that the stream cannot be served.
-            RequestTimeoutError, NoRespondersError, ConnectionFailedError: nothing answered within
-                `requestTimeout`.
+            RequestTimeoutError, NoRespondersError, ConnectionFailedError, ConnectionLostError,
+                UnavailableError: nothing answered within `patience_s`.
         """
         subject = f"{self.options.api_prefix}.{operation}"
         payload = json.dumps(body).encode() if body is not None else b""
-        return self.request_message(subject, payload)
+        return (yield from self.request_message(subject, payload))
 
-    def request_message(self, subject: str, payload: bytes, headers: bytes = b"") -> dict[str, Any]:
+    def request_message(
+        self, subject: str, payload: bytes, headers: bytes = b""
+    ) -> Operation[dict[str, Any]]:
         """Send any message that is answered with JSON: an API request, or a publish to a stream.
 
-        Raises:
-            RequestRefusedError: the answer is an error.
-            RequestTimeoutError, NoRespondersError, ConnectionFailedError: no answer in time.
+        Raises: as `request`.
         """
-        deadline = time.monotonic() + self.options.request_timeout_s
+        patience = Patience(self.host, self.patience_s)
         while True:
             try:
-                return self._ask(subject, payload, headers, deadline)
-            except (ConnectionFailedError, ConnectionLostError, NoRespondersError):
-                if time.monotonic() + RETRY_PAUSE_S >= deadline:
-                    raise
-                time.sleep(RETRY_PAUSE_S)
+                return (yield from self._ask(subject, payload, headers))
+            except PASSING as error:
+                yield from patience.wait(error)
 
-    def _ask(self, subject: str, payload: bytes, headers: bytes, deadline: float) -> dict[str, Any]:
-        with pool.lease(self.options, self.role) as flow:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                raise RequestTimeoutError(f"'{subject}' got no answer in time.")
-            message = flow.request(subject.encode(), payload, remaining, headers)
+    def _ask(self, subject: str, payload: bytes, headers: bytes) -> Operation[dict[str, Any]]:
+        flow = yield from pool.take(self.host, self.options, self.role)
+        with pool.keeping(self.host, self.options, self.role, flow):
+            timeout_s = self.options.request_timeout_s
+            message = yield from flow.request(subject.encode(), payload, timeout_s, headers)
         try:
             answer = json.loads(message.payload)
             error = answer.get("error")
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             raise ProtocolViolationError(
                 f"the answer to '{subject}' is not JSON: {message.payload[:80]!r}."
             ) from None
@@ -125,17 +136,17 @@ class Control:
 
     # --- streams ----------------------------------------------------------------------------
 
-    def stream_state(self, stream: str) -> StreamState:
+    def stream_state(self, stream: str) -> Operation[StreamState]:
         """The state of a stream.
 
         Raises:
             StreamNotFoundError: there is none of that name; the visible ones are listed.
         """
         try:
-            answer = self.request(f"STREAM.INFO.{stream}")
+            answer = yield from self.request(f"STREAM.INFO.{stream}")
         except RequestRefusedError as error:
             if error.err_code == STREAM_NOT_FOUND:
-                raise self._not_found(stream) from None
+                raise (yield from self._not_found(stream)) from None
             raise
         state = answer["state"]
         following = int(state["last_seq"]) + 1
@@ -151,56 +162,60 @@ class Control:
             config=dict(answer["config"]),
         )
 
-    def _not_found(self, stream: str) -> StreamNotFoundError:
-        names = ", ".join(self.stream_names()) or "none"
+    def _not_found(self, stream: str) -> Operation[StreamNotFoundError]:
+        names = ", ".join((yield from self.stream_names())) or "none"
         return StreamNotFoundError(
             f"stream not found: '{stream}' at {', '.join(map(str, self.options.servers))}; "
             f"visible streams: {names}.",
             "Check the option stream, and domain or the account of the user.",
         )
 
-    def stream_names(self) -> list[str]:
+    def stream_names(self) -> Operation[list[str]]:
         """The names of the streams of the account, at most one page (1024) of them."""
-        return list(self.request("STREAM.NAMES").get("streams") or ())
+        return list((yield from self.request("STREAM.NAMES")).get("streams") or ())
 
-    def next_sequence(self, stream: str, sequence: int, subject: str = ">") -> int | None:
+    def next_sequence(
+        self, stream: str, sequence: int, subject: str = ">"
+    ) -> Operation[int | None]:
         """The first sequence from one on that holds a message of a subject; None without any."""
         body = {"seq": sequence, "next_by_subj": subject}
         try:
-            answer = self.request(f"STREAM.MSG.GET.{stream}", body)
+            answer = yield from self.request(f"STREAM.MSG.GET.{stream}", body)
         except RequestRefusedError as error:
             if error.err_code in (MESSAGE_NOT_FOUND, STREAM_NOT_FOUND):
                 return None
             raise
         return int(answer["message"]["seq"])
 
-    def purge(self, stream: str, before: int, subject: str = "") -> int:
+    def purge(self, stream: str, before: int, subject: str = "") -> Operation[int]:
         """Remove every message below sequence `before` (that matches); return how many."""
         body: dict[str, Any] = {"seq": before}
         if subject:
             body["filter"] = subject
-        return int(self.request(f"STREAM.PURGE.{stream}", body).get("purged", 0))
+        answer = yield from self.request(f"STREAM.PURGE.{stream}", body)
+        return int(answer.get("purged", 0))
 
     # --- consumers --------------------------------------------------------------------------
 
-    def create_consumer(self, stream: str, config: dict[str, Any]) -> dict[str, Any]:
+    def create_consumer(self, stream: str, config: dict[str, Any]) -> Operation[dict[str, Any]]:
         """Create a consumer and return its info (`name`, `num_pending`, ...)."""
         body = {"stream_name": stream, "config": config, "action": "create"}
-        return self.request(f"CONSUMER.CREATE.{stream}.{config['name']}", body)
+        return (yield from self.request(f"CONSUMER.CREATE.{stream}.{config['name']}", body))
 
-    def delete_consumer(self, stream: str, consumer: str) -> None:
+    def delete_consumer(self, stream: str, consumer: str) -> Operation[None]:
         """Delete a consumer; one that is gone already is as good."""
         try:
-            self.request(f"CONSUMER.DELETE.{stream}.{consumer}")
+            yield from self.request(f"CONSUMER.DELETE.{stream}.{consumer}")
         except RequestRefusedError as error:
             if error.err_code not in (CONSUMER_NOT_FOUND, STREAM_NOT_FOUND):
                 raise
 
-    def consumers(self, stream: str) -> list[dict[str, Any]]:
+    def consumers(self, stream: str) -> Operation[list[dict[str, Any]]]:
         """The infos of all consumers of a stream, page by page."""
         found: list[dict[str, Any]] = []
         while True:
-            answer = self.request(f"CONSUMER.LIST.{stream}", {"offset": len(found)})
+            body = {"offset": len(found)}
+            answer = yield from self.request(f"CONSUMER.LIST.{stream}", body)
             page = list(answer.get("consumers") or ())
             found += page
             if not page or len(found) >= int(answer.get("total", 0)):
@@ -215,5 +230,10 @@ def _refusal(subject: str, error: dict[str, Any]) -> ConnectorError:
             f"the server cannot serve '{subject}': {text} (error {err_code}).",
             "Its log and /healthz say more. Bring the server or its disk back, then run the query "
             "again: it goes on where it was.",
+        )
+    if err_code in _UNAVAILABLE:
+        return UnavailableError(
+            f"the servers cannot answer '{subject}' just now: {text} (error {err_code}).",
+            "Look into the state of the cluster; it is asked again until outageTimeout.",
         )
     return RequestRefusedError(subject, code, err_code, text)

@@ -1,14 +1,13 @@
-"""One blocking connection to a NATS server, made for batches of messages.
+"""One connection to a NATS server, made for batches of messages; no I/O of its own.
 
-What it is: a socket with a large receive buffer whose raw bytes the caller's kernels scan in place
+What it is: a link with a large receive buffer whose raw bytes the caller's kernels scan in place
 (`buffer`), plus a slow path (`next_message`) for everything that is not a batch: requests, status
-messages, PING. What it is not: it does not reconnect, share itself between threads or call back.
-A connection that broke is thrown away, and whoever owns the work opens another one within its own
-deadline (`pool.py`).
+messages, PING. What waits is an operation (`operation.py`). What it is not: it does not reconnect
+or call back. A connection that broke is thrown away, and whoever owns the work opens another one
+within its own deadline (`pool.py`).
 
-The socket never blocks: every wait is a `poll` with a deadline (monotonic seconds), so a dead peer
-costs the caller its own time limit and no more. While sending waits for room it goes on receiving,
-so that two full pipes cannot wait for each other.
+Every wait has a deadline (seconds of the host's clock), so a dead peer costs the caller its own
+time limit and no more.
 
 Why not nats-py: it makes several Python objects a message and needs an event loop, which Spark's
 forked workers do not have. Wire rules: `jetstream.md` 1.1-1.4.
@@ -18,18 +17,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import random
-import secrets
-import select
-import socket
-import ssl
-import time
 from dataclasses import dataclass
 from typing import Any
 
-from jetstream_spark.client.handshake import LINE_BYTES_MAX, connect_fields, open_connection
-from jetstream_spark.client.receive_buffer import ReceiveBuffer
+from jetstream_spark.client.handshake import LINE_BYTES_MAX, check_tls_agreement, parse_info
+from jetstream_spark.client.link import Link
+from jetstream_spark.client.operation import (
+    Encrypt,
+    Host,
+    Open,
+    Operation,
+    Transfer,
+    Until,
+)
 from jetstream_spark.connection_options import ConnectionOptions
 from jetstream_spark.errors import (
     AuthenticationFailedError,
@@ -40,16 +40,16 @@ from jetstream_spark.errors import (
     PermissionDeniedError,
     ProtocolViolationError,
     RequestTimeoutError,
+    SecretUnreadableError,
 )
 from jetstream_spark.option_values import ServerAddress
 
-BUFFER_BYTES = 1 << 20
 # Less room than this makes for small, costly receives.
 ROOM_BYTES_MIN = 1 << 16
-# Enough for a scan to be worth its fixed cost, little enough to keep requests flowing.
-RECEIVE_BYTES_MAX = 1 << 20
 # The server's own ceiling for max_payload is 64 MiB; header block included, with room to spare.
 MESSAGE_BYTES_MAX = 128 << 20
+# What is said in passing (SUB, UNSUB, a request without a wait) may take so long to leave.
+SAY_WITHIN_S = 5.0
 
 REQUEST_SID = b"1"
 
@@ -88,28 +88,32 @@ class Flow:
         buffer: what was received and not consumed; scan `buffer.data[buffer.start:buffer.stop]`.
         missing_bytes: after `next_message` returned None, how many more bytes that message needs at
             least.
-        is_open: False once it broke or was closed; it never becomes True again.
+        idle_since: when it was last put back into the pool.
     """
 
-    def __init__(self, connection: socket.socket, info: dict[str, Any], address: str) -> None:
+    def __init__(self, host: Host, link: Link, info: dict[str, Any], address: str) -> None:
         self.info = info
         self.address = address
-        self.buffer = ReceiveBuffer(BUFFER_BYTES)
-        self.is_open = True
-        self.idle_since = time.monotonic()
+        self.link = link
+        self.buffer = link.buffer
+        self.host = host
+        self.idle_since = host.now()
         self.missing_bytes = 1
-        self._socket = connection
-        self._poll = select.poll()
-        self._poll.register(connection, select.POLLIN)
-        self._inbox = b"_INBOX." + secrets.token_hex(11).encode()
+        self._inbox = b"_INBOX." + host.token(11).encode()
         self._requests = 0
         self._next_sid = int(REQUEST_SID)
         self._pongs = 0
+        self._is_greeted = False
+
+    @property
+    def is_open(self) -> bool:
+        """False once it broke or was closed; it never becomes True again."""
+        return self.link.is_open
 
     # --- opening and closing ----------------------------------------------------------------
 
     @classmethod
-    def connect(cls, options: ConnectionOptions, role: str) -> Flow:
+    def connect(cls, host: Host, options: ConnectionOptions, role: str) -> Operation[Flow]:
         """Connect to the first server of the list, in random order, that accepts us.
 
         Args:
@@ -119,49 +123,56 @@ class Flow:
             ConnectionFailedError: no server could be reached.
             AuthenticationFailedError: a server refused the credentials.
             PermissionDeniedError: the user may not even receive answers.
+            SecretUnreadableError: a credential or certificate cannot be read in this process.
         """
         failures = []
-        for server in random.sample(options.servers, len(options.servers)):
+        for server in host.shuffled(options.servers):
             try:
-                return cls._connect_one(options, server, role)
-            except (AuthenticationFailedError, PermissionDeniedError):
-                raise  # the other servers know the same users
+                return (yield from cls._connect_one(host, options, server, role))
+            except (AuthenticationFailedError, PermissionDeniedError, SecretUnreadableError):
+                raise  # the other servers would be told the same
             except (OSError, ValueError, ConnectorError) as error:
                 reason = error.what if isinstance(error, ConnectorError) else str(error)
                 failures.append(f"{server}: {reason or type(error).__name__}")
         raise ConnectionFailedError(
-            f"no server of the option 'servers' could be reached from '{socket.gethostname()}': "
+            f"no server of the option 'servers' could be reached from '{host.name}': "
             f"{'; '.join(failures)}.",
             "Check the addresses, and that the driver and every executor may reach them.",
         )
 
     @classmethod
-    def _connect_one(cls, options: ConnectionOptions, server: ServerAddress, role: str) -> Flow:
-        deadline = time.monotonic() + options.connect_timeout_s
-        connection, info = open_connection(options, server, deadline)
+    def _connect_one(
+        cls, host: Host, options: ConnectionOptions, server: ServerAddress, role: str
+    ) -> Operation[Flow]:
+        deadline = host.now() + options.connect_timeout_s
+        link: Link = yield Open(server, deadline)
         try:
-            connection.setblocking(False)
-            flow = cls(connection, info, str(server))
-            name = options.connection_name or f"spark-{role}-{socket.gethostname()}-{os.getpid()}"
-            fields = connect_fields(options, info, name, isinstance(connection, ssl.SSLSocket))
-            flow._greet(fields, deadline)
+            if options.tls_first:
+                yield Encrypt(link, options, server, deadline)
+            info = yield from _read_info(link, deadline)
+            if not options.tls_first and (info.get("tls_required") or options.wants_tls):
+                check_tls_agreement(options, server, info)
+                yield Encrypt(link, options, server, deadline)
+            flow = cls(host, link, info, str(server))
+            yield from flow._greet(
+                host.connect_fields(options, info, role, link.is_encrypted), deadline
+            )
             return flow
         except BaseException:
-            connection.close()
+            link.close()
             raise
 
-    def _greet(self, fields: dict[str, Any], deadline: float) -> None:
+    def _greet(self, fields: dict[str, Any], deadline: float) -> Operation[None]:
         connect = json.dumps(fields, separators=(",", ":")).encode()
-        hello = b"CONNECT %b\r\nPING\r\n" % connect
-        hello += b"SUB %b.* %b\r\n" % (self._inbox, REQUEST_SID)
-        self.send(hello, deadline)
-        self._await_pong(deadline)
+        self.link.write(b"CONNECT %b\r\nPING\r\n" % connect)
+        self.link.write(b"SUB %b.* %b\r\n" % (self._inbox, REQUEST_SID))
+        yield from self.flush(deadline)
+        yield from self._await_pong(deadline)
+        self._is_greeted = True
 
     def close(self) -> None:
-        """Close the socket; safe to call twice, and after it broke."""
-        self.is_open = False
-        with contextlib.suppress(OSError):
-            self._socket.close()
+        """Close the connection; safe to call twice, and after it broke."""
+        self.link.close()
 
     def _lost(self, reason: str) -> ConnectionLostError:
         self.close()
@@ -172,7 +183,7 @@ class Flow:
 
     # --- bytes ------------------------------------------------------------------------------
 
-    def send(self, data: bytes | bytearray | memoryview, deadline: float) -> None:
+    def send(self, data: bytes | bytearray | memoryview, deadline: float) -> Operation[None]:
         """Send all of it, receiving meanwhile what the buffer has room for.
 
         Raises:
@@ -180,72 +191,45 @@ class Flow:
                 because a frame may have gone out in part.
             ConnectionLostError: the connection broke.
         """
-        rest = memoryview(data)
-        while rest:
-            try:
-                rest = rest[self._socket.send(rest) :]
-                continue
-            except (BlockingIOError, ssl.SSLWantWriteError):
-                wanted = select.POLLOUT | (select.POLLIN if self.buffer.room else 0)
-            except ssl.SSLWantReadError:
-                wanted = select.POLLIN
-            except OSError as error:
-                raise self._lost(str(error)) from None
-            try:
-                self._wait(wanted, deadline)
-            except TimeoutError:
-                self.close()
-                raise
-            if self.buffer.room:
-                self._receive_available()
+        self.link.write(data)
+        yield from self.flush(deadline)
 
-    def receive(self, deadline: float) -> int:
-        """Wait until something arrived; return how many bytes were added to `buffer`.
+    def flush(self, deadline: float) -> Operation[None]:
+        """Wait until everything that was said has left. Raises: as `send`."""
+        if not self.link.outgoing:
+            return
+        try:
+            yield Transfer(self.link, Until.SENT, deadline)
+        except TimeoutError:
+            self.close()
+            raise
+        except OSError as error:
+            raise self._lost(str(error)) from None
 
-        There must be room in the buffer (`buffer.make_room`).
+    def receive(self, deadline: float) -> Operation[None]:
+        """Wait until something arrived in `buffer`, which must have room (`buffer.make_room`).
+
+        What was said and has not left is sent meanwhile.
 
         Raises:
             TimeoutError: nothing came before the deadline.
             ConnectionLostError: the connection broke or the server closed it.
         """
-        assert self.buffer.room, "receive() without room in the buffer"
-        while not (count := self._receive_available()):
-            self._wait(select.POLLIN, deadline)
-        return count
+        try:
+            yield Transfer(self.link, Until.RECEIVED, deadline)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise self._lost(str(error)) from None
 
-    def receive_more(self, deadline: float) -> int:
+    def receive_more(self, deadline: float) -> Operation[None]:
         """Make room for what the next message lacks, then `receive`; positions become invalid.
 
         Raises: as `receive`.
         """
         if self.buffer.room < max(self.missing_bytes, ROOM_BYTES_MIN):
             self.buffer.make_room(max(self.missing_bytes, ROOM_BYTES_MIN))
-        return self.receive(deadline)
-
-    def _receive_available(self) -> int:
-        buffer, total = self.buffer, 0
-        while buffer.room and total < RECEIVE_BYTES_MAX:
-            try:
-                count = self._socket.recv_into(buffer.window())
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                break
-            except (OSError, ValueError) as error:
-                raise self._lost(str(error)) from None
-            if count == 0:
-                if total:
-                    break  # What the server said before it closed is read first.
-                raise self._lost("the server closed it")
-            buffer.stop += count
-            total += count
-        return total
-
-    def _wait(self, events: int, deadline: float) -> None:
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
-            raise TimeoutError
-        self._poll.modify(self._socket, events)
-        if not self._poll.poll(remaining * 1000 + 1):
-            raise TimeoutError
+        yield from self.receive(deadline)
 
     # --- the slow path: one operation at a time ---------------------------------------------
 
@@ -316,7 +300,7 @@ class Flow:
 
     def _control(self, verb: bytes, line: bytes) -> None:
         if verb == b"PING":
-            self.send(b"PONG\r\n", time.monotonic() + 5)
+            self.link.write(b"PONG\r\n")  # it leaves with the next transfer
         elif verb == b"PONG":
             self._pongs += 1
         elif verb == b"INFO":
@@ -335,7 +319,8 @@ class Flow:
                 "Grant the user this subject; the connector needs the JetStream API, its stream "
                 "subjects and _INBOX.>.",
             )
-        if "authorization" in lowered or "authentication" in lowered:
+        is_about_us = "authorization" in lowered or "authentication" in lowered
+        if is_about_us and not self._is_greeted:
             self.close()
             raise AuthenticationFailedError(
                 f"the server at {self.address} refused the connection: {text}.",
@@ -353,29 +338,32 @@ class Flow:
     # --- small verbs ------------------------------------------------------------------------
 
     def subscribe(self, subject: bytes) -> bytes:
-        """Subscribe; return the sid."""
+        """Subscribe with the next transfer; return the sid."""
         self._next_sid += 1
         sid = b"%d" % self._next_sid
-        self.send(b"SUB %b %b\r\n" % (subject, sid), time.monotonic() + 5)
+        self.link.write(b"SUB %b %b\r\n" % (subject, sid))
         return sid
 
     def unsubscribe(self, sid: bytes) -> None:
-        """End a subscription; what is still on its way is dropped by whoever reads next."""
-        self.send(b"UNSUB %b\r\n" % sid, time.monotonic() + 5)
+        """End a subscription with the next transfer.
+
+        What is still on its way is dropped by whoever reads next.
+        """
+        self.link.write(b"UNSUB %b\r\n" % sid)
 
     def new_inbox(self) -> bytes:
         """A subject prefix that nobody else uses."""
-        return b"_INBOX." + secrets.token_hex(11).encode()
+        return b"_INBOX." + self.host.token(11).encode()
 
     def publish(
         self, subject: bytes, payload: bytes, reply: bytes = b"", headers: bytes = b""
     ) -> None:
-        """Publish one message without waiting for anything."""
-        self.send(publish_frame(subject, payload, reply, headers), time.monotonic() + 5)
+        """Publish one message with the next transfer."""
+        self.link.write(publish_frame(subject, payload, reply, headers))
 
     def request(
         self, subject: bytes, payload: bytes, timeout_s: float, headers: bytes = b""
-    ) -> Message:
+    ) -> Operation[Message]:
         """Publish one message and wait for its answer; other messages are dropped meanwhile.
 
         Not for use while a batch is being received on the same connection.
@@ -385,14 +373,14 @@ class Flow:
             NoRespondersError: nobody listens on the subject.
             ConnectionLostError: the connection broke.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = self.host.now() + timeout_s
         self._requests += 1
         reply = b"%b.%d" % (self._inbox, self._requests)
         try:
-            self.send(publish_frame(subject, payload, reply, headers), deadline)
+            yield from self.send(publish_frame(subject, payload, reply, headers), deadline)
             while (message := self.next_message()) is None or message.subject != reply:
                 if message is None:
-                    self.receive_more(deadline)
+                    yield from self.receive_more(deadline)
         except TimeoutError:
             raise RequestTimeoutError(
                 f"'{subject.decode()}' got no answer from {self.address} within {timeout_s:g} s.",
@@ -405,24 +393,42 @@ class Flow:
             )
         return message
 
-    def check(self, timeout_s: float) -> bool:
+    def check(self, timeout_s: float) -> Operation[bool]:
         """Whether the peer still answers; what arrived before is dropped."""
         try:
-            deadline = time.monotonic() + timeout_s
-            self.send(b"PING\r\n", deadline)
-            self._await_pong(deadline)
+            deadline = self.host.now() + timeout_s
+            yield from self.send(b"PING\r\n", deadline)
+            yield from self._await_pong(deadline)
         except (TimeoutError, ConnectorError):
             self.close()
         return self.is_open
 
-    def _await_pong(self, deadline: float) -> None:
+    def _await_pong(self, deadline: float) -> Operation[None]:
         expected = self._pongs + 1
         while True:
             message = self.next_message()
             if message is None:
                 if self._pongs >= expected:
                     return
-                self.receive_more(deadline)
+                yield from self.receive_more(deadline)
+
+
+def _read_info(link: Link, deadline: float) -> Operation[dict[str, Any]]:
+    """Read the first line; the server says nothing more until we speak."""
+    buffer = link.buffer
+    while (stop := buffer.data.find(b"\n", buffer.start, buffer.stop)) < 0:
+        if len(buffer) > LINE_BYTES_MAX:
+            break
+        try:
+            yield Transfer(link, Until.RECEIVED, deadline)
+        except TimeoutError:
+            raise
+        except OSError:
+            break
+    stop = buffer.stop if stop < 0 else stop + 1
+    line = bytes(buffer.data[buffer.start : stop])
+    buffer.start = stop
+    return parse_info(line)
 
 
 def publish_frame(

@@ -1,4 +1,4 @@
-"""The opening of a connection: socket, TLS, INFO, and the fields of CONNECT.
+"""What is said when a connection is opened: INFO, whether to use TLS, the fields of CONNECT.
 
 Credentials are resolved here, at the last moment, in the process that connects.
 """
@@ -8,9 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-import socket
 import ssl
-import time
 from typing import Any
 
 from jetstream_spark import __version__
@@ -29,76 +27,40 @@ LINE_BYTES_MAX = 1 << 16
 _CREDS_BLOCK = re.compile(r"-+BEGIN ([A-Z ]+?)-+\s*([^\s-][^\s]*)\s*-+END", re.DOTALL)
 
 
-def open_connection(
-    options: ConnectionOptions, server: ServerAddress, deadline: float
-) -> tuple[socket.socket, dict[str, Any]]:
-    """Return a connected socket, encrypted if either side wants that, and the server's INFO.
-
-    Args:
-        deadline: monotonic seconds.
+def parse_info(line: bytes) -> dict[str, Any]:
+    """The object in the first line of a server.
 
     Raises:
-        OSError: the server cannot be reached, or TLS fails.
-        ValueError: its INFO is not JSON.
-        ConnectionFailedError: the two do not agree on TLS.
-        ProtocolViolationError: it does not speak NATS.
-        SecretUnreadableError: a certificate or key file cannot be used in this process.
+        ProtocolViolationError: the line is something else.
     """
-    connection = socket.create_connection(
-        (server.host, server.port), timeout=options.connect_timeout_s
-    )
-    try:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if options.tls_first:
-            connection = _encrypted(connection, options, server)
-        info = _read_info(connection, deadline)
-        if not options.tls_first and (info.get("tls_required") or options.wants_tls):
-            _check_tls_agreement(options, server, info)
-            connection = _encrypted(connection, options, server)
-    except BaseException:
-        connection.close()
-        raise
-    return connection, info
-
-
-def _read_info(connection: socket.socket, deadline: float) -> dict[str, Any]:
-    """Read the first line, byte-exact: a TLS handshake may follow right behind it."""
-    line = b""
-    while not line.endswith(b"\n"):
-        connection.settimeout(max(0.001, deadline - time.monotonic()))
-        # The server says nothing after INFO until we speak, so nothing is over-read.
-        received = connection.recv(LINE_BYTES_MAX)
-        line += received
-        if not received or len(line) > LINE_BYTES_MAX:
-            break
     if not line.upper().startswith(b"INFO ") or not line.endswith(b"\n"):
         raise ProtocolViolationError(
             f"it answered {line[:60]!r} instead of INFO; a NATS server speaks first (with TLS at "
             f"once it needs tlsFirst=true)"
         )
-    info = json.loads(line[5:])
+    try:
+        info = json.loads(line[5:])
+    except (ValueError, RecursionError):
+        raise ProtocolViolationError("its INFO is not JSON") from None
     if not isinstance(info, dict):
         raise ProtocolViolationError("its INFO is not a JSON object")
     return info
 
 
-def _check_tls_agreement(
+def check_tls_agreement(
     options: ConnectionOptions, server: ServerAddress, info: dict[str, Any]
 ) -> None:
+    """Make sure that the server has TLS where the options ask for it, and only there.
+
+    Raises:
+        ConnectionFailedError: the two do not agree.
+    """
     if options.tls is False:
         raise ConnectionFailedError(
             f"{server} demands TLS, and the option tls is false; remove the option or set it true"
         )
     if not info.get("tls_required") and not info.get("tls_available"):
         raise ConnectionFailedError(f"{server} does not offer TLS, which the options ask for")
-
-
-def _encrypted(
-    connection: socket.socket, options: ConnectionOptions, server: ServerAddress
-) -> socket.socket:
-    name = options.tls_server_name or server.host
-    return tls_context(options).wrap_socket(connection, server_hostname=name)
 
 
 def tls_context(options: ConnectionOptions) -> ssl.SSLContext:

@@ -1,19 +1,16 @@
 """Connections that outlive a task: one small pool for each process and set of options.
 
-Spark keeps its Python workers between tasks and micro-batches, so a connection is worth keeping. A
-worker is forked from a process that may already hold connections; those belong to the parent, so
-the pool starts anew whenever the process id changes. A connection is lent to one user at a time.
+Spark keeps its Python workers between tasks and micro-batches, so a connection is worth keeping.
+It is lent to one user at a time; the connections that nobody uses lie in `Host.idle`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import threading
-import time
 from collections.abc import Iterator
 
 from jetstream_spark.client.flow import Flow
+from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.connection_options import ConnectionOptions
 
 # Longer than this and a firewall or the JVM may have dropped the other end silently.
@@ -21,69 +18,55 @@ CHECK_AFTER_S = 5.0
 IDLE_MAX_S = 60.0
 IDLE_FLOWS_MAX = 4
 
-_lock = threading.Lock()
-_idle: dict[tuple[ConnectionOptions, str], list[Flow]] = {}
-_owner_pid = os.getpid()
 
+def take(host: Host, options: ConnectionOptions, role: str) -> Operation[Flow]:
+    """A live connection, from the pool or new; the caller closes it or puts it back.
 
-@contextlib.contextmanager
-def lease(options: ConnectionOptions, role: str) -> Iterator[Flow]:
-    """Lend a live connection; it returns to the pool unless the body raised or it broke.
-
-    After any exception its buffer may hold half an answer, so it is closed.
+    After any failure its buffer may hold half an answer: then close it.
 
     Raises:
         ConnectionFailedError, AuthenticationFailedError: as `Flow.connect`.
     """
-    flow = take(options, role)
+    while (flow := _pop(host, options, role)) is not None:
+        idle_s = host.now() - flow.idle_since
+        if idle_s > IDLE_MAX_S:
+            flow.close()
+        elif idle_s < CHECK_AFTER_S or (yield from flow.check(min(1.0, options.request_timeout_s))):
+            return flow
+    return (yield from Flow.connect(host, options, role))
+
+
+@contextlib.contextmanager
+def keeping(host: Host, options: ConnectionOptions, role: str, flow: Flow) -> Iterator[Flow]:
+    """Put a connection back when the body is through with it; close it when the body failed."""
     try:
         yield flow
     except BaseException:
         flow.close()
         raise
-    put_back(options, role, flow)
+    put_back(host, options, role, flow)
 
 
-def take(options: ConnectionOptions, role: str) -> Flow:
-    """A live connection, from the pool or new; the caller closes it or puts it back."""
-    while (flow := _pop(options, role)) is not None:
-        idle_s = time.monotonic() - flow.idle_since
-        if idle_s > IDLE_MAX_S:
-            flow.close()
-        elif idle_s < CHECK_AFTER_S or flow.check(min(1.0, options.request_timeout_s)):
-            return flow
-    return Flow.connect(options, role)
-
-
-def put_back(options: ConnectionOptions, role: str, flow: Flow) -> None:
+def put_back(host: Host, options: ConnectionOptions, role: str, flow: Flow) -> None:
     """Keep a connection for the next user."""
-    flow.idle_since = time.monotonic()
-    with _lock:
-        flows = _flows(options, role)
-        if flow.is_open and len(flows) < IDLE_FLOWS_MAX:
-            flows.append(flow)
-            return
-    flow.close()
-
-
-def close_all() -> None:
-    """Close every idle connection of this process."""
-    with _lock:
-        flows = [flow for kept in _idle.values() for flow in kept]
-        _idle.clear()
-    for flow in flows:
+    flow.idle_since = host.now()
+    flows = host.idle.setdefault((options, role), [])
+    if flow.is_open and len(flows) < IDLE_FLOWS_MAX:
+        flows.append(flow)
+    else:
         flow.close()
 
 
-def _pop(options: ConnectionOptions, role: str) -> Flow | None:
-    with _lock:
-        flows = _flows(options, role)
+def close_all(host: Host) -> None:
+    """Close every idle connection of a process."""
+    while host.idle:
+        for flow in host.idle.popitem()[1]:
+            flow.close()
+
+
+def _pop(host: Host, options: ConnectionOptions, role: str) -> Flow | None:
+    flows = host.idle.get((options, role))
+    try:
         return flows.pop() if flows else None
-
-
-def _flows(options: ConnectionOptions, role: str) -> list[Flow]:
-    global _owner_pid
-    if _owner_pid != os.getpid():
-        _idle.clear()  # Closes only this process's copies of the parent's descriptors.
-        _owner_pid = os.getpid()
-    return _idle.setdefault((options, role), [])
+    except IndexError:  # another thread was quicker
+        return None

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from jetstream_spark.client.blocking import Blocking, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.options import SinkOptions
 
@@ -24,7 +25,7 @@ class Stream:
         self._credentials = credentials or {}
         self.name = f"S{next(_numbers)}"
         self.subject = self.name.lower()
-        self.control = Control(self.sink().connection, "test")
+        self.control = Blocking(Control(this_host(), self.sink().connection, "test"))
         body = {"name": self.name, "subjects": [f"{self.subject}.>"], **config}
         self.control.request(f"STREAM.CREATE.{self.name}", body)
 

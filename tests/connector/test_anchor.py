@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jetstream_spark.anchor import Anchor
+from jetstream_spark.client.blocking import Blocking
 from jetstream_spark.errors import (
     ConsumerDeletedError,
     MessagesAcknowledgedError,
@@ -30,7 +31,7 @@ def publish(stream, count: int, token: str = "a") -> None:
 
 
 def test_it_holds_and_lets_go(interest):
-    anchor = Anchor(interest.control, interest.name, "query")
+    anchor = Blocking(Anchor(interest.control.inner, interest.name, "query"))
     anchor.check_server()
     anchor.hold(at(1))
     publish(interest, 10)
@@ -44,7 +45,7 @@ def test_it_holds_and_lets_go(interest):
 
 
 def test_it_never_goes_back(interest):
-    anchor = Anchor(interest.control, interest.name, "query")
+    anchor = Blocking(Anchor(interest.control.inner, interest.name, "query"))
     anchor.hold(at(1))
     publish(interest, 10)
     anchor.acknowledge(at(8))
@@ -56,7 +57,7 @@ def test_it_never_goes_back(interest):
 
 
 def test_one_that_is_gone(interest):
-    anchor = Anchor(interest.control, interest.name, "query")
+    anchor = Blocking(Anchor(interest.control.inner, interest.name, "query"))
     assert isinstance(anchor.find(at(3)), ConsumerDeletedError)
     with pytest.raises(ConsumerDeletedError, match=r"'query' .* from sequence 3 on"):
         anchor.acknowledge(at(3))
@@ -68,21 +69,21 @@ def test_consumers_of_others_are_left_alone(interest):
     config = {"name": "worker", "durable_name": "worker", "ack_policy": "explicit"}
     interest.control.create_consumer(interest.name, config)
     with pytest.raises(RetentionRefusedError, match="was not made by this connector"):
-        Anchor(interest.control, interest.name, "worker").hold(at(1))
-    one = Anchor(interest.control, interest.name, "query", (f"{interest.subject}.a",))
+        Blocking(Anchor(interest.control.inner, interest.name, "worker")).hold(at(1))
+    one = Blocking(
+        Anchor(interest.control.inner, interest.name, "query", (f"{interest.subject}.a",))
+    )
     one.hold(at(1))
-    other = Anchor(interest.control, interest.name, "query", (f"{interest.subject}.b",))
+    other = Blocking(
+        Anchor(interest.control.inner, interest.name, "query", (f"{interest.subject}.b",))
+    )
     with pytest.raises(RetentionRefusedError, match=r"holds the subjects .*\.a"):
         other.hold(at(1))
 
 
 def test_a_filter_holds_nothing_else(interest):
-    anchor = Anchor(
-        interest.control,
-        interest.name,
-        "query",
-        (f"{interest.subject}.a", f"{interest.subject}.b"),
-    )
+    subjects = f"{interest.subject}.a", f"{interest.subject}.b"
+    anchor = Blocking(Anchor(interest.control.inner, interest.name, "query", subjects))
     anchor.hold(at(1))
     for token in "abc":
         publish(interest, 2, token)
@@ -90,7 +91,12 @@ def test_a_filter_holds_nothing_else(interest):
 
 
 def test_an_older_server(interest, monkeypatch):
-    anchor = Anchor(interest.control, interest.name, "query")
-    monkeypatch.setattr(interest.control, "request", lambda operation: {"api": {"level": 1}})
+    anchor = Blocking(Anchor(interest.control.inner, interest.name, "query"))
+
+    def info(_operation):
+        yield from ()
+        return {"api": {"level": 1}}
+
+    monkeypatch.setattr(interest.control.inner, "request", info)
     with pytest.raises(RetentionRefusedError, match=r"needs nats-server 2\.14"):
         anchor.check_server()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from jetstream_spark.direct_fetch import DirectFetch
+from jetstream_spark.client.blocking import iterate, this_host
+from jetstream_spark.direct_fetch import DirectWay
 from jetstream_spark.errors import MessagesExpiredError
+from jetstream_spark.fetch import Fetch
 from jetstream_spark.options import SourceOptions
 from jetstream_spark.ranges import SequenceRange
 from jetstream_spark.rows import record_batch
@@ -37,10 +39,11 @@ def rows(stream, start: int, stop: int, **options: str) -> list[dict]:
     named = {"servers": stream.url, "stream": stream.name, "commitMode": "none", **options}
     created = stream.control.stream_state(stream.name).created
     sequences = SequenceRange(stream.name, created, start, stop)
-    fetch = DirectFetch(SourceOptions.parse(named), sequences)
+    options, host = SourceOptions.parse(named), this_host()
+    fetch = Fetch(host, options, sequences, DirectWay(host, options, sequences))
     return [
         row
-        for block in fetch.blocks()
+        for block in iterate(fetch.blocks())
         for row in record_batch(block, stream.name, SCHEMA).to_pylist()
     ]
 

@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from jetstream_spark.client import pool
+from jetstream_spark.client.blocking import Blocking, iterate, lease, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import publish_frame
 from jetstream_spark.embedded import JetStreamServer
@@ -34,12 +35,18 @@ from jetstream_spark.ledger import Scope, ScopeKind
 from jetstream_spark.options import SinkOptions, SourceOptions
 from jetstream_spark.partition import RangePartition, read_partition
 from jetstream_spark.ranges import SequenceRange
+from jetstream_spark.sink_columns import SinkColumns
 from jetstream_spark.stream_reader import StreamReader
 from jetstream_spark.stream_watch import StreamWatch
-from jetstream_spark.writer import JetStreamWriter
+from jetstream_spark.writer import write_partition
 
 SCHEMA = StructType().add("subject", StringType()).add("data", BinaryType())
-LIMITS = {"readTimeout": "1500ms", "requestTimeout": "1s", "connectTimeout": "1s"}
+LIMITS = {
+    "readTimeout": "1500ms",
+    "requestTimeout": "1s",
+    "connectTimeout": "1s",
+    "outageTimeout": "1500ms",
+}
 USERS = {
     "ann": "",
     "no_fetch": 'publish: {deny: ["$JS.API.CONSUMER.MSG.NEXT.>"]}',
@@ -59,7 +66,7 @@ class Place:
     def __init__(self, url: str, duplicate_window_ns: int = 0, **credentials: str) -> None:
         self.url = url
         self._credentials = credentials
-        self.control = Control(self.sink().connection, "test")
+        self.control = Blocking(Control(this_host(), self.sink().connection, "test"))
         body = {"name": "S", "subjects": ["s.>"], "allow_direct": True}
         body |= {"duplicate_window": duplicate_window_ns}
         self.control.request("STREAM.CREATE.S", body)
@@ -73,21 +80,26 @@ class Place:
 
     def sink(self, **options: str) -> SinkOptions:
         named = {"servers": self.url, "stream": "S", "requestTimeout": "1s", "ackTimeout": "500ms"}
+        named |= {"outageTimeout": "1500ms"}
         named |= {"connectTimeout": "1s", "publishRetries": "2"} | self._credentials | options
         return SinkOptions.parse({key: value for key, value in named.items() if value})
 
     def plan(self, **options: str) -> None:
-        StreamWatch(self.source(**options)).starting_offsets("earliest")
+        Blocking(StreamWatch(this_host(), self.source(**options))).starting_offsets("earliest")
 
     def read(self, **options: str) -> int:
         partition = RangePartition(SequenceRange("S", self.created, 1, 6))
         schema = pa.schema({"seq": pa.int64()})
-        return sum(b.num_rows for b in read_partition(self.source(**options), schema, partition))
+        return sum(
+            b.num_rows
+            for b in iterate(read_partition(this_host(), self.source(**options), schema, partition))
+        )
 
     def write(self, **options: str) -> int:
-        writer = JetStreamWriter(self.sink(**options), SCHEMA)
+        sink = self.sink(**options)
         rows = pa.record_batch([["s.a"] * 3, [b"x"] * 3], SCHEMA.names)
-        return writer.write_partition([rows], Scope(ScopeKind.QUERY, "q", 1), 0).rows
+        scope = Scope(ScopeKind.QUERY, "q", 1)
+        return write_partition(sink, SinkColumns(SCHEMA, sink), [rows], scope, 0).rows
 
 
 def told(kind: type[ConnectorError], call: Callable[..., object], **options: str) -> str:
@@ -113,7 +125,7 @@ def guarded(start_genuine, tmp_path_factory):
     config.write_text("authorization { users = [\n" + "\n".join(lines) + "\n] }\n")
     server = start_genuine("-c", str(config))
     yield Place(server.url, user="ann", password="p")
-    pool.close_all()
+    pool.close_all(this_host())
 
 
 @pytest.mark.genuine
@@ -177,7 +189,7 @@ def test_a_server_that_is_gone_or_hangs(start_genuine):
         told(ConnectorError, call_named(call))
     server.resume()
     server.kill()
-    pool.close_all()
+    pool.close_all(this_host())
     for call in (place.plan, place.write):
         text = told(ConnectionFailedError, call)
         assert server.url.removeprefix("nats://") in text and "Connection refused" in text
@@ -202,7 +214,9 @@ def test_an_address_that_nobody_has():
         held.bind(("127.0.0.1", 0))
         url = f"nats://127.0.0.1:{held.getsockname()[1]}"
         options = SourceOptions.parse({"servers": url, "stream": "S"} | LIMITS)
-        text = told(ConnectionFailedError, lambda: StreamWatch(options).check())
+        text = told(
+            ConnectionFailedError, lambda: Blocking(StreamWatch(this_host(), options)).check()
+        )
     assert url.removeprefix("nats://") in text and "driver and every executor" in text
 
 
@@ -210,11 +224,11 @@ def test_a_stream_that_is_offline(tmp_path: Path):
     with JetStreamServer(tmp_path) as server:
         # A short window: else the ids in it are read at the start, and the damage with them.
         place = Place(server.url, 100_000_000)
-        with pool.lease(place.control.options, "test") as flow:
+        with lease(place.control.options, "test") as flow:
             frame = publish_frame(b"s.a", b"x" * 60_000)
             flow.send(frame * 200, time.monotonic() + 20)  # more than one file of the store
             flow.request(b"s.a", b"last", 20)
-    pool.close_all()
+    pool.close_all(this_host())
     [path] = tmp_path.glob("**/streams/S/msgs/1.blk")
     content = bytearray(path.read_bytes())
     content[100_000] ^= 0xFF
@@ -227,4 +241,4 @@ def test_a_stream_that_is_offline(tmp_path: Path):
             assert "stream is offline" in text and str(path) in text
         refused = told(PublishRefusedError, place.write, stream="")
         assert "damaged" in refused and "/healthz" in refused
-    pool.close_all()
+    pool.close_all(this_host())

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from jetstream_spark.client.blocking import Blocking
 from jetstream_spark.kv import KvBucket
 
 pytestmark = pytest.mark.genuine
@@ -14,7 +15,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def bucket(stream) -> KvBucket:
-    return KvBucket(stream.control, f"bucket{next(_numbers)}")
+    return Blocking(KvBucket(stream.control.inner, f"bucket{next(_numbers)}"))
 
 
 def test_a_missing_bucket_is_an_empty_one(bucket) -> None:

@@ -11,10 +11,11 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from jetstream_spark.batch_reader import BatchReader
 from jetstream_spark.client import pool
+from jetstream_spark.client.blocking import iterate, this_host
 from jetstream_spark.errors import OptionsError, StreamDeletedError
-from jetstream_spark.kv_latest import LatestFetch, latest_batches
 from jetstream_spark.kv_rows import BUCKET_COLUMNS
 from jetstream_spark.options import SourceOptions
+from jetstream_spark.partition import LatestPartition, read_partition
 from jetstream_spark.ranges import SequenceRange
 from jetstream_spark.rows import arrow_schema
 
@@ -111,9 +112,9 @@ def test_keys_that_are_written_while_they_are_read(bucket):
         writer.join()
 
 
-def rows_of(fetch: LatestFetch, tail: int, between) -> dict[str, tuple[bytes, int]]:
+def rows_of(reading, between) -> dict[str, tuple[bytes, int]]:
     found = {}
-    for batch in latest_batches(fetch, tail, arrow_schema(SCHEMA, BUCKET_COLUMNS)):
+    for batch in reading:
         for row in batch.to_pylist():
             assert row["key"] not in found, row
             found[row["key"]] = (row["value"], row["revision"])
@@ -121,22 +122,25 @@ def rows_of(fetch: LatestFetch, tail: int, between) -> dict[str, tuple[bytes, in
     return found
 
 
-def fetch(made: Bucket, **options: object) -> tuple[LatestFetch, int]:
+def fetch(made: Bucket, **options: object):
+    """The reading that is planned now; it begins when its first batch is asked for."""
     state = made.control.stream_state(made.stream)
     sequences = SequenceRange(made.stream, state.created, state.first, state.next)
-    return LatestFetch(made.options(**options), sequences), state.next
+    schema = arrow_schema(SCHEMA, BUCKET_COLUMNS)
+    partition = LatestPartition(sequences)
+    return iterate(read_partition(this_host(), made.options(**options), schema, partition))
 
 
 def test_updates_between_planning_and_reading(bucket):
     made = bucket(history=3)
     for key in "abcd":
         made.put(key, b"old")
-    reading, tail = fetch(made)
+    reading = fetch(made)
     made.put("a", b"new")
     made.put("a", b"newer")
     made.put("e", b"first")
     made.delete("b")
-    found = rows_of(reading, tail, lambda: None)
+    found = rows_of(reading, lambda: None)
     assert found == {
         "a": (b"newer", 6),
         "c": (b"old", 3),
@@ -150,7 +154,7 @@ def test_a_connection_that_breaks_in_the_list(bucket, monkeypatch):
     for i in range(500):
         made.put(f"k{i}", b"x" * 3000)
     monkeypatch.setattr("jetstream_spark.range_fetch.BLOCK_BYTES", 1 << 20)
-    reading, tail = fetch(made, fetchBatch=100)
+    reading = fetch(made, fetchBatch=100)
     cut = iter([True])
 
     def break_once() -> None:
@@ -159,17 +163,17 @@ def test_a_connection_that_breaks_in_the_list(bucket, monkeypatch):
                 made.control.delete_consumer(made.stream, consumer["name"])
             made.put("k0", b"late")
 
-    assert set(rows_of(reading, tail, break_once)) == {f"k{i}" for i in range(500)}
+    assert set(rows_of(reading, break_once)) == {f"k{i}" for i in range(500)}
 
 
 def test_a_bucket_that_goes_is_loss(bucket):
     made = bucket()
     made.put("a", b"1")
-    reading, tail = fetch(made)
+    reading = fetch(made)
     made.control.request(f"STREAM.DELETE.{made.stream}")
     with pytest.raises(StreamDeletedError, match="KV_latest"):
-        rows_of(reading, tail, lambda: None)
-    pool.close_all()
+        rows_of(reading, lambda: None)
+    pool.close_all(this_host())
 
 
 def test_positions_are_not_for_current_values(bucket):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from jetstream_spark.client.blocking import Blocking
 from jetstream_spark.errors import LedgerError, WriterFencedError
 from jetstream_spark.kv import KvBucket
 from jetstream_spark.ledger import Ledger, Scope, ScopeKind, Standing
@@ -22,9 +23,11 @@ def make_ledger(stream):
     bucket, name = f"ledger{next(_numbers)}", f"q{next(_numbers)}"
 
     def make(version: int, kind: ScopeKind = ScopeKind.QUERY) -> Ledger:
-        return Ledger(stream.control, bucket, Scope(kind, name, version), stream.name)
+        return Blocking(
+            Ledger(stream.control.inner, bucket, Scope(kind, name, version), stream.name)
+        )
 
-    make.bucket, make.stream = KvBucket(stream.control, bucket), stream
+    make.bucket, make.stream = Blocking(KvBucket(stream.control.inner, bucket)), stream
     return make
 
 
@@ -132,10 +135,12 @@ def test_strange_entries_are_named(make_ledger) -> None:
 
 def test_names_of_any_letters_make_different_keys(make_ledger, stream) -> None:
     scopes = [Scope(ScopeKind.TRANSACTION, name, 1) for name in ("a b", "a.b", "a*b", "ä", "=61")]
-    ledgers = [Ledger(stream.control, "odd-names", one, stream.name) for one in scopes]
+    ledgers = [
+        Blocking(Ledger(stream.control.inner, "odd-names", one, stream.name)) for one in scopes
+    ]
     for ledger in ledgers:
         ledger.commit(1)
     newer = [replace(one, version=2) for one in scopes]
     for one in newer:
-        ledger = Ledger(stream.control, "odd-names", one, stream.name)
+        ledger = Blocking(Ledger(stream.control.inner, "odd-names", one, stream.name))
         assert ledger.begin(0).standing is Standing.FIRST

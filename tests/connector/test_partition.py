@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import InputPartition
 
+from jetstream_spark.client.blocking import iterate, this_host
 from jetstream_spark.options import SourceOptions
 from jetstream_spark.partition import RangePartition, read_partition
 from jetstream_spark.ranges import SequenceRange
@@ -21,13 +22,13 @@ def read(stream, start: int, stop: int, **options: str) -> list[int]:
     created = stream.control.stream_state(stream.name).created
     partition = RangePartition(SequenceRange(stream.name, created, start, stop))
     partition = pickle.loads(pickle.dumps(partition))
-    batches = read_partition(SourceOptions.parse(named), SCHEMA, partition)
+    batches = iterate(read_partition(this_host(), SourceOptions.parse(named), SCHEMA, partition))
     return [seq for batch in batches for seq in batch.column("seq").to_pylist()]
 
 
 def test_a_partition_that_is_not_ours_has_no_rows():
     options = SourceOptions.parse({"servers": "h", "stream": "S"})
-    assert list(read_partition(options, SCHEMA, InputPartition(None))) == []
+    assert list(iterate(read_partition(this_host(), options, SCHEMA, InputPartition(None)))) == []
 
 
 @pytest.mark.genuine

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from jetstream_spark.client.blocking import Blocking, run, this_host
 from jetstream_spark.errors import (
     NotAcknowledgedError,
     PublishRefusedError,
     RowRefusedError,
 )
 from jetstream_spark.kernels.arrow_to_wire import encode_publishes
+from jetstream_spark.options import SinkOptions
 from jetstream_spark.publisher import Publisher
 
 pytestmark = pytest.mark.genuine
 
 
-def publish(publisher: Publisher, subject: bytes, rows: list[bytes], first: int = 0, wanted=None):
+@contextlib.contextmanager
+def publishing(options: SinkOptions) -> Iterator[Any]:
+    """One write, from its connection to its last ack."""
+    publisher = Blocking(run(Publisher.open(this_host(), options)))
+    try:
+        yield publisher
+    except BaseException:
+        publisher.abandon()
+        raise
+    publisher.close()
+
+
+def publish(publisher: Any, subject: bytes, rows: list[bytes], first: int = 0, wanted=None):
     ids = pa.array([b"%b-%d" % (subject, first + n) for n in range(len(rows))], pa.binary())
     frames, offsets = encode_publishes(
         subject, publisher.reply_prefix, first, b"", ids, b"", pa.array(rows, pa.binary())
@@ -35,7 +52,7 @@ def numbered(count: int, start: int = 0) -> list[bytes]:
 @pytest.mark.parametrize("window", [1, 7, 4096])
 def test_every_row_arrives_once_and_in_order(stream, window) -> None:
     subject = stream.subject.encode() + b".a"
-    with Publisher(stream.sink(maxInFlight=window)) as publisher:
+    with publishing(stream.sink(maxInFlight=window)) as publisher:
         publish(publisher, subject, numbered(50))
         publish(publisher, subject, [], 50)
         publish(publisher, subject, numbered(51, 50), 50)
@@ -46,7 +63,7 @@ def test_every_row_arrives_once_and_in_order(stream, window) -> None:
 
 def test_a_large_write_crosses_blocks_and_the_byte_window(stream) -> None:
     subject = stream.subject.encode() + b".a"
-    with Publisher(stream.sink()) as publisher:
+    with publishing(stream.sink()) as publisher:
         for first in range(0, 20_000, 5_000):
             publish(publisher, subject, [b"x" * 900] * 5_000, first)
         publish(publisher, subject, [b"y" * 1_000_000] * 40, 20_000)
@@ -56,7 +73,7 @@ def test_a_large_write_crosses_blocks_and_the_byte_window(stream) -> None:
 
 def test_rows_not_wanted_are_not_sent_and_keep_their_number(stream) -> None:
     subject = stream.subject.encode() + b".a"
-    with Publisher(stream.sink()) as publisher:
+    with publishing(stream.sink()) as publisher:
         wanted = np.array([True, False, False, True, True, False])
         publish(publisher, subject, numbered(6), 0, wanted)
         publish(publisher, subject, numbered(2), 6, np.array([False, False]))
@@ -66,7 +83,7 @@ def test_rows_not_wanted_are_not_sent_and_keep_their_number(stream) -> None:
 
 def test_duplicates_of_an_earlier_attempt_are_counted(stream) -> None:
     for expected in (0, 30):
-        with Publisher(stream.sink()) as publisher:
+        with publishing(stream.sink()) as publisher:
             publish(publisher, stream.subject.encode() + b".a", numbered(30))
             publisher.finish()
         assert publisher.duplicates == expected
@@ -77,7 +94,7 @@ def test_a_refusal_names_the_row_and_the_subject(make_stream, genuine) -> None:
     stream = make_stream(genuine.url, max_msg_size=100)
     with (
         pytest.raises(PublishRefusedError, match=r"row 2 .*\.a' was refused: message size exceeds"),
-        Publisher(stream.sink()) as publisher,
+        publishing(stream.sink()) as publisher,
     ):
         publish(publisher, stream.subject.encode() + b".a", [b"", b"", b"x" * 101, b""])
         publisher.finish()
@@ -86,7 +103,7 @@ def test_a_refusal_names_the_row_and_the_subject(make_stream, genuine) -> None:
 def test_refused_rows_go_to_the_dead_letter_subject(make_stream, genuine) -> None:
     stream, dead = make_stream(genuine.url, max_msg_size=100), make_stream(genuine.url)
     target = f"{dead.subject}.rows"
-    with Publisher(stream.sink(onError="deadLetter", deadLetterSubject=target)) as publisher:
+    with publishing(stream.sink(onError="deadLetter", deadLetterSubject=target)) as publisher:
         rows = [b"", b"x" * 101, b"y" * 102, b"z"]
         publish(publisher, stream.subject.encode() + b".a", rows)
         publisher.finish()
@@ -105,7 +122,7 @@ def test_a_dead_letter_subject_that_is_refused_too_ends_the_write(make_stream, g
     )
     with (
         pytest.raises(PublishRefusedError, match=r"row 0 .* message size exceeds"),
-        Publisher(options) as publisher,
+        publishing(options) as publisher,
     ):
         publish(publisher, stream.subject.encode() + b".a", [b"x" * 101])
         publisher.finish()
@@ -115,7 +132,7 @@ def test_a_subject_without_a_stream_is_told_after_some_attempts(stream) -> None:
     started = time.monotonic()
     with (
         pytest.raises(PublishRefusedError, match=r"row 1 .*'nowhere.b'.* no stream collects"),
-        Publisher(stream.sink(publishRetries=2)) as publisher,
+        publishing(stream.sink(publishRetries=2)) as publisher,
     ):
         publish(publisher, stream.subject.encode() + b".a", numbered(1))
         publish(publisher, b"nowhere.b", numbered(1), 1)
@@ -127,7 +144,7 @@ def test_a_stream_that_appears_in_time_gets_the_row(make_stream, genuine, stream
     made = []
     timer = threading.Timer(0.4, lambda: made.append(make_stream(genuine.url, subjects=["late.>"])))
     timer.start()
-    with Publisher(stream.sink(stream=None, publishRetries=20)) as publisher:
+    with publishing(stream.sink(stream=None, publishRetries=20)) as publisher:
         publish(publisher, b"late.a", numbered(3))
         publisher.finish()
     timer.join()
@@ -138,7 +155,7 @@ def test_another_stream_that_answers_is_refused(make_stream, genuine, stream) ->
     other = make_stream(genuine.url)
     with (
         pytest.raises(PublishRefusedError, match="somebody other than the stream answered"),
-        Publisher(stream.sink()) as publisher,
+        publishing(stream.sink()) as publisher,
     ):
         publish(publisher, other.subject.encode() + b".a", numbered(1))
         publisher.finish()
@@ -147,7 +164,7 @@ def test_another_stream_that_answers_is_refused(make_stream, genuine, stream) ->
 def test_a_message_larger_than_the_server_takes_is_refused_before_it_is_sent(stream) -> None:
     with (
         pytest.raises(RowRefusedError, match=r"row 1 .* and the server takes 1048576"),
-        Publisher(stream.sink()) as publisher,
+        publishing(stream.sink()) as publisher,
     ):
         publish(publisher, stream.subject.encode() + b".a", [b"small", b"x" * 1_048_570])
         publisher.finish()
@@ -157,7 +174,7 @@ def test_a_message_larger_than_the_server_takes_is_refused_before_it_is_sent(str
 def test_silence_is_answered_by_sending_again_under_the_same_id(start_genuine, make_stream) -> None:
     server = start_genuine()
     stream = make_stream(server.url)
-    with Publisher(stream.sink(ackTimeout="300ms")) as publisher:
+    with publishing(stream.sink(ackTimeout="300ms")) as publisher:
         subject = stream.subject.encode() + b".a"
         publish(publisher, subject, numbered(100))
         publisher.finish()
@@ -175,7 +192,7 @@ def test_a_server_with_too_many_requests_gets_fewer_at_a_time(
     config.write_text("jetstream { max_buffered_msgs: 10 }")
     stream = make_stream(start_genuine("-c", str(config)).url)
     rows = numbered(8_000)
-    with Publisher(stream.sink()) as publisher:
+    with publishing(stream.sink()) as publisher:
         publish(publisher, stream.subject.encode() + b".a", rows)
         publisher.finish()
         assert publisher.duplicates == 0
@@ -189,7 +206,7 @@ def test_a_killed_server_costs_no_row_and_writes_none_twice(start_genuine, make_
     server = start_genuine()
     stream = make_stream(server.url)
     subject = stream.subject.encode() + b".a"
-    with Publisher(stream.sink(maxInFlight=500)) as publisher:
+    with publishing(stream.sink(maxInFlight=500)) as publisher:
         for first in range(0, 10_000, 1_000):
             if first == 5_000:
                 server.kill_for(0.3)
@@ -204,7 +221,7 @@ def test_without_ids_nothing_is_sent_again(start_genuine, make_stream) -> None:
     options = stream.sink(dedupe="none", ackTimeout="200ms")
     with (
         pytest.raises(NotAcknowledgedError, match=r"3 rows .* set dedupe=auto"),
-        Publisher(options) as publisher,
+        publishing(options) as publisher,
     ):
         server.pause()
         publish(publisher, stream.subject.encode() + b".a", numbered(3))
@@ -217,7 +234,7 @@ def test_a_dead_server_fails_the_write_within_its_retries(start_genuine, make_st
     started = time.monotonic()
     with (
         pytest.raises(NotAcknowledgedError, match="could be reached"),
-        Publisher(stream.sink(publishRetries=2)) as publisher,
+        publishing(stream.sink(publishRetries=2)) as publisher,
     ):
         server.kill()
         publish(publisher, stream.subject.encode() + b".a", numbered(3))

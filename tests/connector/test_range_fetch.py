@@ -13,7 +13,7 @@ import pytest
 
 from jetstream_spark import range_fetch
 from jetstream_spark.client import pool
-from jetstream_spark.client.control import Control
+from jetstream_spark.client.blocking import iterate, lease, this_host
 from jetstream_spark.client.flow import publish_frame
 from jetstream_spark.errors import (
     MessagesExpiredError,
@@ -23,9 +23,10 @@ from jetstream_spark.errors import (
     StreamDeletedError,
     StreamRecreatedError,
 )
+from jetstream_spark.fetch import Fetch
 from jetstream_spark.kernels import wire_to_arrow as kernel
 from jetstream_spark.options import SourceOptions
-from jetstream_spark.range_fetch import RangeFetch
+from jetstream_spark.range_fetch import ConsumerWay, DeliveryOrder
 from jetstream_spark.ranges import SequenceRange
 from jetstream_spark.rows import Block
 
@@ -36,7 +37,7 @@ def source(url: str, name: str, **options: object) -> SourceOptions:
 
 
 def fill(stream, count: int, size: int = 0) -> None:
-    with pool.lease(stream.control.options, "test") as flow:
+    with lease(stream.control.options, "test") as flow:
         frames = b"".join(
             publish_frame(f"{stream.subject}.{i % 10}".encode(), b"%d" % i + b"." * size)
             for i in range(count - 1)
@@ -46,15 +47,20 @@ def fill(stream, count: int, size: int = 0) -> None:
         flow.request(f"{stream.subject}.{(count - 1) % 10}".encode(), last, 20)
 
 
-def fetch(stream, start: int, stop: int, url: str = "", **options: object) -> RangeFetch:
+def fetch(stream, start: int, stop: int, url: str = "", **options: object) -> Fetch:
     created = stream.control.stream_state(stream.name).created
     sequences = SequenceRange(stream.name, created, start, stop)
-    return RangeFetch(source(url or stream.url, stream.name, **options), sequences)
+    return fetching(source(url or stream.url, stream.name, **options), sequences)
 
 
-def sequences(reading: RangeFetch, pause_s: float = 0) -> list[int]:
+def fetching(options: SourceOptions, sequences: SequenceRange) -> Fetch:
+    host = this_host()
+    return Fetch(host, options, sequences, ConsumerWay(host, options, sequences))
+
+
+def sequences(reading: Fetch, pause_s: float = 0) -> list[int]:
     found: list[int] = []
-    for block in reading.blocks():
+    for block in iterate(reading.blocks()):
         numbers = np.frombuffer(block.numbers, dtype=np.int64).reshape(-1, kernel.NUMBERS)
         found += numbers[: block.count, kernel.SEQUENCE].tolist()
         del numbers
@@ -136,7 +142,7 @@ def test_bounds_in_bytes(stream, monkeypatch):
     monkeypatch.setattr(range_fetch, "BLOCK_BYTES", 1 << 20)
     fill(stream, 200, size=20_000)
     small = fetch(stream, 1, 201, fetchMaxBytes="100k")
-    blocks = [block.count for block in small.blocks()]
+    blocks = [block.count for block in iterate(small.blocks())]
     assert sum(blocks) == 200 and len(blocks) > 2
     with pytest.raises(MessageTooLargeError, match="fetchMaxBytes"):
         sequences(fetch(stream, 1, 201, fetchMaxBytes="10k"))
@@ -159,7 +165,8 @@ def test_a_consumer_that_is_deleted_is_made_again(stream, monkeypatch):
     monkeypatch.setattr(range_fetch, "BLOCK_BYTES", 1 << 20)
     fill(stream, 2000, size=2000)
     found = []
-    for block in (reading := fetch(stream, 1, 2001, fetchBatch=100)).blocks():
+    reading = fetch(stream, 1, 2001, fetchBatch=100)
+    for block in iterate(reading.blocks()):
         found.append(block.count)
         if len(found) == 1:
             for consumer in stream.control.consumers(stream.name):
@@ -172,9 +179,9 @@ def test_a_server_that_does_not_come_back_ends_in_a_timeout(start_genuine, make_
     server = start_genuine()
     stream = make_stream(server.url)
     fill(stream, 10)
-    reading = fetch(stream, 1, 11, requestTimeout="300ms", readTimeout="500ms")
+    reading = fetch(stream, 1, 11, requestTimeout="300ms", readTimeout="500ms", outageTimeout="1s")
     server.kill()
-    pool.close_all()
+    pool.close_all(this_host())
     with pytest.raises(ReadTimeoutError, match="no progress beyond sequence 1"):
         sequences(reading)
 
@@ -208,48 +215,53 @@ def test_a_stream_that_is_another_one(stream):
     assert sequences(accepting) == []
 
 
-def fetch_of(reading: RangeFetch) -> RangeFetch:
+def fetch_of(reading: Fetch) -> Fetch:
     """The same reading from its start."""
-    return RangeFetch(reading.options, reading.range)
+    return fetching(reading.options, reading.range)
 
 
 # --- what only a fault between servers shows ----------------------------------------------------
 
 
-def accept(reading: RangeFetch, *numbers: tuple[int, int]) -> tuple[int, bool]:
+def accept(order: DeliveryOrder, *numbers: tuple[int, int]) -> tuple[int, bool]:
     """Hand over (sequence, consumer sequence) pairs as one scan's result."""
     block = Block(b"", array("i"), array("q"), 0)
     for sequence, delivered in numbers:
         block.numbers.extend((sequence, delivered, 0, 9))
-    return reading.accept(block, 0)
+    is_whole = order.accept(block)
+    return block.count, is_whole
 
 
 @pytest.fixture
-def reading():
-    return RangeFetch(source("nats://h:1", "S"), SequenceRange("S", "t", 5, 10))
+def order():
+    return DeliveryOrder(SequenceRange("S", "t", 5, 10), 5)
 
 
-def test_a_message_lost_on_the_way_is_fetched_again(reading):
-    assert accept(reading, (5, 1), (6, 2), (8, 4)) == (2, False)
-    assert reading.position == 7
+def test_a_message_lost_on_the_way_is_fetched_again(order):
+    assert accept(order, (5, 1), (6, 2), (8, 4)) == (2, False)
+    assert order.reached == 7
 
 
-def test_what_lies_beyond_the_range_ends_it(reading):
-    assert accept(reading, (5, 1), (9, 2), (10, 3), (11, 4)) == (2, True)
-    assert reading.position == 10
+def test_what_lies_beyond_the_range_ends_it(order):
+    assert accept(order, (5, 1), (9, 2), (10, 3), (11, 4)) == (2, True)
+    assert order.reached == 10
 
 
-def test_a_gap_before_the_end_of_the_range_ends_it_too(reading):
-    assert accept(reading, (7, 1), (12, 2)) == (1, True)
-    assert reading.position == 10
+def test_a_gap_before_the_end_of_the_range_ends_it_too(order):
+    assert accept(order, (7, 1), (12, 2)) == (1, True)
+    assert order.reached == 10
 
 
 @pytest.mark.parametrize("numbers", [[(5, 1), (5, 2)], [(6, 1), (5, 2)], [(4, 1)]])
-def test_sequences_that_do_not_rise(reading, numbers):
+def test_sequences_that_do_not_rise(order, numbers):
     with pytest.raises(ProtocolViolationError, match="out of order"):
-        accept(reading, *numbers)
+        accept(order, *numbers)
 
 
-def test_control_is_not_part_of_a_pickled_reader():
-    options = source("nats://h:1", "S")
-    assert isinstance(RangeFetch(options, SequenceRange("S", "t", 1, 2))._control, Control)
+def test_a_list_begun_again_passes_over_what_was_handed_over():
+    order = DeliveryOrder(SequenceRange("S", "t", 1, 100), 6, is_list=True)
+    assert accept(order, (3, 1), (5, 2), (8, 3), (20, 4)) == (2, True)
+    assert order.reached == 21
+    order = DeliveryOrder(SequenceRange("S", "t", 1, 100), 6, is_list=True)
+    assert accept(order, (3, 1), (5, 2)) == (0, True)
+    assert order.reached == 6

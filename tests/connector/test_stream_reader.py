@@ -84,7 +84,7 @@ def test_limits(stream):
     publish(stream, 1)
     assert next_of(stream, waiting.latestOffset(start, ReadMinRows(11))) == 12
     patient = reader(stream, minOffsetsPerTrigger=99, maxTriggerDelay="1ms")
-    patient._last_batch_at -= 1
+    patient.source._last_batch_at -= 1
     assert next_of(stream, patient.latestOffset(start, ReadMinRows(99))) == 12
 
 
@@ -104,10 +104,9 @@ def test_polling_is_throttled_and_shared(stream, monkeypatch):
     publish(stream, 2)
     source = reader(stream, pollInterval="10s")
     asked = []
-    ask = source._watch.control.stream_state
-    monkeypatch.setattr(
-        source._watch.control, "stream_state", lambda name: asked.append(name) or ask(name)
-    )
+    control = source.source._watch.control
+    ask = control.stream_state
+    monkeypatch.setattr(control, "stream_state", lambda name: asked.append(name) or ask(name))
     at = source.latestOffset(source.initialOffset(), ReadAllAvailable())
     asked.clear()
     for _ in range(100):

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from jetstream_spark.client.blocking import Blocking, this_host
 from jetstream_spark.errors import (
     OffsetsError,
     RetentionRefusedError,
@@ -19,9 +20,13 @@ from jetstream_spark.stream_watch import StreamWatch
 pytestmark = pytest.mark.genuine
 
 
-def watch(stream, **options: object) -> StreamWatch:
+def watch(stream, **options: object) -> Blocking:
     named = {"servers": stream.url, "stream": stream.name}
-    return StreamWatch(SourceOptions.parse(named | {k: str(v) for k, v in options.items()}))
+    return Blocking(
+        StreamWatch(
+            this_host(), SourceOptions.parse(named | {k: str(v) for k, v in options.items()})
+        )
+    )
 
 
 def publish(stream, count: int) -> None:
@@ -77,8 +82,8 @@ def test_checks(stream, genuine, make_stream):
     watch(stream, subjects=f"{stream.subject}.x,{stream.subject}.*").check()
     missing = SourceOptions.parse({"servers": stream.url, "stream": "NO_SUCH"})
     with pytest.raises(StreamNotFoundError):
-        StreamWatch(missing).check()
-    assert StreamWatch(missing).tails() == {"NO_SUCH": None}
+        Blocking(StreamWatch(this_host(), missing)).check()
+    assert Blocking(StreamWatch(this_host(), missing)).tails() == {"NO_SUCH": None}
     mirror = make_stream(genuine.url, subjects=None, mirror={"name": stream.name})
     watch(mirror, subjects="whatever").check()
     kept = make_stream(genuine.url, deny_purge=True)

@@ -26,7 +26,8 @@ from jetstream_spark.errors import (
     WriterFencedError,
 )
 from jetstream_spark.ledger import Scope, ScopeKind
-from jetstream_spark.writer import JetStreamWriter
+from jetstream_spark.sink_columns import SinkColumns
+from jetstream_spark.writer import JetStreamWriter, write_partition
 
 pytestmark = pytest.mark.genuine
 SCHEMA = StructType().add("subject", StringType()).add("data", BinaryType())
@@ -48,8 +49,8 @@ def query(name: str, version: int = 1) -> Scope:
 
 
 def write(stream, scope, batches, partition=0, schema=SCHEMA, **options):
-    writer = JetStreamWriter(stream.sink(**options), schema)
-    return writer.write_partition(iter(batches), scope, partition)
+    sink = stream.sink(**options)
+    return write_partition(sink, SinkColumns(schema, sink), iter(batches), scope, partition)
 
 
 def numbered(count: int, start: int = 0) -> list[bytes]:
@@ -118,7 +119,7 @@ def test_rows_dealt_differently_after_a_finish_are_not_lost(forgetful) -> None:
 def test_a_committed_batch_is_not_written_by_any_partition(forgetful) -> None:
     subject = f"{forgetful.subject}.a"
     writer = JetStreamWriter(forgetful.sink(), SCHEMA)
-    message = writer.write_partition(iter([batch(subject, numbered(10))]), query("q5"), 0)
+    message = write(forgetful, query("q5"), [batch(subject, numbered(10))])
     writer.commit([message, None])
     wait_for_window()
     for partition in (0, 1):

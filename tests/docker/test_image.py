@@ -86,12 +86,15 @@ def container(image) -> Iterator[object]:
 
 @pytest.mark.docker
 def test_streams_survive_a_restart_of_the_container(container) -> None:
+    from jetstream_spark.client.blocking import Blocking, this_host
     from jetstream_spark.client.control import Control
     from jetstream_spark.options import SinkOptions
 
-    def control() -> Control:
+    def control() -> Blocking:
         url = f"nats://{container.get_container_host_ip()}:{container.get_exposed_port(4222)}"
-        return Control(SinkOptions.parse({"servers": url}).connection, "test")
+        return Blocking(
+            Control(this_host(), SinkOptions.parse({"servers": url}).connection, "test")
+        )
 
     first = control()
     first.request("STREAM.CREATE.KEPT", {"name": "KEPT", "subjects": ["kept"]})

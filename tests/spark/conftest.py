@@ -18,6 +18,7 @@ import pytest
 
 import jetstream_spark
 from jetstream_spark.client import pool
+from jetstream_spark.client.blocking import Blocking, lease, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import publish_frame
 from jetstream_spark.embedded import JetStreamServer
@@ -62,7 +63,9 @@ class JetStream:
     def __init__(self, kind: str, url: str) -> None:
         self.kind = kind
         self.url = url
-        self.control = Control(SinkOptions.parse({"servers": url}).connection, "test")
+        self.control = Blocking(
+            Control(this_host(), SinkOptions.parse({"servers": url}).connection, "test")
+        )
 
     def create_stream(self, name: str, **config: Any) -> None:
         """Create a stream that collects `<name>.>` unless told otherwise."""
@@ -97,7 +100,7 @@ class JetStream:
 
     def publish(self, messages: list[tuple[str, bytes]], headers: bytes = b"") -> None:
         """Publish messages in order; return when the last one is acknowledged."""
-        with pool.lease(self.control.options, "test") as flow:
+        with lease(self.control.options, "test") as flow:
             for start in range(0, len(messages), PUBLISH_RUN):
                 run = messages[start : start + PUBLISH_RUN]
                 frames = b"".join(
@@ -122,7 +125,7 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JetStream]:
     """The bundled server."""
     with JetStreamServer(tmp_path_factory.mktemp("bundled")) as server:
         yield JetStream("bundled", server.url)
-    pool.close_all()
+    pool.close_all(this_host())
 
 
 @pytest.fixture(scope="session", params=["genuine", "bundled"])
@@ -139,9 +142,11 @@ def both_servers(genuine: Any, bundled: JetStream) -> list[JetStream]:
 
 
 @pytest.fixture
-def control(genuine: Any) -> Control:
+def control(genuine: Any) -> Blocking:
     """Requests to the shared genuine server."""
-    return Control(SinkOptions.parse({"servers": genuine.url}).connection, "test")
+    return Blocking(
+        Control(this_host(), SinkOptions.parse({"servers": genuine.url}).connection, "test")
+    )
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from jetstream_spark.client.blocking import Blocking, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.errors import (
     ConnectionFailedError,
@@ -57,17 +58,17 @@ def test_refusals_have_names(stream):
 
 def test_a_wrong_domain_gets_no_answer_within_the_time(genuine):
     options = SinkOptions.parse(
-        {"servers": genuine.url, "domain": "nowhere", "requestTimeout": "400ms"}
+        {"servers": genuine.url, "domain": "nowhere", "outageTimeout": "400ms"}
     )
     started = time.monotonic()
     with pytest.raises(NoRespondersError, match="domain or apiPrefix"):
-        Control(options.connection).stream_state("S")
+        Blocking(Control(this_host(), options.connection)).stream_state("S")
     assert time.monotonic() - started < 2
 
 
 def test_a_restarting_server_is_waited_for(start_genuine):
     server = start_genuine()
-    control = Control(SinkOptions.parse({"servers": server.url}).connection)
+    control = Blocking(Control(this_host(), SinkOptions.parse({"servers": server.url}).connection))
     control.request("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]})
     server.kill()
     restart = threading.Timer(0.5, server.start)
@@ -75,6 +76,6 @@ def test_a_restarting_server_is_waited_for(start_genuine):
     assert control.stream_state("S").name == "S"
     restart.join()
     server.kill()
-    short = SinkOptions.parse({"servers": server.url, "requestTimeout": "300ms"})
+    short = SinkOptions.parse({"servers": server.url, "outageTimeout": "300ms"})
     with pytest.raises(ConnectionFailedError, match="Connection refused"):
-        Control(short.connection).stream_state("S")
+        Blocking(Control(this_host(), short.connection)).stream_state("S")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
 
 from jetstream_spark.client import pool
+from jetstream_spark.client.blocking import lease, this_host
 from jetstream_spark.connection_options import read_connection_options
 from jetstream_spark.option_map import OptionMap
 
@@ -15,46 +17,46 @@ pytestmark = pytest.mark.genuine
 
 @pytest.fixture
 def options(genuine):
-    pool.close_all()
+    pool.close_all(this_host())
     yield read_connection_options(OptionMap({"servers": genuine.url}))
-    pool.close_all()
+    pool.close_all(this_host())
 
 
 def test_a_connection_is_used_again(options):
-    with pool.lease(options, "test") as first, pool.lease(options, "test") as second:
-        assert second is not first
-    with pool.lease(options, "test") as again:
-        assert again in (first, second)
-    with pool.lease(options, "other") as other:
-        assert other not in (first, second)
+    with lease(options, "test") as first, lease(options, "test") as second:
+        assert second.inner is not first.inner
+    with lease(options, "test") as again:
+        assert again.inner in (first.inner, second.inner)
+    with lease(options, "other") as other:
+        assert other.inner not in (first.inner, second.inner)
 
 
 def test_after_an_error_it_is_not(options):
-    with pytest.raises(RuntimeError), pool.lease(options, "test") as flow:
+    with pytest.raises(RuntimeError), lease(options, "test") as flow:
         raise RuntimeError
     assert not flow.is_open
-    with pool.lease(options, "test") as again:
-        assert again is not flow
+    with lease(options, "test") as again:
+        assert again.inner is not flow.inner
 
 
 def test_a_dead_or_old_one_is_replaced(options):
-    with pool.lease(options, "test") as flow:
+    with lease(options, "test") as flow:
         pass
-    flow.idle_since = time.monotonic() - pool.CHECK_AFTER_S - 1
-    flow._socket.shutdown(2)
-    with pool.lease(options, "test") as again:
-        assert again is not flow and again.check(2)
-    again.idle_since = time.monotonic() - pool.IDLE_MAX_S - 1
-    with pool.lease(options, "test") as young:
-        assert young is not again
+    flow.inner.idle_since = time.monotonic() - pool.CHECK_AFTER_S - 1
+    flow.link.carrier.socket.shutdown(2)
+    with lease(options, "test") as again:
+        assert again.inner is not flow.inner and again.check(2)
+    again.inner.idle_since = time.monotonic() - pool.IDLE_MAX_S - 1
+    with lease(options, "test") as young:
+        assert young.inner is not again.inner
     assert not again.is_open
 
 
 def test_a_child_process_starts_with_none(options, monkeypatch):
-    with pool.lease(options, "test") as flow:
+    with lease(options, "test") as flow:
         pass
-    monkeypatch.setattr(pool.os, "getpid", lambda: -1)
-    with pool.lease(options, "test") as own:
-        assert own is not flow
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with lease(options, "test") as own:
+        assert own.inner is not flow.inner
     assert flow.is_open, "the parent goes on using it"
     flow.close()

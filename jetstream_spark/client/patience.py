@@ -1,0 +1,77 @@
+"""Outages are waited out: when to try again, and when to stop trying.
+
+A server that is restarted, a leader that is elected, a network that is gone for a minute cost a
+pause. What may pass is `PASSING`; anything else will be the same until somebody acts. The pauses
+grow, so that a server that comes back is not met by a herd.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from jetstream_spark.client.operation import Host, Operation, Pause
+from jetstream_spark.errors import (
+    ConnectionFailedError,
+    ConnectionLostError,
+    NoRespondersError,
+    RequestTimeoutError,
+    UnavailableError,
+)
+
+_log = logging.getLogger("jetstream_spark")
+
+PASSING = (
+    ConnectionFailedError,
+    ConnectionLostError,
+    NoRespondersError,
+    RequestTimeoutError,
+    UnavailableError,
+)
+
+PAUSE_S = 0.1
+PAUSE_MAX_S = 2.0
+
+
+class Patience:
+    """One outage, from the first failure to the first sign of life.
+
+    Args:
+        limit_s: how long to go on trying after the first failure.
+    """
+
+    def __init__(self, host: Host, limit_s: float) -> None:
+        self._host = host
+        self._limit_s = limit_s
+        self._pause_s = PAUSE_S
+        self._failing_since: float | None = None
+
+    @property
+    def failing_s(self) -> float:
+        """For how long nothing has worked; 0 when the last try did."""
+        return 0.0 if self._failing_since is None else self._host.now() - self._failing_since
+
+    def note_progress(self) -> None:
+        """Forget the outage: something worked."""
+        self._failing_since = None
+        self._pause_s = PAUSE_S
+
+    def wait(self, error: Exception, what: str = "") -> Operation[None]:
+        """Wait before the next try.
+
+        Args:
+            error: why the last one failed.
+            what: who is trying, for the log; nothing is logged when empty.
+
+        Raises:
+            the error itself: the limit would be passed.
+        """
+        now = self._host.now()
+        if self._failing_since is None:
+            self._failing_since = now
+        if now + self._pause_s - self._failing_since > self._limit_s:
+            raise error
+        if what:
+            waited_s = now - self._failing_since
+            _log.warning("%s: trying again, since %.0f s, after: %s", what, waited_s, error)
+        yield Pause(now + self._pause_s)
+        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)

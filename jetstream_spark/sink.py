@@ -1,0 +1,243 @@
+"""The sink: Arrow batches into a stream, each row acknowledged, none written twice.
+
+One task, one partition: find out where the ledger says it stands, give every row its id, encode
+whole batches, publish them with a window in flight, wait for every ack, leave word in the ledger.
+The driver's `commit` then marks the micro-batch as written. All of it without I/O (`operation.py`);
+how Spark calls it is in `writer.py`.
+
+What tells a row's re-run from a new row is the scope (`ledger.Scope`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import WriterCommitMessage
+
+from jetstream_spark.client.control import Control
+from jetstream_spark.client.operation import Host, Operation
+from jetstream_spark.errors import OptionsError
+from jetstream_spark.kernels.arrow_to_wire import encode_publishes
+from jetstream_spark.ledger import Attempt, Ledger, Scope, Standing
+from jetstream_spark.message_ids import MessageIds
+from jetstream_spark.options import SinkOptions
+from jetstream_spark.publisher import Publisher
+from jetstream_spark.sink_columns import OutgoingRows, SinkColumns
+from jetstream_spark.stored_ids import read_stored_ids
+
+# Frames of one kernel call; keeps the columns in reach of the cache and far below 2 GiB.
+BLOCK_BYTES = 8 << 20
+
+_log = logging.getLogger("jetstream_spark")
+
+
+@dataclass
+class WrittenPartition(WriterCommitMessage):
+    """What one task wrote.
+
+    Attributes:
+        rows: rows of the partition, all of them acknowledged by a stream.
+        dead_letters: of these, rows that went to the dead-letter subject.
+        duplicates: of these, rows that the server recognised from an earlier attempt.
+        skipped: of these, rows that were not sent because an earlier attempt had stored them.
+    """
+
+    scope: Scope
+    partition: int
+    rows: int
+    duplicates: int = 0
+    skipped: int = 0
+    dead_letters: int = 0
+
+
+class Sink:
+    """One write: where its partitions go, and how they are kept from going there twice.
+
+    Args:
+        spool: makes batches that can be read only once readable again; called where an earlier
+            attempt says that it had finished, and the rows have to be compared first.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        options: SinkOptions,
+        columns: SinkColumns,
+        spool: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]],
+    ) -> None:
+        self.options = options
+        self.columns = columns
+        self._host = host
+        self._spool = spool
+
+    def write_partition(
+        self, batches: Iterable[pa.RecordBatch], scope: Scope, partition: int
+    ) -> Operation[WrittenPartition]:
+        """Write one partition; return when every row is acknowledged."""
+        ledger = self.ledger(scope)
+        if ledger is None:
+            yield from self._check_duplicate_window()
+            return (yield from self._publish(batches, scope, partition, frozenset()))
+        attempt = yield from ledger.begin(partition)
+        if attempt.standing is Standing.COMMITTED:
+            rows = sum(batch.num_rows for batch in batches)
+            return WrittenPartition(scope, partition, rows, skipped=rows)
+        if attempt.standing is Standing.DONE:
+            # The rows are needed twice: to compare them, and maybe to write them after all.
+            batches = self._spool(batches)
+            ids = self._ids_of(batches, scope, partition)
+            if ids.fingerprint == attempt.fingerprint:
+                rows = ids.fingerprint.rows
+                return WrittenPartition(scope, partition, rows, skipped=rows)
+        stored = yield from self._stored_ids(attempt, scope, partition)
+        ids = MessageIds(scope.text, partition)
+        written = yield from self._publish(batches, scope, partition, stored, ids)
+        yield from ledger.finish(attempt, ids.fingerprint)
+        return written
+
+    def ledger(self, scope: Scope) -> Ledger | None:
+        """Return the ledger of a write, None when it goes without one."""
+        options = self.options
+        if options.ledger == "none" or options.dedupe == "none" or not options.stream:
+            return None
+        return Ledger(self._control(), options.ledger_bucket, scope, options.stream)
+
+    def commit(self, messages: Iterable[WriterCommitMessage | None]) -> Operation[None]:
+        """Leave word in the ledger that all partitions are written."""
+        written = [one for one in messages if isinstance(one, WrittenPartition)]
+        if written and (ledger := self.ledger(written[0].scope)):
+            yield from ledger.commit(sum(one.rows for one in written))
+
+    def _control(self) -> Control:
+        return Control(self._host, self.options.connection, "writer")
+
+    def _publish(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        scope: Scope,
+        partition: int,
+        stored: frozenset[bytes] | set[bytes],
+        ids: MessageIds | None = None,
+    ) -> Operation[WrittenPartition]:
+        ids = ids or MessageIds(scope.text, partition)
+        row = skipped = 0
+        known = pa.array(stored, pa.binary()) if stored else None
+        publisher = yield from Publisher.open(self._host, self.options)
+        try:
+            for block in _blocks(batches):
+                rows = self.columns.take(block, row)
+                row_ids = self._row_ids(rows, ids)
+                frames, offsets = encode_publishes(
+                    rows.subjects,
+                    publisher.reply_prefix,
+                    row,
+                    self.columns.fixed_lines,
+                    row_ids,
+                    rows.lines,
+                    rows.payloads,
+                )
+                wanted = _not_in(row_ids, known)
+                if wanted is not None:
+                    skipped += len(wanted) - int(wanted.sum())
+                yield from publisher.publish(frames, offsets, row, wanted)
+                row += block.num_rows
+            yield from publisher.finish()
+        except BaseException:
+            publisher.abandon()
+            raise
+        yield from publisher.close()
+        dead = publisher.dead_letters
+        if dead:
+            target = self.options.dead_letter_subject
+            _log.warning("%d of %d rows of %s went to '%s'", dead, row, scope.text, target)
+        return WrittenPartition(scope, partition, row, publisher.duplicates, skipped, dead)
+
+    def _row_ids(self, rows: OutgoingRows, ids: MessageIds) -> pa.BinaryArray | None:
+        """Return the ids of rows, and count them into the fingerprint."""
+        if self.options.dedupe == "none":
+            return None
+        if rows.ids is not None:
+            ids.note(rows.ids)
+            return rows.ids
+        return ids.of_rows(rows.subjects, rows.lines, rows.payloads)
+
+    def _ids_of(
+        self, batches: Iterable[pa.RecordBatch], scope: Scope, partition: int
+    ) -> MessageIds:
+        ids = MessageIds(scope.text, partition)
+        row = 0
+        for block in _blocks(batches):
+            self._row_ids(self.columns.take(block, row), ids)
+            row += block.num_rows
+        return ids
+
+    def _stored_ids(self, attempt: Attempt, scope: Scope, partition: int) -> Operation[set[bytes]]:
+        """Return the ids that earlier attempts at this partition stored."""
+        assert attempt.stream is not None, "only a committed attempt knows no stream"
+        if attempt.standing is Standing.FIRST or attempt.first_sequence >= attempt.stream.next:
+            return set()
+        if attempt.stream.retention == "workqueue":
+            _log.warning(
+                "partition %d of %s is written again into the work queue '%s'; rows that earlier "
+                "attempts wrote are only recognised within its duplicate_window",
+                partition,
+                scope.text,
+                attempt.stream.name,
+            )
+            return set()
+        by_content = self.options.dedupe == "auto"
+        prefix = MessageIds(scope.text, partition).tag if by_content else b""
+        return (
+            yield from read_stored_ids(
+                self._control(),
+                attempt.stream.name,
+                attempt.first_sequence,
+                prefix,
+                self.options.subject,
+            )
+        )
+
+    def _check_duplicate_window(self) -> Operation[None]:
+        """Without a ledger the server's window is all there is: it must be as long as promised."""
+        options = self.options
+        if options.dedupe == "none" or not options.stream:
+            return
+        config = (yield from self._control().stream_state(options.stream)).config
+        window_s = int(config.get("duplicate_window", 0)) / 1e9
+        if window_s < options.min_duplicate_window_s:
+            raise OptionsError(
+                [
+                    f"option 'minDuplicateWindow' is {options.min_duplicate_window_s:g} s, but "
+                    f"stream '{options.stream}' forgets message ids after {window_s:g} s"
+                ],
+                "Raise duplicate_window of the stream, lower the option, or set ledger=auto.",
+            )
+
+
+def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Cut batches so that each holds about `BLOCK_BYTES`, or one row."""
+    for batch in batches:
+        rows = batch.num_rows
+        parts = min(rows, 1 + batch.nbytes // BLOCK_BYTES)
+        for start, stop in _even_parts(rows, parts):
+            yield batch.slice(start, stop - start)
+
+
+def _even_parts(rows: int, parts: int) -> Iterator[tuple[int, int]]:
+    for part in range(parts):
+        yield rows * part // parts, rows * (part + 1) // parts
+
+
+def _not_in(
+    row_ids: pa.BinaryArray | None, known: pa.BinaryArray | None
+) -> npt.NDArray[np.bool_] | None:
+    if row_ids is None or known is None:
+        return None
+    is_known: npt.NDArray[np.bool_] = pc.is_in(row_ids, known).to_numpy(zero_copy_only=False)
+    return ~is_known

@@ -1,0 +1,293 @@
+"""A query's streams as the driver sees them: where to begin, how far to go, what to commit.
+
+The answers to Spark's calls (`stream_reader.py`) without any I/O. All state that must survive is in
+Spark's checkpoint, as offsets; what is kept here may be lost at any moment.
+
+No task acknowledges anything. With `commitMode=purge` the messages of a batch are purged from the
+stream after Spark has committed it, with `ack` a consumer lets go of them (`anchor.py`):
+`commit(end)` comes one batch late and never for the last one, so `latest_offset(start)` does the
+same, because `start` is by contract the end of the last finished batch (`spark.md` 4.3).
+
+An outage is waited out. While no server answers, `latest_offset` says that nothing new is there,
+which costs the query a pause; `report` says what it waits for; after `outageTimeout` the query
+fails. What would have been committed meanwhile is committed later, because commits are cumulative.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from jetstream_spark.client.control import StreamState
+from jetstream_spark.client.operation import Host, Operation
+from jetstream_spark.client.patience import PASSING, PAUSE_MAX_S, PAUSE_S, Patience
+from jetstream_spark.data_loss import find_loss
+from jetstream_spark.errors import DataLossError, OffsetsError, RetryableError, StreamOfflineError
+from jetstream_spark.offsets import Offsets, StreamOffset
+from jetstream_spark.options import EARLIEST, LATEST, SourceOptions
+from jetstream_spark.planner import Limits, Tail, available, plan_end
+from jetstream_spark.stream_watch import StreamWatch
+
+_log = logging.getLogger("jetstream_spark")
+
+_OUTAGE = (*PASSING, StreamOfflineError)
+
+
+class StreamSource:
+    """What one run of a query knows of its streams."""
+
+    def __init__(self, host: Host, options: SourceOptions) -> None:
+        self.options = options
+        self._host = host
+        # A look that fails costs nothing here, so none of them waits.
+        self._watch = StreamWatch(host, options, patience_s=0)
+        self._initial: Offsets | None = None
+        self._last_end: Offsets | None = None
+        self._committed: Offsets | None = None
+        self._frozen: dict[str, Tail | None] | None = None
+        self._last_batch_at = host.now()
+        self._warned: set[str] = set()
+        self._is_checked = False
+        self._outage = _Outage(host, options.connection.outage_timeout_s)
+
+    # --- offsets ------------------------------------------------------------------------------
+
+    def initial_offset(self) -> Operation[Offsets]:
+        """Where a query without checkpoint begins; asked twice, answered the same."""
+        if self._initial is None:
+            watch = StreamWatch(self._host, self.options)
+            initial = yield from watch.starting_offsets(LATEST)
+            if self.options.commit_mode == "ack":
+                initial = yield from self._hold(watch, initial)
+            elif self.options.commit_mode == "purge":
+                yield from watch.check_unread(initial)
+            self._initial = initial
+            self._is_checked = True
+        return self._initial
+
+    def latest_offset(self, start: Offsets | None, is_limited: bool = True) -> Operation[Offsets]:
+        """Where the next batch ends.
+
+        Args:
+            start: the end of the last finished batch; None where Spark does not tell it.
+            is_limited: whether the limits of the options apply to this batch.
+
+        Raises:
+            DataLossError: messages after `start` are gone, and `failOnDataLoss` is true.
+            RetryableError: no server has answered for `outageTimeout`.
+        """
+        at = start if start is not None else (self._last_end or self._initial)
+        if at is None:
+            at = yield from self.initial_offset()
+        self._check_streams(at)
+        if self._outage.is_pausing:
+            return at
+        try:
+            if not self._is_checked:
+                yield from self._check_again(at)
+            if self.options.eager_commit:
+                yield from self._commit(at)
+            tails = self._frozen
+            if tails is None:
+                tails = yield from self._watch.tails()
+        except _OUTAGE as error:
+            self._outage.note(error)
+            self._last_end = at
+            return at
+        self._outage.end()
+        self._check_loss(at, tails)
+        present = {name: tail for name, tail in tails.items() if tail is not None}
+        end = plan_end(at, present, self._limits(is_limited))
+        if end.sequences_to(at) or at.sequences_to(end):
+            self._last_batch_at = self._host.now()
+        self._last_end = end
+        return end
+
+    def _check_streams(self, at: Offsets) -> None:
+        if set(at.streams) != set(self.options.streams):
+            raise OffsetsError(
+                f"the checkpoint is of the streams {', '.join(sorted(at.streams))}; the option "
+                f"'stream' names {', '.join(sorted(self.options.streams))}.",
+                "Restore the option, or start with a new checkpointLocation.",
+            )
+
+    def _hold(self, watch: StreamWatch, at: Offsets) -> Operation[Offsets]:
+        """Make the anchors of a new query; return where it begins.
+
+        What others acknowledged before the anchor was there is gone, so `earliest` is looked up
+        again under its protection.
+        """
+        for name, position in at.streams.items():
+            yield from watch.anchor(name).hold(position)
+        again = yield from watch.starting_offsets(LATEST)
+        return again if self.options.starting == EARLIEST else at
+
+    def _check_again(self, at: Offsets) -> Operation[None]:
+        """The checks of a new query for one that goes on; a deleted stream is data loss here."""
+        states = yield from self._watch.states(is_fresh=True)
+        if all(state is not None for state in states.values()):
+            yield from self._watch.check()
+            if self.options.commit_mode == "ack":
+                yield from self._check_anchors(at, states)
+        self._is_checked = True
+
+    def _check_anchors(
+        self, at: Offsets, states: Mapping[str, StreamState | None]
+    ) -> Operation[None]:
+        for name, position in at.streams.items():
+            state = states[name]
+            if state is None or state.created != position.created:
+                continue  # another loss, which is about to be found
+            anchor = self._watch.anchor(name)
+            if (loss := (yield from anchor.find(position))) is not None:
+                self._accept_loss(loss)
+                yield from anchor.hold_again(position)
+
+    def _check_loss(self, at: Offsets, tails: Mapping[str, Tail | None]) -> None:
+        for name, tail in tails.items():
+            loss = find_loss(name, at.streams[name], tail, self.options.expects_removals)
+            if loss is not None:
+                self._accept_loss(loss)
+
+    def _accept_loss(self, loss: DataLossError) -> None:
+        if self.options.fail_on_data_loss:
+            raise loss
+        if str(loss) not in self._warned:
+            self._warned.add(str(loss))
+            _log.warning("reading on after data loss (failOnDataLoss=false): %s", loss)
+
+    def _limits(self, is_limited: bool) -> Limits:
+        options = self.options
+        if not is_limited:
+            return Limits()
+        waited_s = self._host.now() - self._last_batch_at
+        may_wait = self._frozen is None and waited_s < options.max_trigger_delay_s
+        return Limits(
+            options.max_offsets_per_trigger,
+            options.max_bytes_per_trigger,
+            options.min_offsets_per_trigger if may_wait else None,
+        )
+
+    def freeze(self) -> Operation[None]:
+        """This run ends exactly where the streams end now (`availableNow`)."""
+        patience = Patience(self._host, self.options.connection.outage_timeout_s)
+        while self._frozen is None:
+            try:
+                self._frozen = yield from self._watch.tails(is_fresh=True)
+            except _OUTAGE as error:
+                yield from patience.wait(error, "a query with availableNow")
+
+    def report(self) -> Operation[dict[str, Any] | None]:
+        """The tail and the lag, for the query's progress; Spark only prints it."""
+        if self._last_end is None:
+            return None
+        try:
+            known = {} if self._outage.is_on else (yield from self._watch.tails())
+        except _OUTAGE:
+            known = {}
+        tails = {name: tail for name, tail in known.items() if tail is not None}
+        lags = available(self._last_end, tails)
+        streams = {
+            name: {
+                "created": tails[name].created,
+                "next": tails[name].next,
+                "first": tails[name].first,
+                "bytes": tails[name].bytes,
+                "lag": lags[name],
+            }
+            for name in sorted(tails)
+        }
+        report: dict[str, Any] = {"v": 1, "streams": streams, "lag": sum(lags.values())}
+        return report | self._outage.report()
+
+    # --- commits ------------------------------------------------------------------------------
+
+    def commit(self, end: Offsets) -> Operation[None]:
+        """Spark will not ask for anything before `end` again."""
+        try:
+            yield from self._commit(end)
+        except _OUTAGE as error:
+            # The commit of a later batch, or the next look, covers this one.
+            _log.warning("the streams are told later that a batch is committed: %s", error)
+
+    def _commit(self, end: Offsets) -> Operation[None]:
+        """Give up what is committed, if that is the mode; cumulative, so repeating is harmless."""
+        mode = self.options.commit_mode
+        if mode not in ("ack", "purge"):
+            return
+        before = self._committed.streams if self._committed else {}
+        news = {n: at for n, at in end.streams.items() if at.next > 1 and before.get(n) != at}
+        states: Mapping[str, StreamState | None] = {}
+        if news:
+            states = yield from self._watch.states(is_fresh=True)
+        for name, at in news.items():
+            state = states.get(name)
+            if state is None or state.created != at.created:
+                # A stream that is gone or another one; `latest_offset` says what that means. Its
+                # sequences are not ours to give up.
+                continue
+            if mode == "ack":
+                yield from self._acknowledge(name, at)
+            else:
+                for subject in self.options.subjects or ("",):
+                    yield from self._watch.control.purge(name, at.next, subject)
+        self._committed = end
+
+    def _acknowledge(self, stream: str, at: StreamOffset) -> Operation[None]:
+        anchor = self._watch.anchor(stream)
+        try:
+            yield from anchor.acknowledge(at)
+        except DataLossError as loss:
+            self._accept_loss(loss)
+            yield from anchor.hold_again(at)
+
+
+class _Outage:
+    """A time in which no server answers the driver."""
+
+    def __init__(self, host: Host, limit_s: float) -> None:
+        self._host = host
+        self._limit_s = limit_s
+        self._since: float | None = None
+        self._reason = ""
+        self._pause_s = PAUSE_S
+        self._quiet_until = 0.0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the last try failed."""
+        return self._since is not None
+
+    @property
+    def is_pausing(self) -> bool:
+        """Whether it is too soon for another try."""
+        return self.is_on and self._host.now() < self._quiet_until
+
+    def note(self, error: RetryableError) -> None:
+        """Note that a try failed.
+
+        Raises:
+            the error: the outage has lasted for `outageTimeout`.
+        """
+        now = self._host.now()
+        if self._since is None:
+            self._since = now
+            _log.warning("waiting for the servers, for %g s at most: %s", self._limit_s, error)
+        if now - self._since >= self._limit_s:
+            raise error
+        self._reason = error.what
+        self._quiet_until = now + self._pause_s
+        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+
+    def end(self) -> None:
+        """Note that a try worked."""
+        if self._since is not None:
+            _log.warning("the servers answer again, after %.0f s", self._host.now() - self._since)
+        self._since, self._pause_s = None, PAUSE_S
+
+    def report(self) -> dict[str, Any]:
+        """What is waited for, for the query's progress; empty when nothing is."""
+        if self._since is None:
+            return {}
+        return {"waitingFor": self._reason, "waitingSeconds": int(self._host.now() - self._since)}
