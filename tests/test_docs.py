@@ -12,9 +12,11 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import jetstream_spark
+from jetstream_spark.client.blocking import this_host
 from jetstream_spark.ledger import Scope, ScopeKind
 from jetstream_spark.options import SINK_ONLY, SOURCE_ONLY, SinkOptions, SourceOptions
-from jetstream_spark.writer import JetStreamWriter
+from jetstream_spark.sink import Sink
+from jetstream_spark.sink_columns import SinkColumns
 
 ROOT = Path(__file__).parents[1]
 KERNELS = Path(jetstream_spark.__file__).parent / "kernels"
@@ -84,8 +86,9 @@ def test_the_ledger_needs_the_stream_as_documented():
     scope = Scope(ScopeKind.TRANSACTION, "app", 1)
     for extra, has_ledger in (({"stream": "S"}, True), ({}, False)):
         options = {"servers": "nats://127.0.0.1:1", "subject": "s"} | extra
-        writer = JetStreamWriter(SinkOptions.parse(options), schema)
-        assert (writer.ledger(scope) is not None) == has_ledger
+        parsed = SinkOptions.parse(options)
+        sink = Sink(this_host(), parsed, SinkColumns(schema, parsed), spool=list)
+        assert (sink.ledger(scope) is not None) == has_ledger
 
 
 def test_the_version_info_names_every_kernel():
