@@ -1,0 +1,51 @@
+"""Pauses double up to a bound, and the last reason is raised when the limit would be passed."""
+
+from __future__ import annotations
+
+import pytest
+
+from jetstream_spark.client.blocking import BlockingHost
+from jetstream_spark.client.patience import Patience
+from jetstream_spark.errors import ConnectionLostError
+
+CUT = ConnectionLostError("cut.")
+
+
+class Clock(BlockingHost):
+    time = 100.0
+
+    def now(self) -> float:
+        return self.time
+
+
+def waits(patience: Patience, clock: Clock) -> list[float]:
+    """How long each wait was, until it gave up."""
+    found = []
+    with pytest.raises(ConnectionLostError) as raised:
+        while True:
+            (pause,) = patience.wait(CUT)
+            found.append(round(pause.until - clock.time, 3))
+            clock.time = pause.until
+    assert raised.value is CUT
+    return found
+
+
+def test_pauses_grow_until_the_limit():
+    clock = Clock()
+    assert waits(Patience(clock, 5.0), clock) == [0.1, 0.2, 0.4, 0.8, 1.6]
+    assert waits(Patience(clock, 9.0), clock) == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
+
+
+def test_no_patience_is_one_try():
+    clock = Clock()
+    assert waits(Patience(clock, 0.0), clock) == []
+
+
+def test_progress_ends_the_outage():
+    clock = Clock()
+    patience = Patience(clock, 1.0)
+    waits(patience, clock)
+    assert patience.failing_s > 0
+    patience.note_progress()
+    assert patience.failing_s == 0
+    assert waits(patience, clock) == [0.1, 0.2, 0.4]
