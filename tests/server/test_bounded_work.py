@@ -144,3 +144,58 @@ def test_making_many_streams_at_once(growth: Any) -> None:
 
 def stream(name: str) -> tuple[str, Any]:
     return f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"]}
+
+
+def test_a_stream_of_many_subjects(growth: Any) -> None:
+    def make(bench: Bench, count: int) -> bytes:
+        subjects = [f"s.{n}.x" for n in range(count)]
+        return frames("STREAM.CREATE.S", {"name": "S", "subjects": subjects})
+
+    assert growth(make, 50) < GROWTH_MAX
+
+
+def test_a_stream_whose_last_subjects_overlap(growth: Any) -> None:
+    def make(bench: Bench, count: int) -> bytes:
+        subjects = [*(f"s.{n}.x" for n in range(count)), f"*.{count - 1}.*"]
+        return frames("STREAM.CREATE.S", {"name": "S", "subjects": subjects})
+
+    assert growth(make, 50) < GROWTH_MAX
+
+
+def test_a_consumer_with_many_filters(growth: Any) -> None:
+    def make(bench: Bench, count: int) -> bytes:
+        return frames(*consumer("C", filter_subjects=[f"b.{n}.x" for n in range(count)]))
+
+    assert growth(make, 50) < GROWTH_MAX
+
+
+def test_the_filters_of_a_second_consumer_of_a_work_queue(growth: Any) -> None:
+    def prepare(bench: Bench, count: int) -> None:
+        bench.ask("STREAM.CREATE.W", {"name": "W", "subjects": ["w.>"], "retention": "workqueue"})
+        assert b"error" not in bench.ask(*make_one("A", count))
+
+    def make_one(name: str, count: int) -> tuple[str, Any]:
+        filters = [f"w.{name}.{n}.x" for n in range(count)]
+        config = {"durable_name": name, "ack_policy": "explicit", "filter_subjects": filters}
+        return f"CONSUMER.CREATE.W.{name}", {"stream_name": "W", "config": config}
+
+    assert growth(lambda bench, count: frames(*make_one("B", count)), 50, prepare) < GROWTH_MAX
+
+
+def test_the_transforms_of_a_source(growth: Any) -> None:
+    def make(bench: Bench, count: int) -> bytes:
+        transforms = [{"src": f"s.{n}.x", "dest": f"d.{n}.x"} for n in range(count)]
+        source = {"name": "B", "subject_transforms": transforms}
+        return frames("STREAM.CREATE.S", {"name": "S", "sources": [source]})
+
+    assert growth(make, 50) < GROWTH_MAX
+
+
+def test_a_stream_beside_many(growth: Any) -> None:
+    """One stream more is no quarter as much work as all that are there."""
+
+    def prepare(bench: Bench, count: int) -> None:
+        for number in range(count):
+            bench.ask(*stream(f"S{number}"))
+
+    assert growth(lambda bench, count: frames(*stream("T")), 20, prepare) < 1.5

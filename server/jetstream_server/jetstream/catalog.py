@@ -13,11 +13,13 @@ from dataclasses import dataclass
 
 from jetstream_server import API_LEVEL
 from jetstream_server.base.errors import JetStreamServerError, StoreError
+from jetstream_server.core.pattern_tree import TooManyMeetError
 from jetstream_server.core.subject import overlaps
 from jetstream_server.core.subscription import Outlet
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.advisory import publish_stream_action
+from jetstream_server.jetstream.captured_subjects import CapturedSubjects
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.consumer_config import ConsumerBounds
 from jetstream_server.jetstream.consumers.consumer_creation import restore_consumer
@@ -29,6 +31,7 @@ from jetstream_server.jetstream.stream_file import LostConfigError, load_config,
 from jetstream_server.jetstream.stream_template import StreamTemplates
 from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.jetstream.streams.stream_checks import (
+    TOO_MANY_MEET,
     check_config,
     check_replicas,
     check_update,
@@ -117,6 +120,7 @@ class Catalog:
         templates = vault.folder(_TEMPLATES, memory=False).config()
         self.templates = StreamTemplates(self, templates)
         self._unread: dict[tuple[str, str], str] = {}  # consumers that could not be read, and why
+        self._captured = CapturedSubjects()
         self._spools: set[int] = set()
         self._reported: set[str] = set()
 
@@ -523,14 +527,14 @@ class Catalog:
             raise errors.STREAM_CREATE_FAILED(full)
 
     def _check_overlap(self, config: StreamConfig) -> None:
-        wanted = config.subject_patterns
-        others = [stream.config for stream in self.streams.values()] + [*self.restoring.values()]
-        for other in others:
-            if other.name == config.name:
-                continue
-            for own in other.subject_patterns:
-                if any(overlaps(own, subject) for subject in wanted):
-                    raise errors.STREAM_SUBJECT_OVERLAP()
+        serving = [stream.config for stream in self.streams.values()]
+        self._captured.follow([*serving, *self.restoring.values()])
+        try:
+            is_taken = self._captured.overlap(config)
+        except TooManyMeetError:
+            raise errors.STREAM_INVALID_CONFIG(TOO_MANY_MEET) from None
+        if is_taken:
+            raise errors.STREAM_SUBJECT_OVERLAP()
 
 
 def _check_consumers(stream: Stream, config: StreamConfig) -> None:

@@ -18,7 +18,7 @@ import orjson
 from pydantic import Field
 
 from jetstream_server.base.errors import ApiError, StoreError
-from jetstream_server.core.subject import overlaps
+from jetstream_server.core.pattern_tree import PatternTree, TooManyMeetError
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.context import Context
@@ -231,9 +231,13 @@ class StreamTemplates:
 
     def _check_overlap(self, config: StreamConfig) -> None:
         """Refuse subjects for which two templates would make streams."""
+        wanted = PatternTree(config.subject_patterns)
         for name, template in self._templates.items():
-            others = template.config.config.subject_patterns
-            if any(overlaps(own, other) for own in config.subject_patterns for other in others):
+            try:
+                is_taken = wanted.overlaps(PatternTree(template.config.config.subject_patterns))
+            except TooManyMeetError:
+                is_taken = True
+            if is_taken:
                 raise errors.STREAM_TEMPLATE_CREATE_FAILED(
                     f'template subjects overlap with those of template "{name}"'
                 )

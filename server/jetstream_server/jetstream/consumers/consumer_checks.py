@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from jetstream_server.base.clock import MILLISECOND
+from jetstream_server.core.pattern_tree import PatternTree, TooManyMeetError, first_overlap
 from jetstream_server.core.subject import is_literal, is_valid_subject, overlaps
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.consumers.consumer_config import (
@@ -157,12 +158,16 @@ def _check_filters(config: ConsumerConfig) -> None:
     if config.filter_subject and not is_valid_subject(config.filter_subject.encode()):
         raise errors.STREAM_INVALID_CONFIG("invalid subject")
     filters = [subject.encode() for subject in config.filter_subjects]
+    try:
+        overlap = first_overlap([subject for subject in filters if subject])
+    except TooManyMeetError:
+        raise errors.CONSUMER_OVERLAPPING_SUBJECT_FILTERS() from None
     for index, subject in enumerate(filters):
         if not subject:
             raise errors.CONSUMER_EMPTY_FILTER()
         if not is_valid_subject(subject):
             raise errors.STREAM_INVALID_CONFIG("invalid subject")
-        if any(overlaps(subject, other) for other in filters[index + 1 :] if other):
+        if overlap is not None and index == overlap[0]:
             raise errors.CONSUMER_OVERLAPPING_SUBJECT_FILTERS()
 
 
@@ -248,9 +253,13 @@ def check_workqueue_filters(config: ConsumerConfig, others: Sequence[ConsumerCon
         if others:
             raise errors.CONSUMER_WQ_MULTIPLE_UNFILTERED()
         return
+    mine = PatternTree(config.filters)
     for other in others:
-        theirs = other.filters or (b">",)
-        if any(overlaps(a, b) for a in config.filters for b in theirs):
+        try:
+            is_unique = not mine.overlaps(PatternTree(other.filters or (b">",)))
+        except TooManyMeetError:
+            is_unique = False
+        if not is_unique:
             raise errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE()
 
 

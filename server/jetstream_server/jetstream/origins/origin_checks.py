@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jetstream_server.core.subject import is_literal, is_valid_subject, overlaps
+from jetstream_server.core.pattern_tree import TooManyMeetError, first_overlapped
+from jetstream_server.core.subject import is_literal, is_valid_subject
 from jetstream_server.core.transform import Transform, TransformError
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.errors import Refusal
@@ -190,7 +191,12 @@ def _check_transforms(
     bad_destination: Refusal,
     overlapping: Refusal,
 ) -> None:
-    for index, transform in enumerate(transforms):
+    sources = [transform.src.encode() or b">" for transform in transforms]
+    try:
+        overlapped = first_overlapped(sources)
+    except TooManyMeetError:
+        raise overlapping() from None
+    for place, transform in enumerate(transforms):
         source = transform.src.encode()
         if source and not is_valid_subject(source):
             raise bad_source(f"invalid subject {transform.src}")
@@ -199,9 +205,8 @@ def _check_transforms(
                 Transform(source, transform.dest.encode())
             except TransformError as error:
                 raise bad_destination(error) from None
-        for other in transforms[:index]:
-            if overlaps(other.src.encode() or b">", source or b">"):
-                raise overlapping()
+        if place == overlapped:
+            raise overlapping()
 
 
 def _check_external(external: ExternalStream | None) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.errors import ApiError
+from jetstream_server.core.pattern_tree import TooManyMeetError, first_overlap
 from jetstream_server.core.subject import is_subset, is_valid_subject, overlaps
 from jetstream_server.core.transform import Transform, TransformError
 from jetstream_server.jetstream import errors
@@ -41,6 +42,10 @@ _MARKER_TTL_NS_MIN = SECOND
 _PLACEHOLDER = re.compile(rb"\$\d+$|\{\{")
 _NAME_TEXT = r"stream name is required and can not contain '.', '*', '>', '\', '/'"
 _NO_ACK_TEXT = "subjects that overlap with {} api require no-ack to be true"
+TOO_MANY_MEET = (
+    "too many subjects have wildcards at the same tokens to tell whether they overlap,"
+    " use fewer subjects, or wildcards in fewer of them"
+)
 # Prefixes that only streams without acks may capture, and what may be captured all the same.
 _RESERVED = (
     ("jetstream", (b"$JS.>", b"$JSC.>", b"$NRG.>"), b"$JS.EVENT.>"),
@@ -259,7 +264,8 @@ def _check_persist_mode(config: StreamConfig) -> None:
 
 def _check_subjects(config: StreamConfig) -> None:
     subjects = _subjects(config)
-    for place, subject in enumerate(subjects, 1):
+    overlap = _first_overlap(subjects)
+    for place, subject in enumerate(subjects):
         if not is_valid_subject(subject):
             raise _invalid("invalid subject")
         if subject == b">":
@@ -269,9 +275,16 @@ def _check_subjects(config: StreamConfig) -> None:
                 raise _invalid("capturing all subjects requires replicas of 1")
         elif not config.no_ack:
             _check_reserved(subject)
-        for other in subjects[place:]:
-            if overlaps(subject, other):
-                raise _invalid(f'subject "{subject.decode()}" overlaps with "{other.decode()}"')
+        if overlap is not None and place == overlap[0]:
+            other = subjects[overlap[1]]
+            raise _invalid(f'subject "{subject.decode()}" overlaps with "{other.decode()}"')
+
+
+def _first_overlap(subjects: list[bytes]) -> tuple[int, int] | None:
+    try:
+        return first_overlap(subjects)
+    except TooManyMeetError:
+        raise _invalid(TOO_MANY_MEET) from None
 
 
 def _subjects(config: StreamConfig) -> list[bytes]:

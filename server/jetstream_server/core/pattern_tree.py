@@ -1,0 +1,207 @@
+"""Many patterns, and whether any two of them overlap.
+
+Two patterns at a time is `overlaps` in `core/subject.py`; of ten thousand that would be fifty
+million pairs. Here patterns that begin alike share their beginning, and two trees are walked at
+once, where they can meet: as long as most patterns differ in a token that both write out, that is
+no more than looking at each of them once. With stars in the right places patterns can be made that
+meet nearly everywhere without ever overlapping; so the walk has an end, in proportion to the trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from jetstream_server.core.subject import overlaps
+
+# Places looked at: for each token in the trees, and besides.
+STEPS_OF_TOKEN_MAX = 3
+STEPS_MAX = 20_000
+
+
+class TooManyMeetError(ValueError):
+    """Patterns with stars that cannot be told apart with reasonable effort."""
+
+
+class _Place:
+    """What follows one token."""
+
+    __slots__ = ("count", "literals", "star", "tails")
+
+    def __init__(self) -> None:
+        self.literals: dict[bytes, _Place] = {}
+        self.star: _Place | None = None
+        self.count = 0  # of patterns that end here
+        self.tails = 0  # and that end with a `>` behind this
+
+    @property
+    def goes_on(self) -> bool:
+        return bool(self.tails or self.literals or self.star is not None)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.count or self.goes_on)
+
+    def children(self) -> Iterator[_Place]:
+        yield from self.literals.values()
+        if self.star is not None:
+            yield self.star
+
+
+class PatternTree:
+    """Patterns, each any number of times. What is malformed is compared as `overlaps` does."""
+
+    def __init__(self, patterns: Iterable[bytes] = ()) -> None:
+        self._root = _Place()
+        self._tokens = 0
+        for pattern in patterns:
+            self.add(pattern)
+
+    def add(self, pattern: bytes) -> None:
+        """Add a pattern."""
+        place = self._root
+        for token in pattern.split(b"."):
+            self._tokens += 1
+            if token == b">":
+                place.tails += 1
+                return
+            if token == b"*":
+                below = place.star
+                if below is None:
+                    below = place.star = _Place()
+            else:
+                below = place.literals.get(token)
+                if below is None:
+                    below = place.literals[token] = _Place()
+            place = below
+        place.count += 1
+
+    def remove(self, pattern: bytes) -> None:
+        """Take a pattern out that is there."""
+        path: list[tuple[_Place, bytes]] = []
+        place = self._root
+        for token in pattern.split(b"."):
+            self._tokens -= 1
+            if token == b">":
+                place.tails -= 1
+                break
+            path.append((place, token))
+            below = place.star if token == b"*" else place.literals[token]
+            assert below is not None, "it was added"
+            place = below
+        else:
+            place.count -= 1
+        while path and place.is_empty:
+            place, token = path.pop()
+            if token == b"*":
+                place.star = None
+            else:
+                del place.literals[token]
+
+    def overlaps_itself(self) -> bool:
+        """Tell whether two of the patterns overlap.
+
+        Raises:
+            TooManyMeetError: that takes too long to find out.
+        """
+        steps_left = _steps_max(self._tokens)
+        waiting = [self._root]
+        while waiting:
+            place = waiting.pop()
+            steps_left -= 1
+            if place.count > 1 or place.tails > 1 or (place.tails and _has_more(place)):
+                return True
+            if (star := place.star) is not None:
+                for literal in place.literals.values():
+                    steps_left = _meet(literal, star, steps_left)
+                    if steps_left == _FOUND:
+                        return True
+            waiting.extend(place.children())
+        return False
+
+    def overlaps(self, other: PatternTree) -> bool:
+        """Tell whether a pattern of one tree overlaps one of the other.
+
+        Raises:
+            TooManyMeetError: that takes too long to find out.
+        """
+        # What is large and known is not looked at for what is small and new.
+        steps_max = _steps_max(min(self._tokens, other._tokens))
+        return _meet(self._root, other._root, steps_max) == _FOUND
+
+    def meets(self, pattern: bytes, steps_left: int) -> int:
+        """Return how many steps are left, or -1 when a pattern overlaps one of the tree."""
+        return _meet(self._root, PatternTree([pattern])._root, steps_left)
+
+
+_FOUND = -1
+
+
+def _has_more(place: _Place) -> bool:
+    return bool(place.literals or place.star is not None)
+
+
+def _steps_max(tokens: int) -> int:
+    return STEPS_MAX + STEPS_OF_TOKEN_MAX * tokens
+
+
+def _meet(one: _Place, two: _Place, steps_left: int) -> int:
+    """Walk two places at once; return how many steps are left, or _FOUND for an overlap."""
+    waiting = [(one, two)]
+    while waiting:
+        a, b = waiting.pop()
+        if (a.count and b.count) or (a.tails and b.goes_on) or (b.tails and a.goes_on):
+            return _FOUND
+        if len(a.literals) > len(b.literals):
+            a, b = b, a
+        for token, below in a.literals.items():
+            other = b.literals.get(token)
+            if other is not None:
+                waiting.append((below, other))
+        steps = 1 + len(a.literals)
+        if a.star is not None:
+            steps += len(b.literals)
+            waiting.extend([(a.star, below) for below in b.children()])
+        if b.star is not None:
+            steps += len(a.literals)
+            waiting.extend([(b.star, below) for below in a.literals.values()])
+        steps_left -= steps
+        if steps_left < 0:
+            raise TooManyMeetError
+    return steps_left
+
+
+def first_overlap(patterns: list[bytes]) -> tuple[int, int] | None:
+    """Return the places of the first pattern that overlaps a later one, and of that; None for none.
+
+    Raises:
+        TooManyMeetError: that takes too long to find out.
+    """
+    tree = PatternTree(patterns)
+    if not tree.overlaps_itself():
+        return None
+    # Where there is one, which is the first is found from the front: by taking them out.
+    steps_left = _steps_max(sum(pattern.count(b".") + 1 for pattern in patterns))
+    for place, pattern in enumerate(patterns):
+        tree.remove(pattern)
+        steps_left = tree.meets(pattern, steps_left)
+        if steps_left == _FOUND:
+            rest = range(place + 1, len(patterns))
+            return place, next(i for i in rest if overlaps(pattern, patterns[i]))
+    raise AssertionError("two of them overlap")
+
+
+def first_overlapped(patterns: list[bytes]) -> int | None:
+    """Return the place of the first pattern that overlaps an earlier one, None for none.
+
+    Raises:
+        TooManyMeetError: that takes too long to find out.
+    """
+    if not PatternTree(patterns).overlaps_itself():
+        return None
+    tree, steps_left = PatternTree(), _steps_max(sum(each.count(b".") + 1 for each in patterns))
+    for place, pattern in enumerate(patterns):
+        steps_left = tree.meets(pattern, steps_left)
+        if steps_left == _FOUND:
+            return place
+        tree.add(pattern)
+    raise AssertionError("two of them overlap")

@@ -1,0 +1,75 @@
+"""Many patterns at once, beside each pair of them."""
+
+from __future__ import annotations
+
+import itertools
+from random import Random
+
+import pytest
+from jetstream_server.core.pattern_tree import (
+    PatternTree,
+    TooManyMeetError,
+    first_overlap,
+    first_overlapped,
+)
+from jetstream_server.core.subject import overlaps
+
+TOKENS = [b"a", b"b", b"c", b"*", b"*", b">", b""]
+
+
+def a_pattern(random: Random) -> bytes:
+    """Return a pattern of a few tokens, well formed or not."""
+    return b".".join(random.choices(TOKENS, k=random.randrange(1, 5)))
+
+
+def first_pair(patterns: list[bytes]) -> tuple[int, int] | None:
+    for i, j in itertools.combinations(range(len(patterns)), 2):
+        if overlaps(patterns[i], patterns[j]):
+            return i, j
+    return None
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_answer_is_that_of_all_pairs(seed):
+    random = Random(seed)
+    for _ in range(60):
+        patterns = [a_pattern(random) for _ in range(random.randrange(7))]
+        others = [a_pattern(random) for _ in range(random.randrange(4))]
+        assert first_overlap(patterns) == first_pair(patterns), patterns
+        later = [
+            j for j, each in enumerate(patterns) if any(overlaps(o, each) for o in patterns[:j])
+        ]
+        assert first_overlapped(patterns) == (later[0] if later else None)
+        tree = PatternTree(patterns)
+        assert tree.overlaps_itself() is (first_pair(patterns) is not None)
+        expected = any(overlaps(a, b) for a in patterns for b in others)
+        assert tree.overlaps(PatternTree(others)) is expected, (patterns, others)
+        assert PatternTree(others).overlaps(tree) is expected
+        gone = [patterns.pop(random.randrange(len(patterns))) for _ in patterns[::2]]
+        for pattern in gone:
+            tree.remove(pattern)
+        expected = any(overlaps(a, b) for a in patterns for b in others)
+        assert tree.overlaps(PatternTree(others)) is expected
+
+
+def test_what_was_added_and_removed_leaves_nothing():
+    tree = PatternTree([b"a.*.b", b"a.>", b"a.b"])
+    for pattern in (b"a.b", b"a.*.b", b"a.>"):
+        tree.remove(pattern)
+    assert tree._root.is_empty and tree._tokens == 0
+
+
+def test_many_with_stars_are_told_apart_where_they_write_something_out():
+    patterns = [b"*.%d" % n for n in range(2000)] + [b"k%d.x" % n for n in range(20_000)]
+    assert first_overlap(patterns) is None
+
+
+def test_what_meets_everywhere_has_an_end():
+    ways = itertools.product((b"*", b"x"), repeat=11)
+    patterns = [b".".join((*way, b"%d" % n)) for n, way in enumerate(ways)]
+    assert first_overlap(patterns[:64]) is None
+    with pytest.raises(TooManyMeetError):
+        first_overlap(patterns)
+    half = len(patterns) // 2
+    with pytest.raises(TooManyMeetError):
+        PatternTree(patterns[:half]).overlaps(PatternTree(patterns[half:]))
