@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jetstream_server.base.digits import unsigned
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config import values
 from jetstream_server.config.lexer import Token
@@ -207,10 +208,11 @@ def _percent(token: Token) -> int:
         if value.lower() == "headers":
             return 0
         text = value.removesuffix("%")
-        if not text.removeprefix("-").isdecimal():
+        value = unsigned(text.removeprefix("-"))
+        if value < 0:
             wrong = f'strconv.Atoi: parsing "{text}": invalid syntax'
             raise error_at(token, f"Failed to parse latency sample: {wrong}")
-        value = int(text)
+        value = -value if text.startswith("-") else value
     if type(value) is not int:
         got = type_name(value)
         raise error_at(token, f"Expected latency sample to be a string or map/struct, got {got}")

@@ -71,6 +71,7 @@ Common Options:
 """
 
 _INTEGER = re.compile(r"[+-]?(0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO]?[0-7_]*|[1-9][0-9_]*)")
+_INTEGER_CHARACTERS_MAX = 100  # 64 bits in binary, with underscores
 _INT64_MAX = 2**63 - 1
 _BOOLEANS = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
@@ -335,7 +336,7 @@ def _boolean(name: str, text: str) -> bool:
 
 
 def _integer(name: str, text: str) -> int:
-    if _INTEGER.fullmatch(text) is None:
+    if _INTEGER.fullmatch(text) is None or len(text) > _INTEGER_CHARACTERS_MAX:
         raise _FlagError(f'invalid value "{text}" for flag -{name}: parse error')
     digits = text.lstrip("+-").replace("_", "").lower()
     # A leading zero means octal, as in Go.

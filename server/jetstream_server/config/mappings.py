@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jetstream_server.base.digits import unsigned
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config import values
 from jetstream_server.config.lexer import Token
@@ -68,9 +69,9 @@ def _weight(key: str, token: Token) -> int:
     value = token.value
     if isinstance(value, str):
         text = value.removesuffix("%")
-        if not text.isdecimal():
+        value = unsigned(text)
+        if value < 0:
             raise error_at(token, f'Invalid weight "{text}" for mapping destination')
-        value = int(text)
     if type(value) is not int:
         raise error_at(token, f"Unknown entry type for weight of {shown(value)}\n")
     if not 0 <= value <= _WEIGHT_MAX:

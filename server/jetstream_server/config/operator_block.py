@@ -12,6 +12,7 @@ from typing import Any
 
 from jetstream_server import NATS_VERSION
 from jetstream_server.base import nkey
+from jetstream_server.base.digits import unsigned
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config import values
 from jetstream_server.config.claims.account_claims import AccountClaims
@@ -121,7 +122,7 @@ def _version_problem(operator: OperatorClaims) -> str:
         return ""
     own = NATS_VERSION.split(".")
     numbers = wanted.removeprefix("v").split(".")
-    if len(numbers) != 3 or not all(each.isdecimal() for each in numbers):
+    if len(numbers) != 3 or min(map(unsigned, numbers)) < 0:
         return f"operator {operator.subject} expects version {wanted}, which is none"
     pairs = zip(("major", "minor", "patch"), numbers, own, strict=True)
     for name, number, has in pairs:

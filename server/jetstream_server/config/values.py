@@ -211,7 +211,7 @@ def storage_size(name: str) -> Reader:
             if not value:
                 return 0
             number, unit = value[:-1], value[-1]
-            if re.fullmatch(r"[+-]?[0-9]+", number) is None:
+            if re.fullmatch(r"[+-]?[0-9]{1,19}", number) is None:
                 reason = f'strconv.ParseInt: parsing "{number}": invalid syntax'
             elif unit not in _SIZE_UNITS:
                 reason = "sizes defined as strings must end in K, M, G, T"
@@ -243,7 +243,7 @@ def address(key: str, token: Token) -> tuple[str | None, int]:
     is_bracketed = host.startswith("[") and host.endswith("]")
     if not colon or (":" in host and not is_bracketed):
         raise error_at(token, f'could not parse address string "{value}"')
-    if re.fullmatch(r"[+-]?[0-9]+", port) is None:
+    if re.fullmatch(r"[+-]?[0-9]{1,18}", port) is None:
         raise error_at(token, f'could not parse port "{port}"')
     return host[1:-1] if is_bracketed else host, int(port)
 

@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jetstream_server.base.digits import unsigned
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import columns, records
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
@@ -125,9 +126,9 @@ def _read_folder(folder: Path, disk: Disk, table: SubjectTable, high_water: High
                 redone[path] = whole
     names = {*disk.names(folder), *(path.name for path in redone)}
     numbers = sorted(
-        int(name.removesuffix(BLOCK_SUFFIX))
+        unsigned(name.removesuffix(BLOCK_SUFFIX))
         for name in names
-        if name.endswith(BLOCK_SUFFIX) and name.removesuffix(BLOCK_SUFFIX).isdigit()
+        if name.endswith(BLOCK_SUFFIX) and unsigned(name.removesuffix(BLOCK_SUFFIX)) >= 0
     )
     for name in sorted(names):
         is_orphan = name.endswith(INDEX_SUFFIX) and Path(name).stem + BLOCK_SUFFIX not in names

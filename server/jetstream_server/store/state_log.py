@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 
+from jetstream_server.base.digits import unsigned
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels.records import checksum as crc32c
 from jetstream_server.store.commit import GroupCommit, Owner
@@ -140,9 +141,9 @@ class StateLog:
         """Return the numbers of the files that are there or will be, rising."""
         head = f"{self._path.name}."
         found = {
-            int(name.removeprefix(head))
+            unsigned(name.removeprefix(head))
             for name in self._commit.disk.names(self._path.parent)
-            if name.startswith(head) and name.removeprefix(head).isdigit()
+            if name.startswith(head) and unsigned(name.removeprefix(head)) >= 0
         }
         found = {number for number in found if not self._commit.is_removed(self._at(number))}
         if self._file is not None:

@@ -232,6 +232,22 @@ def test_options_not_served_are_refused_by_name(folder: Path, text: str, name: s
     assert str(error.value).startswith("n.conf:1:")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'mappings: { a: [{ dest: b, weight: "%s" }] }',
+        'jetstream { max_mem: "%sG" }',
+        'listen: "host:%s"',
+        "port: %s",
+        "ping_interval: '%sh'",
+        'accounts { A { exports: [{ service: s, latency: { sampling: "%s%%", subject: l } }] } }',
+    ],
+)
+def test_no_number_is_too_long_to_be_refused(folder: Path, text: str) -> None:
+    with pytest.raises(ConfigError):
+        read(text % ("9" * 5000))
+
+
 def test_all_mistakes_are_found_in_the_order_of_the_file(folder: Path) -> None:
     with pytest.raises(ConfigError) as error:
         read("porte: 1\ndebug: 5\nauthorization { users: [ { pass: x } ] }\n")

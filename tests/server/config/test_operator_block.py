@@ -147,6 +147,7 @@ def test_mistakes_of_the_operator(read, credentials):
         ("3.0.0", "expected major version 3"),
         ("2.99.0", "expected minor version 99"),
         ("new", "expects version new"),
+        ("9" * 5000 + ".0.0", "which is none"),
     ],
 )
 def test_the_version_an_operator_wants(read, credentials, version, error):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jetstream_server.base.digits import unsigned
 from jetstream_server.protocol.ops import PubRun
 
 # Tokens of `$JS.ACK.<stream>.<consumer>.<delivered>.<sequence>...`, and where the sequence stands;
@@ -48,9 +49,10 @@ def delivery_numbers(
             sender, _, sequence, consumer_seq, timestamp, pending = tokens[first - 2 : first + 4]
             if sender != consumer:
                 return None
-            sequences.append(int(sequence))
-            consumer_seqs.append(int(consumer_seq))
-            timestamps.append(int(timestamp))
-        return sequences, consumer_seqs, timestamps, int(pending)
+            sequences.append(unsigned(sequence))
+            consumer_seqs.append(unsigned(consumer_seq))
+            timestamps.append(unsigned(timestamp))
     except ValueError:
         return None
+    is_sound = unsigned(pending) >= 0 and min(*sequences, *consumer_seqs, *timestamps, 0) == 0
+    return (sequences, consumer_seqs, timestamps, unsigned(pending)) if is_sound else None

@@ -149,7 +149,8 @@ class Source:
         try:
             if stream.config.allow_msg_counter:
                 origin_subject = header(headers, STREAM_SOURCE).split(b" ")[4]
-                convert_total(stream.store, message, self.config.name, origin_subject.decode())
+                counter = origin_subject.decode(errors="replace")  # as in any JSON
+                convert_total(stream.store, message, self.config.name, counter)
             check_size(stream, message)
             stream.take(message, now)
         except ApiError as error:

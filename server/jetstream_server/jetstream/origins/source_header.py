@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jetstream_server.base.digits import unsigned
 from jetstream_server.jetstream.streams.publish_headers import STREAM_SOURCE
 from jetstream_server.jetstream.streams.stream_config import StreamSource
 from jetstream_server.jetstream.wire.name_hash import name_hash
@@ -57,10 +58,10 @@ class SourcePosition:
 def parse_source(value: bytes) -> SourcePosition | None:
     """Return what a header says, None when it is none."""
     words = value.decode("utf-8", "replace").split(" ")
-    if len(words) not in _WORDS or not words[1].isdigit():
+    if len(words) not in _WORDS or (sequence := unsigned(words[1])) < 0:
         return None
     key = " ".join((words[0], words[2], words[3]))
-    return SourcePosition(key, int(words[1]), words[5] if len(words) == _WORDS[1] else "")
+    return SourcePosition(key, sequence, words[5] if len(words) == _WORDS[1] else "")
 
 
 class SourceStamp:

@@ -113,7 +113,7 @@ class Sourcing:
         note = {
             "last_seq": self._stream.store.last_seq,
             "sources": {
-                source.key: [source.position, (source.identity or b"").decode()]
+                source.key: [source.position, (source.identity or b"").decode(errors="replace")]
                 for source in self._sources
                 if source.position
             },

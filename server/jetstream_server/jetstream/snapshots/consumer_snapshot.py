@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import orjson
 
+from jetstream_server.base.digits import unsigned
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream.consumers.ack_pending import Run
 from jetstream_server.jetstream.consumers.consumer import Consumer, ack_rules
@@ -125,10 +126,10 @@ def decode_consumer(
         state = record.get("state") or {}
         delivered, floor = _position(state.get("delivered")), _position(state.get("ack_floor"))
         pending = sorted(
-            (int(sequence), _uint(entry["Sequence"]), _uint(entry["Timestamp"]))
+            (_key(sequence), _uint(entry["Sequence"]), _uint(entry["Timestamp"]))
             for sequence, entry in (state.get("pending") or {}).items()
         )
-        counts = {int(s): _uint(n) for s, n in (state.get("redelivered") or {}).items()}
+        counts = {_key(s): _uint(n) for s, n in (state.get("redelivered") or {}).items()}
         rest = record.get(_SNAPSHOT) or {}
         snapshot = [_uint(sequence) for sequence in rest.get("sequences", ())]
         live_seq, created = _uint(rest.get("live", 0)), _uint(record.get(_CREATED, 0))
@@ -218,6 +219,12 @@ def _position(pair: dict[str, Any] | None) -> tuple[int, int]:
     if pair is None:
         return 0, 0
     return _uint(pair.get("consumer_seq", 0)), _uint(pair.get("stream_seq", 0))
+
+
+def _key(text: str) -> int:
+    if (number := unsigned(text)) < 0:
+        raise ValueError(f"not a number in range: {text!r:.40}")
+    return number
 
 
 def _uint(value: Any) -> int:

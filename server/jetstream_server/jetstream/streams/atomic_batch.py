@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jetstream_server.base.digits import unsigned
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.advisory import publish_batch_abandoned
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 ID_BYTES_MAX = 64
 _COMMITS = (b"1", b"eob")
 _COMMIT_LINE = b"%b: 1\r\n" % names.BATCH_COMMIT
+_PART_MAX = 1 << 16  # messages of a batch that a crash cut short
 _DIGITS_MAX = 18
 
 
@@ -179,13 +181,28 @@ def _check_rollup(message: Candidate, staging: Staging) -> None:
 
 
 def drop_unfinished(store: MessageStore) -> int:
-    """Remove the part of a batch in which a crash made the store end; return how many messages."""
-    newest = store.load(store.last_seq)
+    """Remove the part of a batch in which a crash made the store end; return how many messages.
+
+    These are messages of one batch that count down to its first; what a backup brought may say
+    anything.
+    """
+    last_seq, gone = store.last_seq, list[int]()
+    newest = store.load(last_seq)
     if newest is None or not newest.headers:
         return 0
     special = special_headers(newest.headers)
-    position = special.get(names.BATCH_SEQUENCE, b"")
-    if names.BATCH_ID not in special or names.BATCH_COMMIT in special or not position.isdigit():
-        return 0
-    count = min(int(position), newest.sequence)
-    return store.delete(range(newest.sequence, newest.sequence - count, -1))
+    batch_id = special.get(names.BATCH_ID)
+    count = unsigned(special.get(names.BATCH_SEQUENCE, b""))
+    for before in range(min(count, last_seq, _PART_MAX) if batch_id else 0):
+        message = store.load(last_seq - before)
+        if message is None:  # a limit was quicker
+            continue
+        special = special_headers(message.headers)
+        if (
+            special.get(names.BATCH_ID) != batch_id
+            or unsigned(special.get(names.BATCH_SEQUENCE, b"")) != count - before
+            or names.BATCH_COMMIT in special
+        ):
+            break
+        gone.append(message.sequence)
+    return store.delete(gone)

@@ -236,6 +236,28 @@ def test_counters_add_up(transfers: Any) -> None:
     assert accounts == b'{"A":{"a.x":"7"},"B":{"b.x":"7"}}'
 
 
+def test_a_counter_whose_subject_is_not_utf8_adds_up(
+    transfers: Any, make_transfers: Callable[[], Any]
+) -> None:
+    transfers.stream("A", allow_msg_counter=True)
+    create(transfers, "S", sources=[{"name": "A"}], allow_msg_counter=True)
+    transfers.advance(SET_UP)
+    for _ in range(2):
+        publish(transfers, b"a.\xff", b"", b"Nats-Incr: 1")
+        transfers.advance(SECOND)
+    store = transfers.catalog.streams["S"].store
+    assert store.load(store.last_seq).payload == b'{"val":"2"}'
+    transfers.catalog.stop(transfers.now)
+    transfers.commit.drain()
+    again = make_transfers()
+    again.catalog.recover(again.now)
+    again.advance(SET_UP)
+    publish(again, b"a.\xff", b"", b"Nats-Incr: 1")
+    again.advance(SECOND)
+    store = again.catalog.streams["S"].store
+    assert store.load(store.last_seq).payload == b'{"val":"3"}'
+
+
 def test_an_interest_stream_uses_sequences_for_what_nobody_wants(transfers: Any) -> None:
     transfers.stream("O", count=3)
     create(transfers, "S", sources=[{"name": "O"}], retention="interest")

@@ -68,3 +68,8 @@ def test_sources_of_one_stream_are_told_apart() -> None:
 @pytest.mark.parametrize("value", [b"", b"O", b"O x > > s id", b"O 1 > > s id more", b"O -1 > > s"])
 def test_what_is_no_such_header(value: bytes) -> None:
     assert parse_source(value) is None
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "\u00b2", "-1", "1_0", str(2**63), ""])
+def test_a_sequence_that_is_none(digits: str) -> None:
+    assert parse_source(f"O {digits} > > x".encode()) is None

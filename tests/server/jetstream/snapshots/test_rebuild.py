@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from jetstream_server.base.clock import SECOND
 from jetstream_server.jetstream.snapshots.archive import END, MAGIC, encode_entry
 from jetstream_server.jetstream.snapshots.rebuild import Rebuild, RebuildError
 from jetstream_server.jetstream.snapshots.s2 import STREAM_IDENTIFIER, frames
+from jetstream_server.jetstream.streams import publish_headers
 from jetstream_server.jetstream.streams.stream_config import StreamConfig
 
 CONSUMER = b'{"config":{"durable_name":"C","name":"C","ack_policy":"explicit"},"state":{}}'
@@ -119,6 +121,61 @@ def test_state_comes_back(
     names = ("messages", "first_seq", "last_seq", "num_deleted")
     assert tuple(found.get(name, 0) for name in names) == expected
     assert list(answer) == ["type", "config", "created", "state", "ts"]
+
+
+LONG = b"9" * 5000
+HOSTILE = (LONG, b"-" + LONG, "O \u00b2 > > x".encode(), b"\xff\xfe", b"O " + LONG + b" > > x")
+HOSTILE += (b'{"a":{"b":"' + LONG + b'"}}', b'{"a":{"b":1}}', b"[]", b"@every " + LONG + b"s")
+HOSTILE += (b"@at " + LONG, b"0 0 0 " + LONG + b" 1 *", b"1e400", b"0x10", b" ", b"O  > > ")
+HEADERS = [
+    value for name, value in vars(publish_headers).items() if name.isupper() and name[0] != "_"
+]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"allow_atomic": True},
+        {"sources": [{"name": "O"}]},
+        {"mirror": {"name": "O"}, "subjects": []},
+        {"allow_msg_ttl": True},
+        {"allow_msg_counter": True},
+        {"allow_msg_counter": True, "sources": [{"name": "O"}]},
+        {"allow_msg_schedules": True, "allow_msg_ttl": True},
+        {"allow_batched": True},
+        {"retention": "workqueue"},
+    ],
+    ids=str,
+)
+def test_headers_that_a_backup_makes_up_harm_nobody(
+    transfers, make_transfers, config: dict[str, Any]
+) -> None:
+    names = [name for each in HEADERS for name in (each if isinstance(each, tuple) else (each,))]
+    blocks = [
+        b"NATS/1.0\r\n%b: b\r\nNats-Batch-Id: b\r\n%b: %b\r\n\r\n" % (b"X", name, value)
+        for name in names
+        for value in HOSTILE
+    ]
+    step = 12
+    for start in range(0, len(blocks), step):
+        some = blocks[start : start + step]
+        for last in some:  # what comes last decides what a start makes of it
+            some = [*(each for each in some if each is not last), last]
+        messages = [message(n + 1, headers=block) for n, block in enumerate(some)]
+        known = state(messages=len(some), last_seq=len(some))
+        answer = transfers.restore("R", whole(known, *messages), **config)
+        assert "error" not in answer or answer["error"]["err_code"] == 10062
+        transfers.advance(SECOND)
+        if "error" not in answer:
+            transfers.ask("STREAM.DELETE.R")
+    transfers.restore("R", whole(known, *messages), **config)
+    transfers.advance(SECOND)
+    transfers.catalog.stop(transfers.now)
+    transfers.commit.drain()
+    again = make_transfers()
+    again.catalog.recover(again.now)
+    again.advance(SECOND)
+    assert again.catalog.names() == ["R"] and not again.catalog.offline
 
 
 def test_limits_of_the_config_hold(transfers) -> None:

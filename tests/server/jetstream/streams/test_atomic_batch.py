@@ -227,6 +227,35 @@ def test_recovery_removes_part_of_a_batch_and_nothing_else(bench: Any) -> None:
     assert [store.load(n) is not None for n in range(1, 6)] == [True, True, False, False, False]
 
 
+@pytest.mark.parametrize(
+    ("positions", "left"),
+    [
+        (["9" * 5000], 1),
+        ([str(2**63 - 1)], 0),
+        (["1", "3"], 1),
+        (["-1"], 1),
+        (["\u00b2"], 1),
+        (["1", "2"], 0),
+    ],
+)
+def test_a_position_may_say_anything(bench: Any, positions: list[str], left: int) -> None:
+    store = MemoryFolder(0).messages()
+    block = "NATS/1.0\r\nNats-Batch-Id: b\r\nNats-Batch-Sequence: {}\r\n\r\n"
+    for position in positions:
+        store.append(b"s.a", block.format(position).encode(), b"x", 1)
+    drop_unfinished(store)
+    assert store.state().messages == left
+
+
+def test_part_of_a_batch_goes_although_some_of_it_is_gone(bench: Any) -> None:
+    store = MemoryFolder(0).messages()
+    block = "NATS/1.0\r\nNats-Batch-Id: b\r\nNats-Batch-Sequence: {}\r\n\r\n"
+    for position in range(1, 6):
+        store.append(b"s.a", block.format(position).encode(), b"x", 1)
+    store.delete([2, 4])
+    assert drop_unfinished(store) == 3
+
+
 def test_a_store_cut_anywhere_has_all_or_nothing(bench: Any, tmp_path: Path) -> None:
     config = bench.config(allow_atomic=True, storage="file")
 
