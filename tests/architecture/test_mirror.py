@@ -13,6 +13,15 @@ TREES = {
 # Files whose behaviour shows only in something larger, and the tests that show it.
 TESTED_ELSEWHERE = {
     "server/jetstream_server/__main__.py": "tests/server/test_cli.py",
+    "server/jetstream_server/jetstream/consumers/consumer_info.py": (
+        "tests/server/jetstream/consumers/test_consumer.py"
+    ),
+    "server/jetstream_server/jetstream/streams/batch_storing.py": (
+        "tests/server/jetstream/streams/test_atomic_batch.py"
+    ),
+    "server/jetstream_server/jetstream/streams/identified_storing.py": (
+        "tests/server/jetstream/streams/test_dedupe.py"
+    ),
 }
 
 # Tests of what no single source file does.

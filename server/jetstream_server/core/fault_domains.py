@@ -49,6 +49,8 @@ class Row(NamedTuple):
 _MESSAGE = Row(Domain.MESSAGE)
 _REQUEST = Row(Domain.REQUEST)
 _CONNECTION = Row(Domain.CONNECTION, "self")
+_CONSUMER = Row(Domain.CONSUMER, "self")
+_SOURCE = Row(Domain.SOURCE, "self")
 _PROCESS = Row(Domain.PROCESS)
 
 PLACES: dict[str, Row] = {
@@ -60,6 +62,7 @@ PLACES: dict[str, Row] = {
     # -- requests and monitoring -----------------------------------------------------------------
     "Api": _REQUEST,
     "Catalog": _REQUEST,
+    "Outages": _REQUEST,
     "DirectGet": _REQUEST,
     "_BegunSnapshot": _REQUEST,
     "SystemServices": _REQUEST,
@@ -73,22 +76,77 @@ PLACES: dict[str, Row] = {
     "Shadow": _MESSAGE,
     "ServiceImport": _MESSAGE,
     "ServiceReplies": _MESSAGE,
+    # -- between accounts ------------------------------------------------------------------------
+    "StreamImport": Row(Domain.LINK, "self"),
+    # -- transfers and purges that take several turns --------------------------------------------
+    "Snapshot": Row(Domain.REQUEST, "self"),
+    "Restore": Row(Domain.REQUEST, "self"),
+    "Purging": Row(Domain.REQUEST, "self"),
+    "Purging._remove": Row(Domain.STREAM, "self._stream"),
+    # -- consumers: whatever drives one may leave it half changed --------------------------------
+    "Consumer": _CONSUMER,
+    "Consumer.info": _REQUEST,
+    "Consumer.wants": _REQUEST,
+    "Consumer.needs": _REQUEST,
+    "Acks": Row(Domain.CONSUMER, "self._consumer"),
+    "Pull": Row(Domain.CONSUMER, "self._consumer"),
+    "Push": Row(Domain.CONSUMER, "self._consumer"),
+    "update_consumer": Row(Domain.CONSUMER, "consumer"),
+    "pause_consumer": Row(Domain.CONSUMER, "consumer"),
+    "reset_consumer": Row(Domain.CONSUMER, "consumer"),
+    "HaltedConsumer": _CONSUMER,
+    # -- sources and mirrors ---------------------------------------------------------------------
+    "Feed": _SOURCE,
+    "Source": Row(Domain.SOURCE, "self.feed"),
+    "Mirror": Row(Domain.SOURCE, "self.feed"),
+    "Sourcing": _SOURCE,
+    "Sourcing.info": _REQUEST,
+    "Mirror._skip": Row(Domain.STREAM, "self._stream"),
+    "Mirror._put": Row(Domain.STREAM, "self._stream"),
+    "Mirror._put_run": Row(Domain.STREAM, "self._stream"),
+    # -- streams: most code looks at one, and some changes it ------------------------------------
+    "Stream": _MESSAGE,
+    "StreamTemplate": _MESSAGE,
+    "Republisher": _MESSAGE,
+    "Schedules": _MESSAGE,
+    "AtomicBatches": Row(Domain.MESSAGE, "self"),
+    "FastBatches": Row(Domain.MESSAGE, "self"),
+    "_put_batch": Row(Domain.STREAM, "stream"),
+    "store_identified": Row(Domain.STREAM, "stream"),
+    "Comeback": Row(Domain.STREAM, "self"),
+    **{
+        f"Stream.{method}": Row(Domain.STREAM, "self")
+        for method in (
+            "store_run",
+            "_put",
+            "note_stored",
+            "purge_outdated",
+            "after_storing",
+            "settle",
+            "sweep",
+            "_purge",
+            "_remove",
+            "tell_purged",
+            "_tell_removed",
+            "_delete",
+            "tick",
+            "_expire",
+            "_trim",
+            "_store_copy",
+            "rest",
+            "subscribe",
+            "unsubscribe",
+            "reconfigure",
+            "add_consumer",
+            "remove_consumer",
+            "stop",
+            "delete",
+        )
+    },
     # -- the end of the process: going on could break a promise ----------------------------------
     "GroupCommit": _PROCESS,
     "Flush": _PROCESS,
     "Reserve": _PROCESS,
-    # Until they can be given up.
-    "Stream": _PROCESS,
-    "Consumer": _PROCESS,
-    "Acks": _PROCESS,
-    "Pull": _PROCESS,
-    "Push": _PROCESS,
-    "Feed": _PROCESS,
-    "StreamTemplate": _PROCESS,
-    "Sourcing": _PROCESS,
-    "Purging": _PROCESS,
-    "Snapshot": _PROCESS,
-    "Restore": _PROCESS,
 }
 
 

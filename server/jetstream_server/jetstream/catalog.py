@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from jetstream_server import API_LEVEL
 from jetstream_server.base.errors import JetStreamServerError, StoreError
+from jetstream_server.core.containment import Incident
 from jetstream_server.core.pattern_tree import TooManyMeetError
 from jetstream_server.core.subject import overlaps
 from jetstream_server.core.subscription import Outlet
@@ -22,10 +23,11 @@ from jetstream_server.jetstream.advisory import publish_stream_action
 from jetstream_server.jetstream.captured_subjects import CapturedSubjects
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.consumer_config import ConsumerBounds
-from jetstream_server.jetstream.consumers.consumer_creation import restore_consumer
+from jetstream_server.jetstream.consumers.consumer_creation import check_stream_limits
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.metering import Metering, Usage
 from jetstream_server.jetstream.origins.origin_checks import check_filters
+from jetstream_server.jetstream.outages import Outages
 from jetstream_server.jetstream.snapshots.spool import Spool
 from jetstream_server.jetstream.stream_file import LostConfigError, load_config, save_config
 from jetstream_server.jetstream.stream_template import StreamTemplates
@@ -66,12 +68,14 @@ class OfflineStream:
         reason: why not, as API errors and healthz show it.
         folder: where it is kept; untouched, so that a repair or a newer server finds everything.
         lacks_config: whether a config is all that it needs.
+        config: as long as it may come back by itself; its subjects are not to be given to others.
     """
 
     name: str
     reason: str
     folder: StreamFolder
     lacks_config: bool = False
+    config: StreamConfig | None = None
 
 
 class Catalog:
@@ -79,6 +83,7 @@ class Catalog:
 
     Attributes:
         context: what they share.
+        outages: what was given up, and is to come back.
         server_limits: of the server.
         streams: those that serve, by name.
         metering: what they hold, and may.
@@ -104,6 +109,7 @@ class Catalog:
                 may grow later.
         """
         self.context = context
+        self.outages = context.outages = Outages(self)
         self.server_limits = server_limits or ServerLimits()
         self.streams: dict[str, Stream] = {}
         self.metering = Metering(
@@ -208,10 +214,23 @@ class Catalog:
         folder = self._vault.folder(
             config.name, memory=config.is_memory, first_seq=config.first_seq
         )
-        stream = self._open(config, now, folder, now)
-        save_config(folder, config, now)
+        try:
+            stream = self._open(config, now, folder, now)
+            save_config(folder, config, now)
+        except Exception:  # whoever asked is refused, so it must not be there
+            self._discard(config.name, folder, now)
+            raise
         publish_stream_action(self.context, config.name, "create", now)
         return stream
+
+    def _discard(self, name: str, folder: StreamFolder, now: int) -> None:
+        """Undo what was done to make a stream."""
+        self.offline.pop(name, None)
+        if stream := self.streams.pop(name, None):
+            self.metering.dismiss(stream)
+            stream.delete(now)
+        else:
+            folder.remove()
 
     def update(
         self, name: str, config: StreamConfig, now: int, *, pedantic: bool = False
@@ -232,7 +251,7 @@ class Catalog:
         check_replicas(config)
         config = self._with_defaults(config)
         check_update(stream.config, config)
-        _check_consumers(stream, config)
+        check_stream_limits(stream, config)
         if config.sealed:
             config = sealed(config)
         self.metering.check_reservation(config)
@@ -248,6 +267,7 @@ class Catalog:
         Raises:
             ApiError: 10059.
         """
+        self.outages.forget(name)
         if offline := self.offline.pop(name, None):
             offline.folder.remove()
         elif stream := self.streams.pop(name, None):
@@ -368,22 +388,16 @@ class Catalog:
         for name in self._vault.folders():
             if name == _TEMPLATES:
                 continue
-            self._recover_or_list(name, now)
+            self._bring_up(name, self._vault.folder(name, memory=False), now)
         try:
             self.templates.recover()
         except StoreError as error:
             self.report(error)
+        except Exception as error:
+            self.context.containment.contain(error, now)
 
-    def _give_config(self, offline: OfflineStream, config: StreamConfig, now: int) -> Stream:
-        name = offline.name
-        save_config(offline.folder, config, now)
-        del self.offline[name]
-        self._recover_or_list(name, now)
-        return self.stream(name)
-
-    def _recover_or_list(self, name: str, now: int) -> None:
+    def _bring_up(self, name: str, folder: StreamFolder, now: int) -> None:
         """Open a stream, or list it as offline."""
-        folder = self._vault.folder(name, memory=False)
         try:
             self._recover(name, folder, now)
         except JetStreamServerError as error:
@@ -393,6 +407,43 @@ class Catalog:
             lacks_config = isinstance(error, LostConfigError)
             self.offline[name] = OfflineStream(name, str(error), folder, lacks_config)
             self.context.log("ERR", f"stream {name} of account {self.context.account}: {error}")
+        except Exception as error:
+            incident = self.context.containment.contain(error, now)
+            self._drop(name, incident, folder, now)
+
+    def _drop(self, name: str, incident: Incident, folder: StreamFolder, now: int) -> None:
+        """List a stream as offline on which opening it has tripped."""
+        if name in self.offline:  # given up while it was opened
+            return
+        if opened := self.streams.get(name):
+            self.outages.abandon_opened(opened, incident, now)
+            return
+        folder.messages().forsake(str(incident))
+        offline = self.offline[name] = OfflineStream(name, str(incident), folder)
+        self.outages.not_opened(offline, incident, now)
+
+    def take_offline(self, stream: Stream, reason: str) -> OfflineStream:
+        """List a stream as offline that serves no more."""
+        del self.streams[stream.name]
+        self.metering.dismiss(stream)
+        offline = OfflineStream(stream.name, reason, stream.folder, config=stream.config)
+        self.offline[stream.name] = offline
+        return offline
+
+    def reopen(self, offline: OfflineStream, now: int) -> Stream | None:
+        """Open a stream again that was given up; return it if it serves now."""
+        name, config = offline.name, offline.config
+        del self.offline[name]
+        memory = config is not None and config.is_memory
+        self._bring_up(name, self._vault.folder(name, memory=memory), now)
+        return self.streams.get(name)
+
+    def _give_config(self, offline: OfflineStream, config: StreamConfig, now: int) -> Stream:
+        name = offline.name
+        save_config(offline.folder, config, now)
+        del self.offline[name]
+        self._bring_up(name, self._vault.folder(name, memory=False), now)
+        return self.stream(name)
 
     def _recover(self, name: str, folder: StreamFolder, now: int) -> None:
         config, created = load_config(name, folder)
@@ -402,23 +453,18 @@ class Catalog:
                 f"unsupported - required API level: {level}, current API level: {API_LEVEL}"
             )
         if config.first_seq:  # what nothing was ever stored in begins there still
-            folder = self._vault.folder(name, memory=False, first_seq=config.first_seq)
+            memory = config.is_memory
+            folder = self._vault.folder(name, memory=memory, first_seq=config.first_seq)
         for note in folder.messages().notes:
             text = f"stream {name} of account {self.context.account}: {note}"
             self.context.log("WRN", text)
         if reason := folder.messages().offline:
             raise StoreError(reason)
         stream = self._open(config, created, folder, now)
-        is_complete = True
-        for consumer in folder.consumers():
-            try:
-                restore_consumer(stream, consumer, folder.consumer(consumer), now)
-            except JetStreamServerError as error:
-                is_complete = False
-                self._unread[name, consumer] = str(error)
-                self.context.log("ERR", f"consumer {consumer} of stream {name}: {error}")
+        unread = self.outages.restore_consumers(stream, now)
+        self._unread |= {(name, consumer): reason for consumer, reason in unread.items()}
         # What only a consumer that could not be read still needs must not be swept away.
-        if is_complete:
+        if not unread:
             stream.sweep(now)
 
     def run(self, now: int) -> None:
@@ -448,24 +494,33 @@ class Catalog:
         """Have some stores that nobody writes to let go of memory and note how far they came; tell
         whether any did."""
         rested = 0
-        for stream in self.streams.values():
-            rested += stream.store.rest()
+        for stream in list(self.streams.values()):
+            rested += self._rest(stream)
             if rested == RESTED_AT_ONCE:
                 break
         return rested > 0
 
+    def _rest(self, stream: Stream) -> bool:
+        try:
+            return stream.rest()
+        except Exception as error:
+            self.context.containment.contain(error, 0)
+            return False
+
     def stop(self, now: int) -> None:
         """End for a shutdown: waiting pulls are told, stores are closed."""
-        for stream in self.streams.values():
+        for stream in list(self.streams.values()):
             self._guarded(stream.stop, now)
 
     def _guarded(self, act: Callable[[int], None], now: int) -> None:
         """Keep a disk that disagrees about one stream from stopping the others; the store itself
-        goes offline and says why from then on."""
+        goes offline and says why from then on. Likewise what trips in a way nobody foresaw."""
         try:
             act(now)
         except StoreError as error:
             self.report(error)
+        except Exception as error:
+            self.context.containment.contain(error, now)
 
     def report(self, error: StoreError) -> None:
         """Log what is wrong with a store; once, since everybody who asks it is told."""
@@ -528,27 +583,11 @@ class Catalog:
 
     def _check_overlap(self, config: StreamConfig) -> None:
         serving = [stream.config for stream in self.streams.values()]
-        self._captured.follow([*serving, *self.restoring.values()])
+        absent = [each.config for each in self.offline.values() if each.config is not None]
+        self._captured.follow([*serving, *absent, *self.restoring.values()])
         try:
             is_taken = self._captured.overlap(config)
         except TooManyMeetError:
             raise errors.STREAM_INVALID_CONFIG(TOO_MANY_MEET) from None
         if is_taken:
             raise errors.STREAM_SUBJECT_OVERLAP()
-
-
-def _check_consumers(stream: Stream, config: StreamConfig) -> None:
-    """Refuse limits that a consumer already exceeds."""
-    limits = config.consumer_limits
-    violating = [
-        name
-        for name, consumer in sorted(stream.consumers.items())
-        if isinstance(consumer, Consumer)
-        and (
-            0 < limits.inactive_threshold < consumer.config.inactive_threshold
-            or 0 < limits.max_ack_pending < consumer.config.max_ack_pending
-        )
-    ]
-    if violating:
-        names = ", ".join(violating)
-        raise errors.STREAM_UPDATE_FAILED(f"change to limits violates consumers: {names}")

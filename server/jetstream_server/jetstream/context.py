@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.containment import UNCONTAINED, Containment
@@ -13,6 +13,9 @@ from jetstream_server.jetstream.open_batches import OpenBatches
 from jetstream_server.jetstream.output import Output
 from jetstream_server.jetstream.streams.ingest import IngestLimits
 from jetstream_server.structures.deadline_heap import DeadlineHeap
+
+if TYPE_CHECKING:
+    from jetstream_server.jetstream.outages import Outages
 
 
 class Scheduled(Hashable, Protocol):
@@ -49,6 +52,7 @@ class Context:
         batches: what all accounts of the server have open, and may have.
         log: notes for the operator: level (`INF`, `WRN`, `ERR`) and text.
         containment: of exceptions that nobody foresaw.
+        outages: takes what is given up for them, None where nothing is.
         is_strict: whether a request with unknown fields is refused.
     """
 
@@ -65,6 +69,7 @@ class Context:
     batches: OpenBatches = field(default_factory=OpenBatches)
     log: Callable[[str, str], None] = lambda level, text: None
     containment: Containment = UNCONTAINED
+    outages: Outages | None = None
     is_strict: bool = True
     _generation_seen: int = 0
 

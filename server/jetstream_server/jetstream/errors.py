@@ -293,6 +293,7 @@ CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED = _row(
 )
 CONSUMER_OVERLAPPING_SUBJECT_FILTERS = _row(10138, 400, "consumer subject filters cannot overlap")
 CONSUMER_EMPTY_FILTER = _row(10139, 400, "consumer filter in FilterSubjects cannot be empty")
+CONSUMER_OFFLINE_REASON = _row(10195, 500, "consumer is offline: {}")
 CONSUMER_ALREADY_EXISTS = _row(10148, 400, "consumer already exists")
 CONSUMER_DOES_NOT_EXIST = _row(10149, 400, "consumer does not exist")
 CONSUMER_INACTIVE_THRESHOLD_EXCESS = _row(

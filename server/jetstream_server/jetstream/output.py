@@ -8,7 +8,7 @@ back. When nothing waits for the disk the second list leaves at once, so it cost
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from jetstream_server.core.answers import Answers
@@ -78,10 +78,19 @@ class Output:
 
     def publish(
         self, subject: bytes, payload: bytes, *, reply: bytes = b"", headers: bytes = b""
-    ) -> None:
+    ) -> Publish:
         """Publish one message after the flush: an API reply, an advisory, a status."""
-        self.sends_after_flush.append(Publish(PubRun.single(subject, reply, headers, payload)))
+        send = Publish(PubRun.single(subject, reply, headers, payload))
+        self.sends_after_flush.append(send)
         self.stir()
+        return send
+
+    def withdraw(self, sends: Collection[Send]) -> None:
+        """Publish these not after all; those that left already are none of them."""
+        if sends:
+            gone = set(map(id, sends))
+            kept = [each for each in self.sends_after_flush if id(each) not in gone]
+            self.sends_after_flush[:] = kept
 
     def publish_now(self, subject: bytes, payload: bytes, *, headers: bytes = b"") -> None:
         """Publish one message that need not wait: a refusal."""

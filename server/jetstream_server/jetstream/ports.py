@@ -22,6 +22,11 @@ class StreamConsumer(Protocol):
         """Return whether it is a mirror's or source's (direct) consumer: not listed or counted."""
         ...
 
+    @property
+    def outage(self) -> str:
+        """Return why it was given up, empty while it serves."""
+        ...
+
     def wants(self, subject: bytes) -> bool:
         """Tell whether the filter matches the subject."""
         ...

@@ -98,16 +98,21 @@ def _ailments(node: Node, options: HealthzOptions) -> list[_Ailment]:
         return [_Ailment(503, "JETSTREAM", f"JetStream storage: {node.disk_full}")]
     if options.server_only:
         return []
+    links = [
+        _Ailment(503, "ACCOUNT", f"{link} is closed until the next reload: {reason}")
+        for link, reason in node.links.outages()
+    ]
     catalogs = {
         each.name: each.catalog for each in node.accounts.values() if each.catalog is not None
     }
     if not account:
-        return [each for name, catalog in catalogs.items() for each in _ailing(name, catalog)]
+        found = [each for name, catalog in catalogs.items() for each in _ailing(name, catalog)]
+        return found + [each for item in catalogs.items() for each in _given_up(*item)] + links
     if account not in catalogs:
         return [_Ailment(404, "ACCOUNT", f'JetStream account "{account}" not found', account)]
     catalog = catalogs[account]
     if not stream:
-        return _ailing(account, catalog)
+        return _ailing(account, catalog) + _given_up(account, catalog)
     if stream not in catalog.names():
         text = f'JetStream stream "{stream}" not found on account "{account}"'
         return [_Ailment(404, "STREAM", text, account, stream)]
@@ -119,11 +124,30 @@ def _ailments(node: Node, options: HealthzOptions) -> list[_Ailment]:
             f' on account "{account}"'
         )
         return [_Ailment(404, "CONSUMER", text, account, stream, consumer)]
-    return []
+    return [
+        each
+        for each in _given_up(account, catalog)
+        if each.stream == stream and consumer in ("", each.consumer)
+    ]
 
 
 def _bad(text: str) -> _Ailment:
     return _Ailment(400, "BAD_REQUEST", text)
+
+
+def _given_up(account: str, catalog: Catalog) -> list[_Ailment]:
+    """Return what came of exceptions that nobody foresaw, offline streams aside."""
+    return [
+        _Ailment(
+            503,
+            "CONSUMER" if each.consumer else "STREAM",
+            each.text,
+            account,
+            each.stream,
+            each.consumer,
+        )
+        for each in catalog.outages
+    ]
 
 
 def _ailing(account: str, catalog: Catalog, only: str = "") -> list[_Ailment]:

@@ -75,10 +75,9 @@ class _Metrics:
             stream.store.state() for catalog in catalogs for stream in catalog.streams.values()
         ]
         offline = sum(
-            bool(stream.store.offline)
-            for catalog in catalogs
-            for stream in catalog.streams.values()
+            bool(catalog.offline_reason(name)) for catalog in catalogs for name in catalog.names()
         )
+        given_up = sum(1 for catalog in catalogs for _ in catalog.outages)
         for name, text, value in (
             ("total_streams", "streams", len(states)),
             ("total_consumers", "consumers", sum(each.consumer_count() for each in catalogs)),
@@ -89,6 +88,7 @@ class _Metrics:
             ("api_total", "API requests since the start", stats["api"]["total"]),
             ("api_errors", "those that were refused", stats["api"]["errors"]),
             ("offline_streams", "streams that cannot be served, see /healthz", offline),
+            ("stopped_consumers", "consumers and sources given up for now, see /healthz", given_up),
             ("disk_full", "1 while the disk has no room", bool(node.disk_full)),
         ):
             yield self._gauge(f"jetstream_server_{name}", text, value)

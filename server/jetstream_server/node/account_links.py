@@ -51,6 +51,11 @@ class AccountLinks:
         for link in self._links:
             link.open()
 
+    def outages(self) -> list[tuple[str, str]]:
+        """Return which links were given up, and why; a new configuration makes them anew."""
+        given_up = [each for each in self._links if isinstance(each, StreamImport) and each.outage]
+        return [(str(each), each.outage) for each in given_up]
+
     def close(self) -> None:
         """Part them."""
         for account in self._accounts.values():

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jetstream_server.base.errors import StoreError
+from jetstream_server.core.containment import Incident
 from jetstream_server.core.relay import REPLY_PREFIX
 from jetstream_server.core.subscription import Origin, Outlet, Subscription
 from jetstream_server.core.wildcard_mapping import WildcardMapping, intersection
@@ -42,6 +43,17 @@ class StreamImport:
         self._exporter = exporter
         self._mapping = mapping
         self._shadows: dict[Subscription, Subscription] = {}
+        self.outage = ""
+
+    def __str__(self) -> str:
+        subject = self._mapping.target.decode(errors="replace")
+        return f"import of '{subject}' by '{self._importer.name}' from '{self._exporter.name}'"
+
+    def give_up(self, incident: Incident, now: int) -> None:
+        """Close the link: it may have shadows that nobody knows of, or lack some."""
+        if not self.outage:
+            self.outage = str(incident)
+            self.close()
 
     def open(self) -> None:
         """Begin, with the subscriptions that are there and those to come."""
@@ -59,6 +71,12 @@ class StreamImport:
 
     def inserted(self, sub: Subscription) -> None:
         """Add the shadow of a subscription that may be sent imported messages."""
+        try:
+            self._insert(sub)
+        except Exception as error:
+            self._importer.containment.contain(error, 0)
+
+    def _insert(self, sub: Subscription) -> None:
         if sub.outlet is None and sub.subject.startswith(_OWN):
             return
         if isinstance(sub.receiver, Shadow | ServiceImport):
@@ -76,9 +94,12 @@ class StreamImport:
 
     def removed(self, sub: Subscription) -> None:
         """Remove the shadow of a subscription that is gone."""
-        shadow = self._shadows.pop(sub, None)
-        if shadow is not None:
-            self._exporter.unsubscribe(shadow)
+        try:
+            shadow = self._shadows.pop(sub, None)
+            if shadow is not None:
+                self._exporter.unsubscribe(shadow)
+        except Exception as error:
+            self._importer.containment.contain(error, 0)
 
 
 class Shadow:
@@ -136,6 +157,8 @@ class Shadow:
             original.receiver.receive(run, start, stop, original, origin, now)
         except StoreError as error:
             self._importer.store_failed(error)
+        except Exception as error:
+            self._importer.containment.contain(error, now)
 
     def deliver_frames(self, subscription: Subscription, data: bytes, count: int, now: int) -> None:
         """Send frames that a consumer of the exporter has encoded for the client."""

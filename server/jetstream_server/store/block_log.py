@@ -445,6 +445,14 @@ class BlockLog(BlockSubjects):
         self._is_closed = True
         self._offline = self._offline or "the store is closed"
 
+    def forsake(self, reason: str) -> None:
+        """Go offline without an index of what memory says, which may be wrong."""
+        self._take_offline(StoreError(reason))
+        self._is_closed = True
+        if self._open is not None:
+            self._commit.seal(self, self._open.file)
+            self._open = None
+
     def destroy(self) -> None:
         """Queue the removal of every block."""
         self._is_closed = True

@@ -335,6 +335,12 @@ class GroupCommit:
     def _flying_operations(self) -> int:
         return len(self._in_flight.operations) if self._in_flight is not None else 0
 
+    def holds(self, folder: Path) -> bool:
+        """Tell whether anything is queued or on its way for a folder and what is in it."""
+        flying = self._in_flight.operations if self._in_flight is not None else []
+        waiting = (*(each.path for each in (*flying, *self._queue)), *self._lazy, *self._rubbish)
+        return any(path.is_relative_to(folder) for path in waiting)
+
     # -- flushing --------------------------------------------------------------------------
 
     def take(self, now: int | None = None) -> Flush | None:

@@ -364,6 +364,9 @@ class MemoryStore(Tallied):
         """Keep nothing."""
         self.destroy()
 
+    def forsake(self, reason: str) -> None:
+        """Stay as it is: there is no other place where the messages are."""
+
     def destroy(self) -> None:
         """Forget everything."""
         self._messages.clear()

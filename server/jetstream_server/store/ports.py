@@ -313,6 +313,11 @@ class MessageStore(Protocol):
         """Queue what is left and give up files; the store is not used afterwards."""
         ...
 
+    def forsake(self, reason: str) -> None:
+        """Go offline and queue nothing more, not even what `close` would: what memory says may be
+        wrong. What was queued before still reaches the disk."""
+        ...
+
     def count_in(self, tally: Tally | None) -> None:
         """Count the bytes held in a tally from now on, and in no other; None for none."""
         ...
@@ -379,6 +384,11 @@ class StreamFolder(Protocol):
 
     def remove(self) -> None:
         """Queue the removal of the whole folder."""
+        ...
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether all that was queued for the folder is where it is kept."""
         ...
 
 

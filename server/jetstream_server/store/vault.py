@@ -94,6 +94,11 @@ class MemoryFolder:
     def end_filling(self) -> None:
         """Nothing is left of it after a crash anyway."""
 
+    @property
+    def is_settled(self) -> bool:
+        """Return that nothing waits for a disk."""
+        return True
+
     def remove(self) -> None:
         """Forget everything."""
         self._messages.destroy()
@@ -253,6 +258,11 @@ class FileFolder:
     def end_filling(self) -> None:
         """The config is saved: from now on it is a stream."""
         self._commit.remove(self, self._path / FILLING_NAME, waits=True)
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether the disk has all that was queued for the folder."""
+        return not self._commit.holds(self._path)
 
     def remove(self) -> None:
         """Queue the removal of the whole folder."""

@@ -65,6 +65,8 @@ def test_every_place_is_there_once():
     names: Counter[str] = Counter()
     for path in sorted(ROOT.rglob("*.py")):
         for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and is_protocol(node):
+                continue
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 names[node.name] += 1
             if isinstance(node, ast.ClassDef):

@@ -14,7 +14,7 @@ from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Subscription
-from jetstream_server.jetstream import catalog as catalog_module
+from jetstream_server.jetstream import outages
 from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.catalog import Catalog, Usage
 from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
@@ -328,7 +328,7 @@ def test_what_a_damaged_consumer_needs_is_not_swept_away(
     def damaged(*_: object) -> None:
         raise StoreError("the config file can not be read")
 
-    monkeypatch.setattr(catalog_module, "restore_consumer", damaged)
+    monkeypatch.setattr(outages, "restore_consumer", damaged)
     catalog = restarted(vault)
     found = catalog.stream("S")
     assert found.store.state().messages == 1 and not found.consumers

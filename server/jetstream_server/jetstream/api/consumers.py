@@ -23,6 +23,7 @@ from jetstream_server.jetstream.consumers.consumer_creation import (
     pause_consumer,
     reset_consumer,
 )
+from jetstream_server.jetstream.consumers.halted_consumer import HaltedConsumer
 from jetstream_server.jetstream.origins.feed import IDENTITY
 from jetstream_server.jetstream.origins.origin_consumer import (
     check_identity,
@@ -30,6 +31,7 @@ from jetstream_server.jetstream.origins.origin_consumer import (
     suited,
     take_over,
 )
+from jetstream_server.jetstream.ports import StreamConsumer
 from jetstream_server.jetstream.streams.publish_headers import has_header
 from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.jetstream.wire.go_json import (
@@ -197,16 +199,20 @@ def names(catalog: Catalog, request: Request) -> dict[str, Any]:
 def listing(catalog: Catalog, request: Request) -> dict[str, Any]:
     """List a stream's consumers with their config and state."""
     consumers, page = _page(catalog, request, LIST_MAX)
-    shown = [consumer.info(request.now) for consumer in consumers]
+    stopped = {each.name: each.outage for each in consumers if each.outage}
+    shown = [consumer.info(request.now) for consumer in consumers if not consumer.outage]
     for entry in shown:
         # A list shows configs as they are stored, without what the server adds elsewhere.
         metadata = entry["config"].get("metadata", {})
         for key in ("_nats.level", "_nats.ver"):
             metadata.pop(key, None)
-    return page | {"consumers": shown}
+    page |= {"consumers": shown}
+    return page | {"missing": list(stopped), "offline": stopped} if stopped else page
 
 
-def _page(catalog: Catalog, request: Request, limit: int) -> tuple[list[Consumer], dict[str, Any]]:
+def _page(
+    catalog: Catalog, request: Request, limit: int
+) -> tuple[list[StreamConsumer], dict[str, Any]]:
     body = read_body_if_json(catalog, request, ConsumerListRequest)
     found = sorted(_visible(catalog.stream(request.tokens[2])), key=lambda each: each.name)
     offset = min(max(body.offset, 0), len(found))
@@ -214,16 +220,14 @@ def _page(catalog: Catalog, request: Request, limit: int) -> tuple[list[Consumer
     return found[offset : offset + limit], page
 
 
-def _visible(stream: Stream) -> list[Consumer]:
-    return [
-        consumer
-        for consumer in stream.consumers.values()
-        if isinstance(consumer, Consumer) and not consumer.internal
-    ]
+def _visible(stream: Stream) -> list[StreamConsumer]:
+    return [consumer for consumer in stream.consumers.values() if not consumer.internal]
 
 
 def _find(catalog: Catalog, request: Request) -> Consumer:
     consumer = catalog.stream(request.tokens[2]).consumers.get(request.tokens[3])
+    if consumer is not None and consumer.outage:
+        raise errors.CONSUMER_OFFLINE_REASON(consumer.outage)
     if not isinstance(consumer, Consumer):
         raise errors.CONSUMER_NOT_FOUND()
     return consumer
@@ -237,7 +241,10 @@ def delete(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Remove a consumer."""
     if not is_empty_request(request.body):
         raise errors.NOT_EMPTY_REQUEST()
-    _find(catalog, request).delete(request.now)
+    consumer = catalog.stream(request.tokens[2]).consumers.get(request.tokens[3])
+    if not isinstance(consumer, HaltedConsumer):  # which can be removed
+        consumer = _find(catalog, request)
+    consumer.delete(request.now)
     return {"success": True}
 
 

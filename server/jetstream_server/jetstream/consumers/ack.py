@@ -158,7 +158,7 @@ class Acks:
         if verb is Verb.NEXT:
             consumer.pull.request(reply, text, now)
         elif reply:
-            consumer.context.output.publish(reply, b"")
+            consumer.answer(reply)
 
     def _ack(
         self,

@@ -19,13 +19,15 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jetstream_server import API_LEVEL, NATS_VERSION
+from jetstream_server import API_LEVEL
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.base.nuid import DIGITS
+from jetstream_server.core.containment import Incident
 from jetstream_server.core.subscription import Receiver, Subscription
 from jetstream_server.jetstream.consumers.ack import Acks
 from jetstream_server.jetstream.consumers.consumer_advisory import ConsumerAdvisories
 from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
+from jetstream_server.jetstream.consumers.consumer_info import consumer_info
 from jetstream_server.jetstream.consumers.consumer_state import encode_state
 from jetstream_server.jetstream.consumers.delivery import Batch, Delivery
 from jetstream_server.jetstream.consumers.pacing import OriginalPace
@@ -39,8 +41,9 @@ from jetstream_server.jetstream.consumers.selection import (
     missing_below,
     shortened,
 )
+from jetstream_server.jetstream.output import Send
 from jetstream_server.jetstream.wire.go_json import encode
-from jetstream_server.jetstream.wire.go_time import ZERO, ZERO_TEXT, format_time
+from jetstream_server.jetstream.wire.go_time import ZERO, format_time
 from jetstream_server.jetstream.wire.name_hash import name_hash
 from jetstream_server.store.ports import StateFile, Window
 from jetstream_server.structures.deadline_heap import DeadlineHeap
@@ -57,6 +60,9 @@ _JITTER_NS_MIN = 100 * MILLISECOND
 _JITTER_NS_MAX = 1000 * MILLISECOND
 _DELETED_TEXT = "Unacknowledged message was deleted"
 _ANY_SIZE = 1 << 30
+# What readers are told when what they read from is given up for a while: they know it of a leader
+# that moves, and ask again.
+INTERRUPTED = "409 Leadership Change"
 
 
 @dataclass(slots=True)
@@ -91,6 +97,7 @@ class Consumer:
         progress: what is delivered and acknowledged.
         delivery: the way out.
         timers: deadlines by what is due: a pull request, or a word.
+        outage: empty, as it serves.
         blocked: it would send more, but a client does not read; to be woken when that drains.
     """
 
@@ -112,6 +119,7 @@ class Consumer:
         self.delivery = Delivery(self.context, stream.name, name, config.headers_only)
         self.advisories = ConsumerAdvisories(self.context, stream.name, name)
         self.timers: DeadlineHeap[PullRequest | str] = DeadlineHeap()
+        self.outage = ""
         self.blocked = False
         self.paused_until = int(config.pause_until or ZERO)
         self.files = files
@@ -120,6 +128,7 @@ class Consumer:
         self._is_stopped = False
         self._is_unsaved = False
         self._must_save_now = False
+        self._unsaved_answers: list[Send] = []
         self._delivered: array[int] = array("Q")
         self._pace: OriginalPace | None = None
         if config.replay_policy == "original":
@@ -188,6 +197,22 @@ class Consumer:
         elif self._is_unsaved:
             self._save(lazily=False)
 
+    def give_up(self, incident: Incident, now: int) -> None:
+        """Stop, and save nothing: what memory says may be wrong.
+
+        Answers of this turn that tell of what is not saved yet are withdrawn.
+        """
+        if self._is_stopped:
+            return
+        self._is_unsaved = False
+        self.context.output.withdraw(self._unsaved_answers)
+        self._unsaved_answers.clear()
+        try:
+            self.stop(INTERRUPTED, now)
+        finally:
+            if self.context.outages is not None:
+                self.context.outages.give_up_consumer(self, incident, now)
+
     def delete(self, now: int) -> None:
         """Remove the consumer from its stream."""
         self.stop("409 Consumer Deleted", now)
@@ -212,6 +237,7 @@ class Consumer:
             self._delivered = array("Q")
         if self._must_save_now:
             self._save(lazily=False)
+        self._unsaved_answers.clear()
         self._arm()
 
     def tick(self, now: int) -> None:
@@ -421,12 +447,21 @@ class Consumer:
         elif "save" not in self.timers:
             self.timers.schedule("save", now + _SAVE_NS)
 
+    def answer(self, reply: bytes) -> None:
+        """Answer an ack; not before what it changed is saved."""
+        self._unsaved_answers.append(self.context.output.publish(reply, b""))
+
+    def save(self) -> None:
+        """Queue the progress for the disk now."""
+        self._save(lazily=False)
+
     def _save_late(self, now: int) -> None:
         if self._is_unsaved:
             self._save(lazily=True)
 
     def _save(self, *, lazily: bool) -> None:
         self._is_unsaved = self._must_save_now = False
+        self._unsaved_answers.clear()
         self.timers.cancel("save")
         if self.files is not None:
             self.files[1].save(encode_state(self.progress), lazily=lazily)
@@ -520,42 +555,7 @@ class Consumer:
 
     def info(self, now: int) -> dict[str, Any]:
         """Return ConsumerInfo as STREAM.INFO and CONSUMER.INFO show it, without `type`."""
-        progress = self.progress
-        config = self.config.to_wire()
-        if "metadata" in config:
-            added = {"_nats.level": str(API_LEVEL), "_nats.ver": NATS_VERSION}
-            config["metadata"] = dict(sorted((config["metadata"] | added).items()))
-        info: dict[str, Any] = {
-            "stream_name": self.stream.name,
-            "name": self._name,
-            "created": format_time(self.created),
-            "config": config,
-            "delivered": _position(progress.consumer_seq, progress.stream_seq, self.delivered_at),
-            "ack_floor": _position(
-                progress.floor_consumer_seq, progress.floor_stream_seq, self.acked_at
-            ),
-            "num_ack_pending": len(progress.pending),
-            "num_redelivered": progress.num_redelivered,
-            "num_waiting": self.pull.num_waiting(),
-            "num_pending": progress.cursor.num_pending(),
-        }
-        if self.push is not None and self.push.has_interest():
-            info["push_bound"] = True
-        if self.is_paused:
-            info["paused"] = True
-            info["pause_remaining"] = max(self.paused_until - now, 0)
-        info["ts"] = format_time(now)
-        if self.config.priority_groups:
-            info["priority_groups"] = [self._group_info()]
-        return info
-
-    def _group_info(self) -> dict[str, Any]:
-        pin = self.pull.pin
-        group: dict[str, Any] = {"group": self.config.priority_groups[0]}
-        if pin.id:
-            group["pinned_client_id"] = pin.id
-        group["pinned_ts"] = format_time(pin.pinned_at) if pin.pinned_at else ZERO_TEXT
-        return group
+        return consumer_info(self, now)
 
 
 _DUE = {
@@ -568,13 +568,6 @@ _DUE = {
     "retry": Consumer._wake,
     "save": Consumer._save_late,
 }
-
-
-def _position(consumer_seq: int, stream_seq: int, active_at: int) -> dict[str, Any]:
-    position: dict[str, Any] = {"consumer_seq": consumer_seq, "stream_seq": stream_seq}
-    if active_at:
-        position["last_active"] = format_time(active_at)
-    return position
 
 
 def account_hash(account: str) -> str:

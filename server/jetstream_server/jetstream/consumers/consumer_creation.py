@@ -36,6 +36,7 @@ from jetstream_server.store.ports import MessageStore, StateFile
 
 if TYPE_CHECKING:
     from jetstream_server.jetstream.streams.stream import Stream
+    from jetstream_server.jetstream.streams.stream_config import StreamConfig
 
 _NO_BOUNDS = ConsumerBounds()
 
@@ -69,6 +70,8 @@ def create_consumer(
     existing = stream.consumers.get(name) if name else None
     others = _configs_beside(existing, stream)
     if existing is not None:
+        if existing.outage:
+            raise errors.CONSUMER_OFFLINE_REASON(existing.outage)
         assert isinstance(existing, Consumer)
         # A threshold left out differs from the one filled in: the genuine server compares so.
         is_as_it_was = existing.config == config and asked_threshold == config.inactive_threshold
@@ -90,12 +93,16 @@ def create_consumer(
     consumer = Consumer(
         stream, name, config, now, _new_progress(stream, config), _files(stream, name, config)
     )
-    consumer.save_config()
-    stream.add_consumer(consumer)
-    consumer.start(now)
-    consumer.advisories.created(now)
-    if consumer.is_paused:
-        consumer.advisories.paused(config.pause_until or consumer.paused_until, True, now)
+    try:
+        consumer.save_config()
+        stream.add_consumer(consumer)
+        consumer.start(now)
+        consumer.advisories.created(now)
+        if consumer.is_paused:
+            consumer.advisories.paused(config.pause_until or consumer.paused_until, True, now)
+    except Exception:  # whoever asked is refused, so it must not be there
+        consumer.delete(now)
+        raise
     return consumer
 
 
@@ -133,6 +140,23 @@ def _files(stream: Stream, name: str, config: ConsumerConfig) -> tuple[StateFile
     if config.mem_storage or config.direct:
         return None
     return stream.folder.consumer(name)
+
+
+def check_stream_limits(stream: Stream, config: StreamConfig) -> None:
+    """Refuse limits that a consumer already exceeds."""
+    limits = config.consumer_limits
+    violating = [
+        name
+        for name, consumer in sorted(stream.consumers.items())
+        if isinstance(consumer, Consumer)
+        and (
+            0 < limits.inactive_threshold < consumer.config.inactive_threshold
+            or 0 < limits.max_ack_pending < consumer.config.max_ack_pending
+        )
+    ]
+    if violating:
+        names = ", ".join(violating)
+        raise errors.STREAM_UPDATE_FAILED(f"change to limits violates consumers: {names}")
 
 
 # -- where it starts -----------------------------------------------------------------------------
@@ -238,7 +262,7 @@ def reset_consumer(consumer: Consumer, sequence: int, now: int) -> int:
         sequence = progress.floor_stream_seq + 1
     progress.reset(sequence)
     consumer.delivered_at = consumer.acked_at = 0
-    consumer.changed(now, must_precede_answer=True)
+    consumer.save()
     consumer.context.wake(consumer)
     # A work queue keeps what was passed over; beyond the end nothing counts as passed over.
     if consumer.stream.config.retention == "interest" and sequence <= store.last_seq + 1:
@@ -260,6 +284,19 @@ def restore_consumer(
     config, created = _load_config(files[0])
     progress = _restored_progress(stream, name, config, created, files[1])
     consumer = Consumer(stream, name, config, created, progress, files)
+    stream.add_consumer(consumer)
+    consumer.start(now)
+    return consumer
+
+
+def restart_consumer(
+    stream: Stream, name: str, config: ConsumerConfig, created: int, next_seq: int, now: int
+) -> Consumer:
+    """Start one over that keeps no state, with what is not known to be acknowledged."""
+    progress = _new_progress(stream, config)
+    if progress.cursor.next_seq < next_seq:
+        progress.reset(next_seq)
+    consumer = Consumer(stream, name, config, created, progress, None)
     stream.add_consumer(consumer)
     consumer.start(now)
     return consumer

@@ -22,6 +22,7 @@ from jetstream_server import API_LEVEL
 from jetstream_server.base.clock import MILLISECOND, MINUTE, SECOND
 from jetstream_server.base.errors import ApiError
 from jetstream_server.base.nuid import DIGITS
+from jetstream_server.core.containment import Incident
 from jetstream_server.core.provenance import OWN_INBOX, is_from_server
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream import errors
@@ -49,6 +50,7 @@ _SILENCE_NS_MAX = 10 * SECOND
 _SETUP_NS_MAX = 30 * SECOND
 _PREPARED_SETUP_NS_MAX = 5 * SECOND
 _RETRY_NS = 10 * SECOND
+_PAUSE_NS = SECOND  # before what tripped is tried again
 _RETRY_NS_MAX = 2 * MINUTE
 _JITTER_NS_MAX = 100 * MILLISECOND
 
@@ -134,6 +136,7 @@ class Feed:
         self._heard_at = 0
         self._failures = 0
         self._has_asked = False
+        self._incidents = 0  # since something was taken
 
     def __repr__(self) -> str:
         return f"Feed({self._source.name!r} to {self._stream!r}, waiting {self._stage.value})"
@@ -157,6 +160,7 @@ class Feed:
     def stop(self, *, for_good: bool) -> None:
         """Listen no more; `for_good` also removes the consumer at the origin."""
         self._stage = _Stage.STOPPED
+        self._is_well()
         self._context.deadlines.cancel(self)
         self._disconnect()
         if for_good and self._source.consumer is None and self._made_name:
@@ -165,6 +169,24 @@ class Feed:
             )
             self._context.output.publish(subject, b"")
         self._made_name = ""
+
+    def give_up(self, incident: Incident, now: int) -> None:
+        """Make the line anew after a pause, which doubles each time."""
+        if self._stage is _Stage.STOPPED:
+            return
+        self._incidents += 1
+        self.error = errors.STREAM_GENERAL_ERROR(str(incident))
+        if self._context.outages is not None:
+            self._context.outages.give_up_feed(self, self._stream, self._source.name, incident)
+        pause_ns = min(_PAUSE_NS << min(self._incidents - 1, 30), _RETRY_NS_MAX)
+        self._wait(pause_ns, now)
+
+    def _is_well(self) -> None:
+        """What comes is taken again."""
+        self._incidents = 0
+        self.error = None
+        if self._context.outages is not None:
+            self._context.outages.feed_is_well(self)
 
     def origin_appeared(self, now: int) -> None:
         """A stream of the origin's name was made here: no need to wait out a long retry."""
@@ -264,7 +286,8 @@ class Feed:
             config = answer.get("config")
             policy = config.get("ack_policy") if isinstance(config, dict) else ""
             error = None if policy == "flow_control" else self._request.kind.needs_flow_control()
-        self.error = error
+        if not self._incidents or error is not None:
+            self.error = error
         if error is not None:
             self._refused(error, now)
             return
@@ -328,6 +351,8 @@ class Feed:
             self._wait(_AGAIN_NS, now)
             return
         self._last_consumer_seq, self._last_seq = consumer_seqs[-1], sequences[-1]
+        if self._incidents:
+            self._is_well()
 
     def _take_status(self, headers: bytes, reply: bytes, now: int) -> None:
         status = header_block.status(headers)

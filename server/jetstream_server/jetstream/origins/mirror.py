@@ -11,6 +11,7 @@ Specification: jetstream.md 5.12, checked-api-streams.md 1.2 (5.10, 5.12) and tr
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -141,7 +142,12 @@ class Mirror:
                 for n in range(start, end)
             )
             start, end = 0, run.count
-        self._stream.store.append_run(run, start, end, now, arrival.timestamps[at:stop])
+        self._put_run(run, start, end, now, arrival.timestamps[at:stop])
+
+    def _put_run(
+        self, run: PubRun, start: int, stop: int, now: int, timestamps: Sequence[int]
+    ) -> None:
+        self._stream.store.append_run(run, start, stop, now, timestamps)
 
     def _append_one(self, arrival: Arrival, at: int, now: int) -> None:
         """Store one message: behind a gap, or one that a header or the config concerns."""
@@ -155,9 +161,14 @@ class Mirror:
         disregard(message, stream.config)
         check_ttl(stream, message)
         check_room(stream, message)
-        headers, payload = message.headers, message.payload
-        previous = stream.store.subject_last(subject)
-        stream.store.append(subject, headers, payload, timestamp, sequence)
+        self._put(message, sequence, timestamp, stream.store.subject_last(subject), now)
+
+    def _put(
+        self, message: Candidate, sequence: int, timestamp: int, previous: int, now: int
+    ) -> None:
+        """Store a message; from here on the stream changes."""
+        stream = self._stream
+        stream.store.append(message.subject, message.headers, message.payload, timestamp, sequence)
         stream.note_stored(message, sequence, previous, timestamp)
         stream.purge_outdated(message, sequence, now)
 

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from jetstream_server.base.clock import MILLISECOND
+from jetstream_server.base.clock import MILLISECOND, MINUTE, SECOND
 from jetstream_server.base.errors import StoreError
+from jetstream_server.core.containment import Incident
 from jetstream_server.jetstream.origins.feed import Feed
 from jetstream_server.jetstream.origins.mirror import Mirror
 from jetstream_server.jetstream.origins.source import Source
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from jetstream_server.jetstream.streams.stream import Stream
 
 _SAVE_NS = 100 * MILLISECOND
+_PAUSE_NS_MAX = 2 * MINUTE
 # Messages looked at in one step back through a stream.
 _STEP = 65536
 
@@ -47,6 +49,7 @@ class Sourcing:
         self._stream = stream
         self._file = stream.folder.sources()
         self._is_unsaved = False
+        self._incidents = 0
         self._mirror: Mirror | None = None
         self._sources: list[Source] = []
 
@@ -82,11 +85,37 @@ class Sourcing:
             source.stop(for_good=True)
         begun = [source for source in self._sources if not source.feed.is_started]
         if begun:
+            self._begin(begun, now)
+
+    def _begin(self, begun: list[Source], now: int) -> None:
+        """Let sources go on from where they were."""
+        try:
             positions = self._last_positions({source.key for source in begun})
-            for source in begun:
-                if position := positions.get(source.key):
-                    source.resume(position)
-                source.feed.start(now)
+        except StoreError:
+            raise
+        except Exception as error:  # nothing is copied rather than copied twice
+            incident = self._stream.context.containment.contain(error, now)
+            self.give_up(incident, now)
+            return
+        self._incidents = 0
+        outages = self._stream.context.outages
+        for source in begun:
+            if position := positions.get(source.key):
+                source.resume(position)
+            source.feed.start(now)
+            if outages is not None:
+                outages.feed_is_well(source.feed)
+
+    def give_up(self, incident: Incident, now: int) -> None:
+        """Begin again after a pause with sources that did not begin."""
+        self._incidents += 1
+        outages = self._stream.context.outages
+        for source in self._sources:
+            if outages is not None and not source.feed.is_started:
+                name = self._stream.name
+                outages.give_up_feed(source.feed, name, source.config.name, incident)
+        pause_ns = min(SECOND << min(self._incidents - 1, 30), _PAUSE_NS_MAX)
+        self._stream.context.deadlines.schedule(self, now + pause_ns)
 
     def stop(self, *, for_good: bool) -> None:
         """Copy no more; `for_good` when the stream goes."""
@@ -99,6 +128,11 @@ class Sourcing:
         self._stream.context.deadlines.cancel(self)
         self._mirror, self._sources = None, []
 
+    def abandon(self) -> None:
+        """Copy no more, and note nothing: what the messages tell is right."""
+        self._is_unsaved = False
+        self.stop(for_good=False)
+
     # -- how far sources came --------------------------------------------------------------
 
     def progressed(self, now: int) -> None:
@@ -108,7 +142,12 @@ class Sourcing:
             self._stream.context.deadlines.schedule(self, now + _SAVE_NS)
 
     def tick(self, now: int) -> None:
-        """Note how far each source came."""
+        """Note how far each source came; begin with those that could not."""
+        waiting = [source for source in self._sources if not source.feed.is_started]
+        if waiting and self._incidents:
+            self._begin(waiting, now)
+            if not all(source.feed.is_started for source in waiting):
+                return  # where these were must not be overwritten
         self._is_unsaved = False
         note = {
             "last_seq": self._stream.store.last_seq,

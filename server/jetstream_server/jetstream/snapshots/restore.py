@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ApiError, JetStreamServerError, StoreError
+from jetstream_server.core.containment import Incident
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.stream_info import created_info
@@ -62,6 +63,7 @@ class Restore:
         self._failure = ""
         self._rebuild: Rebuild | None = None
         self._reply = b""
+        self._is_over = False
         name = config.name.encode()
         self.subject = b"%b%b.%b" % (SUBJECT_PREFIX, name, context.nuid.next().encode())
         self._chunks = Subscription(self.subject, self)
@@ -120,6 +122,17 @@ class Restore:
             self._abandon()
         else:
             self._step(now)
+
+    def give_up(self, incident: Incident, now: int) -> None:
+        """Call it off, and leave nothing behind."""
+        if self._is_over:
+            return
+        if self._rebuild is not None:
+            self._rebuild.abandon(now)
+        if self._reply:
+            self._refuse(str(incident), now)
+        else:
+            self._end(now)
 
     # -- the stream ------------------------------------------------------------------------
 
@@ -185,6 +198,7 @@ class Restore:
         self._advisories.completed(now, bytes=self._received_bytes)
 
     def _abandon(self) -> None:
+        self._is_over = True
         self._context.deadlines.cancel(self)
         for subscription in (self._chunks, self._flushed):
             self._context.sublist.remove(subscription)

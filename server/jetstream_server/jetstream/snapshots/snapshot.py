@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import StoreError
+from jetstream_server.core.containment import Incident
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.snapshots import s2
@@ -181,6 +182,12 @@ class Snapshot:
             self._unacked = max(self._unacked - (stop - start), 0)
             self._context.deadlines.cancel(self)
             self._context.wake(self)
+
+    def give_up(self, incident: Incident, now: int) -> None:
+        """End, and tell so."""
+        if not self._subscription.closed:
+            text = str(incident)
+            self._end(now, text, b"NATS/1.0 500 %b\r\n\r\n" % text.encode())
 
     def advance(self, now: int) -> None:
         """Send what there is room for, up to a turn's share."""

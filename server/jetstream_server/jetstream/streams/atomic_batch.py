@@ -21,11 +21,13 @@ from typing import TYPE_CHECKING
 
 from jetstream_server.base.digits import unsigned
 from jetstream_server.base.errors import ApiError
+from jetstream_server.core.containment import Incident
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.advisory import publish_batch_abandoned
 from jetstream_server.jetstream.api.required_level import check_required_level
 from jetstream_server.jetstream.streams import publish_headers as names
 from jetstream_server.jetstream.streams.admission import check, check_room, check_ttl
+from jetstream_server.jetstream.streams.batch_storing import store_batch
 from jetstream_server.jetstream.streams.candidate import Candidate
 from jetstream_server.jetstream.streams.limits import stored_bytes
 from jetstream_server.jetstream.streams.publish_headers import (
@@ -98,7 +100,7 @@ class AtomicBatches:
             last.headers = extended(without(last.headers, names.BATCH_COMMIT), _COMMIT_LINE)
         stream.dedupe.expire(now)
         check_batch(stream, messages, now)
-        sequence = stream.store_batch(messages, now)
+        sequence = store_batch(stream, messages, now)
         return stream.pub_ack.batch(sequence, batch_id, len(messages))
 
     def _joined(self, batch_id: bytes, position: int, commit: bytes, now: int) -> _Batch:
@@ -133,6 +135,10 @@ class AtomicBatches:
             return False
         self._limits.atomic.count -= 1
         return True
+
+    def give_up(self, incident: Incident, now: int) -> None:
+        """Forget every open batch: one may lack a message that was counted."""
+        self.close()
 
     def close(self) -> None:
         """Forget every open batch, without a word: the stream ends, or allows them no more."""

@@ -6,8 +6,9 @@ not woken. Who wants a subject is remembered until a consumer comes, goes or cha
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
+from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.jetstream.ports import StreamConsumer
 from jetstream_server.protocol.ops import PubRun
 
@@ -19,10 +20,16 @@ _REMEMBERED_MAX = 4096
 
 
 class Audience(dict[str, StreamConsumer]):
-    """Consumers by name."""
+    """Consumers by name.
 
-    def __init__(self) -> None:
+    Args:
+        containment: of what one of them raises that nobody foresaw; the others are told all the
+            same.
+    """
+
+    def __init__(self, containment: Containment = UNCONTAINED) -> None:
         super().__init__()
+        self._containment = containment
         self._wanting: dict[bytes, list[StreamConsumer]] = {}
 
     def __setitem__(self, name: str, consumer: StreamConsumer) -> None:
@@ -50,7 +57,18 @@ class Audience(dict[str, StreamConsumer]):
         if subjects is not None and len(self) > _FEW_CONSUMERS:
             concerned = dict.fromkeys(each for name in subjects for each in self._who_wants(name))
         for consumer in concerned:
-            consumer.stored(first, last, now)
+            try:
+                consumer.stored(first, last, now)
+            except Exception as error:
+                self._containment.contain(error, now)
+
+    def tell(self, event: Callable[[StreamConsumer], None], now: int) -> None:
+        """Tell all of them of something."""
+        for consumer in list(self.values()):
+            try:
+                event(consumer)
+            except Exception as error:
+                self._containment.contain(error, now)
 
     def _who_wants(self, subject: bytes) -> list[StreamConsumer]:
         found = self._wanting.get(subject)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from jetstream_server.base.errors import ApiError
+from jetstream_server.core.containment import Incident
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.streams import publish_headers as names
 from jetstream_server.jetstream.streams.candidate import Candidate
@@ -168,6 +169,10 @@ class FastBatches:
     def _forget(self, batch_id: bytes) -> None:
         del self._open[batch_id]
         self._limits.fast.count -= 1
+
+    def give_up(self, incident: Incident, now: int) -> None:
+        """Forget every open batch: one may lack a message that was counted."""
+        self.close()
 
     def close(self) -> None:
         """Forget every open batch: the stream ends, or allows them no more."""

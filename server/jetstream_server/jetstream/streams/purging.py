@@ -12,6 +12,7 @@ from typing import Any
 
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.core.containment import Incident
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.streams.removal_checks import check_purge
 from jetstream_server.jetstream.streams.stream import Stream
@@ -55,6 +56,12 @@ class Purging:
         self._finished = finished
         self._stream.context.wake(self)
 
+    def give_up(self, incident: Incident, now: int) -> None:
+        """End, and tell so."""
+        finished, self._finished = self._finished, None
+        if finished is not None:
+            finished(errors.STREAM_GENERAL_ERROR(str(incident)))
+
     def advance(self, now: int) -> None:
         """Have the next slice removed soon."""
         self._stream.context.deadlines.schedule(self, now + _PAUSE_NS)
@@ -63,7 +70,7 @@ class Purging:
         """Remove the next slice."""
         assert self._finished is not None, "it was told whom to tell"
         try:
-            if self._stream.store.offline:  # or removed meanwhile
+            if self._stream.outage or self._stream.store.offline:  # or removed meanwhile
                 raise errors.STREAM_GENERAL_ERROR("stream closed")
             is_done = self._remove(now)
         except ApiError as error:

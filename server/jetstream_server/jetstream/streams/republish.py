@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from random import Random
 
+from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.core.provenance import is_own_subject
 from jetstream_server.core.transform import Transform
 from jetstream_server.jetstream.output import Output
@@ -20,7 +21,14 @@ from jetstream_server.jetstream.wire.go_time import format_time
 class Republisher:
     """Makes the copies for one stream."""
 
-    def __init__(self, stream: str, config: RePublish, random: Random) -> None:
+    def __init__(
+        self,
+        stream: str,
+        config: RePublish,
+        random: Random,
+        containment: Containment = UNCONTAINED,
+    ) -> None:
+        self._containment = containment
         self._stream = stream.encode()
         self._transform = Transform(config.src.encode(), config.dest.encode())
         self._headers_only = config.headers_only
@@ -36,7 +44,25 @@ class Republisher:
         previous: int,
         now: int,
     ) -> None:
-        """Publish the copy of one message; `previous` is the sequence before it on its subject."""
+        """Publish the copy of one message; `previous` is the sequence before it on its subject.
+
+        A copy that cannot be made is left out: the message itself is stored.
+        """
+        try:
+            self._publish(output, subject, headers, payload, sequence, previous, now)
+        except Exception as error:
+            self._containment.contain(error, now)
+
+    def _publish(
+        self,
+        output: Output,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        sequence: int,
+        previous: int,
+        now: int,
+    ) -> None:
         target = self._transform.apply(subject, self._random)
         if target is None or is_own_subject(target):
             return

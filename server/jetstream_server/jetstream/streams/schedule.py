@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.core.subject import is_valid_literal, matches
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.streams import publish_headers as names
@@ -196,11 +197,14 @@ def _check_end(store: MessageStore, message: Candidate) -> None:
 class Schedules:
     """The schedules of one stream.
 
+    One that trips over itself in a way that nobody foresaw is left out; the others go on.
+
     Attributes:
         subjects: on which a schedule is stored.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, containment: Containment = UNCONTAINED) -> None:
+        self._containment = containment
         self._due: DeadlineHeap[bytes] = DeadlineHeap()
         self.subjects: set[bytes] = set()
 
@@ -219,15 +223,27 @@ class Schedules:
                 if following is not None:
                     planned[special[names.SCHEDULER]] = following
         for subject, (timestamp, special) in found.items():
-            timing = _timing(special)
-            if timing is None:
-                continue
-            due = timing.at
-            if due is None:
-                due = planned.get(subject, 0)
-                if due <= timestamp:  # of an earlier schedule there, or of none
-                    due = timing.next_after(now)
-            self._plan(subject, due)
+            try:
+                self._resume(subject, timestamp, special, planned.get(subject, 0), now)
+            except Exception as error:
+                self._containment.contain(error, now)
+
+    def _resume(
+        self,
+        subject: bytes,
+        timestamp: int,
+        special: dict[bytes, bytes],
+        planned: int,
+        now: int,
+    ) -> None:
+        timing = _timing(special)
+        if timing is None:
+            return
+        due = timing.at
+        if due is None:
+            # What was planned is of an earlier schedule there, or of none, if it is not later.
+            due = planned if planned > timestamp else timing.next_after(now)
+        self._plan(subject, due)
 
     def noted(self, subject: bytes, special: dict[bytes, bytes], now: int) -> None:
         """A message was stored: begin its schedule, or end the one that it takes the place of."""
@@ -279,16 +295,28 @@ class Schedules:
         """Return what is to be stored by now; repeated schedules are set for their next time."""
         copies = []
         for subject in self._due.pop_due(now):
-            newest = store.load(store.subject_last(subject))
-            special = special_headers(newest.headers) if newest is not None else {}
-            timing = _timing(special)
-            if newest is None or timing is None:  # gone, by a limit or a purge
-                self.subjects.discard(subject)
+            try:
+                copy = self._pop(store, subject, now)
+            except StoreError:
+                raise
+            except Exception as error:
+                self._containment.contain(error, now)
+                self._plan(subject, None)
                 continue
-            following = timing.next_after(now)
-            self._plan(subject, following)
-            copies.append(_copy(store, newest, special, following))
+            if copy is not None:
+                copies.append(copy)
         return copies
+
+    def _pop(self, store: MessageStore, subject: bytes, now: int) -> Copy | None:
+        newest = store.load(store.subject_last(subject))
+        special = special_headers(newest.headers) if newest is not None else {}
+        timing = _timing(special)
+        if newest is None or timing is None:  # gone, by a limit or a purge
+            self.subjects.discard(subject)
+            return None
+        following = timing.next_after(now)
+        self._plan(subject, following)
+        return _copy(store, newest, special, following)
 
     def _plan(self, subject: bytes, due: int | None) -> None:
         if due is None:

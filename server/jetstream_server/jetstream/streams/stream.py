@@ -17,13 +17,14 @@ Specification: jetstream.md 5.4 to 5.13, checked-api-streams.md 1.2 and 4.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.core.containment import Incident
+from jetstream_server.core.fault_domains import Domain
 from jetstream_server.core.subscription import Origin, Receiver, Subscription
 from jetstream_server.core.transform import Transform
 from jetstream_server.jetstream import errors
@@ -47,6 +48,7 @@ from jetstream_server.jetstream.streams.dedupe import Dedupe
 from jetstream_server.jetstream.streams.direct_get import DirectGet
 from jetstream_server.jetstream.streams.expiry import Expiry
 from jetstream_server.jetstream.streams.fast_batch import FastBatches
+from jetstream_server.jetstream.streams.identified_storing import store_identified
 from jetstream_server.jetstream.streams.ingest import Ingest
 from jetstream_server.jetstream.streams.interest import Interest
 from jetstream_server.jetstream.streams.limits import Trimming
@@ -60,7 +62,7 @@ from jetstream_server.jetstream.streams.stream_config import StreamConfig
 from jetstream_server.jetstream.streams.stream_state import describe_state
 from jetstream_server.kernels.message_ids import first_special, id_spans
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store.ports import MessageStore, StreamFolder
+from jetstream_server.store.ports import MessageStore, StreamFolder, SubjectFilter
 
 # How often the timers of one stream may fire: ages as the genuine server, which needs up to 250 ms
 # for them; ids sooner, as clients wait for a window to end.
@@ -69,6 +71,7 @@ _DEDUPE_GRANULARITY_NS = 50 * MILLISECOND
 _FAILED_EXPIRY_RETRY_NS = 10 * SECOND
 _TRIMMING_PAUSE_NS = MILLISECOND
 _NEVER = 2**63 - 1
+
 
 Allowance = Callable[[int], ApiError | None]  # the refusal of so many more bytes, if any
 
@@ -86,6 +89,7 @@ class Stream:
         consumers: by name.
         dedupe: message ids seen within the duplicate window.
         last_message_id: id of the newest message, empty when that had none.
+        outage: why it was given up, empty while it serves.
         sourcing: the streams that it copies from.
         allowance: tells whether the account may store more; None is no limit. Set by the catalog.
         pub_ack: writes its answers to publishers.
@@ -112,9 +116,10 @@ class Stream:
         self.folder = folder
         self.store = store
         self.context = context
-        self.consumers = Audience()
+        self.consumers = Audience(context.containment)
         self.dedupe = Dedupe(config.duplicate_window)
         self.last_message_id = b""
+        self.outage = ""
         self.allowance: Allowance | None = None
         self._expiry = Expiry(config, store)
         self._trimming = Trimming(store)
@@ -149,7 +154,8 @@ class Stream:
         now: int,
     ) -> None:
         """Take what was published to one of the stream's subjects."""
-        if reason := self.store.offline:  # what duplicates repeat may be lost with the store
+        # What duplicates repeat may be lost with the store.
+        if reason := self.outage or self.store.offline:
             self.refusals.send_all(run, start, stop, StoreError(reason))
             return
         if needs_decisions(self, run, start, stop):
@@ -162,7 +168,7 @@ class Stream:
             if cut > index:
                 self.store_run(run, index, cut, now)
             elif spans := id_spans(chunk, fields, index, stop, name):
-                self._store_identified(run, index, spans, now)
+                store_identified(self, run, index, spans, now)
                 cut = index + len(spans) // 2
             else:
                 self._receive_one(run, index, now)
@@ -188,36 +194,14 @@ class Stream:
         self.after_storing(first, first + stop - start - 1, now, subjects)
         return first
 
-    def _store_identified(self, run: PubRun, start: int, spans: array[int], now: int) -> None:
-        """Store the new ones of a stretch in which every message has an id and nothing else."""
-        dedupe, chunk = self.dedupe, run.chunk
-        dedupe.expire(now)
-        at, count = 0, len(spans) // 2
-        while at < count:
-            cut = dedupe.take(chunk, spans, at)
-            if cut > at:
-                first = None
-                try:
-                    first = self.store_run(run, start + at, start + cut, now)
-                finally:
-                    if first is None:
-                        dedupe.drop()
-                if first is not None:
-                    dedupe.keep(first, now)
-                    self.last_message_id = chunk[spans[2 * cut - 2] : spans[2 * cut - 1]]
-                    self._arm_dedupe(now)
-            else:
-                sequences = dedupe.sequences(chunk, spans, at)
-                cut = at + len(sequences)
-                if not self.config.no_ack:
-                    self.pub_ack.send_duplicates(self.context.output, run, start + at, sequences)
-            at = cut
-
     def _receive_one(self, run: PubRun, index: int, now: int) -> None:
         """Take one message on its own."""
-        subject, reply = self.renamed(run.subject(index)), run.reply(index)
-        message = Candidate(subject, reply, run.headers(index), run.payload(index))
+        reply = run.reply(index)
         try:
+            if self.outage:  # since a message before it
+                raise StoreError(self.outage)
+            subject = self.renamed(run.subject(index))
+            message = Candidate(subject, reply, run.headers(index), run.payload(index))
             if not self._ingest.admit(run.size(index), now):
                 raise errors.TOO_MANY_REQUESTS()
             check_size(self, message)
@@ -238,6 +222,10 @@ class Stream:
             self.refusals.send(reply, error)
         except StoreError as failure:
             self.refusals.send(reply, self.refusals.of(failure))
+        except Exception as error:
+            incident = self.context.containment.contain(error, now)
+            if incident.domain is Domain.MESSAGE:  # it is not stored
+                self.refusals.send(reply, errors.STREAM_GENERAL_ERROR(str(incident)))
 
     def renamed(self, subject: bytes) -> bytes:
         """Return the subject under which the stream stores what is published to this one."""
@@ -265,47 +253,28 @@ class Stream:
 
     def store_one(self, message: Candidate, now: int) -> int:
         """Store one message that passed; return its sequence."""
-        store = self.store
-        if self.config.retention == "interest" and not retention.is_wanted(
+        is_wanted = self.config.retention != "interest" or retention.is_wanted(
             self.consumers, message.subject
-        ):
-            sequence = store.skip(1, now)
-            self._remember_id(message, sequence, now)
-        else:
+        )
+        previous = 0
+        if is_wanted:
             check_ttl(self, message)
             check_room(self, message)
-            previous = store.subject_last(message.subject) if self._republisher else 0
+            previous = self.store.subject_last(message.subject) if self._republisher else 0
+        return self._put(message, previous, now, is_wanted=is_wanted)
+
+    def _put(self, message: Candidate, previous: int, now: int, *, is_wanted: bool) -> int:
+        """Store a message, or use up its sequence; from here on the stream changes."""
+        store = self.store
+        if is_wanted:
             sequence = store.append(message.subject, message.headers, message.payload, now)
             self.note_stored(message, sequence, previous, now)
+        else:
+            sequence = store.skip(1, now)
+            self.remember_id(message, sequence, now)
         self.after_storing(sequence, sequence, now, (message.subject,))
         self.purge_outdated(message, sequence, now)  # even if nobody wanted the message itself
         return sequence
-
-    def store_batch(self, batch: list[Candidate], now: int) -> int:
-        """Store a batch that passed, as one run; return the sequence of its last message."""
-        store = self.store
-        run = PubRun.of((each.subject, b"", each.headers, each.payload) for each in batch)
-        latest: dict[bytes, int] = {}
-        if self._republisher is not None:
-            latest = {each.subject: store.subject_last(each.subject) for each in batch}
-        first = store.append_run(run, 0, len(batch), now)
-        last = first + len(batch) - 1
-        unwanted: list[int] = []
-        for sequence, message in enumerate(batch, first):
-            if self.config.retention == "interest" and not retention.is_wanted(
-                self.consumers, message.subject
-            ):
-                unwanted.append(sequence)
-                self._remember_id(message, sequence, now)
-                continue
-            self.note_stored(message, sequence, latest.get(message.subject, 0), now)
-            latest[message.subject] = sequence
-        # Stored all the same, so that recovery sees whole batches (`atomic_batch.py`).
-        self._delete(unwanted)
-        self.after_storing(first, last, now)
-        for sequence, message in enumerate(batch, first):
-            self.purge_outdated(message, sequence, now)
-        return last
 
     def note_stored(self, message: Candidate, sequence: int, previous: int, now: int) -> None:
         """See to what the headers of a stored message ask for, and to its copy elsewhere.
@@ -316,7 +285,7 @@ class Stream:
         if message.ttl:
             self._expiry.ttls.record(sequence, message.ttl, now)
             self._arm(self._expiry.next_deadline(), now + _EXPIRY_GRANULARITY_NS)
-        self._remember_id(message, sequence, now)
+        self.remember_id(message, sequence, now)
         if self._republisher is not None:
             output, subject, headers = self.context.output, message.subject, message.headers
             self._republisher.publish(
@@ -326,11 +295,12 @@ class Stream:
             self.schedules.noted(message.subject, message.special, now)
             self._arm(self.schedules.next_deadline(), now + _EXPIRY_GRANULARITY_NS)
 
-    def _remember_id(self, message: Candidate, sequence: int, now: int) -> None:
+    def remember_id(self, message: Candidate, sequence: int, now: int) -> None:
+        """Know the message again by its id, if it has one."""
         self.last_message_id = message_id = message.message_id
         if message_id:
             self.dedupe.record(message_id, sequence, now)
-            self._arm_dedupe(now)
+            self.arm_dedupe(now)
 
     def purge_outdated(self, message: Candidate, sequence: int, now: int) -> None:
         """Remove what a message rolls up, and the schedule that it ends."""
@@ -397,6 +367,9 @@ class Stream:
         if seq == 1:  # nothing is below; an unused stream stays unused
             return 0
         wanted = self.store.filter([pattern]) if pattern else None
+        return self._purge(wanted, seq, keep, now)
+
+    def _purge(self, wanted: SubjectFilter | None, seq: int, keep: int, now: int) -> int:
         purged = self.store.purge(wanted, seq, keep)
         self.tell_purged(now)
         return purged
@@ -408,19 +381,23 @@ class Stream:
             ApiError: 10109, 10057; 10043 when the message does not exist.
         """
         check_delete(self.config, self.store, sequence)
-        if not self.store.delete((sequence,), erase=erase):
+        if not self._remove(sequence, erase, now):
             raise errors.SEQUENCE_NOT_FOUND(sequence)
-        self._tell_removed([(sequence, sequence + 1)], now)
+
+    def _remove(self, sequence: int, erase: bool, now: int) -> bool:
+        is_removed = self.store.delete((sequence,), erase=erase) > 0
+        if is_removed:
+            self._tell_removed([(sequence, sequence + 1)], now)
+        return is_removed
 
     def _tell_removed(self, ranges: list[tuple[int, int]], now: int) -> None:
         if ranges:
-            for consumer in self.consumers.values():
-                consumer.removed(ranges, now)
+            self.consumers.tell(lambda consumer: consumer.removed(ranges, now), now)
 
     def tell_purged(self, now: int, *, is_single: bool = False) -> None:
         """Tell the consumers that a purge is over, and whether it took one message of many."""
-        for consumer in self.consumers.values():
-            consumer.purged(self.store.first_seq, self.store.last_seq, now, is_single=is_single)
+        first, last = self.store.first_seq, self.store.last_seq
+        self.consumers.tell(lambda each: each.purged(first, last, now, is_single=is_single), now)
 
     # -- time ------------------------------------------------------------------------------
 
@@ -443,10 +420,9 @@ class Stream:
                 if self.schedules is not None:
                     self._arm(self.schedules.next_deadline(), now + _EXPIRY_GRANULARITY_NS)
         self._arm(self.dedupe.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
-        for batches in (self.atomic_batches, self.fast_batches):
-            if batches is not None:
-                batches.expire(now)
-                self._arm(batches.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
+        for batches in self.open_batches:
+            batches.expire(now)
+            self._arm(batches.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
 
     def _expire(self, now: int) -> None:
         self._tell_removed(self._expiry.remove_due(now), now)
@@ -471,7 +447,8 @@ class Stream:
             self._next_tick = at
             self.context.deadlines.schedule(self, at)
 
-    def _arm_dedupe(self, now: int) -> None:
+    def arm_dedupe(self, now: int) -> None:
+        """An id was noted: have it forgotten in time."""
         if now + self.config.duplicate_window < self._next_tick:
             self._arm(self.dedupe.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
 
@@ -515,7 +492,9 @@ class Stream:
             self._transform = Transform(transform.src.encode(), transform.dest.encode())
         self._republisher: Republisher | None = None
         if config.republish is not None and config.republish.dest:
-            self._republisher = Republisher(config.name, config.republish, self._random)
+            self._republisher = Republisher(
+                config.name, config.republish, self._random, self.context.containment
+            )
         if self.atomic_batches is not None and not config.allow_atomic:
             self.atomic_batches.close()
         if self.fast_batches is not None and not config.allow_batched:
@@ -524,7 +503,11 @@ class Stream:
             self.atomic_batches or AtomicBatches(self) if config.allow_atomic else None
         )
         self.fast_batches = self.fast_batches or FastBatches(self) if config.allow_batched else None
-        self.schedules = self.schedules or Schedules() if config.allow_msg_schedules else None
+        self.schedules = (
+            self.schedules or Schedules(self.context.containment)
+            if config.allow_msg_schedules
+            else None
+        )
         self.decides_always = (
             config.sealed
             or bool(self.context.ingest_limits)
@@ -575,13 +558,30 @@ class Stream:
         self.unsubscribe()
         self.context.deadlines.cancel(self)
         self._next_tick = _NEVER
-        for batches in (self.atomic_batches, self.fast_batches):
-            if batches is not None:
-                batches.close()
-        for consumer in list(self.consumers.values()):
-            consumer.stop(status, now)
+        for batches in self.open_batches:
+            batches.close()
+        self.consumers.tell(lambda consumer: consumer.stop(status, now), now)
+
+    def give_up(self, incident: Incident, now: int) -> None:
+        """Go offline, as more or less may be in memory than there should be."""
+        if self.context.outages is not None:
+            self.context.outages.give_up_stream(self, incident, now)
+
+    @property
+    def open_batches(self) -> list[AtomicBatches | FastBatches]:
+        """Return what keeps batches that are not complete."""
+        return [each for each in (self.atomic_batches, self.fast_batches) if each is not None]
+
+    def rest(self) -> bool:
+        """Let the store let go of memory if nobody writes to it; tell whether it did."""
+        return self.store.rest()
 
     # -- looking ---------------------------------------------------------------------------
+
+    @property
+    def republishes(self) -> bool:
+        """Return whether copies of its messages go elsewhere."""
+        return self._republisher is not None
 
     @property
     def consumer_count(self) -> int:

@@ -1,0 +1,59 @@
+"""What CONSUMER.INFO, CONSUMER.LIST and monitoring show of a consumer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jetstream_server import API_LEVEL, NATS_VERSION
+from jetstream_server.jetstream.wire.go_time import ZERO_TEXT, format_time
+
+if TYPE_CHECKING:
+    from jetstream_server.jetstream.consumers.consumer import Consumer
+
+
+def consumer_info(consumer: Consumer, now: int) -> dict[str, Any]:
+    """Return ConsumerInfo, without `type`."""
+    progress = consumer.progress
+    config = consumer.config.to_wire()
+    if "metadata" in config:
+        added = {"_nats.level": str(API_LEVEL), "_nats.ver": NATS_VERSION}
+        config["metadata"] = dict(sorted((config["metadata"] | added).items()))
+    info: dict[str, Any] = {
+        "stream_name": consumer.stream.name,
+        "name": consumer.name,
+        "created": format_time(consumer.created),
+        "config": config,
+        "delivered": _position(progress.consumer_seq, progress.stream_seq, consumer.delivered_at),
+        "ack_floor": _position(
+            progress.floor_consumer_seq, progress.floor_stream_seq, consumer.acked_at
+        ),
+        "num_ack_pending": len(progress.pending),
+        "num_redelivered": progress.num_redelivered,
+        "num_waiting": consumer.pull.num_waiting(),
+        "num_pending": progress.cursor.num_pending(),
+    }
+    if consumer.push is not None and consumer.push.has_interest():
+        info["push_bound"] = True
+    if consumer.is_paused:
+        info["paused"] = True
+        info["pause_remaining"] = max(consumer.paused_until - now, 0)
+    info["ts"] = format_time(now)
+    if consumer.config.priority_groups:
+        info["priority_groups"] = [_group_info(consumer)]
+    return info
+
+
+def _group_info(consumer: Consumer) -> dict[str, Any]:
+    pin = consumer.pull.pin
+    group: dict[str, Any] = {"group": consumer.config.priority_groups[0]}
+    if pin.id:
+        group["pinned_client_id"] = pin.id
+    group["pinned_ts"] = format_time(pin.pinned_at) if pin.pinned_at else ZERO_TEXT
+    return group
+
+
+def _position(consumer_seq: int, stream_seq: int, active_at: int) -> dict[str, Any]:
+    position: dict[str, Any] = {"consumer_seq": consumer_seq, "stream_seq": stream_seq}
+    if active_at:
+        position["last_active"] = format_time(active_at)
+    return position

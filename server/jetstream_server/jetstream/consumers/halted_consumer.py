@@ -1,0 +1,223 @@
+"""A consumer that was given up for the time being, in its place among the consumers of its stream.
+
+It keeps what the consumer has yet to read: to an interest stream it wants whatever the filter
+matches. Who asks it for messages waits. It is restarted from its stored state after a pause; then
+those who waited are told to ask again. One that keeps no state is restarted from what all before
+was acknowledged, and the server's own consumers go: mirrors and sources make theirs anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jetstream_server.base.errors import JetStreamServerError
+from jetstream_server.core.containment import Incident
+from jetstream_server.core.subject import matches
+from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.jetstream.consumers.consumer import Consumer
+from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
+from jetstream_server.jetstream.consumers.consumer_creation import (
+    restart_consumer,
+    restore_consumer,
+)
+from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.ports import StateFile
+
+if TYPE_CHECKING:
+    from jetstream_server.jetstream.streams.stream import Stream
+
+# Of requests that wait for the restart; more are told at once.
+_WAITING_MAX = 512
+_AGAIN = b"NATS/1.0 409 Leadership Change\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Remnant:
+    """What is left of a consumer.
+
+    Attributes:
+        config: None when it cannot be read.
+        files: where it is kept, None for one that keeps nothing.
+        next_seq: from where one goes on that keeps nothing.
+        info: the last that is known, as CONSUMER.INFO shows it.
+    """
+
+    name: str
+    config: ConsumerConfig | None
+    created: int
+    files: tuple[StateFile, StateFile] | None
+    next_seq: int
+    info: dict[str, Any]
+
+    @classmethod
+    def of(cls, consumer: Consumer) -> Remnant:
+        """Return what can be said of a consumer that may be half changed."""
+        try:
+            info = consumer.info(0)
+        except Exception:
+            info = {}
+        next_seq = consumer.progress.floor_stream_seq + 1
+        config, created = consumer.config, consumer.created
+        return cls(consumer.name, config, created, consumer.files, next_seq, info)
+
+
+class HaltedConsumer:
+    """Stands in for a consumer. A StreamConsumer, Scheduled, and a Receiver for MSG.NEXT.
+
+    Args:
+        stream: whose consumer it is.
+        remnant: what is left of it.
+        outage: why it does not serve.
+        pause_ns: returns how long to wait before the next attempt.
+        ended: called when it is replaced or removed.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        remnant: Remnant,
+        outage: str,
+        pause_ns: Callable[[int], int],
+        ended: Callable[[HaltedConsumer], None],
+    ) -> None:
+        self.stream = stream
+        self.remnant = remnant
+        self.outage = outage
+        self._context = stream.context
+        self._pause_ns = pause_ns
+        self._ended = ended
+        self._waiting: list[bytes] = []
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream.name}.{remnant.name}"
+        self._subscription = Subscription(subject.encode(), self)
+
+    def __repr__(self) -> str:
+        return f"HaltedConsumer({self.stream.name}.{self.name})"
+
+    @property
+    def name(self) -> str:
+        """Return the consumer's name."""
+        return self.remnant.name
+
+    @property
+    def internal(self) -> bool:
+        """Return whether it is a mirror's or source's (direct) consumer: not listed or counted."""
+        return self.remnant.config is not None and self.remnant.config.direct
+
+    # -- life ------------------------------------------------------------------------------
+
+    def start(self, now: int) -> None:
+        """Take the consumer's place, and wait."""
+        self.stream.consumers[self.name] = self
+        self._context.sublist.insert(self._subscription)
+        self._context.deadlines.schedule(self, now + self._pause_ns(now))
+
+    def tick(self, now: int) -> None:
+        """Restart the consumer."""
+        if self.internal:
+            self._detach()
+            self.stream.remove_consumer(self, now)
+            return
+        try:
+            restarted = self._restart(now)
+        except JetStreamServerError as error:
+            self._context.log("ERR", f"consumer {self.name} of stream {self.stream.name}: {error}")
+            self._context.deadlines.schedule(self, now + self._pause_ns(now))
+            return
+        self._detach()
+        for reply in self._waiting:
+            self._context.output.publish(reply, b"", headers=_AGAIN)
+        self._waiting.clear()
+        self.stream.sweep(now)  # nothing was removed for it meanwhile
+        text = f"consumer {restarted.name} of stream {self.stream.name} was restarted"
+        self._context.log("INF", text)
+
+    def _restart(self, now: int) -> Consumer:
+        """Restart it.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        remnant = self.remnant
+        if remnant.files is not None:
+            return restore_consumer(self.stream, remnant.name, remnant.files, now)
+        assert remnant.config is not None, "it was read when it was made"
+        return restart_consumer(
+            self.stream, remnant.name, remnant.config, remnant.created, remnant.next_seq, now
+        )
+
+    def give_up(self, incident: Incident, now: int) -> None:
+        """The restart has failed: try again later."""
+        if self.stream.consumers.get(self.name) is self:
+            self.outage = str(incident)
+            self._context.deadlines.schedule(self, now + self._pause_ns(now))
+        else:  # what was restarted has a stand-in of its own by now
+            self._detach()
+
+    def stop(self, status: str, now: int) -> None:
+        """Stop for good or for shutdown."""
+        self._detach()
+        for reply in self._waiting:
+            head = b"NATS/1.0 %b\r\n\r\n" % status.encode()
+            self._context.output.publish(reply, b"", headers=head)
+        self._waiting.clear()
+        if status.endswith("Deleted") and self.remnant.files is not None:
+            for file in self.remnant.files:
+                file.remove()
+
+    def delete(self, now: int) -> None:
+        """Remove the consumer from its stream."""
+        self.stop("409 Consumer Deleted", now)
+        self.stream.remove_consumer(self, now)
+
+    def _detach(self) -> None:
+        self._context.deadlines.cancel(self)
+        if not self._subscription.closed:
+            self._context.sublist.remove(self._subscription)
+        self._ended(self)
+
+    # -- readers ---------------------------------------------------------------------------
+
+    def receive(
+        self,
+        run: PubRun,
+        start: int,
+        stop: int,
+        subscription: Subscription,
+        origin: Origin | None,
+        now: int,
+    ) -> None:
+        """Let who asks for messages wait."""
+        for index in range(start, stop):
+            if reply := run.reply(index):
+                if len(self._waiting) < _WAITING_MAX:
+                    self._waiting.append(reply)
+                else:
+                    self._context.output.publish(reply, b"", headers=_AGAIN)
+
+    # -- the stream's side -----------------------------------------------------------------
+
+    def wants(self, subject: bytes) -> bool:
+        """Tell whether the filter matches the subject."""
+        config = self.remnant.config
+        if config is None or not config.filters:
+            return True
+        return any(matches(pattern, subject) for pattern in config.filters)
+
+    def needs(self, sequence: int, subject: bytes) -> bool:
+        """Keep whatever it may have to read: how far it came is looked at when it is restarted."""
+        return self.wants(subject)
+
+    def stored(self, first_seq: int, last_seq: int, now: int) -> None:
+        """Nothing to be woken for."""
+
+    def removed(self, ranges: list[tuple[int, int]], now: int) -> None:
+        """It will see what is gone when it is restarted."""
+
+    def purged(self, first_seq: int, last_seq: int, now: int, *, is_single: bool) -> None:
+        """It will see what is gone when it is restarted."""
+
+    def info(self, now: int) -> dict[str, Any]:
+        """Return what was known last."""
+        return self.remnant.info
