@@ -1,7 +1,26 @@
-"""`python -m jetstream_server` is the `jetstream-server` command."""
+"""`python -m jetstream_server`, and the `jetstream-server` command: what begins before the imports.
 
+They take most of a start. An interrupt that comes meanwhile would end in a traceback, or, where a
+parent ignores interrupts, be lost.
+"""
+
+import os
+import signal
 import sys
 
-from jetstream_server.cli import main
 
-sys.exit(main())
+def _leave(number: int, frame: object) -> None:
+    """End at once: nothing was promised to anybody yet, and the store is ready for a crash."""
+    os._exit(0)
+
+
+def main() -> int:
+    """Run the command; returns the exit code."""
+    signal.signal(signal.SIGINT, _leave)  # until the event loop follows signals
+    from jetstream_server.cli import main as command
+
+    return command()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -105,3 +105,38 @@ def test_a_signal_is_sent(monkeypatch, tmp_path):
     assert cli.main(["-sl", "reload=4711"]) == 0
     assert cli.main(["--signal", f"ldm={tmp_path / 'pid'}"]) == 0
     assert sent == [(4711, signal.SIGHUP), (4712, signal.SIGUSR2)]
+
+
+_INTERRUPTED = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "jetstream_server.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+
+if sys.argv[1] == "ignored":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.meta_path.insert(0, Finder())
+from jetstream_server.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("by_parent", ["followed", "ignored"])
+def test_an_interrupt_during_the_imports_ends_without_a_word(by_parent):
+    command = [sys.executable, "-c", _INTERRUPTED, by_parent]
+    done = subprocess.run(command, capture_output=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize("name", ["", "jetstream"])
+def test_a_store_that_is_a_file_is_named_as_the_genuine_server_does(tmp_path, name):
+    store = tmp_path / "store"
+    if name:
+        store.mkdir()
+    (store / name).write_bytes(b"")
+    command = [sys.executable, "-m", "jetstream_server", "-js", "-sd", str(store), "-p", "-1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert "[FTL] Can't start JetStream: storage directory is not a directory" in done.stderr

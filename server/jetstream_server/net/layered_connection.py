@@ -63,6 +63,8 @@ class LayeredConnection(ClientConnection):
             self._note_certificate()
             return
         self._is_undecided = entrance.greets_after_ns >= 0
+        if not entrance.greets_after_ns and not session.closing:
+            self.write_output()  # INFO comes first, even for who begins TLS without waiting
         if entrance.greets_after_ns > 0:
             self._after(entrance.greets_after_ns, self._greet)
         if entrance.tls is not None and not self._is_undecided:

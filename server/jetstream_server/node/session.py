@@ -55,7 +55,8 @@ _RESERVED_SUBJECTS = (b"$NRG.", b"_GR_.", b"$GR.")
 
 _NOBODY = User()
 
-# The genuine server measures the round trip about two seconds after CONNECT.
+# The genuine server measures the round trip about two seconds after CONNECT; before, a client may
+# be busy with TLS, where a PING in clear would be out of place.
 FIRST_PING_NS = 2 * SECOND
 
 
@@ -105,7 +106,7 @@ class Session:
         self._now = now
         self._pinged_at = 0
         self._pings_out = 0
-        self._next_ping = now + FIRST_PING_NS
+        self._next_ping = now + node.settings.ping_interval_ns
         self._info_due = False
         self._is_plain = False
         self._inquiry = PasswordInquiry(host, self._password_compared)
@@ -403,6 +404,8 @@ class Session:
             return
         self.account.clients.add(self.cid)
         self.is_connected = self._info_due = True
+        self._next_ping = self._now + min(FIRST_PING_NS, self.node.settings.ping_interval_ns)
+        self.node.deadline_changed(self)
         self._adopt()
         if is_new and self.node.chronicle is not None:
             self.node.tell(self.node.chronicle.connected, self, self._now)

@@ -84,6 +84,10 @@ def open_folder(store_dir: Path, disk: Disk, *, note: str = "") -> StoreFolder:
         except BaseException:
             disk.unlock(lock)
             raise
+    except (FileExistsError, NotADirectoryError) as error:
+        raise StoreError(
+            "Can't start JetStream: storage directory is not a directory", str(path)
+        ) from error
     except OSError as error:
         reason = f"the store directory cannot be used: {error.strerror or error}"
         raise StoreError(reason, str(error.filename or store_dir)) from error

@@ -15,6 +15,7 @@ from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.limits import TURN_READ_BYTES
 from jetstream_server.config.options import TlsOptions
 from jetstream_server.net.entrance import Entrance
+from jetstream_server.net.layered_connection import LayeredConnection
 from jetstream_server.net.tls_context import make_context
 from jetstream_server.net.websocket_upgrade import WebsocketRules
 from jetstream_server.node.door import Door
@@ -203,6 +204,40 @@ def test_nothing_is_said_in_clear_where_tls_may_begin(
         writer.close()
 
     play(Entrance(Door(tls_required=True), secure, 30 * SECOND), scene)
+
+
+def test_info_comes_first_even_for_who_begins_tls_at_once(
+    play: Play, secure: ssl.SSLContext
+) -> None:
+    class Transport(asyncio.Transport):
+        written = b""
+
+        def write(self, data: Any) -> None:
+            self.written += data
+
+        def get_write_buffer_size(self) -> int:
+            return 0
+
+        def set_write_buffer_limits(self, high: Any = None, low: Any = None) -> None:
+            pass
+
+        def is_closing(self) -> bool:
+            return False
+
+    async def scene(server: Any) -> None:
+        entrance = Entrance(Door(tls_required=True), secure, 5 * SECOND)
+        connection, transport = LayeredConnection(server.pump, entrance), Transport()
+        connection.connection_made(transport)
+        leaving = ssl.MemoryBIO()
+        hello = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), leaving, server_hostname="x")
+        with contextlib.suppress(ssl.SSLWantReadError):
+            hello.do_handshake()
+        connection.data_received(leaving.read())  # in the same turn
+        info, _, rest = transport.written.partition(b"\r\n")
+        assert info.startswith(b"INFO {") and rest.startswith(b"\x16")
+        connection.connection_lost(None)
+
+    play(Entrance(Door()), scene)
 
 
 def test_a_client_in_clear_hears_what_was_held(play: Play, secure: ssl.SSLContext) -> None:

@@ -167,6 +167,20 @@ def test_a_protocol_1_client_gets_its_account_after_the_first_pong(node, make_cl
     assert client.say(b"PING\r\n") == b"PONG\r\n"
 
 
+def test_the_first_ping_counts_from_connect(node, make_client, settings):
+    client = make_client(node)
+    client.now += 5 * SECOND
+    assert client.say(b"") == b""
+    client.connect()
+    client.now += 2 * SECOND - 1
+    assert client.say(b"") == b""
+    client.now += 1
+    assert client.say(b"") == b"PING\r\n"
+    silent = make_client(node)
+    silent.now = client.now + settings.ping_interval_ns
+    assert silent.say(b"") == b"PING\r\n"
+
+
 def test_pings_and_stale_connections(node, make_client, settings):
     client = make_client(node)
     client.connect()

@@ -422,7 +422,8 @@ class Pull:
     def _end_no_wait(self) -> None:
         """Answer the no_wait requests that got what there was.
 
-        Behind `max_ack_pending` there is more, so they wait for acks like any other.
+        Behind `max_ack_pending` there is more, so they wait for acks like any other, but not beyond
+        the next heartbeat of any request.
         """
         for request in list(self._waiting):
             if request.no_wait and (request.delivered or not request.expires_at):
@@ -466,6 +467,10 @@ class Pull:
             self._drop(request, b"408 Request Timeout", request.pending_fields)
             return
         if 0 < request.heartbeat_at <= now:
+            if not self._consumer.blocked:
+                self._end_no_wait()
+            if request not in self._waiting:
+                return
             if self._consumer.delivery.match(request.reply).empty:
                 self._drop(request)
                 return

@@ -254,6 +254,21 @@ def test_requests_beyond_the_limits_are_refused(ready, limits, body, status):
     assert statuses(account) == [status]
 
 
+def test_no_wait_held_by_pending_acks_ends_with_the_first_heartbeat(ready):
+    account, stream = ready
+    consumer = account.create(stream, max_ack_pending=2, **EXPLICIT)
+    held = b'{"batch":5,"no_wait":true,"expires":3000000000,"idle_heartbeat":1000000000}'
+    account.pull(consumer, held)
+    assert len(account.client.take()) == 2
+    account.pull(consumer, b'{"batch":5,"no_wait":true}')
+    account.pull(consumer, held)  # which gets nothing, and goes on
+    account.advance(SECOND - 1)
+    assert statuses(account) == []
+    account.advance(1)
+    heartbeat = "100 Idle Heartbeat [Nats-Last-Consumer: 2, Nats-Last-Stream: 2]"
+    assert statuses(account) == ["404 No Messages", "404 No Messages", heartbeat]
+
+
 def test_a_full_queue_refuses_unless_heartbeats_were_asked_for(ready):
     account, stream = ready
     consumer = account.create(stream, deliver_policy="new", max_waiting=1, **EXPLICIT)
