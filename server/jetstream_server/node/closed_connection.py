@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # Of all of them together, some 5 MB. Clients that come and go with thousands of subscriptions must
 # not fill the memory with what they had.
 SUBSCRIPTIONS_MAX = 20_000
+# Who had more than this is kept without: to note them all would keep the others waiting.
+SUBSCRIPTIONS_OF_ONE_MAX = 5000
 
 _TOLD = ("name", "lang", "version")
 
@@ -41,7 +43,8 @@ class ClosedConnection:
     Attributes:
         stop: when it ended.
         reason: why.
-        subscriptions: those it had; none any more of one that is long over, when there are many.
+        subscriptions: those it had; none when they were too many, and none any more of one that is
+            long over, when there are many of all.
         subscription_count: how many there were.
     """
 
@@ -84,6 +87,8 @@ class ClosedConnections:
         self.total += 1
         if not self._count_max:
             return
+        count = len(session.subscriptions)
+        kept = session.subscriptions if count <= SUBSCRIPTIONS_OF_ONE_MAX else {}
         closed = ClosedConnection(
             session.cid,
             session.host,
@@ -95,8 +100,8 @@ class ClosedConnections:
             session.last_activity,
             session.rtt_ns,
             session.traffic,
-            {sid: _remains(each) for sid, each in session.subscriptions.items()},
-            len(session.subscriptions),
+            {sid: _remains(each) for sid, each in kept.items()},
+            count,
             {key: session.options[key] for key in _TOLD if key in session.options},
             session.user,
             session.account,
@@ -107,7 +112,7 @@ class ClosedConnections:
         self._kept.append(closed)
         if closed.subscriptions:
             self._detailed.append(closed)
-            self._subscriptions += closed.subscription_count
+            self._subscriptions += count
         if len(self._kept) > self._count_max:
             oldest = self._kept.popleft()
             if oldest.subscriptions:

@@ -11,6 +11,7 @@ that is durable. When nothing is queued it may be released at once.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -22,6 +23,7 @@ from jetstream_server.base.clock import earlier
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.containment import UNCONTAINED, Containment
+from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.output import Frames, Handover, Send, Settled
 from jetstream_server.node.account import Account
 from jetstream_server.node.account_links import AccountLinks
@@ -45,6 +47,7 @@ _ROUNDS_MAX = 16
 # they publish counts little: a whole run of messages is one.
 OPS_OF_TURN_MAX = 2000
 OPS_OF_SESSION_MAX = 1000
+GIVEN_UP_OF_TURN_MAX = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +182,8 @@ class Node:
         self._fed: dict[Session, None] = {}
         self._touched: dict[Session, None] = {}
         self._held: Held = []
+        # Subscriptions of clients that are gone, which are yet to be taken out.
+        self._given_up: deque[tuple[Account, list[Subscription]]] = deque()
         self._timers: DeadlineHeap[Session] = DeadlineHeap()
         self._account_timers: DeadlineHeap[Account] = DeadlineHeap()
 
@@ -218,7 +223,9 @@ class Node:
         if self.trace is not None:
             self.trace.closed(session)
         self.closed.add(session, now or session.last_activity)
-        session.end()
+        if given_up := session.end():
+            self._given_up.append((session.account, given_up))
+            self._forget_given_up()
         if self.chronicle is not None:
             self.tell(self.chronicle.disconnected, session, now or session.last_activity)
         self._fed.pop(session, None)
@@ -292,6 +299,8 @@ class Node:
 
     def run(self, now: int) -> None:
         """Do everything that is to be done at `now`."""
+        if self._given_up:
+            self._forget_given_up()
         self._run_sessions(now)
         for session in self._timers.pop_due(now):
             self._tick(session, now)
@@ -314,6 +323,20 @@ class Node:
                 self.containment.contain(error, now)
             if ops_left <= 0:
                 self._fed = {**dict.fromkeys(waiting), **self._fed}
+
+    def _forget_given_up(self) -> None:
+        """Take out of the accounts' lists what clients that are gone had subscribed to, as much as
+        there is time for in a turn; who publishes meanwhile meets nobody there."""
+        left = GIVEN_UP_OF_TURN_MAX
+        while self._given_up and left > 0:
+            account, subscriptions = self._given_up[0]
+            some = subscriptions[-left:]
+            del subscriptions[-left:]
+            left -= len(some)
+            for subscription in some:
+                account.unsubscribe(subscription)
+            if not subscriptions:
+                self._given_up.popleft()
 
     def _tick(self, session: Session, now: int) -> None:
         try:
@@ -354,7 +377,7 @@ class Node:
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do although nothing arrives."""
-        if self._stirred or self._fed:
+        if self._stirred or self._fed or self._given_up:
             return 0
         deadline = earlier(self._timers.next_deadline(), self._account_timers.next_deadline())
         if self.lame_duck is not None and not self.lame_duck.is_over:

@@ -94,7 +94,9 @@ class Router:
                 cut, _ = subjects.segment(run.chunk, run.fields, cut, stop, routes, families)
             reached = False
             for subscription in targets.plain:
-                if origin is not None and not origin.echo and _is_own(subscription, origin):
+                if subscription.closed or (
+                    origin is not None and not origin.echo and _is_own(subscription, origin)
+                ):
                     continue
                 reached = True
                 try:

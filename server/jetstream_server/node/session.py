@@ -559,14 +559,21 @@ class Session:
         if self.verbose:
             self.send(encoder.OK)
 
-    def end(self) -> None:
-        """Give up every subscription; the connection is gone."""
+    def end(self) -> list[Subscription]:
+        """Take no more: the connection is gone.
+
+        Returns:
+            What it has subscribed to, closed, but in the account's list yet.
+        """
         self._inquiry.forget(self.node.password_checker)
         self.account.clients.discard(self.cid)
-        for subscription in list(self.subscriptions.values()):
-            self._unsubscribe(subscription)
         self._ops.clear()
         self.answers.forget()
+        given_up = list(self.subscriptions.values())
+        self.subscriptions.clear()
+        for subscription in given_up:
+            subscription.closed = True
+        return given_up
 
 
 _ACTIONS: dict[type, Callable[[Session, Any], None]] = {

@@ -55,6 +55,9 @@ _WITHOUT_ARGUMENTS: dict[bytes, Op | None] = {b"PING": Ping(), b"PONG": Pong(), 
 # Their JSON may follow without a blank.
 _BLANK_OPTIONAL = (b"CONNECT", b"INFO")
 
+# What most clients send, character for character.
+_PLAIN = re.compile(rb"UNSUB ([^ \t\r\n]++)\r\n|SUB ([^ \t\r\n]++) ([^ \t\r\n]++)\r\n|PING\r\n")
+
 _ARGUMENT = re.compile(rb"[^ \t]")
 # The genuine server lets a lone CR be part of a published subject, but of no other argument.
 _PUBLISH_TOKEN = re.compile(rb"[^ \t]++")
@@ -171,6 +174,15 @@ class Parser:
 
     def _take(self, chunk: bytes, start: int, fields: array[int]) -> _Taken:
         """Take the one frame at `start`; a publish goes to `fields`."""
+        plain = _PLAIN.match(chunk, start)
+        if plain is not None and plain.end() - start <= self.control_line_max:
+            stop = plain.end()
+            match plain.lastindex:
+                case 1:
+                    return stop, Unsub(plain[1], 0)
+                case 3:
+                    return stop, Sub(plain[2], b"", plain[3])
+            return stop, _WITHOUT_ARGUMENTS[b"PING"]
         head = chunk[start : start + _VERB_BYTES_MAX].upper()
         verbs = _VERBS.get(head[:1], ())
         for verb in verbs:

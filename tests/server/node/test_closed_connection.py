@@ -78,3 +78,13 @@ def test_a_session_is_not_kept(node: Any) -> None:
     (closed,) = node.closed
     (left,) = closed.subscriptions.values()
     assert (left.subject, left.queue, left.max_messages) == (b"a", b"q", 5)
+
+
+def test_too_many_of_one_are_not_kept_at_all(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closed_connection, "SUBSCRIPTIONS_OF_ONE_MAX", 3)
+    end(node, 1, 3)
+    end(node, 2, 4)
+    assert [(len(each.subscriptions), each.subscription_count) for each in node.closed] == [
+        (3, 3),
+        (0, 4),
+    ]

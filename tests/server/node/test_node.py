@@ -71,3 +71,28 @@ def test_what_somebody_says_is_acted_on_in_pieces(make_node, make_client):
         assert client.session.has_postponed is (node.next_deadline() == 0)
         counts.append((client.read().count(b"PONG"), other.read().count(b"PONG")))
     assert counts == [(1000, 600), (1000, 0), (500, 0)]
+
+
+def test_what_a_client_that_is_gone_had_subscribed_to_goes_in_pieces(node, make_client):
+    client, other = make_client(node), make_client(node)
+    client.connect()
+    other.connect(b'{"verbose":false,"headers":true,"no_responders":true}')
+    other.say(b"SUB a.* 1\r\nSUB r 2\r\n")
+    sublist = node.accounts["$G"].sublist
+    before = sublist.count
+    client.session.feed(
+        b"".join(b"SUB s.%d q %d\r\nSUB t.%d x%d\r\n" % (n, n, n, n) for n in range(4000))
+    )
+    while node.next_deadline() == 0:
+        node.run(client.now)
+    assert sublist.count == before + 8000
+    node.close_session(client.session, "Client Closed", client.now)
+    counts = [sublist.count - before]
+    # Nobody is there any more, whatever the list says.
+    for subject in (b"s.0", b"t.0", b"s.3999", b"t.3999"):
+        other.session.feed(b"PUB %b r 1\r\nx\r\n" % subject)
+    while node.next_deadline() == 0:
+        node.run(client.now)
+        counts.append(sublist.count - before)
+    assert other.read().count(b"NATS/1.0 503") == 4
+    assert counts == [6000, 4000, 2000, 0]

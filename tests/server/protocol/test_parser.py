@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable
 from random import Random
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jetstream_server.protocol import encoder, errors
+from jetstream_server.protocol import parser as parser_module
 from jetstream_server.protocol.ops import Connect, Op, Ping, Pong, PubRun, Sub, Unsub, Violation
 from jetstream_server.protocol.parser import Parser
 
@@ -391,3 +393,27 @@ def test_a_torn_frame_costs_a_long_read_no_copy() -> None:
     assert isinstance(first, PubRun) and isinstance(rest, PubRun)
     assert (first.count, rest.count) == (1, 999)
     assert first.chunk == frame and len(rest.chunk) == len(data) - 50
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_plain_lines_are_read_as_all_others_are(seed, monkeypatch):
+    random = Random(seed)
+    words = [b"SUB", b"sub", b"UNSUB", b"a", b"b.c", b"*", b"1", b"22", b"x" * 30, b"\xff", b"\r"]
+    text = b"".join(
+        random.choice([b"SUB", b"UNSUB", b"SUB", b"sub"])
+        + b"".join(
+            random.choice([b" ", b" ", b"  ", b"\t"]) + random.choice(words)
+            for _ in "abc"[: random.randrange(1, 4)]
+        )
+        + random.choice([b"\r\n", b"\r\n", b"\n", b" \r\n", b"\r\r\n"])
+        for _ in range(8)
+    )
+    cut = random.randrange(len(text))
+
+    def ops():
+        parser = Parser(34, 1024)
+        return [*parser.feed(text[:cut]), *parser.feed(text[cut:])]
+
+    with_plain = ops()
+    monkeypatch.setattr(parser_module, "_PLAIN", re.compile(rb"(?!)"))
+    assert with_plain == ops()
