@@ -177,6 +177,7 @@ class Acks:
             if consumer.config.sample_freq:
                 self._sample(sequences, now)
             settled = progress.ack(sequences)
+            settled += self._late(sequences, settled)
         elif last := progress.last_pending(sequences):
             counted = ack_counts(run.subject(first + sequences.index(last)))[1]
             settled = progress.ack_through(last, max(counted, 0))
@@ -185,6 +186,30 @@ class Acks:
                 consumer.changed(now, must_precede_answer=True)
             return
         self._acked(settled, floor, now, is_answered=is_answered)
+
+    def _late(self, sequences: array[int], settled: array[int]) -> array[int]:
+        """Return which of the others the stream keeps although this consumer was done with them.
+
+        Nothing is remembered of a message that was given up on after its first delivery; whether
+        it was by the limit of today does not matter.
+        """
+        consumer = self._consumer
+        progress, stream = consumer.progress, consumer.stream
+        late: array[int] = array("Q")
+        if (
+            len(settled) == len(sequences)
+            or stream.config.retention == "limits"
+            or not progress.rules.tracks
+        ):
+            return late
+        known = set(settled)
+        for sequence in dict.fromkeys(sequences):
+            if sequence in known or not progress.is_done_with(sequence):
+                continue
+            message = stream.store.load(sequence)
+            if message is not None and consumer.wants(message.subject):
+                late.append(sequence)
+        return late
 
     def _acked(self, settled: array[int], floor: int, now: int, *, is_answered: bool) -> None:
         """Have what an ack changed saved, from a floor before it, and the stream told."""

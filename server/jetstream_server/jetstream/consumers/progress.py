@@ -144,13 +144,15 @@ class Progress:
 
     def _given_up(self, sequences: array[int], taken: array[int]) -> array[int]:
         """Return which of the sequences were out as often as allowed; `taken` were pending."""
-        counts, is_single = self.redelivery.counts, self.rules.max_deliver == 1
-        if len(taken) == len(sequences) or not (counts or is_single):
+        counts = self.redelivery.counts
+        if len(taken) == len(sequences) or not counts:
             return array("Q")
-        others = array("Q", filterfalse(set(taken).__contains__, dict.fromkeys(sequences)))
-        if is_single:  # nothing is remembered of a message after a single allowed delivery
-            return array("Q", filter(self.cursor.has_passed, others))
+        others = filterfalse(set(taken).__contains__, dict.fromkeys(sequences))
         return array("Q", filter(counts.__contains__, others))
+
+    def is_done_with(self, sequence: int) -> bool:
+        """Tell whether a message is behind this consumer, acknowledged or given up on."""
+        return self.cursor.has_passed(sequence) and sequence not in self.pending
 
     def last_pending(self, sequences: array[int]) -> int:
         """Return the highest of these that is pending, 0 when none is."""

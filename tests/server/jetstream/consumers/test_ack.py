@@ -260,3 +260,33 @@ def test_an_offline_stream_answers_no_acks(account, monkeypatch):
     consumer.acks.receive(run, 0, 1, None, None, account.now)
     assert 1 in consumer.progress.pending
     assert account.client.take() == []
+
+
+@pytest.mark.parametrize("max_deliver", [1, -1])
+def test_a_late_ack_of_what_was_given_up_after_one_delivery(account, delivered, max_deliver):
+    """Whatever the limit is by then: genuine server 2.15.1."""
+    fields = {"durable_name": "C", "ack_policy": "explicit", "ack_wait": SECOND}
+    consumer, messages = delivered(stream={"retention": "workqueue"}, max_deliver=1, **fields)
+    account.advance(2 * SECOND)
+    assert len(consumer.progress.pending) == 0
+    assert account.create(consumer.stream, max_deliver=max_deliver, **fields) is consumer
+    store = consumer.stream.store
+    assert store.state().messages == 3
+    account.ack(messages[1], reply=b"_INBOX.p")
+    assert (store.state().messages, store.load(2)) == (2, None)
+
+
+def test_an_ack_of_what_the_consumer_does_not_want_settles_nothing(account):
+    stream = account.stream(retention="workqueue")
+    fields = {"ack_policy": "explicit", "max_deliver": 1}
+    consumer = account.create(stream, durable_name="A", filter_subject="s.a", **fields)
+    account.create(stream, durable_name="B", filter_subject="s.b", **fields)
+    account.subscribe(b"_INBOX.>")
+    account.publish(b"s.b")
+    account.publish(b"s.a")
+    account.pull(consumer)
+    (message,) = account.client.take()
+    account.publish(message.reply.replace(b".1.2.1.", b".1.1.1."))
+    assert stream.store.state().messages == 2
+    account.ack(message)
+    assert stream.store.state().messages == 1

@@ -171,12 +171,12 @@ def test_reset_starts_over(make):
     assert progress.next_deadline() is None
 
 
-def test_a_late_ack_settles_what_was_out_once_and_given_up(make):
+def test_what_was_out_once_and_given_up_is_done_with(make):
     progress = make(3, max_deliver=1)
+    assert not progress.is_done_with(2)
     progress.exhaust(2)
-    assert ack(progress, 2) == [2]
-    assert ack(progress, 9) == []
-    assert floors(progress) == (0, 0)
+    assert progress.is_done_with(2)
+    assert not progress.is_done_with(9)
 
 
 def test_starting_over_queues_everything_pending(make):
