@@ -50,6 +50,11 @@ class KvBucket:
     def put(self, key: str, value: bytes, expected_revision: int) -> Operation[int | None]:
         """Set a key if its revision is still the expected one (`NO_ENTRY`: it has none).
 
+        Args:
+            value: has something in it that nobody else writes, a token. A request whose answer was
+                lost is repeated and refused, because the first one was carried out: the value that
+                is found then tells whose it is.
+
         Returns:
             The new revision; None when somebody else wrote the key first.
         """
@@ -62,9 +67,10 @@ class KvBucket:
                 self._subject(key), value, headers.encode()
             )
         except RequestRefusedError as error:
-            if error.err_code in WRONG_LAST_SEQUENCE:
-                return None
-            raise
+            if error.err_code not in WRONG_LAST_SEQUENCE:
+                raise
+            found = yield from self.get(key)
+            return found.revision if found is not None and found.value == value else None
         return int(ack["seq"])
 
     def create(self, replicas: int) -> Operation[None]:

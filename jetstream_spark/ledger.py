@@ -7,6 +7,9 @@ and runs its last micro-batch again would write it twice. So every partition lea
                            {... "state": "done", "rows": 250, "low": ..., "high": ...}
     <scope>                {"version": 7, "created": ..., "rows": 2000}, by the driver at the end
 
+All of them carry an `attempt`, a random token: an answer that was lost has the request repeated,
+and the token tells one's own entry from that of somebody who was quicker (`kv.py`).
+
 `version` is the micro-batch; `next` the sequence that the stream was about to give when the first
 attempt began; `created` the stream's incarnation, so that entries about a stream that was deleted
 and made again mean nothing; `low` and `high` are the fingerprint of the rows.
@@ -193,7 +196,7 @@ class Ledger:
         """Leave word that the whole version is written; called again, it changes nothing.
 
         Raises:
-            WriterFencedError: another run committed a later version, or this one at this moment.
+            WriterFencedError: another run committed a later version.
             LedgerError: the version was committed before with another number of rows.
         """
         if self._scope.kind is ScopeKind.JOB:
@@ -207,8 +210,16 @@ class Ledger:
             return
         version = self._scope.version
         committed = {"version": version, "created": stream.created, "rows": rows}
-        if (yield from self._write(self._key, committed, revision, stream)) is None:
-            raise self._fenced(self._scope.version)
+        if (yield from self._write(self._key, committed, revision, stream)) is not None:
+            return
+        entry, _ = yield from self._read(self._key)
+        if entry is None or entry["created"] != stream.created or entry["version"] < version:
+            raise LedgerError(
+                f"the ledger entry '{self._key}' in the bucket '{self._bucket.bucket}' is being "
+                "written by others.",
+                "Stop the other run of this query, then run it again: it goes on where it was.",
+            )
+        self._check_repeated(entry, rows)
 
     def _check_repeated(self, entry: dict[str, Any], rows: int) -> None:
         if self._scope.kind is ScopeKind.TRANSACTION:
@@ -220,8 +231,7 @@ class Ledger:
                 f"batch {self._scope.version} of query {self._scope.name} was committed to stream "
                 f"'{self._stream}' with {entry['rows']} rows, and has {rows} now: the checkpoint "
                 "was changed, or the query is not deterministic.",
-                f"To write it again, delete the key '{self._key}' of the bucket "
-                f"'{self._bucket.bucket}'.",
+                f"Look into the stream before you do anything. {self._deleting()}",
             )
 
     def forget(self) -> Operation[None]:
@@ -254,6 +264,7 @@ class Ledger:
     def _write(
         self, key: str, entry: dict[str, Any], revision: int, stream: StreamState
     ) -> Operation[int | None]:
+        entry = entry | {"attempt": self._control.host.token(8)}
         value = json.dumps(entry, separators=(",", ":")).encode()
         if revision == NO_ENTRY:
             yield from self._bucket.create(int(stream.config.get("num_replicas", 1)))
@@ -264,8 +275,15 @@ class Ledger:
             f"version {self._scope.version} of {self._scope.kind} {self._scope.name} is not "
             f"written to stream '{self._stream}': version {version} is already in the ledger. "
             "Another run of the same query is ahead, or the checkpoint was rolled back.",
-            f"Stop the other run; or, to write again on purpose, delete the keys '{self._key}' "
-            f"and below of the bucket '{self._bucket.bucket}'.",
+            "Stop the other run, or bring back the newer checkpoint; then run the query again. "
+            + self._deleting(),
+        )
+
+    def _deleting(self) -> str:
+        return (
+            f"Deleting the key '{self._key}' and those below it from the bucket "
+            f"'{self._bucket.bucket}' makes the ledger forget that these rows were written: what "
+            "runs again is written again, beside what the stream holds already."
         )
 
     def _unusable(self, error: ConnectorError) -> LedgerError:

@@ -193,15 +193,11 @@ class Sink:
             return set()
         by_content = self.options.dedupe == "auto"
         prefix = MessageIds(scope.text, partition).tag if by_content else b""
-        return (
-            yield from read_stored_ids(
-                self._control(),
-                attempt.stream.name,
-                attempt.first_sequence,
-                prefix,
-                self.options.subject,
-            )
-        )
+        # What the stream transforms is not stored under the subject that it was published to.
+        is_transformed = bool(attempt.stream.config.get("subject_transform"))
+        subject = "" if is_transformed else self.options.subject
+        look = attempt.stream.name, attempt.first_sequence, prefix, subject
+        return (yield from read_stored_ids(self._control(), *look))
 
     def _check_duplicate_window(self) -> Operation[None]:
         """Without a ledger the server's window is all there is: it must be as long as promised."""

@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from jetstream_spark.client.blocking import Blocking
+from jetstream_spark.client.blocking import Blocking, run
+from jetstream_spark.client.operation import Transfer
 from jetstream_spark.errors import LedgerError, WriterFencedError
 from jetstream_spark.kv import KvBucket
 from jetstream_spark.ledger import Ledger, Scope, ScopeKind, Standing
 from jetstream_spark.message_ids import Fingerprint
+from tests.connector.cut_wires import without_answer
 
 pytestmark = pytest.mark.genuine
 _numbers = itertools.count()
@@ -144,3 +146,46 @@ def test_names_of_any_letters_make_different_keys(make_ledger, stream) -> None:
     for one in newer:
         ledger = Blocking(Ledger(stream.control.inner, "odd-names", one, stream.name))
         assert ledger.begin(0).standing is Standing.FIRST
+
+
+def writes(key: str):
+    """Whether bytes on their way are a write of a ledger key that ends so."""
+    return lambda sent: sent.startswith(b"HPUB $KV.") and f"{key} ".encode() in sent[:300]
+
+
+def test_the_answer_to_a_commit_is_lost(make_ledger) -> None:
+    ledger = make_ledger(7).inner
+    run(without_answer(ledger.commit(3), writes(ledger._key)))
+    assert make_ledger(7).begin(0).standing is Standing.COMMITTED
+    with pytest.raises(WriterFencedError):
+        make_ledger(6).begin(0)
+
+
+def test_the_answers_to_a_begin_and_a_finish_are_lost(make_ledger) -> None:
+    ledger = make_ledger(7).inner
+    attempt = run(without_answer(ledger.begin(0), writes(".0")))
+    assert (attempt.standing, attempt.first_sequence) == (Standing.FIRST, 1)
+    run(without_answer(ledger.finish(attempt, PRINT), writes(".0")))
+    assert make_ledger(7).begin(0).fingerprint == PRINT
+
+
+def test_two_runs_that_commit_the_same_rows_at_once_are_both_right(make_ledger, stream) -> None:
+    def quicker(operation, other: Ledger, rows: int):
+        """Let the other one commit between the look and the write of this one."""
+        outcome, is_waiting = None, True
+        while True:
+            try:
+                effect = operation.send(outcome)
+            except StopIteration:
+                return
+            sent = b"".join(effect.link.outgoing) if isinstance(effect, Transfer) else b""
+            if sent.startswith(b"HPUB $KV.") and is_waiting:
+                is_waiting = False
+                other.commit(rows)
+            outcome = yield effect
+
+    run(quicker(make_ledger(7).inner.commit(3), make_ledger(7), 3))
+    with pytest.raises(LedgerError, match=r"with 5 rows, and has 3 now.*written again, beside"):
+        run(quicker(make_ledger(8).inner.commit(3), make_ledger(8), 5))
+    with pytest.raises(WriterFencedError, match=r"Deleting the key .*written again, beside"):
+        run(quicker(make_ledger(9).inner.commit(3), make_ledger(10), 3))

@@ -106,6 +106,32 @@ def test_outside_the_window_a_torn_partition_is_completed(forgetful) -> None:
     assert sorted(data for _, _, data in forgetful.messages()) == sorted(whole)
 
 
+def test_a_torn_partition_is_found_under_the_subject_that_the_stream_gave_it(
+    make_stream, genuine
+) -> None:
+    changed = {"src": "transformed.>", "dest": "kept.>"}
+    subject, data = "transformed.a", StructType().add("data", BinaryType())
+    stream = make_stream(
+        genuine.url,
+        subjects=["transformed.>"],
+        subject_transform=changed,
+        duplicate_window=100_000_000,
+    )
+
+    def torn():
+        yield pa.record_batch([pa.array(numbered(100), pa.binary())], ["data"])
+        raise RuntimeError("the task dies here")
+
+    with pytest.raises(RuntimeError):
+        write(stream, query("q3t"), torn(), schema=data, subject=subject)
+    wait_for_window()
+    stored = stream.count
+    whole = pa.record_batch([pa.array(numbered(250), pa.binary())], ["data"])
+    again = write(stream, query("q3t"), [whole], schema=data, subject=subject)
+    assert (again.skipped, stream.count) == (stored, 250)
+    assert stream.messages()[0][0] == "kept.a"
+
+
 def test_rows_dealt_differently_after_a_finish_are_not_lost(forgetful) -> None:
     subject = f"{forgetful.subject}.a"
     write(forgetful, query("q4"), [batch(subject, [b"a", b"b"])], partition=0)
