@@ -44,6 +44,7 @@ class ConnectionOptions:
     outage_timeout_s: float = 300.0
     api_prefix: str = "$JS.API"
     connection_name: str = ""
+    ignore_discovered_servers: bool = False
 
     @property
     def wants_tls(self) -> bool:
@@ -74,6 +75,7 @@ def read_connection_options(options: OptionMap) -> ConnectionOptions:
         outage_timeout_s=options.seconds("outageTimeout", "5m"),
         api_prefix=_api_prefix(options),
         connection_name=options.text("connectionName"),
+        ignore_discovered_servers=options.flag("ignoreDiscoveredServers", False),
     )
     _check_credentials(options, connection)
     _check_tls(options, connection)

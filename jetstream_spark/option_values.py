@@ -110,11 +110,16 @@ def rfc3339(timestamp: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where a server listens, and whether its URL asks for TLS."""
+    """Where a server listens, and whether to demand TLS there.
+
+    Attributes:
+        tls_name: the name in its certificate, if that is not the host.
+    """
 
     host: str
     port: int
     tls: bool = False
+    tls_name: str = ""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -94,6 +94,8 @@ class ConsumerWay:
         if self.is_exhausted:
             # Its count of what is pending is believed when another consumer says the same.
             yield from self.finish()
+        elif self._delivery is not None and self._delivery.flow.is_leaving:
+            yield from self.finish()  # before it is cut; the next one is with another server
         if self._delivery is None:
             step = yield from self._open(position)
             if step is not None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from jetstream_spark.client.control import StreamState
 from jetstream_spark.client.operation import Host, Operation
-from jetstream_spark.client.patience import PASSING, PAUSE_MAX_S, PAUSE_S, Patience
+from jetstream_spark.client.patience import PASSING, PAUSE_MAX_S, PAUSE_S, Patience, by_chance
 from jetstream_spark.data_loss import find_loss
 from jetstream_spark.errors import DataLossError, OffsetsError, RetryableError, StreamOfflineError
 from jetstream_spark.offsets import Offsets, StreamOffset
@@ -277,7 +277,7 @@ class _Outage:
         if now - self._since >= self._limit_s:
             raise error
         self._reason = error.what
-        self._quiet_until = now + self._pause_s
+        self._quiet_until = now + by_chance(self._host, self._pause_s)
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
 
     def end(self) -> None:

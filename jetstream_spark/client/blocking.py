@@ -22,6 +22,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any, TypeVar
 
 from jetstream_spark.client import pool
+from jetstream_spark.client.addresses import LearnedAddresses
 from jetstream_spark.client.handshake import connect_fields, tls_context
 from jetstream_spark.client.link import Link
 from jetstream_spark.client.operation import (
@@ -61,6 +62,7 @@ class BlockingHost:
     def __init__(self) -> None:
         self.name = socket.gethostname()
         self.idle: dict[tuple[ConnectionOptions, str], list[Any]] = {}
+        self.learned: dict[ConnectionOptions, LearnedAddresses] = {}
 
     def now(self) -> float:
         """Seconds of a clock that never goes back."""
@@ -143,7 +145,7 @@ def _carry_out(operation: Generator[Any, Any, Any], effect: Effect) -> Any:
             outcome = _open(effect)
         else:
             _encrypt(effect)
-    except (OSError, ConnectorError) as error:
+    except (OSError, ValueError, ConnectorError) as error:  # ValueError: a host that cannot be one
         return operation.throw(error)
     return operation.send(outcome)
 
@@ -184,7 +186,8 @@ def _open(effect: Open) -> Link:
 
 def _encrypt(effect: Encrypt) -> None:
     link, carrier = effect.link, _carrier(effect.link)
-    name = effect.options.tls_server_name or effect.server.host
+    server = effect.server
+    name = effect.options.tls_server_name or server.tls_name or server.host
     carrier.socket.settimeout(max(0.001, effect.deadline - time.monotonic()))
     context = tls_context(effect.options)
     carrier.adopt(context.wrap_socket(carrier.socket, server_hostname=name))

@@ -20,6 +20,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from jetstream_spark.client.addresses import LearnedAddresses, learned_addresses
 from jetstream_spark.client.handshake import LINE_BYTES_MAX, check_tls_agreement, parse_info
 from jetstream_spark.client.link import Link
 from jetstream_spark.client.operation import (
@@ -85,15 +86,24 @@ class Flow:
 
     Attributes:
         info: the server's INFO as of the last one received.
+        is_leaving: the server said that it will end (`ldm`): finish, and go on at another one.
         buffer: what was received and not consumed; scan `buffer.data[buffer.start:buffer.stop]`.
         missing_bytes: after `next_message` returned None, how many more bytes that message needs at
             least.
         idle_since: when it was last put back into the pool.
     """
 
-    def __init__(self, host: Host, link: Link, info: dict[str, Any], address: str) -> None:
-        self.info = info
-        self.address = address
+    def __init__(
+        self,
+        host: Host,
+        options: ConnectionOptions,
+        link: Link,
+        server: ServerAddress,
+        info: dict[str, Any],
+    ) -> None:
+        self.info: dict[str, Any] = {}
+        self.address = str(server)
+        self.is_leaving = False
         self.link = link
         self.buffer = link.buffer
         self.host = host
@@ -104,6 +114,9 @@ class Flow:
         self._next_sid = int(REQUEST_SID)
         self._pongs = 0
         self._is_greeted = False
+        self._options = options
+        self._server = server
+        self._note_info(info)
 
     @property
     def is_open(self) -> bool:
@@ -116,6 +129,9 @@ class Flow:
     def connect(cls, host: Host, options: ConnectionOptions, role: str) -> Operation[Flow]:
         """Connect to the first server of the list, in random order, that accepts us.
 
+        Where none does, those that a server told of are tried, all of them together for as long as
+        one of the list: they may be out of reach from here, and the list may be back sooner.
+
         Args:
             role: names the connection for operators: "driver", "reader", "writer".
 
@@ -127,13 +143,22 @@ class Flow:
         """
         failures = []
         for server in host.shuffled(options.servers):
+            deadline = host.now() + options.connect_timeout_s
             try:
-                return (yield from cls._connect_one(host, options, server, role))
+                return (yield from cls._connect_one(host, options, server, role, deadline))
             except (AuthenticationFailedError, PermissionDeniedError, SecretUnreadableError):
                 raise  # the other servers would be told the same
             except (OSError, ValueError, ConnectorError) as error:
-                reason = error.what if isinstance(error, ConnectorError) else str(error)
-                failures.append(f"{server}: {reason or type(error).__name__}")
+                failures.append(_failure(server, error))
+        learned = host.learned.get(options, LearnedAddresses())
+        deadline = host.now() + options.connect_timeout_s
+        for server in host.shuffled(learned.servers):
+            if host.now() >= deadline:
+                break
+            try:
+                return (yield from cls._connect_one(host, options, server, role, deadline, learned))
+            except (OSError, ValueError, ConnectorError) as error:
+                failures.append(_failure(server, error))
         raise ConnectionFailedError(
             f"no server of the option 'servers' could be reached from '{host.name}': "
             f"{'; '.join(failures)}.",
@@ -142,18 +167,26 @@ class Flow:
 
     @classmethod
     def _connect_one(
-        cls, host: Host, options: ConnectionOptions, server: ServerAddress, role: str
+        cls,
+        host: Host,
+        options: ConnectionOptions,
+        server: ServerAddress,
+        role: str,
+        deadline: float,
+        learned: LearnedAddresses | None = None,
     ) -> Operation[Flow]:
-        deadline = host.now() + options.connect_timeout_s
         link: Link = yield Open(server, deadline)
         try:
             if options.tls_first:
                 yield Encrypt(link, options, server, deadline)
             info = yield from _read_info(link, deadline)
-            if not options.tls_first and (info.get("tls_required") or options.wants_tls):
+            if learned is not None:
+                learned.check(server, info)
+            wants_tls = options.wants_tls or server.tls
+            if not options.tls_first and (info.get("tls_required") or wants_tls):
                 check_tls_agreement(options, server, info)
                 yield Encrypt(link, options, server, deadline)
-            flow = cls(host, link, info, str(server))
+            flow = cls(host, options, link, server, info)
             yield from flow._greet(
                 host.connect_fields(options, info, role, link.is_encrypted), deadline
             )
@@ -304,12 +337,19 @@ class Flow:
         elif verb == b"PONG":
             self._pongs += 1
         elif verb == b"INFO":
-            with contextlib.suppress(ValueError, TypeError):  # one that cannot be read says nothing
-                self.info |= json.loads(line[5:])
+            with contextlib.suppress(ValueError, TypeError, RecursionError):
+                self._note_info(json.loads(line[5:]))  # one that cannot be read says nothing
         elif verb == b"-ERR":
             self._refused(line[5:].strip().strip(b"'").decode("utf-8", "replace"))
         elif verb.rstrip() != b"+OK":
             raise self._violation(line)
+
+    def _note_info(self, info: dict[str, Any]) -> None:
+        self.info |= info
+        self.is_leaving |= info.get("ldm") is True
+        learned = learned_addresses(self._options, self._server, self.link.is_encrypted, info)
+        if learned is not None:
+            self.host.learned[self._options] = learned
 
     def _refused(self, text: str) -> None:
         lowered = text.lower()
@@ -411,6 +451,11 @@ class Flow:
                 if self._pongs >= expected:
                     return
                 yield from self.receive_more(deadline)
+
+
+def _failure(server: ServerAddress, error: Exception) -> str:
+    reason = error.what if isinstance(error, ConnectorError) else str(error)
+    return f"{server}: {reason or type(error).__name__}"
 
 
 def _read_info(link: Link, deadline: float) -> Operation[dict[str, Any]]:

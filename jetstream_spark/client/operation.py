@@ -21,6 +21,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from jetstream_spark.client.addresses import LearnedAddresses
 from jetstream_spark.client.link import Link
 from jetstream_spark.connection_options import ConnectionOptions
 from jetstream_spark.option_values import ServerAddress
@@ -104,10 +105,12 @@ class Host(Protocol):
     Attributes:
         name: of the machine, for messages and for the connection's name.
         idle: connections that nobody uses at the moment, by options and role; see `pool.py`.
+        learned: addresses that servers told of, by the options of the connection.
     """
 
     name: str
     idle: dict[tuple[ConnectionOptions, str], list[Any]]
+    learned: dict[ConnectionOptions, LearnedAddresses]
 
     def now(self) -> float:
         """Seconds of a clock that never goes back."""

@@ -2,7 +2,8 @@
 
 A server that is restarted, a leader that is elected, a network that is gone for a minute cost a
 pause. What may pass is `PASSING`; anything else will be the same until somebody acts. The pauses
-grow, so that a server that comes back is not met by a herd.
+grow, so that a server that comes back is not met by a herd, and each is cut by chance, so that
+those who lost it together do not come back together.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ PASSING = (
 
 PAUSE_S = 0.1
 PAUSE_MAX_S = 2.0
+
+
+def by_chance(host: Host, pause_s: float) -> float:
+    """Return between half of a pause and all of it."""
+    return pause_s * (1 + int(host.token(2), 16) / 0xFFFF) / 2
 
 
 class Patience:
@@ -73,5 +79,5 @@ class Patience:
         if what:
             waited_s = now - self._failing_since
             _log.warning("%s: trying again, since %.0f s, after: %s", what, waited_s, error)
-        yield Pause(now + self._pause_s)
+        yield Pause(now + by_chance(self._host, self._pause_s))
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)

@@ -32,7 +32,9 @@ def take(host: Host, options: ConnectionOptions, role: str) -> Operation[Flow]:
         if idle_s > IDLE_MAX_S:
             flow.close()
         elif idle_s < CHECK_AFTER_S or (yield from flow.check(min(1.0, options.request_timeout_s))):
-            return flow
+            if not flow.is_leaving:
+                return flow
+            flow.close()
     return (yield from Flow.connect(host, options, role))
 
 
@@ -48,10 +50,10 @@ def keeping(host: Host, options: ConnectionOptions, role: str, flow: Flow) -> It
 
 
 def put_back(host: Host, options: ConnectionOptions, role: str, flow: Flow) -> None:
-    """Keep a connection for the next user."""
+    """Keep a connection for the next user, unless its server is about to end."""
     flow.idle_since = host.now()
     flows = host.idle.setdefault((options, role), [])
-    if flow.is_open and len(flows) < IDLE_FLOWS_MAX:
+    if flow.is_open and not flow.is_leaving and len(flows) < IDLE_FLOWS_MAX:
         flows.append(flow)
     else:
         flow.close()

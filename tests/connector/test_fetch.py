@@ -26,6 +26,9 @@ class Clock(BlockingHost):
     def now(self) -> float:
         return self.time
 
+    def token(self, size_bytes: int) -> str:
+        return "ff" * size_bytes
+
 
 class Faulty:
     """Breaks off `failures` times before each message."""

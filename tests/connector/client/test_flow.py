@@ -98,8 +98,49 @@ def test_messages_between_control_lines_in_any_cut(peer):
     assert second.header(b"Nats-Pending-Messages") == b"3" and second.header(b"No") is None
     assert first.status == (0, "")
     assert third.payload == b"x" * 3_000_000
-    assert flow.info["ldm"] is True
+    assert flow.info["ldm"] is True and flow.is_leaving
     flow.close()
+
+
+def told(peer: Peer, told_by: bytes) -> bytes:
+    """An INFO that names a peer."""
+    return b'INFO {"cluster":"C","connect_urls":["%b"]%b}\r\n' % (peer.address.encode(), told_by)
+
+
+def test_addresses_that_a_server_told_of_are_tried_when_the_others_are_gone():
+    second, third = Peer(b'INFO {"cluster":"C"}\r\n'), Peer(b'INFO {"cluster":"C"}\r\n')
+    first = Peer(told(second, b""))
+    options = connection(first.address)
+    flow = connect(options, "test")
+    first.say(told(third, b""))  # the members change while it is open
+    with pytest.raises(TimeoutError):
+        next_message(flow, 0.1)
+    flow.close()
+    first.close()
+    moved = connect(options, "test")
+    assert moved.address == third.address
+    moved.close()
+    third.close()
+    with pytest.raises(ConnectionFailedError, match=third.address):
+        connect(options, "test")
+    second.close()
+
+
+def test_credentials_are_not_sent_to_whoever_has_an_address_now():
+    other = Peer(b'INFO {"cluster":"OTHER"}\r\n')
+    first = Peer(told(other, b""))
+    options = connection(first.address, user="ann", password="secret")
+    connect(options, "test").close()
+    first.close()
+    with pytest.raises(ConnectionFailedError, match="it is of 'OTHER'"):
+        connect(options, "test")
+    assert other.heard == b""
+    other.close()
+
+
+def test_a_host_that_cannot_be_one_is_named():
+    with pytest.raises(ConnectionFailedError, match="label"):
+        connect(connection("nats://" + 70 * "h" + ".example"), "test")
 
 
 @pytest.mark.parametrize(
@@ -214,8 +255,10 @@ def test_requests_on_the_genuine_server(genuine):
         other.publish(message.reply, message.payload.upper())
         other.flush(time.monotonic() + 2)
 
-    threading.Thread(target=answer, daemon=True).start()
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
     assert flow.request(b"echo.flow", b"hello", 2).payload == b"HELLO"
+    thread.join()
     flow.close()
     other.close()
 

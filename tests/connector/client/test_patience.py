@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jetstream_spark.client.blocking import BlockingHost
-from jetstream_spark.client.patience import Patience
+from jetstream_spark.client.patience import Patience, by_chance
 from jetstream_spark.errors import ConnectionLostError
 
 CUT = ConnectionLostError("cut.")
@@ -13,9 +13,13 @@ CUT = ConnectionLostError("cut.")
 
 class Clock(BlockingHost):
     time = 100.0
+    drawn = "ffff"
 
     def now(self) -> float:
         return self.time
+
+    def token(self, size_bytes: int) -> str:
+        return self.drawn
 
 
 def waits(patience: Patience, clock: Clock) -> list[float]:
@@ -49,3 +53,12 @@ def test_progress_ends_the_outage():
     patience.note_progress()
     assert patience.failing_s == 0
     assert waits(patience, clock) == [0.1, 0.2, 0.4]
+
+
+def test_a_pause_is_cut_by_half_at_most():
+    clock = Clock()
+    clock.drawn = "0000"
+    assert waits(Patience(clock, 0.6), clock) == [0.05, 0.1, 0.2]
+    host = BlockingHost()
+    drawn = [by_chance(host, 8.0) for _ in range(200)]
+    assert all(4 <= pause <= 8 for pause in drawn) and max(drawn) - min(drawn) > 2

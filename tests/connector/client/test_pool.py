@@ -52,6 +52,14 @@ def test_a_dead_or_old_one_is_replaced(options):
     assert not again.is_open
 
 
+def test_one_whose_server_is_leaving_is_not_kept(options):
+    with lease(options, "test") as flow:
+        flow.inner.is_leaving = True
+    assert not flow.is_open
+    with lease(options, "test") as again:
+        assert again.inner is not flow.inner
+
+
 def test_a_child_process_starts_with_none(options, monkeypatch):
     with lease(options, "test") as flow:
         pass
