@@ -12,25 +12,33 @@ TWIN = "pure"
 
 if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
     from jetstream_server.kernels.frames_pure import (
+        delivered_bytes,
         encode_messages,
+        published_bytes,
         scan_publishes,
     )
 else:
     try:
         from jetstream_server.kernels.frames_fast import (
+            delivered_bytes,
             encode_messages,
+            published_bytes,
             scan_publishes,
         )
 
         TWIN = "compiled"
     except ImportError:
         from jetstream_server.kernels.frames_pure import (
+            delivered_bytes,
             encode_messages,
+            published_bytes,
             scan_publishes,
         )
 
 __all__ = [
     "TWIN",
+    "delivered_bytes",
     "encode_messages",
+    "published_bytes",
     "scan_publishes",
 ]

@@ -102,3 +102,18 @@ def encode_messages(
                 b"HMSG %b %b %b%d %d\r\n%b\r\n" % (chunk[a:b], sid, reply, f - e, g - e, chunk[e:g])
             )
     return b"".join(frames)
+
+
+def published_bytes(fields: array[int]) -> int:
+    """Return how many bytes headers and payloads of all messages have."""
+    return sum(fields[6::STRIDE]) - sum(fields[4::STRIDE])
+
+
+def delivered_bytes(frames: bytes) -> int:
+    """Return how many bytes headers and payloads have in whole MSG and HMSG frames."""
+    at = total = 0
+    while (line_feed := frames.find(b"\n", at)) >= 0:
+        size = int(frames[frames.rindex(b" ", at, line_feed) + 1 : line_feed])
+        total += size
+        at = line_feed + 1 + size + 2
+    return total

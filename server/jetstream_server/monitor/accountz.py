@@ -153,8 +153,9 @@ def accstatz(
 
 
 def account_stat(node: Node, account: Account) -> dict[str, Any]:
-    """Return what the clients that an account has now have done."""
+    """Return what the clients of an account have done, those that are gone included."""
     traffic = Traffic()
+    traffic.add(account.traffic)
     for cid in account.clients:
         traffic.add(node.sessions[cid].traffic)
     nowhere = {name: {"msgs": 0, "bytes": 0} for name in ("gateways", "routes", "leafs")}

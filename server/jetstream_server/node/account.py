@@ -18,6 +18,7 @@ from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.output import Output
 from jetstream_server.node.router import Router
 from jetstream_server.node.service_replies import ServiceReplies
+from jetstream_server.node.stats import Traffic
 from jetstream_server.node.subject_mappings import SubjectMappings
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Account:
         limits: of its clients.
         mappings: of what its clients publish, None without any.
         clients: ids of the sessions that are connected to it.
+        traffic: of its clients that are gone; of those that moved here, less what was before.
         replies: stands in for reply subjects of other accounts.
         exporters: the accounts whose messages reach its clients, by whatever number of imports.
     """
@@ -74,6 +76,7 @@ class Account:
         self.limits = ClientLimits()
         self.mappings: SubjectMappings | None = None
         self.clients: set[int] = set()
+        self.traffic = Traffic()
         self.replies = ServiceReplies(self, random)
         self.exporters: tuple[Account, ...] = ()
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from jetstream_server.base.clock import SECOND
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.containment import Incident
-from jetstream_server.core.provenance import OWN_INBOX
 from jetstream_server.core.subject import is_valid_literal, is_valid_subject
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels import frames, subjects
+from jetstream_server.node import reserved
 from jetstream_server.node.auth import Arrival, User
 from jetstream_server.node.connect_options import is_well_typed, known
 from jetstream_server.node.door import Door
@@ -47,11 +47,6 @@ from jetstream_server.protocol.parser import Parser
 if TYPE_CHECKING:
     from jetstream_server.node.account import Account
     from jetstream_server.node.node import Node
-
-# A client must not answer a JetStream delivery's ack subject as if it were an inbox, nor use the
-# prefixes under which servers route replies, or have them sent to themselves.
-_RESERVED_REPLIES = (b"$JS.ACK.", b"_R_.", b"_GR_.", b"$GR.", OWN_INBOX)
-_RESERVED_SUBJECTS = (b"$NRG.", b"_GR_.", b"$GR.")
 
 _NOBODY = User()
 
@@ -230,14 +225,12 @@ class Session:
 
     # -- output ------------------------------------------------------------------------------
 
-    def send(self, data: bytes, messages: int = 0) -> None:
+    def send(self, data: bytes) -> None:
         """Queue bytes for the client; a client that does not read is cut off."""
         if self.closing == faults.SLOW_CONSUMER_PENDING_BYTES.reason:
             return
         self.outbox.append(data)
         self.backlog_bytes += len(data)
-        self.traffic.out_msgs += messages
-        self.traffic.out_bytes += len(data)
         self.node.has_output(self)
         if self.backlog_bytes > self.node.settings.max_pending and not self.closing:
             self.node.stats.slow_consumers += 1
@@ -304,7 +297,9 @@ class Session:
         if self._expected is not None:
             self._expected.expect(data, now)
         subscription.delivered += count
-        self.send(data, count)
+        self.send(data)
+        self.traffic.out_msgs += count
+        self.traffic.out_bytes += frames.delivered_bytes(data)
         if subscription.max_messages and subscription.delivered >= subscription.max_messages:
             self._unsubscribe(subscription)
 
@@ -396,9 +391,11 @@ class Session:
             for subscription in list(self.subscriptions.values()):
                 self._unsubscribe(subscription)
         self.account.clients.discard(self.cid)
+        self.account.traffic.add(self.traffic)
         is_new = not self.is_connected
         self.user = user
         self.account = self.node.account_of(user)
+        self.account.traffic.subtract(self.traffic)
         if self.account.is_full:
             self.refuse(faults.ACCOUNT_CONNECTIONS_EXCEEDED)
             return
@@ -456,12 +453,12 @@ class Session:
 
     def _publish(self, run: PubRun) -> None:
         self.traffic.in_msgs += run.count
-        self.traffic.in_bytes += len(run.chunk)
+        self.traffic.in_bytes += frames.published_bytes(run.fields)
         route, count, start = self.account.router.route, run.count, 0
         if self._is_plain:
             while start < count:
                 index = subjects.first_reserved(
-                    run.chunk, run.fields, start, count, _RESERVED_SUBJECTS, _RESERVED_REPLIES
+                    run.chunk, run.fields, start, count, reserved.SUBJECTS, reserved.REPLIES
                 )
                 route(run, self, self._now, start, index)
                 if index < count:
@@ -492,10 +489,10 @@ class Session:
         denied = rules is not None and not rules.publish.permits(subject)
         if denied and self._expected is not None:
             denied = not self._expected.take(subject, self._now)
-        if denied or _is_reserved(subject, _RESERVED_SUBJECTS):
+        if denied or reserved.is_reserved(subject, reserved.SUBJECTS):
             self.refuse(faults.publish_denied(subject))
             return False
-        if reply and _is_reserved(reply, _RESERVED_REPLIES):
+        if reply and reserved.is_reserved(reply, reserved.REPLIES):
             self.refuse(faults.reply_denied(reply))
             return False
         if self.pedantic and not is_valid_literal(subject):
@@ -567,6 +564,7 @@ class Session:
         """
         self._inquiry.forget(self.node.password_checker)
         self.account.clients.discard(self.cid)
+        self.account.traffic.add(self.traffic)
         self._ops.clear()
         self.answers.forget()
         given_up = list(self.subscriptions.values())
@@ -590,9 +588,3 @@ _ACTIONS: dict[type, Callable[[Session, Any], None]] = {
 def _lowest(*limits: int) -> int:
     """Return the lowest of several limits, -1 when none is one."""
     return min((each for each in limits if each >= 0), default=-1)
-
-
-def _is_reserved(subject: bytes, prefixes: tuple[bytes, ...]) -> bool:
-    return subject.startswith(prefixes) and any(
-        len(subject) > len(prefix) for prefix in prefixes if subject.startswith(prefix)
-    )

@@ -7,12 +7,19 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Traffic:
-    """Messages and bytes, both ways, as seen from the server."""
+    """Messages and bytes of their headers and payloads, both ways, as seen from the server."""
 
     in_msgs: int = 0
     in_bytes: int = 0
     out_msgs: int = 0
     out_bytes: int = 0
+
+    def subtract(self, other: Traffic) -> None:
+        """Take another's counts off these."""
+        self.in_msgs -= other.in_msgs
+        self.in_bytes -= other.in_bytes
+        self.out_msgs -= other.out_msgs
+        self.out_bytes -= other.out_bytes
 
     def add(self, other: Traffic) -> None:
         """Add another's counts to these."""

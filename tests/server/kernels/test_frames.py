@@ -233,3 +233,15 @@ def test_the_environment_forces_the_pure_twin(kernel: str) -> None:
     assert forced[0] == "pure"
     assert free[0] == ("compiled" if built else "pure")
     assert forced[1:] == free[1:]
+
+
+@given(messages=MESSAGES, headers=st.booleans())
+def test_what_messages_hold_is_counted(frames: Any, messages: list[Message], headers: bool) -> None:
+    chunk = b"".join(publish(*message) for message in messages)
+    fields = array("i")
+    frames.scan_publishes(chunk, 0, fields, 10_000, 10_000, True)
+    contents = [len(block) * headers + len(payload) for _, _, block, payload in messages]
+    written = frames.encode_messages(chunk, fields, 0, len(messages), b"7", headers)
+    assert frames.delivered_bytes(written) == sum(contents)
+    if headers:
+        assert frames.published_bytes(fields) == sum(contents)

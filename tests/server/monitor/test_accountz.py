@@ -74,12 +74,36 @@ def test_an_account_that_is_not_there(node, now):
         accountz(node, now, "ZZ")
 
 
+def test_only_headers_and_payloads_are_counted(node, now, connect):
+    client = connect("a")
+    client.say(b'CONNECT {"verbose":false,"headers":true,"user":"a","pass":"x"}\r\n')
+    client.say(b"SUB x 1\r\nHPUB x 12 15\r\nNATS/1.0\r\n\r\nabc\r\nPUB x 5\r\nhello\r\nPING\r\n")
+    (stat,) = accstatz(node, now)["account_statz"]
+    for way in ("sent", "received"):
+        assert (stat[way]["msgs"], stat[way]["bytes"]) == (2, 20)
+
+
+def test_who_moves_to_another_account_takes_nothing_along(node, now, connect):
+    client = connect("a")
+    client.say(b"PUB x 3\r\nabc\r\n")
+    client.say(b'CONNECT {"verbose":false,"user":"s","pass":"x"}\r\n')
+    client.say(b"PUB x 5\r\nhello\r\n")
+    counted = {
+        stat["acc"]: stat["received"]["bytes"]
+        for stat in accstatz(node, now, unused=True)["account_statz"]
+    }
+    assert counted == {"$G": 0, "A": 3, "$SYS": 5}
+
+
 def test_what_clients_do(node, now, connect):
     client = connect("a")
     client.say(b"PUB x 3\r\nabc\r\n")
     (stat,) = accstatz(node, now)["account_statz"]
     assert (stat["acc"], stat["conns"], stat["received"]["msgs"]) == ("A", 1, 1)
+    before = {name: stat[name] for name in ("sent", "received")}
     node.close_session(client.session, "")
     assert accstatz(node, now)["account_statz"] == []
+    (stat,) = accstatz(node, now, ["A"], unused=True)["account_statz"]
+    assert {name: stat[name] for name in before} == before  # it never goes back
     assert len(accstatz(node, now, unused=True)["account_statz"]) == 3
     assert accstatz(node, now, ["A"], unused=True)["account_statz"][0]["conns"] == 0
