@@ -38,7 +38,6 @@ from jetstream_spark.errors import (
     ConnectionFailedError,
     ConnectionLostError,
     ConnectorError,
-    CredentialsOutdatedError,
     NotAcknowledgedError,
     PublishRefusedError,
     RowRefusedError,
@@ -60,7 +59,6 @@ WINDOW_DIVISOR = 4
 _TOO_MANY_REQUESTS = 429
 
 _PLAIN_ACK = re.compile(rb'(\{"stream":"[^"\\]+", ?"seq":)[0-9]+\}')
-_LOST = (ConnectionLostError, ConnectionFailedError, CredentialsOutdatedError)
 _BUSY_ERRORS = frozenset({10009})  # not the leader; codes 429 and 503 say it themselves
 _NOT_STORED = 10077  # with the store's own text: a limit of the stream, or its disk
 _REMEDIES = {
@@ -415,11 +413,11 @@ class Publisher:
                     pause = RETRY_PAUSE_S * 2 ** (self._failures - 1)
                     yield Pause(self._host.now() + min(pause, RETRY_PAUSE_MAX_S))
                     connection = self._options.connection
-                    self._flow = yield from pool.connect(self._host, connection, "writer")
+                    self._flow = yield from Flow.connect(self._host, connection, "writer")
                     self._sid = self._flow.subscribe(self.reply_prefix + b"*")
                 yield from self._send_outstanding()
                 return
-            except (TimeoutError, *_LOST) as again:
+            except (TimeoutError, ConnectionLostError, ConnectionFailedError) as again:
                 error = again
 
     def _not_acknowledged(self, error: Exception) -> ConnectorError:

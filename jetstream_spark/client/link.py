@@ -33,8 +33,8 @@ class Link:
 
     __slots__ = ("buffer", "carrier", "is_encrypted", "is_open", "outgoing")
 
-    def __init__(self, carrier: Carrier) -> None:
-        self.buffer = ReceiveBuffer(BUFFER_BYTES)
+    def __init__(self, carrier: Carrier, buffer_bytes: int = BUFFER_BYTES) -> None:
+        self.buffer = ReceiveBuffer(buffer_bytes)
         self.outgoing: deque[memoryview] = deque()
         self.is_open = True
         self.is_encrypted = False

@@ -14,7 +14,6 @@ from jetstream_spark.client.operation import Host, Operation, Pause
 from jetstream_spark.errors import (
     ConnectionFailedError,
     ConnectionLostError,
-    CredentialsOutdatedError,
     NoRespondersError,
     RequestTimeoutError,
     UnavailableError,
@@ -25,7 +24,6 @@ _log = logging.getLogger("jetstream_spark")
 PASSING = (
     ConnectionFailedError,
     ConnectionLostError,
-    CredentialsOutdatedError,
     NoRespondersError,
     RequestTimeoutError,
     UnavailableError,

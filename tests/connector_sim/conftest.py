@@ -1,0 +1,24 @@
+"""The simulator's modules, as fixtures: test files do not import each other."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def _module(name: str) -> ModuleType:
+    if str(ROOT) not in sys.path:
+        sys.path.append(str(ROOT))
+    return importlib.import_module(f"tests.connector_sim.{name}")
+
+
+@pytest.fixture(scope="session")
+def every_cut() -> ModuleType:
+    """The module `every_cut.py`."""
+    return _module("every_cut")

@@ -1,0 +1,79 @@
+"""How connections fare: without a fault, cut at a given byte, or as bad luck has it."""
+
+from __future__ import annotations
+
+from random import Random
+
+from jetstream_server.base.clock import MICROSECOND, MILLISECOND, SECOND
+
+from tests.connector_sim.wire import NEVER
+
+# Below and above every time limit of the connector: silences, acks, requests, outages.
+STALLS_S = (0.2, 0.9, 1.5, 3, 4, 6, 9, 11, 21, 31, 45)
+
+
+class FairCourse:
+    """Everything arrives, quickly, in one piece; or up to a byte at which it is cut."""
+
+    is_silent = False
+
+    def __init__(self, up_max: int = NEVER, down_max: int = NEVER) -> None:
+        self.up_max = up_max
+        self.down_max = down_max
+
+    def delay_ns(self) -> int:
+        """How long the next piece takes."""
+        return 50 * MICROSECOND
+
+    def piece(self, size: int, moved: int) -> int:
+        """How many of so many bytes go next."""
+        return size
+
+    def told_ns(self) -> int:
+        """After how long an end learns of a cut."""
+        return MILLISECOND
+
+
+class RoughCourse:
+    """Bytes dawdle, stall, come in any pieces, and the connection is cut at some byte.
+
+    Args:
+        stall_max_s: no stall is longer.
+        cut_chance: that it is cut at all.
+    """
+
+    def __init__(self, random: Random, cut_chance: float, stall_max_s: float) -> None:
+        self._random = random
+        self.up_max = self.down_max = NEVER
+        if random.random() < cut_chance:
+            # Most conversations are short; a few are not.
+            byte = random.randrange(1, random.choice([400, 1_500, 6_000, 40_000]))
+            if random.random() < 0.5:
+                self.up_max = byte
+            else:
+                self.down_max = byte
+        self.is_silent = random.random() < 0.1
+        self._stalls = [one for one in STALLS_S if one <= stall_max_s]
+        self._stall_chance = random.choice([0, 0, 0.01, 0.05]) if self._stalls else 0
+        self._delay_ns = random.choice([200 * MICROSECOND, 2 * MILLISECOND, 30 * MILLISECOND])
+        self._is_cut_up = random.random() < 0.3
+        self._is_slow_start = random.random() < 0.3
+
+    def delay_ns(self) -> int:
+        """How long the next piece takes."""
+        random = self._random
+        if random.random() < self._stall_chance:
+            return int(random.choice(self._stalls) * SECOND)
+        return random.randrange(1, self._delay_ns)
+
+    def piece(self, size: int, moved: int) -> int:
+        """How many of so many bytes go next."""
+        if self._is_cut_up and self._random.random() < 0.3:
+            return self._random.randrange(1, size + 1)
+        return min(size, max(200, moved)) if self._is_slow_start else size
+
+    def told_ns(self) -> int:
+        """After how long an end learns of a cut."""
+        if self._random.random() < 0.1:
+            return self._random.randrange(3 * SECOND)
+        return self._random.randrange(20 * MILLISECOND)

@@ -1,0 +1,272 @@
+"""A small read or write whose connection is cut after byte 1, 2, 3, ... of each direction in turn.
+
+A scene is run once without a fault, to see how many bytes it moves; then once for each cut, which
+hits the first connection, or the first three at the same byte. Whatever the cut, the result is
+exact: what is read is each message once, what is written is there once. Only a write without ids
+may fail instead; then nobody was told that it worked.
+
+    python -m tests.connector_sim.every_cut            all scenes, every byte
+    python -m tests.connector_sim.every_cut read-direct
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from jetstream_spark.errors import NotAcknowledgedError
+from jetstream_spark.options import SinkOptions, SourceOptions
+from jetstream_spark.ranges import SequenceRange
+from tests.connector_sim.courses import FairCourse
+from tests.connector_sim.process import Process
+from tests.connector_sim.scenes import (
+    Keeper,
+    outgoing,
+    read,
+    rows_of,
+    scope,
+    sink,
+    sink_options,
+    source_options,
+    write,
+)
+from tests.connector_sim.wire import NEVER, Course, Wire
+from tests.connector_sim.world import World
+
+# What messages of the scenes, and the acks of their rows, have in them.
+ROW_MARKS = (b" s.a ", b" $KV.B.", b"PUB s.x ", b'{"stream":"S", "seq"', b"Nats-Sequence:")
+# Nothing may take longer than this, whatever is cut: pauses and the server's own time limits.
+LIMIT_S = 60
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cut:
+    """Where connections are cut.
+
+    Attributes:
+        is_up: on the way to the server.
+        byte: after so many.
+        connections: so many of the first ones.
+    """
+
+    is_up: bool
+    byte: int
+    connections: int = 1
+
+    def __str__(self) -> str:
+        way = "up" if self.is_up else "down"
+        return f"{self.connections} cut after byte {self.byte} {way}"
+
+
+class Scene:
+    """One world in which the same thing is done again and again, each time with another cut."""
+
+    def __init__(self) -> None:
+        self.world = World(Random(1))
+        self.world.server.start()
+        self.keeper = Keeper(self.world.process("keeper"))
+        self.run(self.keeper.process, self.prepare())
+        self._cut: Cut | None = None
+        self._connections = 0
+        self.world.course = self._course
+
+    def run(self, process: Process, work: Any) -> Any:
+        """Run an operation to its end."""
+        return self.world.run(process, work, LIMIT_S)
+
+    def prepare(self) -> Any:
+        """Make what the scene needs."""
+
+    def play(self, process: Process) -> None:
+        """Do it, and complain of what is not exact."""
+
+    def _course(self, name: str) -> Course:
+        cut = self._cut
+        if name != "worker" or cut is None:
+            return FairCourse()
+        self._connections += 1
+        if self._connections > cut.connections:
+            return FairCourse()
+        return FairCourse(*((cut.byte, NEVER) if cut.is_up else (NEVER, cut.byte)))
+
+    def conversation(self) -> Wire:
+        """Play without a cut; return the connection on which everything was said."""
+        del self.world.wires[:]
+        self.perform(None)
+        assert len(self.world.wires) == 1, "a scene plays on one connection"
+        return self.world.wires[0]
+
+    def perform(self, cut: Cut | None) -> None:
+        """Play once."""
+        self._cut, self._connections = cut, 0
+        process = self.world.process("worker")
+        self.play(process)
+        self.world.kill(process)
+        self.world.bury()
+        del self.world.trace[:]
+
+
+class ReadScene(Scene):
+    """Four messages of different sizes, read to the end."""
+
+    def __init__(self, **options: str) -> None:
+        self.options: SourceOptions = source_options(stream="S", **options)
+        self.expected = [(1, b"one"), (2, b"t" * 40), (3, b"3"), (4, b"four")]
+        super().__init__()
+
+    def prepare(self) -> Any:
+        """Fill the stream."""
+        state = yield from self.keeper.make("S")
+        yield from self.keeper.fill("s.a", [data for _, data in self.expected])
+        self.range = SequenceRange("S", state.created, 1, 5)
+
+    def play(self, process: Process) -> None:
+        """Read it."""
+        got = self.read(process)
+        found = list(rows_of(got))
+        assert found == self.expected, f"read {[at for at, _ in found]}"
+
+    def read(self, process: Process) -> list[pa.RecordBatch]:
+        """Everything in the range."""
+        got: list[pa.RecordBatch] = []
+        activity = process.start(read(process, self.options, self.range), took=got.append)
+        assert self.world.run_until(lambda: activity.is_over, LIMIT_S), "the read hangs"
+        if activity.error is not None:
+            raise activity.error
+        return got
+
+
+class BucketScene(ReadScene):
+    """The current values of a bucket: of five keys one was deleted and one written twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.options = source_options(bucket="B")
+
+    def prepare(self) -> Any:
+        """Fill the bucket."""
+        config = {"subjects": ["$KV.B.>"], "max_msgs_per_subject": 1, "allow_rollup_hdrs": True}
+        state = yield from self.keeper.make("KV_B", **config)
+        request = self.keeper.control.request_message
+        for key, value in (("a", b"1"), ("b", b"2"), ("c", b"3"), ("a", b"4"), ("e", b"5")):
+            yield from request(f"$KV.B.{key}", value)
+        yield from request("$KV.B.c", b"", b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n")
+        self.range = SequenceRange("KV_B", state.created, 1, 7)
+
+    def play(self, process: Process) -> None:
+        """Read it."""
+        found = sorted(
+            row
+            for batch in self.read(process)
+            for row in zip(
+                batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True
+            )
+        )
+        assert found == [("a", b"4"), ("b", b"2"), ("e", b"5")], f"read {found}"
+
+
+class WriteScene(Scene):
+    """Four rows in two batches, and the driver's commit."""
+
+    def __init__(self, dedupe: str, ledger: str) -> None:
+        self.options: SinkOptions = sink_options(stream="S", dedupe=dedupe, ledger=ledger)
+        self.number = 100_000
+        self.reached = 1
+        super().__init__()
+
+    def prepare(self) -> Any:
+        """Make the stream."""
+        yield from self.keeper.make("S")
+
+    def play(self, process: Process) -> None:
+        """Write, and look."""
+        self.number += 1
+        payloads = [b"%d-%d" % (self.number, row) for row in range(4)]
+        batches = outgoing(self.options, "s.x", payloads)
+        of = scope(f"q{self.number}", 0)
+        try:
+            written = self.run(process, write(process, self.options, batches, of, 0))
+            self.run(process, sink(process, self.options).commit([written]))
+        except NotAcknowledgedError:
+            if self.options.dedupe != "none":
+                raise
+            written = None
+        self.run(self.keeper.process, self._look(payloads, written is not None))
+
+    def _look(self, payloads: list[bytes], is_written: bool) -> Any:
+        state = yield from self.keeper.control.stream_state("S")
+        found = []
+        for sequence in range(self.reached, state.next):
+            found.append((yield from self.keeper.payload("S", sequence)))
+        self.reached = state.next
+        if is_written:
+            assert sorted(found) == payloads, f"stored {found}"
+        assert len(set(found)) == len(found), f"stored twice: {found}"
+
+
+SCENES: dict[str, Callable[[], Scene]] = {
+    "read-consumer": lambda: ReadScene(fetchMode="consumer"),
+    "read-direct": lambda: ReadScene(fetchMode="direct"),
+    "read-latest": BucketScene,
+    "write-auto-ledger": lambda: WriteScene("auto", "auto"),
+    "write-auto": lambda: WriteScene("auto", "none"),
+    "write-column-ledger": lambda: WriteScene("column", "auto"),
+    "write-column": lambda: WriteScene("column", "none"),
+    "write-none": lambda: WriteScene("none", "none"),
+}
+
+
+def every_cut(spoken: Wire) -> Iterator[Cut]:
+    """A cut after each byte, of the first connection and of the first three."""
+    for is_up, size in ((True, spoken.up), (False, spoken.down)):
+        for byte in range(1, size + 1):
+            yield Cut(is_up, byte)
+            yield Cut(is_up, byte, 3)
+
+
+def telling_cuts(spoken: Wire, step: int) -> Iterator[Cut]:
+    """The cuts that differ most from each other.
+
+    After each byte of what carries rows or acks; elsewhere before, at and after the end of each
+    thing said, and every few bytes.
+    """
+    for is_up, start, data in spoken.said:
+        stop = start + len(data)
+        carries_rows = any(mark in data for mark in ROW_MARKS)
+        bytes_ = range(start + 1, stop + 1) if carries_rows else range(start + step, stop, step)
+        for byte in sorted({*bytes_, start + 1, stop - 1, stop} - {0}):
+            yield Cut(is_up, byte)
+        yield Cut(is_up, start + 1, 3)
+        yield Cut(is_up, stop, 3)
+
+
+def main(arguments: list[str]) -> int:
+    """Play scenes with every cut; return how many went wrong."""
+    parser = argparse.ArgumentParser(prog="tests.connector_sim.every_cut")
+    parser.add_argument("scenes", nargs="*", default=list(SCENES), metavar="scene")
+    options = parser.parse_args(arguments)
+    bad = 0
+    for name in options.scenes:
+        scene = SCENES[name]()
+        played = wrong = 0
+        for cut in every_cut(scene.conversation()):
+            played += 1
+            try:
+                scene.perform(cut)
+            except Exception as error:
+                wrong += 1
+                print(f"{name}, {cut}: {type(error).__name__}: {error}", flush=True)
+                scene = SCENES[name]()
+        print(f"{name}: {played} cuts, {wrong} wrong", flush=True)
+        bad += wrong
+    return bad
+
+
+if __name__ == "__main__":
+    sys.exit(min(main(sys.argv[1:]), 1))

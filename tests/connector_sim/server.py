@@ -1,0 +1,138 @@
+"""The bundled server in one simulated machine: it starts, stops, is killed, and loses power.
+
+The real `Node`, `Pump` and stores on the disk, the clock and the loop of `tests/sim`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+from jetstream_server.base.clock import MILLISECOND
+from jetstream_server.config.options import JetStreamOptions, ServerOptions
+from jetstream_server.jetstream.api.dispatch import Api
+from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.context import Context
+from jetstream_server.net.client_connection import ClientConnection
+from jetstream_server.net.pump import Pump
+from jetstream_server.node.auth import GLOBAL_ACCOUNT, Authenticator, User
+from jetstream_server.node.node import Node, NodeSettings
+from jetstream_server.node.reload import reload
+from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.store_folder import open_folder
+from jetstream_server.store.vault import FileVault
+
+from tests.connector_sim.wire import Wire
+from tests.sim.clock import Agenda, SimLoop, SimWorker
+from tests.sim.disk import SimDisk
+
+ROOT = Path("/data")
+OPTIONS = ServerOptions(server_name="sim", jetstream=JetStreamOptions(is_enabled=True))
+USER = "ann"
+
+
+class Server:
+    """One server and its disk.
+
+    Attributes:
+        is_up: it takes connections.
+        is_gone: it does not even refuse them, because its machine is off.
+        password: what its only user has to say now.
+        failure: an error of its own, which no client may cause.
+    """
+
+    def __init__(self, agenda: Agenda, random: Random, flush_ns: int) -> None:
+        self.agenda = agenda
+        self.is_up = self.is_gone = False
+        self.password = "first"
+        self.failure: BaseException | None = None
+        self.disk = SimDisk(Random(random.randrange(1 << 30)))
+        self._random = random
+        self._flush_ns = flush_ns
+        self._wires: list[Wire] = []
+
+    def start(self) -> None:
+        """Start on what is on the disk."""
+        if self.is_up:
+            return
+        chance = Random(self._random.randrange(1 << 30))
+        self._loop = SimLoop(self.agenda, chance)
+        self._worker = SimWorker(
+            self._loop, self.agenda, chance, lambda: chance.randrange(self._flush_ns)
+        )
+        folder = open_folder(ROOT, self.disk)
+        commit = GroupCommit(self.disk)
+        chance = Random(self._random.randrange(1 << 30))
+        settings = NodeSettings.of(OPTIONS, port=4222)
+        self._node = node = Node(settings, self._gate(), chance, lambda level, text: None)
+        account = node.add_account(GLOBAL_ACCOUNT)
+        vault = FileVault(folder.path, GLOBAL_ACCOUNT, commit, self.disk)
+        context = Context(GLOBAL_ACCOUNT, node.name, "", account.sublist, account.output, node.nuid)
+        account.catalog = Catalog(context, vault)
+        account.catalog.recover(self.agenda.clock.now_ns)
+        Api(account.catalog).subscribe()
+        asyncio._set_running_loop(self._loop)  # type: ignore[arg-type]
+        try:
+            self._pump = Pump(node, commit, self.agenda.clock, self._failed, self._worker)
+        finally:
+            asyncio._set_running_loop(None)
+        self.is_up, self.is_gone = True, False
+        self._pump.wake()
+
+    def _gate(self) -> Authenticator:
+        return Authenticator([User(GLOBAL_ACCOUNT, USER, self.password)])
+
+    def _failed(self, error: BaseException) -> None:
+        self.failure = error
+
+    def connect(self, wire: Wire) -> None:
+        """Accept a connection."""
+        self._wires = [each for each in self._wires if not each.server.is_closing()]
+        self._wires.append(wire)
+        wire.server.protocol = ClientConnection(self._pump)
+        wire.server.protocol.connection_made(wire.server)
+
+    def rotate(self, password: str) -> None:
+        """Take another password from now on, and turn away who came with the one before."""
+        self.password = password
+        if self.is_up:
+            reload(self._node, OPTIONS, self._gate(), self.agenda.clock.now_ns)
+            self._pump.wake()
+
+    def kill(self, *, power: bool) -> None:
+        """End without warning; without power, what was not synced is gone, and nobody is told."""
+        if self.is_up:
+            self._end(is_silent=power)
+        self.is_gone = power
+        if power:
+            self.disk.restart()
+        else:
+            self._release_lock()
+
+    def stop(self) -> None:
+        """End as on SIGTERM, as soon as no flush is under way."""
+        if not self.is_up:
+            return
+        if self._pump._flushing:
+            self._loop.plan(self.agenda.clock.now_ns + MILLISECOND, self.stop)
+            return
+        self._worker.is_stopping = True
+        ending = self._pump.stop()
+        try:
+            ending.send(None)
+        except StopIteration:
+            pass
+        else:
+            raise AssertionError("the pump waits at its end")
+        self._end(is_silent=False)
+        self._release_lock()
+
+    def _end(self, *, is_silent: bool) -> None:
+        self.is_up = self._loop.is_alive = False
+        for wire in self._wires:
+            wire.server.died(is_silent)
+        self._wires.clear()
+
+    def _release_lock(self) -> None:
+        self.disk._locks.clear()

@@ -1,0 +1,35 @@
+"""Small reads and writes whose connection is cut, after each byte that tells.
+
+All bytes, of what is said otherwise as well: `python -m tests.connector_sim.every_cut`.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+# Between two cuts inside an answer of the API, or of the greeting.
+STEP = 61
+
+READS = ("read-consumer", "read-direct", "read-latest")
+WRITES = ("write-auto-ledger", "write-auto", "write-column-ledger", "write-column", "write-none")
+
+
+@pytest.mark.parametrize("name", READS + WRITES)
+def test_the_result_is_exact_wherever_the_connection_is_cut(
+    every_cut: ModuleType, name: str
+) -> None:
+    scene = every_cut.SCENES[name]()
+    played = 0
+    for cut in every_cut.telling_cuts(scene.conversation(), STEP):
+        try:
+            scene.perform(cut)
+        except Exception as error:
+            raise AssertionError(f"{cut}: {error}") from error
+        played += 1
+    assert played > 200
+
+
+def test_no_scene_is_forgotten(every_cut: ModuleType) -> None:
+    assert set(every_cut.SCENES) == {*READS, *WRITES}
