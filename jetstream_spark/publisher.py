@@ -5,16 +5,21 @@ A row is *awaiting* until the server says that a stream has it. What happens to 
 
     nobody answers the subject (503), or the stream is busy    sent again after a pause
     "too many requests" (429)                                  the same, with a smaller window
-    silence for `ackTimeout`                                   all awaiting rows are sent again
-    the connection broke                                       opened again, then the same
+    the connection broke                                       another one is opened, and all
+                                                               awaiting rows are sent again
+    silence for `ackTimeout`                                   the same: a server that hangs keeps
+                                                               its connections open
     any other refusal                                          PublishRefusedError, with the row;
                                                                or, with onError=deadLetter, the row
                                                                goes to that subject instead
 
 Sending again is only done where it cannot write twice: rows have ids, or the server said that it
-did not take the row. After `publishRetries` attempts the write fails, and Spark decides. Rows sent
-again may land behind later ones; `maxInFlight=1` keeps the order at the price of a round trip a
-row.
+did not take the row. An outage - no server can be reached, or the stream that collects the subject
+has no leader - is waited out for `outageTimeout`; anything else fails the write after
+`publishRetries` attempts, and Spark decides.
+
+Rows sent again may land behind later ones; `maxInFlight=1` keeps the order at the price of a round
+trip a row.
 
 Not here: making ids, or remembering them beyond this write (`message_ids`, `ledger`).
 """
@@ -30,8 +35,9 @@ import numpy as np
 import numpy.typing as npt
 
 from jetstream_spark.client import pool
+from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import Flow, Message
-from jetstream_spark.client.operation import Host, Operation, Pause
+from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.client.patience import PASSING, Patience
 from jetstream_spark.dead_letter import dead_letter_frame
 from jetstream_spark.errors import (
@@ -52,14 +58,16 @@ IN_FLIGHT_BYTES_MAX = 32 << 20
 # One send: enough for the kernel call to be worth it, little enough for any link within ackTimeout.
 SEND_BYTES = 256 << 10
 RETRY_PAUSE_S = 0.25
-RETRY_PAUSE_MAX_S = 4.0
 # The server keeps so many publishes of all tasks waiting (`max_buffered_msgs`, 100,000 unless set)
 # and refuses more. It says so of many rows at once: one look at it for each pause.
 WINDOW_DIVISOR = 4
 _TOO_MANY_REQUESTS = 429
 
 _PLAIN_ACK = re.compile(rb'(\{"stream":"[^"\\]+", ?"seq":)[0-9]+\}')
-_BUSY_ERRORS = frozenset({10009})  # not the leader; codes 429 and 503 say it themselves
+# Not the leader; the same id is on its way to the replicas. Codes 429 and 503 say it themselves.
+_BUSY_ERRORS = frozenset({10009, 10158})
+# Whether a stream without a leader is still there is asked so often.
+LOOK_EVERY_S = 2.0
 _NOT_STORED = 10077  # with the store's own text: a limit of the stream, or its disk
 _REMEDIES = {
     10060: "The option stream names another stream than the one that collects this subject.",
@@ -124,8 +132,10 @@ class Publisher:
         self._in_flight = 0
         self._in_flight_bytes = 0
         self._ack_head = b""
-        self._last_progress = host.now()
-        self._failures = 0  # silences and lost connections since the last ack
+        self._last_progress = self._settled_at = host.now()
+        self._silences = 0  # since the last ack
+        self._outage = Patience(host, options.connection.outage_timeout_s)
+        self._looked_at = float("-inf")
         self._attempts: dict[int, int] = {}
         self._diverted: set[int] = set()
         self._retries: deque[tuple[float, int]] = deque()
@@ -193,7 +203,7 @@ class Publisher:
                 continue
             part = rows[at:stop]
             if not self._in_flight:
-                self._last_progress = self._host.now()
+                self._last_progress = self._settled_at = self._host.now()
             # Counted as sent first: if the connection breaks, recovery sends these rows too.
             block.sent = int(part[-1]) + 1
             self._in_flight += len(part)
@@ -306,7 +316,9 @@ class Publisher:
         """Note that the server has these rows; rows settled before are none of its business."""
         if not len(rows):
             return
-        self._last_progress, self._failures = self._host.now(), 0
+        self._last_progress = self._settled_at = self._host.now()
+        self._silences = 0
+        self._outage.note_progress()
         for block in self._blocks:
             local = rows - block.first_row
             local = local[(local >= 0) & (local < block.sent)]
@@ -327,7 +339,8 @@ class Publisher:
             return  # an answer to somebody who used this connection before
         row = int(digits)
         if message.status[0] == 503:
-            self._retry(row, 503, 0, "no stream collects this subject, or JetStream is off")
+            text = "no stream collects this subject, or JetStream is off"
+            yield from self._retry(row, 503, 0, text)
             return
         try:
             answer = json.loads(message.payload)
@@ -340,7 +353,7 @@ class Publisher:
             if code == _TOO_MANY_REQUESTS:
                 self._cut_window()
             if code in (_TOO_MANY_REQUESTS, 503) or err_code in _BUSY_ERRORS:
-                self._retry(row, code, err_code, text)
+                yield from self._retry(row, code, err_code, text)
                 return
             yield from self._divert(row, code, err_code, text)
             return
@@ -374,16 +387,40 @@ class Publisher:
 
     # --- trying again -----------------------------------------------------------------------
 
-    def _retry(self, row: int, code: int, err_code: int, text: str) -> None:
+    def _retry(self, row: int, code: int, err_code: int, text: str) -> Operation[None]:
         """The server did not take the row: plan to send it again, or give up."""
         # While the window can still be cut, too many requests are our mistake and not the row's.
         is_counted = code != _TOO_MANY_REQUESTS or self._window == 1
         attempts = self._attempts.get(row, 0) + is_counted
         self._attempts[row] = attempts
-        if attempts > self._options.publish_retries:
+        is_hopeless = attempts > self._options.publish_retries
+        if is_hopeless and (
+            code == _TOO_MANY_REQUESTS or not (yield from self._has_stream_without_leader(row))
+        ):
             raise self._refused(row, code, err_code, text)
         self._last_progress = self._host.now()
         self._retries.append((self._host.now() + RETRY_PAUSE_S, row))
+
+    def _has_stream_without_leader(self, row: int) -> Operation[bool]:
+        """Whether a row that nobody takes has a stream all the same, which may take it later."""
+        now = self._host.now()
+        if now - self._settled_at > self._options.connection.outage_timeout_s:
+            return False
+        block = self._block_of(row)
+        if now - self._looked_at < LOOK_EVERY_S or block is None:
+            return True
+        self._looked_at = now
+        is_diverted = row in self._diverted
+        subject = block.subject(row - block.first_row)
+        subject = self._options.dead_letter_subject if is_diverted else subject
+        control = Control(self._host, self._options.connection, "writer", patience_s=0)
+        try:
+            names = yield from control.stream_names(subject)
+        except PASSING:
+            return True  # the cluster itself has no leader
+        except ConnectorError:
+            return False  # nothing more can be known
+        return bool(names)
 
     def _cut_window(self) -> None:
         """Have fewer rows in flight for the rest of the write."""
@@ -403,18 +440,20 @@ class Publisher:
                 yield from self._send_stretches(block, np.array([row - block.first_row]))
 
     def _recover(self, error: Exception) -> Operation[None]:
-        """Send everything outstanding again, on a new connection if the old one broke."""
+        """Send everything outstanding again, on a new connection."""
+        self._flow.close()
         while True:
-            self._failures += 1
-            if not self._has_ids or self._failures > self._options.publish_retries:
+            self._silences += isinstance(error, TimeoutError)
+            if not self._has_ids or self._silences > self._options.publish_retries:
                 raise self._not_acknowledged(error) from None
             try:
-                if not self._flow.is_open:
-                    pause = RETRY_PAUSE_S * 2 ** (self._failures - 1)
-                    yield Pause(self._host.now() + min(pause, RETRY_PAUSE_MAX_S))
-                    connection = self._options.connection
-                    self._flow = yield from Flow.connect(self._host, connection, "writer")
-                    self._sid = self._flow.subscribe(self.reply_prefix + b"*")
+                yield from self._outage.wait(error, "a write")
+            except (TimeoutError, ConnectionLostError, ConnectionFailedError):
+                raise self._not_acknowledged(error) from None
+            try:
+                connection = self._options.connection
+                self._flow = yield from Flow.connect(self._host, connection, "writer")
+                self._sid = self._flow.subscribe(self.reply_prefix + b"*")
                 yield from self._send_outstanding()
                 return
             except (TimeoutError, ConnectionLostError, ConnectionFailedError) as again:

@@ -170,9 +170,14 @@ class Control:
             "Check the option stream, and domain or the account of the user.",
         )
 
-    def stream_names(self) -> Operation[list[str]]:
-        """The names of the streams of the account, at most one page (1024) of them."""
-        return list((yield from self.request("STREAM.NAMES")).get("streams") or ())
+    def stream_names(self, subject: str = "") -> Operation[list[str]]:
+        """The names of the streams of the account, at most one page (1024) of them.
+
+        Args:
+            subject: only those that collect it.
+        """
+        body = {"subject": subject} if subject else None
+        return list((yield from self.request("STREAM.NAMES", body)).get("streams") or ())
 
     def next_sequence(
         self, stream: str, sequence: int, subject: str = ">"

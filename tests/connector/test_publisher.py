@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +14,9 @@ import pyarrow as pa
 import pytest
 
 from jetstream_spark.client.blocking import Blocking, run, this_host
+from jetstream_spark.client.flow import Flow
 from jetstream_spark.errors import (
+    NoRespondersError,
     NotAcknowledgedError,
     PublishRefusedError,
     RowRefusedError,
@@ -151,6 +154,100 @@ def test_a_stream_that_appears_in_time_gets_the_row(make_stream, genuine, stream
     assert made[0].count == 3
 
 
+def answering(url: str, subject: str, *answers: bytes) -> threading.Thread:
+    """Somebody who answers the first messages of a subject, each with one of the answers."""
+    flow = Blocking(
+        run(
+            Flow.connect(
+                this_host(),
+                SinkOptions.parse({"servers": url, "subject": subject}).connection,
+                "test",
+            )
+        )
+    )
+    flow.subscribe(subject.encode())
+    assert flow.check(5)
+
+    def answer() -> None:
+        for payload in answers:
+            while (message := flow.next_message()) is None:
+                flow.receive_more(time.monotonic() + 20)
+            flow.publish(message.reply, payload)
+            flow.flush(time.monotonic() + 5)
+        flow.close()
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    return thread
+
+
+def refusal(code: int, err_code: int, text: str) -> bytes:
+    error = {"code": code, "err_code": err_code, "description": text}
+    return json.dumps({"type": "x", "error": error}).encode()
+
+
+def test_an_id_that_is_on_its_way_to_the_replicas_is_asked_for_again(genuine) -> None:
+    busy = refusal(409, 10158, "duplicate message id is in process")
+    ack = b'{"stream":"ELSEWHERE","seq":1,"duplicate":true}'
+    thread = answering(genuine.url, "in.process", busy, busy, ack)
+    options = {"servers": genuine.url, "subject": "in.process", "publishRetries": "2"}
+    with publishing(SinkOptions.parse(options)) as publisher:
+        publish(publisher, b"in.process", numbered(1))
+        publisher.finish()
+    thread.join()
+
+
+def test_a_stream_without_a_leader_is_waited_for(make_stream, genuine, stream, monkeypatch) -> None:
+    asked = []
+
+    def stream_names(control, subject):
+        yield from ()
+        asked.append(subject)
+        if len(asked) == 1:
+            raise NoRespondersError("the cluster has no leader.")
+        return ["S"]
+
+    monkeypatch.setattr("jetstream_spark.publisher.Control.stream_names", stream_names)
+    monkeypatch.setattr("jetstream_spark.publisher.LOOK_EVERY_S", 0.3)
+    made = []
+    timer = threading.Timer(2, lambda: made.append(make_stream(genuine.url, subjects=["led.>"])))
+    timer.start()
+    with publishing(stream.sink(stream=None, publishRetries=1)) as publisher:
+        publish(publisher, b"led.a", numbered(3))
+        publisher.finish()
+    timer.join()
+    assert made[0].count == 3
+    assert 1 < len(asked) < 8 and set(asked) == {"led.a"}
+
+
+def test_one_whose_leader_does_not_come_ends_the_write(genuine, stream, monkeypatch) -> None:
+    def stream_names(control, subject):
+        yield from ()
+        return ["S"]
+
+    monkeypatch.setattr("jetstream_spark.publisher.Control.stream_names", stream_names)
+    options = stream.sink(stream=None, publishRetries=1, outageTimeout="1s")
+    with pytest.raises(PublishRefusedError, match="no stream collects"), publishing(options) as one:
+        publish(one, b"unled.a", numbered(1))
+        one.finish()
+
+
+def test_a_server_that_hangs_is_left_for_another(start_genuine, make_stream) -> None:
+    """Its connections stay open, so that silence is all there is to see."""
+    server = start_genuine()
+    stream = make_stream(server.url)
+    with publishing(stream.sink(ackTimeout="500ms", publishRetries=1, connectTimeout="1s")) as one:
+        publish(one, stream.subject.encode() + b".a", numbered(1))
+        one.finish()
+        server.pause()
+        timer = threading.Timer(4, server.resume)
+        timer.start()
+        publish(one, stream.subject.encode() + b".a", numbered(3, 1), 1)
+        one.finish()
+        timer.join()
+    assert stream.count == 4
+
+
 def test_another_stream_that_answers_is_refused(make_stream, genuine, stream) -> None:
     other = make_stream(genuine.url)
     with (
@@ -228,13 +325,13 @@ def test_without_ids_nothing_is_sent_again(start_genuine, make_stream) -> None:
         publisher.finish()
 
 
-def test_a_dead_server_fails_the_write_within_its_retries(start_genuine, make_stream) -> None:
+def test_a_dead_server_fails_the_write_after_the_outage_timeout(start_genuine, make_stream) -> None:
     server = start_genuine()
     stream = make_stream(server.url)
     started = time.monotonic()
     with (
         pytest.raises(NotAcknowledgedError, match="could be reached"),
-        publishing(stream.sink(publishRetries=2)) as publisher,
+        publishing(stream.sink(outageTimeout="1s")) as publisher,
     ):
         server.kill()
         publish(publisher, stream.subject.encode() + b".a", numbered(3))
