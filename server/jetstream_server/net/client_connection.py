@@ -15,6 +15,7 @@ from typing import cast
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.limits import OUTBOX_HIGH_BYTES, OUTBOX_LOW_BYTES
 from jetstream_server.core.containment import Incident
+from jetstream_server.net.listener import peer_of
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.door import Door
 from jetstream_server.node.session import Session
@@ -41,7 +42,7 @@ class ClientConnection(asyncio.Protocol):
         """Open a session; its INFO goes out in this turn."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=OUTBOX_LOW_BYTES)
-        host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
+        host, port = peer_of(transport)
         now = self._pump.clock.now()
         self._session = self._pump.node.open_session(host, port, now, self._door)
         self._pump.connections[self._session] = self

@@ -15,6 +15,7 @@ from jetstream_server.core.containment import Incident
 from jetstream_server.net.entrance import Entrance
 from jetstream_server.net.layer import Layer, LayerError, Stacked
 from jetstream_server.net.layered_connection import LayeredConnection, check_pin
+from jetstream_server.net.listener import peer_of
 from jetstream_server.net.pump import Pump
 from jetstream_server.net.tls_layer import HANDSHAKE_FAILURE, TlsLayer
 from jetstream_server.net.websocket_layer import WebsocketLayer
@@ -96,7 +97,7 @@ class HalfOpen(asyncio.Protocol):
         self._hand_over(plain, failure)
 
     def _refuse(self, error: LayerError) -> None:
-        host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
+        host, port = peer_of(self._transport)
         self._pump.node.note("DBG", f"{host}:{port} - {error.reason}: {error}")
 
     def _hand_over(self, plain: bytes, failure: LayerError | None) -> None:

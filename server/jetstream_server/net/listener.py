@@ -9,10 +9,14 @@ from collections.abc import Callable
 from jetstream_server.base.errors import ConfigError
 
 _BACKLOG = 1024
+_ANY = ("0.0.0.0", "::")
+_MAPPED = "::ffff:"
 
 
 def bind(host: str, port: int, what: str = "port") -> socket.socket:
     """Return a bound TCP socket; port -1 picks a free one.
+
+    Every address is one of IPv6 as well, as `localhost` is for many clients first.
 
     Raises:
         ConfigError: with the genuine server's words, which test suites look for.
@@ -22,19 +26,30 @@ def bind(host: str, port: int, what: str = "port") -> socket.socket:
         raise ConfigError(
             f'Error listening on {what}: {address}, "listen tcp: address {port}: invalid port"'
         )
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((host, max(port, 0)))
+        listener = _bound(host, max(port, 0))
     except OSError as error:
-        listener.close()
         reason = (error.strerror or str(error)).lower()
         raise ConfigError(
             f'Error listening on {what}: {address}, "listen tcp {address}: bind: {reason}"'
         ) from error
     listener.listen(_BACKLOG)
     listener.setblocking(False)
+    return listener
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    is_any = host in _ANY and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if is_any or ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_any:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind(("::" if is_any else host, port))
+    except OSError:
+        listener.close()
+        raise
     return listener
 
 
@@ -47,9 +62,15 @@ async def serve(
 
 
 def address_of(listener: socket.socket) -> tuple[str, int]:
-    """Return the host and port that a socket is bound to."""
+    """Return the host and port that a socket is bound to; every address is `0.0.0.0`."""
     host, port = listener.getsockname()[:2]
-    return str(host), int(port)
+    return "0.0.0.0" if host == "::" else str(host), int(port)
+
+
+def peer_of(transport: asyncio.BaseTransport) -> tuple[str, int]:
+    """Return the host and port of who has connected; of IPv4 as such, whatever was listening."""
+    host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
+    return str(host).removeprefix(_MAPPED) if "." in str(host) else str(host), int(port)
 
 
 def advertised(address: str, host: str, port: int) -> tuple[str, int]:
