@@ -199,3 +199,30 @@ def test_a_stream_beside_many(growth: Any) -> None:
             bench.ask(*stream(f"S{number}"))
 
     assert growth(lambda bench, count: frames(*stream("T")), 20, prepare) < 1.5
+
+
+LONG = 250_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b'{"name":"S","subjects":[%b1]}' % (b"1," * LONG), id="numbers"),
+        pytest.param(b'{"name":"S",%b"x":1}' % (b'"k":1,' * (LONG // 3)), id="the same key"),
+        pytest.param(b'{"name":"S","metadata":{%b"a":1}}' % (b'"a":"b",' * LONG), id="metadata"),
+        pytest.param(b'{"name":"S","subjects":[%b' % (b"1," * LONG), id="without an end"),
+        pytest.param(b'{"name":"S","subjects":[%bx]}' % (b"1," * LONG), id="with a mistake"),
+        pytest.param(b'{"name":"S","max_msgs":1.5,"a":[%b1]}' % (b"1," * LONG), id="a fraction"),
+        pytest.param(b"{}" * LONG, id="many values"),
+        pytest.param(b"[%b1]" % (b"1," * LONG), id="no object"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["STREAM.CREATE.S", "STREAM.DELETE.S", "STREAM.PURGE.S"])
+def test_a_long_request_that_is_refused(tmp_path: Path, verb: str, body: bytes) -> None:
+    bench = Bench(tmp_path)
+    bench.session.parser.payload_max = 1 << 22
+    request = frames(verb, body)
+    heard: list[bytes] = []
+    # Letter by letter it would be 25 lines for each of its parts.
+    assert lines_of(lambda: heard.append(bench.say(request))) < 2 * LONG
+    assert b'"error"' in heard[0]

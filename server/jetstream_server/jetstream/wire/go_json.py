@@ -13,21 +13,25 @@ is what error texts call it.
 
 from __future__ import annotations
 
+import re
 import types
 import typing
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
+import orjson
 from pydantic import BaseModel, ConfigDict
 
+from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.json_syntax import (
     JsonSyntaxError,
-    Node,
     parse_value,
     parse_values,
 )
+from jetstream_server.jetstream.api.json_value import ReadValue, has_single_keys
 from jetstream_server.jetstream.wire.go_quote import quoted
 from jetstream_server.jetstream.wire.go_time import Instant, format_time, parse_time
 from jetstream_server.protocol.encoder import json_text
@@ -122,7 +126,23 @@ def decode(body: bytes, model: type[Model], *, strict: bool = True) -> Model:
     Raises:
         ApiError: 10025 with the text of the first mistake.
     """
-    nodes, broken = parse_values(body) if strict else _only_value(body)
+    nodes, broken = _read(body, strict)
+    try:
+        return _decode_nodes(nodes, broken, model, strict)
+    except ApiError:
+        if len(body) > PRECISE_BYTES_MAX or not isinstance(next(iter(nodes), None), ReadValue):
+            raise
+    # Refusals quote what was sent as it was sent.
+    nodes, broken = _read_precisely(body, strict)
+    return _decode_nodes(nodes, broken, model, strict)
+
+
+def _decode_nodes(
+    nodes: Sequence[JsonValue],
+    broken: JsonSyntaxError | None,
+    model: type[Model],
+    strict: bool,
+) -> Model:
     values: dict[str, Any] = {}
     for node in nodes:
         try:
@@ -136,12 +156,7 @@ def decode(body: bytes, model: type[Model], *, strict: bool = True) -> Model:
 
 def is_empty_request(body: bytes) -> bool:
     """Tell whether a body counts as none: no bytes, or one object without members."""
-    if not body:
-        return True
-    nodes, broken = parse_values(body)
-    if broken is not None or len(nodes) != 1:
-        return False
-    return nodes[0].kind == "object" and not nodes[0].value
+    return not body or _EMPTY_OBJECT.fullmatch(body) is not None
 
 
 def looks_like_json(body: bytes) -> bool:
@@ -151,12 +166,55 @@ def looks_like_json(body: bytes) -> bool:
 
 # -- decoding ---------------------------------------------------------------------------------
 
+# A longer request is not looked at letter by letter, which takes a millisecond for each KiB: the
+# text of its refusal may differ, and of two members of one name the last is the only one.
+PRECISE_BYTES_MAX = 32 * 1024
+
+_EMPTY_OBJECT = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
+
 
 class _MisfitError(ValueError):
     """A value that does not fit its field; the text goes to the client."""
 
 
-def _only_value(body: bytes) -> tuple[list[Node], JsonSyntaxError | None]:
+class JsonValue(Protocol):
+    """One value, as `json_syntax.Node` says."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def value(self) -> Any: ...
+
+    @property
+    def source(self) -> str: ...
+
+
+_Read = tuple[Sequence[JsonValue], JsonSyntaxError | None]
+
+
+def _read(body: bytes, strict: bool) -> _Read:
+    """Return the values of a request, and what ended them early, if anything."""
+    try:
+        plain = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        if len(body) <= PRECISE_BYTES_MAX:
+            return _read_precisely(body, strict)
+        # A mistake within the first bytes is told as in a short request.
+        nodes, broken = _read_precisely(body[:PRECISE_BYTES_MAX], strict)
+        if broken is not None and broken.offset >= 0:
+            return nodes, broken
+        return [], JsonSyntaxError(error.msg, len(error.doc[: error.pos].encode()))
+    if len(body) <= PRECISE_BYTES_MAX and not has_single_keys(body, plain):
+        return _read_precisely(body, strict)
+    return [ReadValue(plain)], None
+
+
+def _read_precisely(body: bytes, strict: bool) -> _Read:
+    return parse_values(body) if strict else _only_value(body)
+
+
+def _only_value(body: bytes) -> _Read:
     try:
         node = parse_value(body)
     except JsonSyntaxError as error:
@@ -170,7 +228,9 @@ def _syntax_text(error: JsonSyntaxError, strict: bool) -> str:
     return f"{error.text} at offset {error.offset}" if strict else error.text
 
 
-def _decode_top(node: Node, model: type[GoModel], values: dict[str, Any], strict: bool) -> None:
+def _decode_top(
+    node: JsonValue, model: type[GoModel], values: dict[str, Any], strict: bool
+) -> None:
     if node.kind == "null":
         return
     name = model.go_name or model.__name__
@@ -201,7 +261,7 @@ class _Path:
 
 
 def _decode_members(
-    node: Node, model: type[GoModel], values: dict[str, Any], path: _Path, strict: bool
+    node: JsonValue, model: type[GoModel], values: dict[str, Any], path: _Path, strict: bool
 ) -> None:
     fields = _fields(model)
     for key, member in node.value:
@@ -228,7 +288,7 @@ class _Shape:
     element: _Shape | None = None
 
 
-def _decode_value(node: Node, shape: _Shape, path: _Path, strict: bool) -> Any:
+def _decode_value(node: JsonValue, shape: _Shape, path: _Path, strict: bool) -> Any:
     marker = shape.marker
     if isinstance(marker, Enum):
         return _decode_enum(node, marker)
@@ -259,7 +319,7 @@ def _decode_value(node: Node, shape: _Shape, path: _Path, strict: bool) -> Any:
     return _construct(shape.base, values)
 
 
-def _decode_enum(node: Node, enum: Enum) -> str:
+def _decode_enum(node: JsonValue, enum: Enum) -> str:
     if enum.strict_kind and node.kind not in ("string", "null"):
         raise _MisfitError(f"json: cannot unmarshal {node.kind} into Go value of type string")
     name = str(node.value).lower() if enum.any_case else node.value
@@ -270,7 +330,7 @@ def _decode_enum(node: Node, enum: Enum) -> str:
     return str(name)
 
 
-def _decode_integer(node: Node, integer: Integer, path: _Path) -> int:
+def _decode_integer(node: JsonValue, integer: Integer, path: _Path) -> int:
     if node.kind != "number":
         raise path.refuse(node.kind, integer.go_type)
     digits = node.value.removeprefix("-")
@@ -283,10 +343,12 @@ def _decode_integer(node: Node, integer: Integer, path: _Path) -> int:
     return value
 
 
-def _decode_list(node: Node, shape: _Shape, path: _Path, strict: bool) -> list[Any]:
+def _decode_list(node: JsonValue, shape: _Shape, path: _Path, strict: bool) -> list[Any]:
     if node.kind != "array":
         raise path.refuse(node.kind, _go_type(shape))
     assert shape.element is not None
+    if isinstance(node, ReadValue) and _are_plain_texts(shape.element, node.plain):
+        return list(node.plain)
     values = []
     for index, member in enumerate(node.value):
         value = _decode_value(member, shape.element, path.into(str(index), True), strict)
@@ -294,15 +356,22 @@ def _decode_list(node: Node, shape: _Shape, path: _Path, strict: bool) -> list[A
     return values
 
 
-def _decode_map(node: Node, shape: _Shape, path: _Path, strict: bool) -> dict[str, Any]:
+def _decode_map(node: JsonValue, shape: _Shape, path: _Path, strict: bool) -> dict[str, Any]:
     if node.kind != "object":
         raise path.refuse(node.kind, _go_type(shape))
     assert shape.element is not None
+    if isinstance(node, ReadValue) and _are_plain_texts(shape.element, node.plain.values()):
+        return dict(node.plain)
     values = {}
     for key, member in node.value:
         value = _decode_value(member, shape.element, path.into(key), strict)
         values[key] = _zero(shape.element) if value is _KEEP else value
     return values
+
+
+def _are_plain_texts(shape: _Shape, values: Iterable[Any]) -> bool:
+    """Tell whether strings are wanted, and are there: then there is nothing to look at in each."""
+    return shape.base is str and shape.marker is None and set(map(type, values)) <= {str}
 
 
 def _construct(model: type[Model], values: dict[str, Any]) -> Model:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from random import Random
 from typing import Annotated, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jetstream_server.base.errors import ApiError
+from jetstream_server.jetstream.streams.stream_config import StreamConfigRequest
 from jetstream_server.jetstream.wire import go_json
 from pydantic import Field
 
@@ -236,7 +239,124 @@ def test_deep_nesting_is_refused_without_recursing_far() -> None:
 
 
 def test_a_number_of_a_million_digits_costs_nothing() -> None:
-    assert "cannot unmarshal number" in refusal(b'{"max_msgs":' + b"9" * 1_000_000 + b"}")
+    text = "number is infinity when parsed as double at offset 12"
+    assert refusal(b'{"max_msgs":' + b"9" * 1_000_000 + b"}") == text
+
+
+PIECES = [
+    b'"name":"S"',
+    b'"Name":"T"',
+    b'"NAME":null',
+    b'"name":"a:b"',
+    b'"n\\u0061me":"x"',
+    b'"a\\u003Ab":1',
+    b'"subjects":["a","b:c"]',
+    b'"subjects":["a",null,"\\u003e"]',
+    b'"subjects":[1]',
+    b'"subjects":{}',
+    b'"metadata":{"a":"b"}',
+    b'"metadata":{"a":"b","a":null}',
+    b'"metadata":{"a":{"a:":1}}',
+    b'"max_msgs":-1',
+    b'"max_msgs":-0',
+    b'"max_msgs":1.0',
+    b'"max_msgs":99999999999999999999',
+    b'"max_age":"1"',
+    b'"discard":"NEW"',
+    b'"discard": "x" ',
+    b'"storage":3',
+    b'"storage":null',
+    b'"compression":[]',
+    b'"no_ack":true',
+    b'"no_ack":0',
+    b'"unknown":[{"a":1,"a":2}]',
+    b'"description":"\xff"',
+    b'"description":"\\ud800"',
+    b'"description":null',
+    b'"mirror":{"name":"M","opt_start_time":"2020-01-01T00:00:00Z"}',
+    b'"mirror":{"opt_start_time":"x"}',
+    b'"mirror":{"name":1}',
+    b'"sources":[{"name":"A"},null,{"Name":"B"}]',
+    b'"sources":[{"x":1}]',
+    b'"consumer_limits":{"max_ack_pending":4}',
+    b'"first_seq":-1',
+    b'"placement":{"tags":[]}',
+]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("seed", range(8))
+def test_every_short_request_is_read_as_letter_by_letter(seed: int, strict: bool) -> None:
+    random = Random(seed)
+
+    def outcome(read: Callable[[], object]) -> object:
+        try:
+            return read()
+        except ApiError as error:
+            return error.description
+
+    for _ in range(400):
+        blank = random.choice([b"", b" ", b"\n"])
+        body = b"{" + (b"," + blank).join(random.choices(PIECES, k=random.randrange(4))) + b"}"
+        body = (
+            random.choice([b"", b" "]) + body + random.choice([b"", b"", b"", b" {}", b"x", b"}"])
+        )
+        precisely = go_json._read_precisely(body, strict)
+        expected = outcome(
+            lambda read=precisely: go_json._decode_nodes(*read, StreamConfigRequest, strict)
+        )
+        found = outcome(lambda body=body: go_json.decode(body, StreamConfigRequest, strict=strict))
+        assert found == expected, body
+
+
+def test_a_long_request_is_read_as_a_short_one_where_that_shows() -> None:
+    padding = b'"description":"' + b"x" * go_json.PRECISE_BYTES_MAX + b'"'
+    for piece in PIECES:
+        short, long = b'{%b,"description":"x"}' % piece, b"{%b,%b}" % (piece, padding)
+        try:
+            expected = go_json.decode(short, StreamConfigRequest)
+        except ApiError as error:
+            with pytest.raises(ApiError) as caught:
+                go_json.decode(long, StreamConfigRequest)
+            assert caught.value.code == error.code
+        else:
+            if b"description" in piece or b"ud800" in piece:
+                continue  # one of two, or not UTF-8
+            found = go_json.decode(long, StreamConfigRequest)
+            assert found == expected.model_copy(
+                update={"description": "x" * go_json.PRECISE_BYTES_MAX}
+            )
+
+
+def test_mistakes_at_the_beginning_of_a_long_request_are_told_as_in_a_short_one() -> None:
+    tail = b'"x",' * go_json.PRECISE_BYTES_MAX
+    assert refusal(b'{"name" "S",' + tail) == (
+        "invalid character '\"' after object key at offset 9"
+    )
+    assert "at offset" in refusal(b'{"subjects":[' + tail + b"x]}")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b" {} ",
+        b"{\n}",
+        b"{",
+        b"{}{}",
+        b'{"a":1}',
+        b"[]",
+        b"null",
+        b"{}x",
+        b"\xa0{}",
+        b"\x0b{}",
+        b"",
+    ],
+)
+def test_what_counts_as_no_request(body: bytes) -> None:
+    nodes, broken = go_json._read_precisely(body, True)
+    is_empty = broken is None and len(nodes) == 1 and nodes[0].kind == "object"
+    is_empty = is_empty and not nodes[0].value
+    assert go_json.is_empty_request(body) is (is_empty or not body)
 
 
 def test_wire_order_and_omissions() -> None:
