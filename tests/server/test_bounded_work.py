@@ -224,5 +224,32 @@ def test_a_long_request_that_is_refused(tmp_path: Path, verb: str, body: bytes) 
     request = frames(verb, body)
     heard: list[bytes] = []
     # Letter by letter it would be 25 lines for each of its parts.
-    assert lines_of(lambda: heard.append(bench.say(request))) < 2 * LONG
+    assert lines_of(lambda: heard.append(bench.say(request))) < 4 * LONG
     assert b'"error"' in heard[0]
+
+
+class CountingDisk(OsDisk):
+    """Counts what waits for the device."""
+
+    syncs = 0
+
+    def sync(self, handle: int) -> None:
+        self.syncs += 1
+        super().sync(handle)
+
+    def sync_folder(self, path: Path) -> None:
+        self.syncs += 1
+        super().sync_folder(path)
+
+    def replace(self, path: Path, parts: Any) -> None:
+        self.syncs += 1
+        super().replace(path, parts)
+
+
+def test_a_consumer_is_made_with_three_syncs(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    make_consumers(bench, 1)
+    disk = bench.commit.disk = CountingDisk()
+    assert b'"error"' not in bench.ask(*consumer("D"))
+    # The name of its folder, its config, and the name of that.
+    assert disk.syncs == 3

@@ -16,6 +16,7 @@ Specification: jetstream.md 6, B1-B8, corrected by checked-wire-consumers.md 1.3
 from __future__ import annotations
 
 from array import array
+from base64 import b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +99,7 @@ class Consumer:
         delivery: the way out.
         timers: deadlines by what is due: a pull request, or a word.
         outage: empty, as it serves.
+        has_state_file: its state is in a file of its own, and not with its config.
         blocked: it would send more, but a client does not read; to be woken when that drains.
     """
 
@@ -123,6 +125,7 @@ class Consumer:
         self.blocked = False
         self.paused_until = int(config.pause_until or ZERO)
         self.files = files
+        self.has_state_file = False
         self.delivered_at = 0
         self.acked_at = 0
         self._is_stopped = False
@@ -465,17 +468,27 @@ class Consumer:
         self.timers.cancel("save")
         if self.files is not None:
             self.files[1].save(encode_state(self.progress), lazily=lazily)
+            self.has_state_file = True
 
     def save_config(self) -> None:
         """Queue the config for the disk, and the state with it."""
-        if self.files is not None:
-            stored = {
-                "name": self._name,
-                "created": format_time(self.created),
-                "config": self.config.to_wire(),
-            }
+        if self.files is None:
+            return
+        stored = {
+            "name": self._name,
+            "created": format_time(self.created),
+            "config": self.config.to_wire(),
+        }
+        if self.has_state_file:
             self.files[0].save(encode(stored))
             self._save(lazily=False)
+            return
+        # Both in one file, for a second one takes two syncs more.
+        stored["state"] = b64encode(encode_state(self.progress)).decode()
+        self._is_unsaved = self._must_save_now = False
+        self._unsaved_answers.clear()
+        self.timers.cancel("save")
+        self.files[0].save(encode(stored))
 
     # -- the stream's side -----------------------------------------------------------------
 

@@ -6,6 +6,7 @@ update, or find that nothing changes. Where a consumer starts in its stream is 6
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import TYPE_CHECKING
 
 import orjson
@@ -281,9 +282,26 @@ def restore_consumer(
     Raises:
         StoreError: the config can not be read.
     """
-    config, created = _load_config(files[0])
-    progress = _restored_progress(stream, name, config, created, files[1])
+    config, created, first_state = _load_config(files[0])
+    state, problem = _load_state(files[1])
+    has_state_file = state is not None or bool(problem)
+    states = [each for each in (state, first_state) if each is not None]
+    if not states and not problem:
+        problem = "there is none"
+    progress: Progress | None = None
+    for each in states:
+        try:
+            progress = _restored_progress(stream, config, each)
+            break
+        except StoreError as error:
+            problem = str(error)
+    if problem:
+        # Delivering again is allowed, skipping is not: start where the consumer once did.
+        text = f"consumer {name} of stream {stream.name}: state can not be read, starting over"
+        stream.context.log("ERR", f"{text}: {problem}")
+    progress = progress or _first_progress(stream, config, created)
     consumer = Consumer(stream, name, config, created, progress, files)
+    consumer.has_state_file = has_state_file
     stream.add_consumer(consumer)
     consumer.start(now)
     return consumer
@@ -320,7 +338,8 @@ def restore_snapshot(
     return consumer
 
 
-def _load_config(file: StateFile) -> tuple[ConsumerConfig, int]:
+def _load_config(file: StateFile) -> tuple[ConsumerConfig, int, bytes | None]:
+    """Return the config, when the consumer was made, and the state that it had then, if any."""
     data = file.load()
     if data is None:
         raise StoreError("the config file is missing")
@@ -329,31 +348,37 @@ def _load_config(file: StateFile) -> tuple[ConsumerConfig, int]:
         created = int(parse_time(stored["created"]))
         # Fields that only a newer server knows are no reason to refuse.
         config = decode(orjson.dumps(stored["config"]), ConsumerConfig, strict=False)
+        state = stored.get("state")
+        first_state = None if state is None else b64decode(state, validate=True)
     except (ApiError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"the config file can not be read: {error}") from None
-    return config, created
+    return config, created, first_state
 
 
-def _restored_progress(
-    stream: Stream, name: str, config: ConsumerConfig, created: int, file: StateFile
-) -> Progress:
+def _load_state(file: StateFile) -> tuple[bytes | None, str]:
+    """Return the state that has a file of its own, and why that cannot be read."""
     try:
-        data = file.load()
-        if data is not None:
-            progress = _new_progress(stream, config)
-            restore_state(progress, data)
-            _forget_missing(progress, stream.store, config)
-            if stream.config.retention == "workqueue" and config.max_deliver != 1:
-                _take_back(progress, stream.store)
-            return progress
-        reason = "there is none"
+        return file.load(), ""
     except StoreError as error:
-        reason = str(error)
-    # Delivering again is allowed, skipping is not: start where the consumer once did.
-    stream.context.log(
-        "ERR",
-        f"consumer {name} of stream {stream.name}: state can not be read, starting over: {reason}",
-    )
+        return None, str(error)
+
+
+def _restored_progress(stream: Stream, config: ConsumerConfig, state: bytes) -> Progress:
+    """Return what a saved state tells of.
+
+    Raises:
+        StoreError: it is none.
+    """
+    progress = _new_progress(stream, config)
+    restore_state(progress, state)
+    _forget_missing(progress, stream.store, config)
+    if stream.config.retention == "workqueue" and config.max_deliver != 1:
+        _take_back(progress, stream.store)
+    return progress
+
+
+def _first_progress(stream: Stream, config: ConsumerConfig, created: int) -> Progress:
+    """Return where a consumer began, as far as that can be told later."""
     if config.deliver_policy in ("new", "last", "last_per_subject"):
         next_seq = max(stream.store.sequence_at(created), 1)
         return Progress(Cursor(stream.store, config.filters, next_seq), ack_rules(config))

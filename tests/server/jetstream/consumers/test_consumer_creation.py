@@ -250,3 +250,42 @@ def test_what_an_ack_asked_for_survives(account, body, wait_ms):
         assert account.client.take() == []
         account.advance(1)
     assert [message.ack[:2] for message in account.client.take()] == [[2, 1]]
+
+
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_the_first_state_is_kept_with_the_config(account, stream, is_torn):
+    for number in range(1, 4):
+        account.publish(b"s.a", b"%d" % number)
+    consumer = account.create(
+        stream, durable_name="L", deliver_policy="last_per_subject", filter_subject="s.*"
+    )
+    files = stream.folder.consumer("L")
+    assert files[1].load() is None and not consumer.has_state_file
+    account.publish(b"s.a", b"4")
+    consumer.stop("409 Server Shutdown", account.now)
+    stream.consumers.pop("L")
+    if is_torn:
+        files[1].save(b"torn")
+    restored = restore_consumer(stream, "L", files, account.now)
+    # Where it was made to begin, which nobody could tell any more.
+    assert restored.info(account.now)["num_pending"] == 3
+    assert restored.progress.cursor.next_seq == consumer.progress.cursor.next_seq
+    assert restored.has_state_file is is_torn
+    assert any("starting over" in text for _, text in account.logged) is is_torn
+
+
+def test_a_later_state_is_not_that_of_the_config(account, stream):
+    account.publish(b"s.a", b"1")
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(stream, durable_name="L", ack_policy="explicit", max_deliver=5)
+    account.pull(consumer, b"5")
+    account.ack_all(account.client.take())
+    account.advance(SECOND)
+    assert consumer.has_state_file
+    restored = account.restart(consumer)
+    assert restored.has_state_file
+    assert restored.info(account.now)["ack_floor"]["stream_seq"] == 5
+    changed = account.create(stream, durable_name="L", ack_policy="explicit", max_deliver=6)
+    assert changed is restored
+    assert b'"state"' not in stream.folder.consumer("L")[0].load()
+    assert account.restart(changed).info(account.now)["ack_floor"]["stream_seq"] == 5
