@@ -47,6 +47,13 @@ class ConnectionOptions:
     ignore_discovered_servers: bool = False
 
     @property
+    def can_change(self) -> bool:
+        """Whether the credentials are in a file, so that another password may stand there later."""
+        secrets = (self.password, self.token, self.creds_secret, self.nkey_seed_secret)
+        is_in_file = any(secret is not None and secret.is_in_file for secret in secrets)
+        return is_in_file or bool(self.creds_file or self.nkey_file)
+
+    @property
     def wants_tls(self) -> bool:
         """Whether the connection must be encrypted even if the server does not ask for it."""
         return bool(self.tls) or self.tls_first or any(server.tls for server in self.servers)

@@ -83,6 +83,12 @@ class AuthenticationFailedError(ConnectorError):
     condition = "AUTHENTICATION_FAILED"
 
 
+class CredentialsOutdatedError(RetryableError):
+    """Credentials in a file were refused, after they had been accepted: they are being changed."""
+
+    condition = "CREDENTIALS_OUTDATED"
+
+
 class PermissionDeniedError(ConnectorError):
     """The user may not publish or subscribe to a subject that the connector needs."""
 

@@ -156,6 +156,8 @@ class OptionMap:
     def check_unknown(self, known_elsewhere: Iterable[str] = ()) -> None:
         """Record every key that nobody read, with the closest known one as a suggestion.
 
+        The value of an unknown key is not shown: who misspells `password` has written it there.
+
         `known_elsewhere` are keys that exist for the other side (reading or writing); the problem
         says so.
         """
@@ -168,7 +170,7 @@ class OptionMap:
                 continue
             close = difflib.get_close_matches(key, self._known, n=1, cutoff=0.7)
             hint = f"; did you mean '{self._known[close[0]]}'?" if close else ""
-            self.add_problem(key, f"is not known{hint}")
+            self.problems.append(f"option '{key}' is not known{hint}")
 
     @property
     def known(self) -> tuple[str, ...]:

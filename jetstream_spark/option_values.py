@@ -162,6 +162,11 @@ class Secret:
 
     __str__ = __repr__
 
+    @property
+    def is_in_file(self) -> bool:
+        """Whether it is read from a file each time."""
+        return self.reference.startswith("file:")
+
     def resolve(self, option: str) -> str:
         """The value itself.
 

@@ -44,6 +44,7 @@ from jetstream_spark.errors import (
     ConnectionFailedError,
     ConnectionLostError,
     ConnectorError,
+    CredentialsOutdatedError,
     NotAcknowledgedError,
     PublishRefusedError,
     RowRefusedError,
@@ -64,6 +65,7 @@ WINDOW_DIVISOR = 4
 _TOO_MANY_REQUESTS = 429
 
 _PLAIN_ACK = re.compile(rb'(\{"stream":"[^"\\]+", ?"seq":)[0-9]+\}')
+_LOST = (ConnectionLostError, ConnectionFailedError, CredentialsOutdatedError)
 # Not the leader; the same id is on its way to the replicas. Codes 429 and 503 say it themselves.
 _BUSY_ERRORS = frozenset({10009, 10158})
 # Whether a stream without a leader is still there is asked so often.
@@ -448,15 +450,15 @@ class Publisher:
                 raise self._not_acknowledged(error) from None
             try:
                 yield from self._outage.wait(error, "a write")
-            except (TimeoutError, ConnectionLostError, ConnectionFailedError):
+            except (TimeoutError, *_LOST):
                 raise self._not_acknowledged(error) from None
             try:
                 connection = self._options.connection
-                self._flow = yield from Flow.connect(self._host, connection, "writer")
+                self._flow = yield from pool.connect(self._host, connection, "writer")
                 self._sid = self._flow.subscribe(self.reply_prefix + b"*")
                 yield from self._send_outstanding()
                 return
-            except (TimeoutError, ConnectionLostError, ConnectionFailedError) as again:
+            except (TimeoutError, *_LOST) as again:
                 error = again
 
     def _not_acknowledged(self, error: Exception) -> ConnectorError:

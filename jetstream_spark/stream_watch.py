@@ -166,6 +166,7 @@ class StreamWatch:
                     f"consumer '{name}' still waits for.",
                     "Give the query subjects that no consumer reads, or delete the consumer.",
                 )
+        yield from self.control.check_purge(state.name)
 
     def check_unread(self, start: Offsets) -> Operation[None]:
         """Make sure that nothing lies before the start of a query that purges.

@@ -200,6 +200,18 @@ class Control:
         answer = yield from self.request(f"STREAM.PURGE.{stream}", body)
         return int(answer.get("purged", 0))
 
+    def check_purge(self, stream: str) -> Operation[None]:
+        """Make sure that the user may purge a stream; nothing is removed.
+
+        What is purged is a subject that nobody ever used. A purge of all subjects up to sequence 1
+        would do as well today, but older servers took that for all messages.
+
+        Raises:
+            PermissionDeniedError: the user may not.
+        """
+        unused = f"spark.{self.host.token(12)}"
+        yield from self.request(f"STREAM.PURGE.{stream}", {"seq": 1, "filter": unused})
+
     # --- consumers --------------------------------------------------------------------------
 
     def create_consumer(self, stream: str, config: dict[str, Any]) -> Operation[dict[str, Any]]:

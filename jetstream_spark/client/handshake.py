@@ -6,9 +6,11 @@ Credentials are resolved here, at the last moment, in the process that connects.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 import ssl
+from collections.abc import Iterator
 from typing import Any
 
 from jetstream_spark import __version__
@@ -70,18 +72,24 @@ def tls_context(options: ConnectionOptions) -> ssl.SSLContext:
         SecretUnreadableError: a certificate or key file cannot be used in this process.
     """
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
-    try:
-        if options.tls_ca_file:
+    if options.tls_ca_file:
+        with _naming("tlsCaFile", options.tls_ca_file):
             context.load_verify_locations(cafile=options.tls_ca_file)
-        if options.tls_cert_file:
+    if options.tls_cert_file:
+        with _naming("tlsCertFile", f"{options.tls_cert_file}' and '{options.tls_key_file}"):
             context.load_cert_chain(options.tls_cert_file, options.tls_key_file)
+    return context
+
+
+@contextlib.contextmanager
+def _naming(option: str, files: str) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ssl.SSLError) as error:
-        name = options.tls_ca_file or options.tls_cert_file
         raise SecretUnreadableError(
-            f"the TLS files of the options ('{name}' ...) cannot be used here: {error}.",
+            f"option '{option}' names '{files}', which cannot be used here: {error}.",
             "They must be PEM files that exist on the driver and on every executor.",
         ) from None
-    return context
 
 
 def connect_fields(

@@ -14,6 +14,7 @@ from jetstream_spark.client.operation import Host, Operation, Pause
 from jetstream_spark.errors import (
     ConnectionFailedError,
     ConnectionLostError,
+    CredentialsOutdatedError,
     NoRespondersError,
     RequestTimeoutError,
     UnavailableError,
@@ -24,6 +25,7 @@ _log = logging.getLogger("jetstream_spark")
 PASSING = (
     ConnectionFailedError,
     ConnectionLostError,
+    CredentialsOutdatedError,
     NoRespondersError,
     RequestTimeoutError,
     UnavailableError,

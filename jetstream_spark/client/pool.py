@@ -12,6 +12,11 @@ from collections.abc import Iterator
 from jetstream_spark.client.flow import Flow
 from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.connection_options import ConnectionOptions
+from jetstream_spark.errors import (
+    AuthenticationFailedError,
+    CredentialsOutdatedError,
+    SecretUnreadableError,
+)
 
 # Longer than this and a firewall or the JVM may have dropped the other end silently.
 CHECK_AFTER_S = 5.0
@@ -25,7 +30,7 @@ def take(host: Host, options: ConnectionOptions, role: str) -> Operation[Flow]:
     After any failure its buffer may hold half an answer: then close it.
 
     Raises:
-        ConnectionFailedError, AuthenticationFailedError: as `Flow.connect`.
+        ConnectionFailedError, AuthenticationFailedError, CredentialsOutdatedError: as `connect`.
     """
     while (flow := _pop(host, options, role)) is not None:
         idle_s = host.now() - flow.idle_since
@@ -35,7 +40,31 @@ def take(host: Host, options: ConnectionOptions, role: str) -> Operation[Flow]:
             if not flow.is_leaving:
                 return flow
             flow.close()
-    return (yield from Flow.connect(host, options, role))
+    return (yield from connect(host, options, role))
+
+
+def connect(host: Host, options: ConnectionOptions, role: str) -> Operation[Flow]:
+    """A new connection.
+
+    Whoever changes a password in a file and at the server does one after the other. So where the
+    credentials are in a file and were good before, a refusal may pass, like an outage. A task that
+    reads needs no proof: the driver was let in before it planned the task.
+
+    Raises:
+        CredentialsOutdatedError: the credentials are in a file, and were accepted before.
+        ConnectionFailedError, AuthenticationFailedError, SecretUnreadableError: as `Flow.connect`.
+    """
+    try:
+        flow = yield from Flow.connect(host, options, role)
+    except (AuthenticationFailedError, SecretUnreadableError) as error:
+        was_accepted = (options, role) in host.idle
+        if isinstance(error, AuthenticationFailedError):
+            was_accepted = was_accepted or role == "reader"
+        if options.can_change and was_accepted:
+            raise CredentialsOutdatedError(error.what, error.remedy) from None
+        raise
+    host.idle.setdefault((options, role), [])
+    return flow
 
 
 @contextlib.contextmanager

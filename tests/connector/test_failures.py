@@ -6,6 +6,7 @@ call them. `tests/spark` shows that the texts reach the user.
 
 from __future__ import annotations
 
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -24,10 +25,12 @@ from jetstream_spark.errors import (
     AuthenticationFailedError,
     ConnectionFailedError,
     ConnectorError,
+    CredentialsOutdatedError,
     LedgerError,
     PermissionDeniedError,
     PublishRefusedError,
     ReadTimeoutError,
+    SecretUnreadableError,
     StreamNotFoundError,
     StreamOfflineError,
 )
@@ -36,7 +39,7 @@ from jetstream_spark.options import SinkOptions, SourceOptions
 from jetstream_spark.partition import RangePartition, read_partition
 from jetstream_spark.ranges import SequenceRange
 from jetstream_spark.sink_columns import SinkColumns
-from jetstream_spark.stream_reader import StreamReader
+from jetstream_spark.stream_source import StreamSource
 from jetstream_spark.stream_watch import StreamWatch
 from jetstream_spark.writer import write_partition
 
@@ -76,7 +79,7 @@ class Place:
 
     def source(self, **options: str) -> SourceOptions:
         named = {"servers": self.url, "stream": "S"} | LIMITS | self._credentials
-        return SourceOptions.parse(named | options)
+        return SourceOptions.parse({k: v for k, v in (named | options).items() if v})
 
     def sink(self, **options: str) -> SinkOptions:
         named = {"servers": self.url, "stream": "S", "requestTimeout": "1s", "ackTimeout": "500ms"}
@@ -161,14 +164,87 @@ def test_a_ledger_that_is_not_allowed(guarded):
 
 
 @pytest.mark.genuine
-def test_a_purge_that_is_not_allowed(guarded):
-    earliest = {"startingOffsets": "earliest", "pollInterval": "1us"}
-    options = guarded.source(user="no_purge", commitMode="purge", **earliest)
-    reader = StreamReader(options, StructType().add("subject", StringType()))
-    start = reader.initialOffset()
-    end = reader.latestOffset(start)
-    text = told(PermissionDeniedError, reader.commit, end=end)
+def test_a_purge_that_is_not_allowed_is_found_before_the_first_row(guarded):
+    text = told(PermissionDeniedError, guarded.plan, user="no_purge", commitMode="purge")
     assert "$JS.API.STREAM.PURGE.S" in text
+    guarded.plan(user="no_purge")
+    # Looking whether it is allowed removes nothing.
+    guarded.plan(user="ann", commitMode="purge")
+    assert guarded.control.stream_state("S").messages >= 5
+
+
+@pytest.mark.genuine
+def test_a_password_that_is_changed_while_a_query_runs(start_genuine, tmp_path):
+    """At the server first, then in the file; in between the query waits, and then goes on."""
+    config, secret = tmp_path / "users.conf", tmp_path / "password"
+
+    def let_in(password: str) -> None:
+        config.write_text(f"authorization {{ user: ann, password: {password} }}")
+
+    let_in("old")
+    secret.write_text("old")
+    server = start_genuine("-c", str(config))
+    place = Place(server.url, user="ann", password=f"file:{secret}")
+    options = place.source(startingOffsets="earliest", pollInterval="1us", outageTimeout="20s")
+    query = Blocking(StreamSource(this_host(), options))
+    start = query.initial_offset()
+    assert query.latest_offset(start).streams["S"].next == 6
+    assert (place.read(), place.write()) == (5, 3)
+    let_in("new")
+    server.process.send_signal(signal.SIGHUP)
+    deadline = time.monotonic() + 10
+    while "waitingFor" not in query.report() and time.monotonic() < deadline:
+        query.latest_offset(start)
+    assert "refused the connection" in query.report()["waitingFor"]
+    # A task, and a write in a process that was let in before, wait as well.
+    with pytest.raises(ReadTimeoutError, match="refused the connection"):
+        place.read()
+    with pytest.raises(CredentialsOutdatedError):
+        place.write()
+    secret.write_text("new")
+    assert place.read() == 5
+    while query.latest_offset(start) == start:
+        assert time.monotonic() < deadline + 10
+    assert "waitingFor" not in query.report()
+    assert place.write() == 3
+    pool.close_all(this_host())
+
+
+@pytest.mark.genuine
+@pytest.mark.parametrize("call", ["plan", "write"])
+def test_a_wrong_password_in_a_file_is_no_reason_to_wait_at_first(guarded, call, tmp_path):
+    (tmp_path / "password").write_text("wrong")
+    pool.close_all(this_host())
+    told(AuthenticationFailedError, getattr(guarded, call), password=f"file:{tmp_path}/password")
+
+
+@pytest.mark.genuine
+@pytest.mark.parametrize("call", ["plan", "read", "write"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"password": "file:/no/such"},
+        {"user": "", "password": "", "credsFile": "/no/such"},
+        {"user": "", "password": "", "nkeySeedSecret": "file:/no/such"},
+    ],
+)
+def test_a_secret_that_cannot_be_read(guarded, call, options):
+    started = time.monotonic()
+    text = told(SecretUnreadableError, getattr(guarded, call), outageTimeout="20s", **options)
+    assert time.monotonic() - started < 2
+    assert "/no/such" in text and f"'{[*options][-1]}'" in text
+
+
+@pytest.mark.genuine
+@pytest.mark.parametrize("option", ["tlsCaFile", "tlsCertFile"])
+def test_a_tls_file_that_cannot_be_read(start_genuine, pki, option):
+    server = start_genuine("--tls", "--tlscert", pki.cert("server"), "--tlskey", pki.key("server"))
+    files = {option: "/no/such"} | ({"tlsKeyFile": "/no/key"} if option == "tlsCertFile" else {})
+    options = SourceOptions.parse({"servers": server.url, "stream": "S"} | LIMITS | files)
+    started = time.monotonic()
+    with pytest.raises(SecretUnreadableError, match=f"'{option}' names '/no/such'"):
+        Blocking(StreamWatch(this_host(), options, patience_s=20)).check()
+    assert time.monotonic() - started < 2
 
 
 @pytest.mark.genuine

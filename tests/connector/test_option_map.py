@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from jetstream_spark.option_map import SPARK_KEYS, OptionMap, masked
 
 
@@ -32,9 +34,18 @@ def test_unknown_keys_get_a_suggestion_and_those_of_spark_pass():
     options.number("maxRows", 1)
     options.check_unknown(known_elsewhere=("other",))
     assert options.problems == [
-        "option 'maxrowz' = '3' is not known; did you mean 'maxRows'?",
+        "option 'maxrowz' is not known; did you mean 'maxRows'?",
         "option 'other' = '1' does not apply here",
     ]
+
+
+@pytest.mark.parametrize("key", ["passwrd", "pass", "nkey", "user.pw"])
+def test_what_an_unknown_key_holds_is_not_shown(key):
+    options = OptionMap({key: "s3cr3t"})
+    options.secret("password")
+    options.check_unknown()
+    (problem,) = options.problems
+    assert key in problem and "s3cr3t" not in problem
 
 
 def test_repetitions_in_a_list():

@@ -6,6 +6,7 @@ import pytest
 
 from jetstream_spark import stored_ids
 from jetstream_spark.client.blocking import run
+from jetstream_spark.client.operation import Transfer
 from jetstream_spark.stored_ids import read_stored_ids
 
 pytestmark = pytest.mark.genuine
@@ -41,3 +42,42 @@ def test_nothing_is_left_behind(stream) -> None:
     run(read_stored_ids(stream.control.inner, stream.name, 1, b""))
     assert stream.control.consumers(stream.name) == []
     assert stream.count == 1
+
+
+def lost_at(operation, cut: int, cuts: list[int]):
+    """The same operation, whose connection breaks at one of its transfers."""
+    effect, transfers, outcome = next(operation), 0, None
+    while True:
+        try:
+            if isinstance(effect, Transfer):
+                transfers += 1
+                if transfers == cut:
+                    cuts.append(cut)
+                    effect.link.close()
+                    raise ConnectionResetError("cut by the test")
+            outcome = yield effect
+        except OSError as error:
+            effect = operation.throw(error)
+        except StopIteration as end:
+            return end.value
+        else:
+            try:
+                effect = operation.send(outcome)
+            except StopIteration as end:
+                return end.value
+
+
+def test_a_lost_connection_costs_a_second_look(stream, monkeypatch) -> None:
+    """Wherever it breaks, the ids are all of them; before, the attempt ended there."""
+    monkeypatch.setattr(stored_ids, "PULL_MESSAGES", 3)
+    monkeypatch.setattr("jetstream_spark.client.patience.PAUSE_S", 0.001)
+    ids = [f"id{n}" for n in range(8)]
+    fill(stream, ids)
+    cut, cuts = 1, []
+    while len(cuts) == cut - 1:
+        found = run(
+            lost_at(read_stored_ids(stream.control.inner, stream.name, 1, b"id"), cut, cuts)
+        )
+        assert found == {one.encode() for one in ids}, f"cut at transfer {cut}"
+        cut += 1
+    assert cut > 8, "a transfer for each request and each answer at least"
