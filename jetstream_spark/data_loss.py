@@ -9,9 +9,11 @@ from __future__ import annotations
 from jetstream_spark.client.control import StreamState
 from jetstream_spark.errors import (
     DataLossError,
+    MessagesAcknowledgedError,
     MessagesExpiredError,
     StreamDeletedError,
     StreamRecreatedError,
+    StreamRestoredError,
     StreamTruncatedError,
 )
 from jetstream_spark.offsets import StreamOffset
@@ -36,7 +38,8 @@ def find_loss(
     if tail is None:
         return stream_deleted(stream, at.next)
     if tail.created != at.created:
-        return stream_recreated(stream, at.created, tail.created)
+        kind = stream_restored if tail.is_copy else stream_recreated
+        return kind(stream, at.created, tail.created)
     if tail.next < at.next:
         return StreamTruncatedError(
             f"stream '{stream}' ends at sequence {tail.next - 1}, but the query has read up to "
@@ -44,7 +47,7 @@ def find_loss(
             _ACCEPT,
         )
     if tail.first > at.next and not expects_removals:
-        return messages_expired(stream, at.next, tail.first)
+        return messages_gone(stream, at.next, tail.first, tail.is_consumed)
     return None
 
 
@@ -63,11 +66,12 @@ def find_loss_in_range(
     if state is None:
         return stream_deleted(sequences.stream, position), sequences.stop
     if state.created != sequences.created:
-        loss = stream_recreated(sequences.stream, sequences.created, state.created)
-        return loss, sequences.stop
+        kind = stream_restored if state.is_copy else stream_recreated
+        return kind(sequences.stream, sequences.created, state.created), sequences.stop
     if state.first > position and not expects_removals:
         first = min(state.first, sequences.stop)
-        return messages_expired(sequences.stream, position, first), first
+        is_consumed = state.retention != "limits"
+        return messages_gone(sequences.stream, position, first, is_consumed), first
     return None, position
 
 
@@ -86,6 +90,29 @@ def stream_recreated(stream: str, expected: str, found: str) -> StreamRecreatedE
         f"stream '{stream}' was deleted and made again (it was made at {expected}, now it says "
         f"{found}): its sequences stand for other messages.",
         _ACCEPT,
+    )
+
+
+def stream_restored(stream: str, expected: str, found: str) -> StreamRestoredError:
+    """The stream of that name is a copy of the one that was read."""
+    return StreamRestoredError(
+        f"stream '{stream}' was made again at {found} (it was made at {expected}) with messages "
+        f"from before, as one is that was restored from a snapshot: what came after the snapshot "
+        f"is lost, read or not, and its sequences are given a second time.",
+        "Set failOnDataLoss=false to read on behind what the query had read of it, or start with "
+        "a new checkpointLocation.",
+    )
+
+
+def messages_gone(stream: str, start: int, stop: int, is_consumed: bool) -> DataLossError:
+    """The sequences [start, stop) are not there; `is_consumed`: because somebody had them."""
+    if not is_consumed:
+        return messages_expired(stream, start, stop)
+    return MessagesAcknowledgedError(
+        f"the sequences {start} to {stop - 1} of stream '{stream}' are gone before the query read "
+        f"them: they were acknowledged or purged, by this query if its checkpoint was rolled back "
+        f"or copied, else by another reader of the same messages; or a limit took them.",
+        f"Give each query subjects of its own, and keep its checkpoint. {_ACCEPT}",
     )
 
 

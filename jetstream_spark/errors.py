@@ -180,6 +180,12 @@ class StreamRecreatedError(DataLossError):
     condition = "STREAM_RECREATED"
 
 
+class StreamRestoredError(DataLossError):
+    """The stream was made again with messages from before: from a snapshot, or as a mirror."""
+
+    condition = "STREAM_RESTORED"
+
+
 class MessagesExpiredError(DataLossError):
     """Messages were removed (age, limits, purge) before the query read them."""
 
@@ -193,7 +199,7 @@ class StreamTruncatedError(DataLossError):
 
 
 class MessagesAcknowledgedError(DataLossError):
-    """The query's own consumer has acknowledged messages that the query has not read."""
+    """Messages that the query has not read were acknowledged or purged: it was there before."""
 
     condition = "MESSAGES_ALREADY_ACKNOWLEDGED"
 

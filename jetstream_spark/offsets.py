@@ -6,6 +6,9 @@ the offset `next: 4` has read all of them, and the batch from `next: 2` to `next
 
     {"v": 1, "streams": {"ORDERS": {"created": "2026-11-21T10:00:00.5Z", "next": 4}}}
 
+Where a batch begins is what the offset before it says. That says nothing of a stream that was not
+there, or was another incarnation; then the offset at the end has `start` as well.
+
 Spark compares offsets as JSON text (`spark.md` finding 8), so the order of keys is fixed: streams
 sort by name. A sequence is never used twice within one incarnation (`created`), and its content
 never changes, so a range can be read again and gives the same messages, minus removals.
@@ -28,10 +31,21 @@ StartingPoint = str | dict[str, int | str]
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """The next sequence to deliver in the incarnation of a stream made at `created`."""
+    """The next sequence to deliver in the incarnation of a stream made at `created`.
+
+    Attributes:
+        start: where the batch that ended here began, when the offset before it does not say; None
+            when it does.
+    """
 
     created: str
     next: int
+    start: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of a checkpoint."""
+        entry: dict[str, Any] = {"created": self.created, "next": self.next}
+        return entry if self.start is None else entry | {"start": self.start}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +58,7 @@ class Offsets:
         """Return the form that goes to Spark's checkpoint, with a fixed order of keys."""
         return {
             "v": VERSION,
-            "streams": {
-                name: {"created": self.streams[name].created, "next": self.streams[name].next}
-                for name in sorted(self.streams)
-            },
+            "streams": {name: self.streams[name].to_json() for name in sorted(self.streams)},
         }
 
     @classmethod
@@ -67,7 +78,11 @@ class Offsets:
                     "Upgrade the connector, or start with a new checkpointLocation.",
                 )
             streams = {
-                str(name): StreamOffset(str(entry["created"]), int(entry["next"]))
+                str(name): StreamOffset(
+                    str(entry["created"]),
+                    int(entry["next"]),
+                    None if entry.get("start") is None else int(entry["start"]),
+                )
                 for name, entry in value["streams"].items()
             }
         except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from jetstream_spark.offsets import Offsets, StreamOffset
 from jetstream_spark.ranges import SequenceRange
@@ -17,12 +18,22 @@ from jetstream_spark.ranges import SequenceRange
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What a stream holds at one moment: sequences [first, next) and their bytes."""
+    """What a stream holds at one moment: sequences [first, next) and their bytes.
+
+    Attributes:
+        is_copy: it holds messages from before it was made, as what was restored and mirrors do.
+        is_consumed: messages leave it because somebody has read them.
+    """
 
     created: str
     first: int
     next: int
     bytes: int = 0
+    is_copy: bool = False
+    is_consumed: bool = False
+
+
+_NOWHERE: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +45,34 @@ class Limits:
     offsets_min: int | None = None
 
 
-def available(start: Offsets, tails: Mapping[str, Tail]) -> dict[str, int]:
+def available(
+    start: Offsets, tails: Mapping[str, Tail], begins: Mapping[str, int] = _NOWHERE
+) -> dict[str, int]:
     """How many sequences each stream still has to deliver after `start`."""
     return {
-        name: max(0, tail.next - _effective_start(start.streams[name], tail))
+        name: max(0, tail.next - _first(start.streams.get(name), tail, begins.get(name)))
         for name, tail in tails.items()
     }
 
 
-def plan_end(start: Offsets, tails: Mapping[str, Tail], limits: Limits) -> Offsets:
+def plan_end(
+    start: Offsets,
+    tails: Mapping[str, Tail],
+    limits: Limits,
+    begins: Mapping[str, int] = _NOWHERE,
+) -> Offsets:
     """How far the next batch goes.
+
+    Args:
+        begins: where to begin in streams that are new, or of another incarnation than `start`
+            says; where they begin themselves when absent. One that has not come so far yet is left
+            alone.
 
     A limit is shared among the streams in proportion to what each has to deliver, so that none
     starves. Sequences that were removed before they could be read cost nothing. The end never lies
     before the start, even when a stream does.
     """
-    waiting = available(start, tails)
+    waiting = available(start, tails, begins)
     counts = dict(waiting)
     if limits.offsets_max is not None:
         counts = _shares(counts, counts, limits.offsets_max)
@@ -60,13 +83,16 @@ def plan_end(start: Offsets, tails: Mapping[str, Tail], limits: Limits) -> Offse
         counts = dict.fromkeys(counts, 0)
     streams = dict(start.streams)
     for name, tail in tails.items():
-        at = start.streams[name]
+        at = start.streams.get(name)
+        first = _first(at, tail, begins.get(name))
+        is_known = at is not None and at.created == tail.created
         if counts[name]:
-            streams[name] = StreamOffset(tail.created, _effective_start(at, tail) + counts[name])
-        elif at.created != tail.created and not waiting[name]:
+            stop = first + counts[name]
+            streams[name] = StreamOffset(tail.created, stop, None if is_known else first)
+        elif not is_known and not waiting[name] and first <= tail.next:
             # The new incarnation has nothing to read yet; adopting it now keeps a later
             # re-creation visible.
-            streams[name] = StreamOffset(tail.created, _effective_start(at, tail))
+            streams[name] = StreamOffset(tail.created, first, first)
     return Offsets(streams)
 
 
@@ -83,8 +109,11 @@ def plan_ranges(
     for name in sorted(end.streams):
         final = end.streams[name]
         at = start.streams.get(name)
-        # A stream that was made again is read from its beginning.
-        first = at.next if at is not None and at.created == final.created else 1
+        if at is not None and at.created == final.created:
+            first = at.next
+        else:
+            # Without a word a stream that was made again is read from its beginning.
+            first = final.start or 1
         if final.next > first:
             whole.append(SequenceRange(name, final.created, first, final.next))
     ranges: list[SequenceRange] = []
@@ -108,8 +137,11 @@ def _pieces(
     return pieces
 
 
-def _effective_start(at: StreamOffset, tail: Tail) -> int:
-    return max(at.next, tail.first) if at.created == tail.created else tail.first
+def _first(at: StreamOffset | None, tail: Tail, begin: int | None) -> int:
+    """Where to go on in a stream."""
+    if at is not None and at.created == tail.created:
+        return max(at.next, tail.first)
+    return max(begin or 0, tail.first)
 
 
 def _sequence_bytes(tail: Tail) -> float:

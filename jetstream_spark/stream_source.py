@@ -19,6 +19,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from jetstream_spark.accepted_loss import AcceptedLoss
 from jetstream_spark.client.control import StreamState
 from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.client.patience import PASSING, PAUSE_MAX_S, PAUSE_S, Patience, by_chance
@@ -47,7 +48,8 @@ class StreamSource:
         self._committed: Offsets | None = None
         self._frozen: dict[str, Tail | None] | None = None
         self._last_batch_at = host.now()
-        self._warned: set[str] = set()
+        self._lost = AcceptedLoss(host)
+        self._begins: dict[tuple[str, str], int] = {}
         self._is_checked = False
         self._outage = _Outage(host, options.connection.outage_timeout_s)
 
@@ -91,15 +93,15 @@ class StreamSource:
             tails = self._frozen
             if tails is None:
                 tails = yield from self._watch.tails()
+            begins = yield from self._check_loss(at, tails)
         except _OUTAGE as error:
             self._outage.note(error)
             self._last_end = at
             return at
         self._outage.end()
-        self._check_loss(at, tails)
         present = {name: tail for name, tail in tails.items() if tail is not None}
-        end = plan_end(at, present, self._limits(is_limited))
-        if end.sequences_to(at) or at.sequences_to(end):
+        end = plan_end(at, present, self._limits(is_limited), begins)
+        if end != at:
             self._last_batch_at = self._host.now()
         self._last_end = end
         return end
@@ -141,21 +143,48 @@ class StreamSource:
                 continue  # another loss, which is about to be found
             anchor = self._watch.anchor(name)
             if (loss := (yield from anchor.find(position))) is not None:
-                self._accept_loss(loss)
+                self._accept_loss(name, loss)
                 yield from anchor.hold_again(position)
 
-    def _check_loss(self, at: Offsets, tails: Mapping[str, Tail | None]) -> None:
-        for name, tail in tails.items():
-            loss = find_loss(name, at.streams[name], tail, self.options.expects_removals)
-            if loss is not None:
-                self._accept_loss(loss)
+    def _check_loss(
+        self, at: Offsets, tails: Mapping[str, Tail | None]
+    ) -> Operation[dict[str, int]]:
+        """Compare the streams with a position; where to begin in those that are copies of it.
 
-    def _accept_loss(self, loss: DataLossError) -> None:
+        Raises:
+            DataLossError: there is loss, and it is not accepted.
+        """
+        begins = {}
+        for name, tail in tails.items():
+            position = at.streams[name]
+            loss = find_loss(name, position, tail, self.options.expects_removals)
+            if loss is None or tail is None:
+                self._lost.note_none(name) if loss is None else self._accept_loss(name, loss)
+            elif tail.created == position.created:
+                # What a stream will have where it had something before is passed over as well.
+                stop = max(tail.first, position.next)
+                self._accept_loss(name, loss, tail.created, min(position.next, tail.next), stop)
+            elif tail.is_copy:
+                self._accept_loss(name, loss)
+                begins[name] = yield from self._begin_of_copy(name, position, tail)
+                lost = max(tail.first, begins[name])
+                self._accept_loss(name, loss, tail.created, begins[name], lost)
+            else:
+                self._accept_loss(name, loss)
+        return begins
+
+    def _begin_of_copy(self, name: str, position: StreamOffset, tail: Tail) -> Operation[int]:
+        key = (name, tail.created)
+        if key not in self._begins:
+            self._begins[key] = yield from self._watch.begin_of_copy(name, position.next)
+        return self._begins[key]
+
+    def _accept_loss(
+        self, stream: str, loss: DataLossError, created: str = "", start: int = 0, stop: int = 0
+    ) -> None:
         if self.options.fail_on_data_loss:
             raise loss
-        if str(loss) not in self._warned:
-            self._warned.add(str(loss))
-            _log.warning("reading on after data loss (failOnDataLoss=false): %s", loss)
+        self._lost.note(stream, loss, created, start, stop)
 
     def _limits(self, is_limited: bool) -> Limits:
         options = self.options
@@ -188,18 +217,25 @@ class StreamSource:
             known = {}
         tails = {name: tail for name, tail in known.items() if tail is not None}
         lags = available(self._last_end, tails)
-        streams = {
+        streams: dict[str, dict[str, Any]] = {
             name: {
-                "created": tails[name].created,
-                "next": tails[name].next,
-                "first": tails[name].first,
-                "bytes": tails[name].bytes,
+                "created": tail.created,
+                "next": tail.next,
+                "first": tail.first,
+                "bytes": tail.bytes,
                 "lag": lags[name],
             }
-            for name in sorted(tails)
+            for name, tail in tails.items()
         }
-        report: dict[str, Any] = {"v": 1, "streams": streams, "lag": sum(lags.values())}
-        return report | self._outage.report()
+        for name in {*streams, *self._lost.lost_streams}:
+            streams.setdefault(name, {}).update(self._lost.report(name))
+        report: dict[str, Any] = {
+            "v": 1,
+            "streams": {name: streams[name] for name in sorted(streams)},
+            "lag": sum(lags.values()),
+            "skipped": self._lost.skipped,
+        }
+        return report | _as_kafka_says(lags) | self._outage.report()
 
     # --- commits ------------------------------------------------------------------------------
 
@@ -239,8 +275,19 @@ class StreamSource:
         try:
             yield from anchor.acknowledge(at)
         except DataLossError as loss:
-            self._accept_loss(loss)
+            self._accept_loss(stream, loss)
             yield from anchor.hold_again(at)
+
+
+def _as_kafka_says(lags: Mapping[str, int]) -> dict[str, float]:
+    """The lag of the streams under the names that Spark's Kafka source gives that of partitions."""
+    if not lags:
+        return {}
+    return {
+        "minOffsetsBehindLatest": min(lags.values()),
+        "maxOffsetsBehindLatest": max(lags.values()),
+        "avgOffsetsBehindLatest": sum(lags.values()) / len(lags),
+    }
 
 
 class _Outage:

@@ -19,7 +19,7 @@ from jetstream_spark.errors import (
     SubjectsDoNotOverlapError,
 )
 from jetstream_spark.offsets import Offsets, StartingPoint, StreamOffset
-from jetstream_spark.option_values import rfc3339
+from jetstream_spark.option_values import rfc3339, timestamp_ns
 from jetstream_spark.options import EARLIEST, LATEST, SourceOptions
 from jetstream_spark.planner import Tail
 from jetstream_spark.subjects import overlaps
@@ -69,7 +69,10 @@ class StreamWatch:
     def tails(self, is_fresh: bool = False) -> Operation[dict[str, Tail | None]]:
         """The same, as planning wants it."""
         states = yield from self.states(is_fresh)
-        return {name: tail_of(state) if state else None for name, state in states.items()}
+        is_purged = self.options.commit_mode == "purge"
+        return {
+            name: tail_of(state, is_purged) if state else None for name, state in states.items()
+        }
 
     # --- checks before the first row ----------------------------------------------------------
 
@@ -199,6 +202,21 @@ class StreamWatch:
         """The consumer of `commitMode=ack` in a stream."""
         return Anchor(self.control, stream, self.options.consumer, self.options.subjects)
 
+    def begin_of_copy(self, name: str, position: int) -> Operation[int]:
+        """Where a query goes on in a stream that was restored, or mirrors another one.
+
+        What came after it was restored is new, whatever its sequence; what is older has the
+        sequence that it always had.
+
+        Args:
+            position: where the query stood in the incarnation before.
+        """
+        state = self._states.get(name)
+        if state is None or state.config.get("mirror"):
+            return position
+        since = yield from self.control.first_since(state, timestamp_ns(state.created))
+        return min(position, since)
+
     # --- positions ----------------------------------------------------------------------------
 
     def starting_offsets(self, default: str) -> Operation[Offsets]:
@@ -258,12 +276,17 @@ class StreamWatch:
     def _offsets_at(self, found: Mapping[str, StreamState], timestamp: int) -> Operation[Offsets]:
         streams = {}
         for name, state in found.items():
-            sequence = yield from self._sequence_at(name, timestamp)
+            sequence = yield from self._sequence_at(state, timestamp)
             streams[name] = StreamOffset(state.created, sequence)
         return Offsets(streams)
 
-    def _sequence_at(self, stream: str, timestamp: int) -> Operation[int]:
-        """The first sequence stored at or after a time; where a consumer would begin tells it."""
+    def _sequence_at(self, state: StreamState, timestamp: int) -> Operation[int]:
+        """The first sequence stored at or after a time; where a consumer would begin tells it.
+
+        A consumer is refused by a work queue, and would be a reader to a stream with interest.
+        """
+        if state.retention != "limits":
+            return (yield from self.control.first_since(state, timestamp))
         config = {
             "name": f"{CONSUMER_PREFIX}{self._host.token(8)}",
             "deliver_policy": "by_start_time",
@@ -273,11 +296,12 @@ class StreamWatch:
             "num_replicas": 1,
             "inactive_threshold": PROBE_SECONDS * 10**9,
         }
-        created = yield from self.control.create_consumer(stream, config)
-        yield from self.control.delete_consumer(stream, created["name"])
+        created = yield from self.control.create_consumer(state.name, config)
+        yield from self.control.delete_consumer(state.name, created["name"])
         return int(created["delivered"]["stream_seq"]) + 1
 
 
-def tail_of(state: StreamState) -> Tail:
-    """What planning needs of a stream's state."""
-    return Tail(state.created, state.first, state.next, state.bytes)
+def tail_of(state: StreamState, is_purged: bool = False) -> Tail:
+    """What planning needs of a stream's state; `is_purged`: by a query, of what it has read."""
+    is_consumed = is_purged or state.retention != "limits"
+    return Tail(state.created, state.first, state.next, state.bytes, state.is_copy, is_consumed)

@@ -26,6 +26,7 @@ from jetstream_spark.errors import (
     StreamOfflineError,
     UnavailableError,
 )
+from jetstream_spark.option_values import timestamp_ns
 
 STREAM_NOT_FOUND = 10059
 CONSUMER_NOT_FOUND = 10014
@@ -46,6 +47,8 @@ class StreamState:
         created: when this incarnation was made, the server's own text.
         first: the first sequence held, or the next one to come when the stream is empty.
         next: the sequence that the next message will get.
+        is_copy: it holds messages from before it was made: it was restored, or is a mirror, and
+            has the sequences of another one.
         config: the configuration as the server sent it.
     """
 
@@ -56,6 +59,7 @@ class StreamState:
     messages: int
     bytes: int
     config: dict[str, Any]
+    is_copy: bool = False
 
     @property
     def retention(self) -> str:
@@ -160,6 +164,7 @@ class Control:
             messages=int(state["messages"]),
             bytes=int(state["bytes"]),
             config=dict(answer["config"]),
+            is_copy=_is_copy(answer),
         )
 
     def _not_found(self, stream: str) -> Operation[StreamNotFoundError]:
@@ -191,6 +196,35 @@ class Control:
                 return None
             raise
         return int(answer["message"]["seq"])
+
+    def first_since(self, state: StreamState, since_ns: int) -> Operation[int]:
+        """The first sequence stored at or after a time, where the stream ends if there is none.
+
+        Found by looking at a few messages, which leaves no traces in the stream. Their times rise.
+        """
+        low, high = state.first, state.next  # before low they are older, from high on they are not
+        while low < high:
+            middle = (low + high) // 2
+            found = yield from self._time_at(state.name, middle)
+            if found is None or found[0] >= high:
+                high = middle  # nothing lies between
+            elif found[1] >= since_ns:
+                high = middle
+            else:
+                low = found[0] + 1
+        return low
+
+    def _time_at(self, stream: str, sequence: int) -> Operation[tuple[int, int] | None]:
+        """The first message from a sequence on: its sequence, and its time in nanoseconds."""
+        body = {"seq": sequence, "next_by_subj": ">"}
+        try:
+            answer = yield from self.request(f"STREAM.MSG.GET.{stream}", body)
+        except RequestRefusedError as error:
+            if error.err_code in (MESSAGE_NOT_FOUND, STREAM_NOT_FOUND):
+                return None
+            raise
+        message = answer["message"]
+        return int(message["seq"]), timestamp_ns(str(message["time"]))
 
     def purge(self, stream: str, before: int, subject: str = "") -> Operation[int]:
         """Remove every message below sequence `before` (that matches); return how many."""
@@ -237,6 +271,15 @@ class Control:
             found += page
             if not page or len(found) >= int(answer.get("total", 0)):
                 return found
+
+
+def _is_copy(info: dict[str, Any]) -> bool:
+    if info["config"].get("mirror"):
+        return True
+    if not info["state"]["messages"]:
+        return False
+    first = timestamp_ns(str(info["state"]["first_ts"]))
+    return first < timestamp_ns(str(info["created"]))
 
 
 def _refusal(subject: str, error: dict[str, Any]) -> ConnectorError:

@@ -18,6 +18,10 @@ from jetstream_spark.planner import Tail
         (Tail("t", 51, 60), "MESSAGES_EXPIRED"),
         (Tail("t", 1, 49), "STREAM_TRUNCATED"),
         (Tail("t2", 1, 100), "STREAM_RECREATED"),
+        (Tail("t2", 1, 100, is_copy=True), "STREAM_RESTORED"),
+        (Tail("t", 1, 100, is_copy=True), None),
+        (Tail("t", 51, 60, is_consumed=True), "MESSAGES_ALREADY_ACKNOWLEDGED"),
+        (Tail("t", 50, 60, is_consumed=True), None),
         (None, "STREAM_DELETED"),
     ],
 )

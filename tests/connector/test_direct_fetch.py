@@ -7,7 +7,7 @@ import pytest
 
 from jetstream_spark.client.blocking import iterate, this_host
 from jetstream_spark.direct_fetch import DirectWay
-from jetstream_spark.errors import MessagesExpiredError
+from jetstream_spark.errors import MessagesAcknowledgedError
 from jetstream_spark.fetch import Fetch
 from jetstream_spark.options import SourceOptions
 from jetstream_spark.ranges import SequenceRange
@@ -68,6 +68,6 @@ def test_part_of_it_gaps_and_a_filter(queue):
 
 def test_what_was_acknowledged_elsewhere_is_loss(queue):
     queue.control.purge(queue.name, 4)
-    with pytest.raises(MessagesExpiredError, match="1 to 3"):
+    with pytest.raises(MessagesAcknowledgedError, match="1 to 3"):
         rows(queue, 1, 26)
     assert len(rows(queue, 1, 26, failOnDataLoss="false")) == 22

@@ -12,7 +12,8 @@ from jetstream_spark.errors import OffsetsError
 from jetstream_spark.offsets import Offsets, StreamOffset
 
 offsets = st.dictionaries(
-    st.text(min_size=1, max_size=8), st.builds(StreamOffset, st.text(max_size=5), st.integers(0))
+    st.text(min_size=1, max_size=8),
+    st.builds(StreamOffset, st.text(max_size=5), st.integers(0), st.none() | st.integers(0)),
 ).map(Offsets)
 
 # Written by version 1 of the format: must be readable for ever, byte for byte.

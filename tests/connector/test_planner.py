@@ -37,9 +37,33 @@ def test_a_truncated_stream_is_not_rewound():
 
 def test_a_stream_made_again_is_read_from_its_beginning():
     end = plan_end(at(A=50), {"A": Tail("t2", 1, 4)}, Limits())
-    assert end.streams["A"] == StreamOffset("t2", 4)
+    assert end.streams["A"] == StreamOffset("t2", 4, start=1)
     (only,) = plan_ranges(at(A=50), end, 100, 1, 8)
     assert (only.created, only.start, only.stop) == ("t2", 1, 4)
+    assert plan_ranges(at(A=50), Offsets({"A": StreamOffset("t2", 4)}), 100, 1, 8) == [only]
+
+
+def test_a_copy_is_read_on_where_it_is_said_to_begin():
+    begins = {"A": 45}
+    end = plan_end(at(A=50), {"A": Tail("t2", 1, 60)}, Limits(offsets_max=5), begins)
+    assert end.streams["A"] == StreamOffset("t2", 50, start=45)
+    (only,) = plan_ranges(at(A=50), end, 100, 1, 8)
+    assert (only.start, only.stop) == (45, 50)
+    then = plan_end(end, {"A": Tail("t2", 1, 60)}, Limits())
+    assert then.streams["A"] == StreamOffset("t2", 60)
+    assert plan_end(end, {"A": Tail("t2", 1, 50)}, Limits()) == end, "nothing new is nothing new"
+    # A mirror that is made again has not come so far yet.
+    assert plan_end(at(A=50), {"A": Tail("t2", 1, 20)}, Limits(), {"A": 50}) == at(A=50)
+
+
+def test_a_stream_that_comes_later_is_read_from_its_beginning():
+    tails = {"A": Tail("t", 1, 3), "B": Tail("u", 4, 9), "C": Tail("v", 7, 7)}
+    end = plan_end(at(A=3), tails, Limits())
+    assert end.streams["B"] == StreamOffset("u", 9, start=4)
+    assert end.streams["C"] == StreamOffset("v", 7, start=7)
+    (only,) = plan_ranges(at(A=3), end, 100, 1, 8)
+    assert (only.stream, only.start, only.stop) == ("B", 4, 9)
+    assert plan_ranges(end, end, 100, 1, 8) == []
 
 
 def test_small_batches_are_one_task_and_large_ones_many():

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import time
+
+import pyarrow as pa
 import pytest
 
-from jetstream_spark.client.blocking import Blocking, BlockingHost, run
-from jetstream_spark.errors import ConnectionFailedError
+from jetstream_spark.client.blocking import Blocking, BlockingHost, iterate, run, this_host
+from jetstream_spark.embedded import JetStreamServer
+from jetstream_spark.errors import (
+    ConnectionFailedError,
+    MessagesAcknowledgedError,
+    StreamRecreatedError,
+    StreamRestoredError,
+)
 from jetstream_spark.offsets import Offsets, StreamOffset
 from jetstream_spark.options import SourceOptions
+from jetstream_spark.partition import RangePartition, read_partition
+from jetstream_spark.planner import plan_ranges
 from jetstream_spark.stream_source import StreamSource
+from tests.connector.snapshots import restore, take_snapshot
 
 pytestmark = pytest.mark.genuine
 
@@ -91,3 +104,187 @@ def test_an_offset_of_other_streams_is_refused():
     source = Blocking(StreamSource(BlockingHost(), options))
     with pytest.raises(ValueError, match="Restore the option"):
         source.latest_offset(Offsets({"OTHER": StreamOffset("t", 1)}))
+
+
+@pytest.fixture(scope="module")
+def bundled(tmp_path_factory):
+    with JetStreamServer(tmp_path_factory.mktemp("bundled")) as server:
+        yield server
+
+
+@pytest.fixture(params=["genuine", "bundled"])
+def anywhere(request, make_stream):
+    """A stream with ten messages, on each kind of server."""
+    stream = make_stream(request.getfixturevalue(request.param).url)
+    publish(stream, 10)
+    return stream
+
+
+def publish(stream, count: int) -> None:
+    for i in range(count):
+        stream.control.request_message(f"{stream.subject}.a", b"%d" % i)
+
+
+def query(stream, host=None, /, **options: str) -> Blocking:
+    named = {"servers": stream.url, "stream": stream.name, "pollInterval": "1us"}
+    named |= {"startingOffsets": "earliest"} | options
+    return Blocking(StreamSource(host or BlockingHost(), SourceOptions.parse(named)))
+
+
+def read(stream, start, end, /, **options: str) -> list[int]:
+    """The sequences of a batch."""
+    named = {"servers": stream.url, "stream": stream.name} | options
+    schema = pa.schema({"seq": pa.int64()})
+    found = []
+    for sequences in plan_ranges(start, end, 1000, 1, 8):
+        rows = read_partition(
+            this_host(), SourceOptions.parse(named), schema, RangePartition(sequences)
+        )
+        for batch in iterate(rows):
+            found += batch.column("seq").to_pylist()
+    return found
+
+
+ACCEPT = {"failOnDataLoss": "false"}
+
+
+def test_what_a_restored_stream_had_is_not_read_again(anywhere):
+    """Its sequences and times tell it from one that was made anew."""
+    stream = anywhere
+    snapshot = take_snapshot(stream.control, stream.name)
+    publish(stream, 5)
+    source = query(stream, **ACCEPT)
+    start = source.initial_offset()
+    before = source.latest_offset(start)
+    assert read(stream, start, before) == list(range(1, 16))
+    stream.control.request(f"STREAM.DELETE.{stream.name}")
+    restore(stream.control, stream.name, snapshot)
+    publish(stream, 3)
+    with pytest.raises(StreamRestoredError):
+        query(stream).latest_offset(before)
+    # It goes on with what came after the restore, though its sequences are lower.
+    after = query(stream, **ACCEPT).latest_offset(before)
+    assert source.latest_offset(before) == after
+    assert read(stream, before, after) == [11, 12, 13]
+    assert source.latest_offset(after) == after
+    publish(stream, 1)
+    assert read(stream, after, source.latest_offset(after)) == [14]
+    # Offsets travel through the checkpoint.
+    assert Offsets.from_json(json.loads(json.dumps(after.to_json()))) == after
+
+
+def test_a_snapshot_newer_than_the_query_is_read_on_where_the_query_stood(anywhere):
+    stream = anywhere
+    limited = {"maxOffsetsPerTrigger": "4"} | ACCEPT
+    source = query(stream, **limited)
+    start = source.initial_offset()
+    before = source.latest_offset(start)
+    snapshot = take_snapshot(stream.control, stream.name)
+    stream.control.request(f"STREAM.DELETE.{stream.name}")
+    restore(stream.control, stream.name, snapshot)
+    publish(stream, 2)
+    after = query(stream, **ACCEPT).latest_offset(before)
+    assert read(stream, before, after) == list(range(5, 13))
+
+
+def test_a_stream_made_anew_is_read_from_its_beginning(anywhere):
+    stream = anywhere
+    source = query(stream, **ACCEPT)
+    before = source.latest_offset(source.initial_offset())
+    stream.control.request(f"STREAM.DELETE.{stream.name}")
+    gone = source.latest_offset(before)
+    assert gone == before
+    body = {"name": stream.name, "subjects": [f"{stream.subject}.>"]}
+    stream.control.request(f"STREAM.CREATE.{stream.name}", body)
+    publish(stream, 3)
+    with pytest.raises(StreamRecreatedError):
+        query(stream).latest_offset(before)
+    after = source.latest_offset(before)
+    assert read(stream, before, after) == [1, 2, 3]
+
+
+def test_a_mirror_that_is_made_again_goes_on(genuine, make_stream):
+    origin = make_stream(genuine.url)
+    publish(origin, 5)
+    mirror = {"name": "MIRROR_AGAIN", "mirror": {"name": origin.name}}
+
+    def make() -> None:
+        origin.control.request("STREAM.CREATE.MIRROR_AGAIN", mirror)
+        deadline = time.monotonic() + 10
+        while (
+            origin.control.stream_state("MIRROR_AGAIN").next
+            != origin.control.stream_state(origin.name).next
+        ):
+            assert time.monotonic() < deadline
+
+    make()
+    source = query(origin, stream="MIRROR_AGAIN", **ACCEPT)
+    before = source.latest_offset(source.initial_offset())
+    origin.control.request("STREAM.DELETE.MIRROR_AGAIN")
+    publish(origin, 2)
+    make()
+    after = source.latest_offset(before)
+    assert read(origin, before, after, stream="MIRROR_AGAIN") == [6, 7]
+    origin.control.request("STREAM.DELETE.MIRROR_AGAIN")
+
+
+def test_what_is_passed_over_is_in_the_progress(stream):
+    publish(stream, 10)
+    source = query(stream, maxOffsetsPerTrigger="2", **ACCEPT)
+    start = source.initial_offset()
+    end = source.latest_offset(start)
+    assert "loss" not in source.report()["streams"][stream.name]
+    stream.control.purge(stream.name, 8)
+    then = source.latest_offset(end)
+    report = source.report()
+    assert report["skipped"] == report["streams"][stream.name]["skipped"] == 5
+    assert "[MESSAGES_EXPIRED]" in report["streams"][stream.name]["loss"]
+    source.latest_offset(then)
+    report = source.report()
+    assert report["skipped"] == 5 and "loss" not in report["streams"][stream.name]
+
+
+def test_a_deleted_stream_is_named_for_as_long_as_it_is_missing(stream, caplog):
+    publish(stream, 3)
+    clock = Clock()
+    source = query(stream, clock, **ACCEPT)
+    end = source.latest_offset(source.initial_offset())
+    stream.control.request(f"STREAM.DELETE.{stream.name}")
+    for _ in range(5):
+        assert source.latest_offset(end) == end
+    assert "[STREAM_DELETED]" in source.report()["streams"][stream.name]["loss"]
+    assert caplog.text.count("STREAM_DELETED") == 1
+    clock.ahead_s += 400
+    source.latest_offset(end)
+    assert caplog.text.count("STREAM_DELETED") == 2
+
+
+def test_a_rolled_back_work_queue_was_acknowledged(genuine, make_stream):
+    queue = make_stream(genuine.url, retention="workqueue", allow_direct=True)
+    publish(queue, 6)
+    source = query(queue, commitMode="purge", maxOffsetsPerTrigger="3")
+    start = source.initial_offset()
+    end = source.latest_offset(start)
+    source.commit(end)
+    with pytest.raises(MessagesAcknowledgedError, match="sequences 1 to 3"):
+        query(queue, commitMode="purge").latest_offset(start)
+    accepting = query(queue, commitMode="purge", **ACCEPT)
+    assert accepting.latest_offset(start).streams[queue.name].next == 7
+    assert accepting.report()["skipped"] == 3
+    # A task of the batch that was rolled back says the same.
+    with pytest.raises(MessagesAcknowledgedError):
+        read(queue, start, end, commitMode="purge")
+
+
+def test_the_lag_has_the_names_that_kafka_gives_it(genuine, make_stream):
+    one, other = make_stream(genuine.url), make_stream(genuine.url)
+    publish(one, 4)
+    publish(other, 1)
+    source = query(one, stream=f"{one.name},{other.name}", maxOffsetsPerTrigger="1")
+    start = source.initial_offset()
+    source.latest_offset(start)
+    report = source.report()
+    lags = [entry["lag"] for entry in report["streams"].values()]
+    assert sorted(lags) == sorted([report["minOffsetsBehindLatest"], report["lag"] - min(lags)])
+    assert report["maxOffsetsBehindLatest"] == max(lags) and sum(lags) == report["lag"] == 4
+    assert report["avgOffsetsBehindLatest"] == 2.0

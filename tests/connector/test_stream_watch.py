@@ -13,7 +13,7 @@ from jetstream_spark.errors import (
     StreamNotFoundError,
     SubjectsDoNotOverlapError,
 )
-from jetstream_spark.option_values import rfc3339
+from jetstream_spark.option_values import rfc3339, timestamp_ns
 from jetstream_spark.options import SourceOptions
 from jetstream_spark.stream_watch import StreamWatch
 
@@ -92,3 +92,27 @@ def test_checks(stream, genuine, make_stream):
     queue = make_stream(genuine.url, retention="workqueue", allow_direct=True)
     with pytest.raises(RetentionRefusedError, match="one subject pattern"):
         watch(queue, commitMode="none", subjects=f"{queue.subject}.a,{queue.subject}.b").check()
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_times_in_a_stream_that_consumers_would_change(genuine, make_stream, retention):
+    """A work queue refuses a second consumer, and one on interest would be a reader."""
+    stream = make_stream(genuine.url, retention=retention, allow_direct=True)
+    taken = {"name": "taken", "durable_name": "taken", "ack_policy": "explicit"}
+    stream.control.create_consumer(stream.name, taken)
+    publish(stream, 20)
+    stream.control.request(f"STREAM.MSG.DELETE.{stream.name}", {"seq": 12})
+    times = {}
+    for sequence in (1, 11, 13, 20):
+        body = {"seq": sequence}
+        answer = stream.control.request(f"STREAM.MSG.GET.{stream.name}", body)
+        times[sequence] = timestamp_ns(answer["message"]["time"])
+    state = stream.control.stream_state(stream.name)
+    for sequence, time_ns in times.items():
+        # At 12 there is nothing, so to begin there is to begin at 13.
+        assert stream.control.first_since(state, time_ns) in {sequence, 12 if sequence == 13 else 0}
+        assert stream.control.first_since(state, time_ns + 1) == sequence + 1
+    moment = rfc3339(times[11])
+    assert start_of(stream, startingTimestamp=moment, commitMode="none") == 11
+    names = [one["name"] for one in stream.control.consumers(stream.name)]
+    assert names == ["taken"]
