@@ -177,10 +177,10 @@ class Peer:
         reply = f"_INBOX.r{self._replies}"
         said = self.publish(subject, data, reply, headers)
         at = said.find(reply.encode())
-        if at < 0 or b"NATS/1.0 503" in said:
+        start = said.find(b"{", at)
+        if at < 0 or start < 0 or b"NATS/1.0 503" in said:
             return None
-        text = said[said.index(b"{", at) :]
-        return json.JSONDecoder().raw_decode(text.decode())[0]
+        return json.JSONDecoder().raw_decode(said[start:].decode(errors="replace"))[0]
 
     def api(self, subject: str, body: Any = b"") -> Any:
         return self.ask("$JS.API." + subject, body)
@@ -193,14 +193,14 @@ class Peer:
     def stream(self, name: str = "S", **fields: Any) -> Any:
         config = {"name": name, "subjects": [f"{name.lower()}.>"], "storage": "file", **fields}
         answer = self.api(f"STREAM.CREATE.{name}", config)
-        assert "error" not in answer, answer
+        assert answer and "error" not in answer, answer
         return answer
 
     def consumer(self, name: str = "C", stream: str = "S", **fields: Any) -> Any:
         config = {"durable_name": name, "ack_policy": "explicit", **fields}
         body = {"stream_name": stream, "config": config}
         answer = self.api(f"CONSUMER.CREATE.{stream}.{name}", body)
-        assert "error" not in answer, answer
+        assert answer and "error" not in answer, answer
         return answer
 
     def pull(

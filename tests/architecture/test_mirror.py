@@ -29,6 +29,7 @@ WHOLE = {
     "test_bounded_work",
     "test_calls_per_message",
     "test_contained_clients",
+    "test_contained_places",
     "test_contained_server",
     "test_damage",
     "test_encryption",

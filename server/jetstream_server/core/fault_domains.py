@@ -144,6 +144,7 @@ PLACES: dict[str, Row] = {
         )
     },
     # -- the end of the process: going on could break a promise ----------------------------------
+    "Catalog.run": _PROCESS,
     "GroupCommit": _PROCESS,
     "Flush": _PROCESS,
     "Reserve": _PROCESS,

@@ -234,4 +234,6 @@ class Comeback:
                 restart_consumer(stream, each.name, config, created, next_seq, now)
 
     def give_up(self, incident: Incident, now: int) -> None:
-        """Leave the stream offline."""
+        """Leave the stream offline; try again if that may help."""
+        if self._catalog.offline.get(self._offline.name) is self._offline:
+            self._catalog.outages.not_opened(self._offline, incident, now)

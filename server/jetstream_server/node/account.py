@@ -88,7 +88,10 @@ class Account:
         """Do what has become due, and let consumers that were woken deliver."""
         if self.catalog is not None:
             self.catalog.run(now)
-        self.replies.run(now)
+        try:
+            self.replies.run(now)
+        except Exception as error:
+            self.containment.contain(error, now)
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do unless it is stirred before, 0 for at once."""

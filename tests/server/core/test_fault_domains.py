@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections import Counter
 from pathlib import Path
 
@@ -24,6 +25,7 @@ DRIVEN = {
 SHELLS = {"Node", "Account"}
 
 
+@functools.cache
 def classes() -> list[tuple[ast.ClassDef, Path]]:
     return [
         (node, path)
