@@ -59,12 +59,12 @@ def account_info(node: Node, account: Account) -> dict[str, Any]:
     is_system = account.name == node.settings.system_account
     configured = accounts_of(node.settings.options)
     options = configured.get(account.name) or AccountOptions(account.name)
-    mappings = options.mappings
+    mappings, claims = options.mappings, options.claims
     if account.name == GLOBAL_ACCOUNT:
         mappings = node.settings.options.mappings
     view: dict[str, Any] = {
         "account_name": account.name,
-        "update_time": format_time(node.started_at),
+        "update_time": format_time(account.updated_at or node.started_at),
         **({"is_system": True} if is_system else {}),
         "expired": False,
         "complete": True,
@@ -82,7 +82,9 @@ def account_info(node: Node, account: Account) -> dict[str, Any]:
         view["exports"] = exports
     return view | {
         "imports": [_import(each) for each in options.imports] + _own_imports(node, account.name),
+        **({"jwt": claims.token, "issuer_key": claims.issuer} if claims is not None else {}),
         "name_tag": account.name_tag,
+        **({"decoded_jwt": claims.decoded()} if claims is not None else {}),
         "sublist_stats": sublist_stats([account.sublist]),
     }
 

@@ -52,6 +52,7 @@ class Account:
         router: delivers what its clients publish.
         catalog: its streams, None while JetStream is off for it.
         limits: of its clients.
+        updated_at: when its options last changed, 0 for not since the start.
         mappings: of what its clients publish, None without any.
         clients: ids of the sessions that are connected to it.
         traffic: of its clients that are gone; of those that moved here, less what was before.
@@ -74,6 +75,7 @@ class Account:
         self.router = Router(self.sublist, random, self.store_failed, containment)
         self.catalog: Catalog | None = None
         self.limits = ClientLimits()
+        self.updated_at = 0
         self.mappings: SubjectMappings | None = None
         self.clients: set[int] = set()
         self.traffic = Traffic()

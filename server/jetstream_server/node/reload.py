@@ -57,6 +57,10 @@ def reload(node: Node, options: ServerOptions, authenticator: Gatekeeper, now: i
         ConfigError: a mapping cannot be; nothing has changed then.
     """
     arrange_accounts(node, options)
+    before, after = accounts_of(node.settings.options), accounts_of(options)
+    for name, account in node.accounts.items():
+        if before.get(name) != after.get(name):
+            account.updated_at = now
     node.authenticator = authenticator
     node.settings = dataclasses.replace(
         node.settings,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from jetstream_server.base.clock import SECOND
+from jetstream_server.config.claims.account_claims import AccountClaims
 from jetstream_server.config.options import (
     AccountOptions,
     ExportOptions,
@@ -12,8 +14,10 @@ from jetstream_server.config.options import (
     MappingDestination,
     SubjectMapping,
 )
+from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.accountz import accountz, accstatz
 from jetstream_server.monitor.query import BadQueryError
+from jetstream_server.node.reload import reload
 
 
 def test_names_and_details(node, now, connect):
@@ -67,6 +71,20 @@ def test_what_is_configured_between_accounts(node, now):
             {"subject": "c", "weight": 60, "cluster": "east"},
         ]
     }
+
+
+def test_what_the_jwt_of_an_account_claims(node, now, credentials):
+    token = credentials.account("A", {}, exports=[{"subject": "x", "type": "stream"}])
+    options = AccountOptions("A", claims=AccountClaims.read(token))
+    changed = dataclasses.replace(node.settings.options, accounts=(options,))
+    assert "jwt" not in accountz(node, now, "A")["account_detail"]
+    reload(node, changed, node.authenticator, now + SECOND)
+    detail = accountz(node, now, "A")["account_detail"]
+    assert (detail["jwt"], detail["issuer_key"]) == (token, credentials.OPERATOR.public)
+    assert detail["decoded_jwt"]["nats"]["exports"] == [{"subject": "x", "type": "stream"}]
+    assert detail["update_time"] == format_time(now + SECOND)
+    other = accountz(node, now, "$SYS")["account_detail"]
+    assert other["update_time"] == format_time(node.started_at) and "jwt" not in other
 
 
 def test_an_account_that_is_not_there(node, now):

@@ -49,6 +49,7 @@ class SignedClaims(Claims):
         SUBJECT, ISSUERS: kinds of keys.
         NOT_IN_VERSION_1: fields of `nats` that say nothing in a JWT of version 1.
         DEFAULTS_OF_VERSION_1: what is meant where one of version 1 says nothing.
+        token: the JWT itself.
         issued_at, expires_at, not_before: seconds since 1970; 0 for not given.
     """
 
@@ -58,6 +59,7 @@ class SignedClaims(Claims):
     NOT_IN_VERSION_1: ClassVar[tuple[str, ...]] = ("issuer_account",)
     DEFAULTS_OF_VERSION_1: ClassVar[dict[str, Any]] = {}
 
+    token: str = Field(default="", repr=False)
     subject: str = Field(default="", alias="sub")
     issuer: str = Field(default="", alias="iss")
     name: str = ""
@@ -98,7 +100,12 @@ class SignedClaims(Claims):
             raise ClaimsError("the issuer has no public key of a kind that may sign this")
         if not nkey.is_signed(claims.issuer, parts[2], signed.encode()):
             raise ClaimsError("claim failed signature verification")
-        return claims
+        return claims.model_copy(update={"token": text.strip()})
+
+    def decoded(self) -> dict[str, Any]:
+        """Return the whole of what is claimed, as it was written."""
+        body: dict[str, Any] = orjson.loads(nkey.decoded(self.token.split(".")[1]))
+        return body
 
     @classmethod
     def _version(cls, header: Any, body: Any) -> int:
