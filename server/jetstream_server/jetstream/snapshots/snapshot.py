@@ -194,13 +194,11 @@ class Snapshot:
         if self._catalog.streams.get(self._stream.name) is not self._stream:
             self._end(now, "stream closed", b"NATS/1.0 500 stream closed\r\n\r\n")
             return
-        has_interest = self._context.sublist.has_interest(self._deliver)
         if not self._is_sending:
-            if not has_interest:
-                return
-            self._is_sending = True
-            self._context.deadlines.cancel(self)
-        elif not has_interest:
+            if self._is_awaited:
+                self._begin()
+            return
+        if not self._context.sublist.has_interest(self._deliver):
             self._end(now, "no interest", b"NATS/1.0 408 No Interest\r\n\r\n")
             return
         try:
@@ -209,9 +207,26 @@ class Snapshot:
             line = error.reason.replace("\r", " ").replace("\n", " ")
             self._end(now, error.reason, b"NATS/1.0 500 %b\r\n\r\n" % line.encode())
 
+    @property
+    def _is_awaited(self) -> bool:
+        """Whether somebody has subscribed to the very subject.
+
+        A client may subscribe only when it has the answer; until then a wildcard of its inbox takes
+        what comes for the answer to another request.
+        """
+        match = self._context.sublist.match(self._deliver)
+        return any(each.subject == self._deliver for each in match.plain)
+
+    def _begin(self) -> None:
+        self._is_sending = True
+        self._context.deadlines.cancel(self)
+        self._context.wake(self)
+
     def tick(self, now: int) -> None:
-        """Nobody listened, or nobody acked, in time."""
-        if not self._is_sending:
+        """Nobody has subscribed to the very subject, or nobody acked, in time."""
+        if not self._is_sending and self._context.sublist.has_interest(self._deliver):
+            self._begin()  # a wildcard will do
+        elif not self._is_sending:
             self._end(now, "no interest", b"NATS/1.0 408 No Interest\r\n\r\n")
         else:
             self._end(now, "no flow response", b"NATS/1.0 408 No Flow Response\r\n\r\n")

@@ -163,6 +163,28 @@ def test_somebody_listens_late(transfers) -> None:
     assert len(listener.received) == 2
 
 
+def test_a_wildcard_of_the_inbox_is_not_waited_on(transfers) -> None:
+    """A client subscribes to the very subject when it has the answer."""
+    transfers.stream(count=1)
+    wild = transfers.listen(b"to.>")
+    transfers.ask("STREAM.SNAPSHOT.S", {"deliver_subject": "to.me"})
+    transfers.advance(SECOND)
+    assert wild.received == []
+    exact = transfers.listen(b"to.me")
+    transfers.turn()
+    assert len(exact.received) == 2
+
+
+def test_a_wildcard_alone_gets_it_after_a_while(transfers) -> None:
+    transfers.stream(count=1)
+    wild = transfers.listen(b"to.>")
+    transfers.ask("STREAM.SNAPSHOT.S", {"deliver_subject": "to.me"})
+    transfers.advance(2 * SECOND - 1)
+    assert wild.received == []
+    transfers.advance(1)
+    assert len(wild.received) == 2
+
+
 def test_the_listener_goes_away(transfers) -> None:
     transfers.stream(count=50, size=1000)
     heard = transfers.listen(b"$JS.EVENT.ADVISORY.STREAM.SNAPSHOT_COMPLETE.S")
