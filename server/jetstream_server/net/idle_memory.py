@@ -2,37 +2,77 @@
 
 Blocks and chunks that have been freed stay with the allocator, which is right as long as there is
 more to come: pages that are given back have to be had, and cleared, again. A server that has stored
-a few gigabytes and rests now has no use for them.
+a few gigabytes and rests now has no use for them. Some is freed long after: message ids when their
+window is over, a stream that is deleted while nothing else happens. So a server that was ever busy
+asks the allocator now and then how much more lies idle.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from jetstream_server.net.intake import Intake
 
 LOOK_S = 2.5
 BUSY_BYTES = 1024 * 1024  # read between two looks; less is as good as nothing
+QUIET_LOOKS = 8  # from one question to the allocator to the next
+WORTH_BYTES = 8 * 1024 * 1024  # freed since the last time; less is not worth a trim
 
 
-def trim() -> None:
-    """Have the allocator give back what it can; a few milliseconds. Only glibc knows how."""
+class Allocator(Protocol):
+    """What hands out the memory of this process."""
+
+    def trim(self) -> None:
+        """Give back what can be; a few milliseconds."""
+
+    def free_bytes(self) -> int:
+        """Count what is not handed out, given back or not; 0 where nobody can tell."""
+
+
+class GlibcAllocator:
+    """The C library's; elsewhere nothing is known and nothing is done."""
+
+    def trim(self) -> None:
+        """Give back what can be."""
+        give_back = getattr(_c_library(), "malloc_trim", None)
+        if give_back is not None:
+            give_back(0)
+
+    def free_bytes(self) -> int:
+        """Count what is not handed out; glibc tells since 2.33."""
+        count = _mallinfo2()
+        return int(count().fordblks) if count is not None else 0
+
+
+def _c_library() -> Any:
     import ctypes  # here: most servers never get busy, and are smaller without it
 
-    give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if give_back is not None:
-        give_back(0)
+    return ctypes.CDLL(None)
+
+
+@functools.cache
+def _mallinfo2() -> Any:
+    import ctypes
+
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    fields = [(name, ctypes.c_size_t) for name in names.split()]
+    count = getattr(_c_library(), "mallinfo2", None)
+    if count is not None:
+        count.restype = type("mallinfo2", (ctypes.Structure,), {"_fields_": fields})
+    return count
 
 
 class IdleMemory:
-    """Looks now and then, and trims once after each busy time.
+    """Looks now and then, and trims after each busy time and after much was freed in a quiet one.
 
     Args:
         loop: where to be called from.
         intake: knows how much was read.
         rest: has streams at rest let go of memory, and tells whether any did.
-        trim: gives memory back.
+        allocator: gives memory back.
     """
 
     def __init__(
@@ -40,14 +80,17 @@ class IdleMemory:
         loop: asyncio.AbstractEventLoop,
         intake: Intake,
         rest: Callable[[], bool],
-        trim: Callable[[], None] = trim,
+        allocator: Allocator | None = None,
     ) -> None:
         self._loop = loop
         self._intake = intake
         self._rest = rest
-        self._trim = trim
+        self._allocator = allocator or GlibcAllocator()
         self._read_bytes = intake.read_bytes
         self._was_busy = False
+        self._was_ever_busy = False
+        self._quiet_looks = 0
+        self._free_bytes = 0  # when it was trimmed last; less since if some was used again
         self._timer = loop.call_later(LOOK_S, self._look)
 
     def stop(self) -> None:
@@ -61,6 +104,23 @@ class IdleMemory:
             self._was_busy = True
         elif self._was_busy:
             self._was_busy = False
+            self._was_ever_busy = True
             self._trim()
+        elif self._was_ever_busy:
+            self._look_for_more()
         if self._rest():  # what they hold is free after a flush, so by the next look
             self._was_busy = True
+
+    def _trim(self) -> None:
+        self._allocator.trim()
+        self._free_bytes = self._allocator.free_bytes()
+        self._quiet_looks = 0
+
+    def _look_for_more(self) -> None:
+        self._quiet_looks += 1
+        if self._quiet_looks % QUIET_LOOKS:
+            return
+        free_bytes = self._allocator.free_bytes()
+        if free_bytes - self._free_bytes >= WORTH_BYTES:
+            self._trim()
+        self._free_bytes = min(self._free_bytes, free_bytes)

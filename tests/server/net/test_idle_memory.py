@@ -1,10 +1,16 @@
-"""Memory goes back to the system once after each busy time."""
+"""Memory goes back to the system after each busy time, and when much was freed in a quiet one."""
 
 from __future__ import annotations
 
 import pytest
-from jetstream_server.net import idle_memory
-from jetstream_server.net.idle_memory import BUSY_BYTES, LOOK_S, IdleMemory
+from jetstream_server.net.idle_memory import (
+    BUSY_BYTES,
+    LOOK_S,
+    QUIET_LOOKS,
+    WORTH_BYTES,
+    GlibcAllocator,
+    IdleMemory,
+)
 from jetstream_server.net.intake import Intake
 
 
@@ -16,12 +22,34 @@ class Handle:
 
 
 class Loop:
-    """Keeps the one timer."""
+    """Keeps the one timer, and counts the looks."""
+
+    looks = 0
 
     def call_later(self, delay, callback):
         assert delay == LOOK_S
         self.callback, self.handle = callback, Handle()
         return self.handle
+
+    def look(self) -> None:
+        self.callback()
+        self.looks += 1
+
+
+class Allocator:
+    """Notes at which looks it was trimmed."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.trims: list[int] = []
+        self.free = self.questions = 0
+        self._loop = loop
+
+    def trim(self) -> None:
+        self.trims.append(self._loop.looks)
+
+    def free_bytes(self) -> int:
+        self.questions += 1
+        return self.free
 
 
 @pytest.mark.parametrize(
@@ -34,26 +62,62 @@ class Loop:
     ],
 )
 def test_one_trim_after_each_busy_time(reads, trims) -> None:
-    loop, intake, done = Loop(), Intake(), []
-    looks: list[int] = []
-    idle = IdleMemory(loop, intake, lambda: False, lambda: done.append(len(looks)))
+    loop, intake = Loop(), Intake()
+    allocator = Allocator(loop)
+    idle = IdleMemory(loop, intake, lambda: False, allocator)
     for size in reads:
         intake.read_bytes += size
-        loop.callback()
-        looks.append(size)
-    assert done == trims
+        loop.look()
+    assert allocator.trims == trims
     idle.stop()
     assert loop.handle.is_cancelled
 
 
 def test_what_streams_at_rest_let_go_of_is_given_back_at_the_next_look() -> None:
-    loop, intake, done = Loop(), Intake(), []
-    answers = [False, True, False, False]
-    IdleMemory(loop, intake, lambda: answers.pop(0), lambda: done.append(4 - len(answers)))
+    loop, answers = Loop(), [False, True, False, False]
+    allocator = Allocator(loop)
+    IdleMemory(loop, Intake(), lambda: answers.pop(0), allocator)
     for _ in range(4):
-        loop.callback()
-    assert done == [2]
+        loop.look()
+    assert allocator.trims == [2]
 
 
-def test_trimming_does_no_harm_wherever_it_runs() -> None:
-    idle_memory.trim()
+def test_what_is_freed_long_after_the_busy_time_is_given_back_too() -> None:
+    loop, intake = Loop(), Intake()
+    allocator = Allocator(loop)
+    IdleMemory(loop, intake, lambda: False, allocator)
+    intake.read_bytes = BUSY_BYTES
+    for _ in range(2):
+        loop.look()
+    assert allocator.trims == [1]
+    # Free bytes as they are when the allocator is asked, and whether that is worth a trim.
+    for free, is_worth in (
+        (WORTH_BYTES - 1, False),
+        (WORTH_BYTES, True),
+        (2 * WORTH_BYTES - 1, False),  # of these, as many as it is worth were given back
+        (5, False),
+        (WORTH_BYTES + 5, True),  # the others had been used in between
+    ):
+        allocator.free, trims = free, len(allocator.trims)
+        for _ in range(QUIET_LOOKS):
+            loop.look()
+        assert len(allocator.trims) - trims == is_worth
+
+
+def test_a_server_that_was_never_busy_asks_nothing() -> None:
+    loop = Loop()
+    allocator = Allocator(loop)
+    IdleMemory(loop, Intake(), lambda: False, allocator)
+    for _ in range(5 * QUIET_LOOKS):
+        loop.look()
+    assert (allocator.questions, allocator.trims) == (0, [])
+
+
+def test_the_library_does_no_harm_wherever_it_is() -> None:
+    allocator = GlibcAllocator()
+    kept = [bytes(5000) for _ in range(4000)]
+    before = allocator.free_bytes()
+    kept = kept[::4]
+    freed = allocator.free_bytes() - before
+    assert freed > 10_000_000 or before == 0 == allocator.free_bytes()
+    allocator.trim()

@@ -561,6 +561,8 @@ class Stream:
         for batches in self.open_batches:
             batches.close()
         self.consumers.tell(lambda consumer: consumer.stop(status, now), now)
+        # A stream is part of circles, which may stay in memory for long; its ids are the most of it.
+        self.dedupe.forget()
 
     def give_up(self, incident: Incident, now: int) -> None:
         """Go offline, as more or less may be in memory than there should be."""
