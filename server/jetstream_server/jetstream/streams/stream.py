@@ -561,7 +561,7 @@ class Stream:
         for batches in self.open_batches:
             batches.close()
         self.consumers.tell(lambda consumer: consumer.stop(status, now), now)
-        # A stream is part of circles, which may stay in memory for long; its ids are the most of it.
+        # A stream is part of circles, which may stay in memory; its ids are the most of it.
         self.dedupe.forget()
 
     def give_up(self, incident: Incident, now: int) -> None:
