@@ -216,6 +216,12 @@ class ReadTimeoutError(RetryableError):
     condition = "READ_TIMEOUT"
 
 
+class ReplicaLagsError(ConnectorError):
+    """A list of current values came from a replica that lacks some; the task has to begin again."""
+
+    condition = "REPLICA_LAGS"
+
+
 class MessageTooLargeError(ConnectorError):
     """One message is larger than `fetchMaxBytes` allows a pull request to carry."""
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.operation import Host, Operation
-from jetstream_spark.errors import StreamNotFoundError
+from jetstream_spark.errors import ReplicaLagsError, StreamNotFoundError
 from jetstream_spark.fetch import Step
 from jetstream_spark.kv_rows import PUT, bucket_batch
 from jetstream_spark.options import SourceOptions
@@ -70,10 +70,29 @@ class LatestWay:
             state = yield from self._control.stream_state(self._range.stream)
         except StreamNotFoundError:
             return True
+        if state.is_replicated:
+            yield from self._check_list(position)
         self._is_listed = True
         rest = dataclasses.replace(self._range, start=position, stop=max(state.next, position))
         self._way = ConsumerWay(self._host, self._options, rest)
         return state.next <= position
+
+    def _check_list(self, position: int) -> Operation[None]:
+        """Make sure that the list was of all that there was at planning.
+
+        Raises:
+            ReplicaLagsError: the replica that made it did not have that yet. What was handed over
+                may be old, so the whole read has to begin again.
+        """
+        stream = self._range.stream
+        for subject in self._options.subjects or (">",):
+            stored = yield from self._control.next_sequence(stream, position, subject)
+            if stored is not None and stored < self._range.stop:
+                raise ReplicaLagsError(
+                    f"the keys of stream '{stream}' were listed by a replica that did not have "
+                    f"sequence {stored} yet.",
+                    "Spark runs the task again; look into the state of the cluster if this recurs.",
+                )
 
     def abandon(self) -> None:
         """Drop what is open."""

@@ -9,8 +9,9 @@ more than two that follow each other.
 The range is complete when a message at or after its last sequence was delivered, or when a consumer
 made at the position reached says that nothing is pending. The first consumer's own count of pending
 messages is only believed after such a second look: counts may drift, and a short read would be
-silent loss. The consumer's own sequence must rise by one from message to message; a gap there means
-that the network of servers dropped one, and everything from the gap on is fetched again.
+silent loss. In a cluster the consumer may live where a replica lags, so the stream's leader has to
+say the same. The consumer's own sequence must rise by one from message to message; a gap there
+means that the network of servers dropped one, and everything from the gap on is fetched again.
 
 A broken connection, a vanished consumer or ten silent seconds end the consumer; the next one starts
 at the position reached (`fetch.py`).
@@ -144,6 +145,8 @@ class ConsumerWay:
         removals = self._options.expects_removals or self._is_list
         loss, following = find_loss_in_range(self._range, position, state, removals)
         if int(created["num_pending"]) == 0:
+            if state.is_replicated and not self._is_list:
+                yield from self._confirm_end(following)
             following = self._range.stop
         if following >= self._range.stop:
             with contextlib.suppress(RetryableError):
@@ -156,6 +159,17 @@ class ConsumerWay:
         )
         # The consumer passes over what is gone by itself.
         return Step(following, loss=loss) if loss is not None else None
+
+    def _confirm_end(self, position: int) -> Operation[None]:
+        """Ask the leader whether anything of the range follows.
+
+        Raises:
+            RetryableError: there is; the consumer is where the replica lags.
+        """
+        for subject in self._options.subjects or (">",):
+            stored = yield from self._control.next_sequence(self._range.stream, position, subject)
+            if stored is not None and stored < self._range.stop:
+                raise _ConsumerLostError(f"sequence {stored} is not on the consumer's replica yet")
 
     def _config(self, name: str, position: int) -> dict[str, object]:
         config: dict[str, object] = {

@@ -25,8 +25,8 @@ def read_stored_ids(
 ) -> Operation[set[bytes]]:
     """Return the ids, of those that begin with `id_prefix`, stored from `first_sequence` on.
 
-    A connection that breaks, or a consumer that is gone, costs a second look from where the first
-    one ended, within the control's patience.
+    A connection that breaks, a consumer that is gone or one whose replica lags costs a second look
+    from where the first one ended, within the control's patience.
 
     Args:
         control: where requests go; its `requestTimeout` bounds each pull.
@@ -38,7 +38,9 @@ def read_stored_ids(
     Raises:
         ReadTimeoutError: the server stopped delivering.
     """
-    look = _Look(control, stream, max(1, first_sequence), id_prefix, subject)
+    state = yield from control.stream_state(stream)
+    stop = state.next if state.is_replicated else 0
+    look = _Look(control, stream, max(1, first_sequence), stop, id_prefix, subject)
     patience = Patience(control.host, control.patience_s)
     while True:
         before = look.position
@@ -60,9 +62,16 @@ class _Look:
     """
 
     def __init__(
-        self, control: Control, stream: str, position: int, id_prefix: bytes, subject: str
+        self,
+        control: Control,
+        stream: str,
+        position: int,
+        stop: int,
+        id_prefix: bytes,
+        subject: str,
     ) -> None:
         self.position = position
+        self._stop = stop
         self.ids: set[bytes] = set()
         self._control = control
         self._stream = stream
@@ -103,6 +112,24 @@ class _Look:
                     break  # messages expired since the count was taken
             flow.unsubscribe(sid)
         yield from control.delete_consumer(stream, str(config["name"]))
+        yield from self._confirm_end()
+
+    def _confirm_end(self) -> Operation[None]:
+        """Ask the leader whether anything stored before the look began was passed over.
+
+        Raises:
+            RetryableError: there is; the consumer was where the replica lags.
+        """
+        if self.position >= self._stop:
+            return
+        subject = self._subject or ">"
+        stored = yield from self._control.next_sequence(self._stream, self.position, subject)
+        if stored is not None and stored < self._stop:
+            raise UnavailableError(
+                f"sequence {stored} of stream '{self._stream}' is not on the replica that was "
+                "asked yet.",
+                "It is tried again; look into the state of the cluster.",
+            )
 
     def _receive(self, flow: Flow, sid: bytes, batch: int) -> Operation[int]:
         """Take the messages of one pull; return how many came before the server was done."""

@@ -67,6 +67,11 @@ class StreamState:
         return str(self.config.get("retention", "limits"))
 
     @property
+    def is_replicated(self) -> bool:
+        """Whether a consumer may look at a replica that does not have everything yet."""
+        return int(self.config.get("num_replicas", 1)) > 1
+
+    @property
     def subjects(self) -> tuple[str, ...]:
         """The subjects that the stream collects; empty for a mirror."""
         return tuple(self.config.get("subjects") or ())
@@ -187,7 +192,11 @@ class Control:
     def next_sequence(
         self, stream: str, sequence: int, subject: str = ">"
     ) -> Operation[int | None]:
-        """The first sequence from one on that holds a message of a subject; None without any."""
+        """The first sequence from one on that holds a message of a subject; None without any.
+
+        The leader of the stream is asked, so what is stored is found. A consumer or a direct get
+        tells what one replica holds, which may lag.
+        """
         body = {"seq": sequence, "next_by_subj": subject}
         try:
             answer = yield from self.request(f"STREAM.MSG.GET.{stream}", body)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from jetstream_spark.client.blocking import Blocking, this_host
-from jetstream_spark.client.control import Control
+from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.options import SinkOptions
 
 _numbers = itertools.count(1)
@@ -63,3 +63,19 @@ def stream(genuine) -> Stream:
 def make_stream() -> Callable[..., Stream]:
     """Make a stream on any server, with any configuration."""
     return Stream
+
+
+@pytest.fixture
+def lagging_replica(monkeypatch) -> list[dict]:
+    """The next two consumers are made by a replica that has nothing yet; returns all consumers."""
+    made: list[dict] = []
+    create = Control.create_consumer
+
+    def create_consumer(control, stream, config):
+        created = yield from create(control, stream, config)
+        made.append(created)
+        return created | {"num_pending": 0} if len(made) <= 2 else created
+
+    monkeypatch.setattr(Control, "create_consumer", create_consumer)
+    monkeypatch.setattr(StreamState, "is_replicated", True)
+    return made

@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from jetstream_spark.batch_reader import BatchReader
 from jetstream_spark.client import pool
 from jetstream_spark.client.blocking import iterate, this_host
-from jetstream_spark.errors import OptionsError, StreamDeletedError
+from jetstream_spark.errors import OptionsError, ReplicaLagsError, StreamDeletedError
 from jetstream_spark.kv_rows import BUCKET_COLUMNS
 from jetstream_spark.options import SourceOptions
 from jetstream_spark.partition import LatestPartition, read_partition
@@ -184,3 +184,12 @@ def test_positions_are_not_for_current_values(bucket):
     with pytest.raises(OptionsError, match="streaming queries only"):
         made.values(kvMode="changes")
     assert made.values(kvMode="history", startingOffsets=f'{{"{made.stream}": 1}}') == {"a": b"1"}
+
+
+def test_a_list_of_a_replica_that_lags_is_not_handed_over(bucket, lagging_replica):
+    made = bucket()
+    made.put("a", b"1")
+    with pytest.raises(ReplicaLagsError, match="did not have sequence 1 yet"):
+        made.values()
+    lagging_replica.append({})  # the next one is made where everything is
+    assert made.values() == {"a": b"1"}

@@ -265,3 +265,26 @@ def test_a_list_begun_again_passes_over_what_was_handed_over():
     order = DeliveryOrder(SequenceRange("S", "t", 1, 100), 6, is_list=True)
     assert accept(order, (3, 1), (5, 2)) == (0, True)
     assert order.reached == 6
+
+
+@pytest.mark.genuine
+@pytest.mark.parametrize("subjects", ["", "0", "0,7"])
+def test_the_end_of_a_replica_that_lags_is_not_the_end(stream, lagging_replica, subjects):
+    fill(stream, 20)
+    patterns = [f"{stream.subject}.{one}" for one in subjects.split(",") if one]
+    options = {"subjects": ",".join(patterns)} if patterns else {}
+    expected = [n for n in range(1, 21) if not subjects or str((n - 1) % 10) in subjects]
+    assert sequences(fetch(stream, 1, 21, **options)) == expected
+    assert len(lagging_replica) >= 3
+
+
+@pytest.mark.genuine
+def test_a_server_that_is_leaving_is_left_before_it_cuts(stream):
+    fill(stream, 3_000, 10_000)
+    reading = fetch(stream, 1, 3_001)
+    opened = set()
+    for _ in iterate(reading.blocks()):
+        flow = reading._way._delivery.flow
+        opened.add(id(flow))
+        flow.is_leaving = True
+    assert reading.position == 3_001 and len(opened) > 1

@@ -81,3 +81,11 @@ def test_a_lost_connection_costs_a_second_look(stream, monkeypatch) -> None:
         assert found == {one.encode() for one in ids}, f"cut at transfer {cut}"
         cut += 1
     assert cut > 8, "a transfer for each request and each answer at least"
+
+
+def test_a_replica_that_lags_is_asked_again(stream, lagging_replica) -> None:
+    fill(stream, ["t-0", "t-1"])
+    read = stream.control.inner, stream.name
+    assert run(read_stored_ids(*read, 1, b"t-")) == {b"t-0", b"t-1"}
+    assert len(lagging_replica) == 3
+    assert run(read_stored_ids(*read, 1, b"t-", f"{stream.subject}.none")) == set()
