@@ -14,7 +14,7 @@ help:
 	@echo "make bench  this server beside the genuine one, on this machine"
 	@echo "make sim    whole servers through simulated crashes, SIM_SEEDS times (1000)"
 	@echo "make model  stores, streams, consumers and more beside obvious twins: thousands of examples"
-	@echo "make soak   the demo again and again, SOAK_RUNS times (20), and 30 crashes"
+	@echo "make soak   the demo again and again, SOAK_RUNS times (20), 30 crashes, a cluster's outages"
 	@echo "make fuzz   bad input of every kind, FUZZ_ROUNDS (200) times what the tests try"
 	@echo "make differential  random requests to this server and the genuine one, DIFFERENTIAL_ROUNDS (1000)"
 	@echo "make clean  remove what these commands made"
@@ -84,6 +84,7 @@ SOAK_RUNS ?= 20
 
 soak: $(READY)-test
 	CRASH_ROUNDS=30 $(BIN)/pytest tests/crash
+	CLUSTER_ROUNDS=20 $(BIN)/pytest tests/cluster
 	@for run in $$(seq $(SOAK_RUNS)); do \
 	  echo "run $$run of $(SOAK_RUNS)"; $(BIN)/python examples/flights.py || exit 1; \
 	done

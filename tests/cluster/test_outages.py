@@ -1,0 +1,112 @@
+"""Reads, writes and a streaming copy go on, exactly, whatever befalls one server of three."""
+
+from __future__ import annotations
+
+import collections
+import os
+import random
+
+import pytest
+
+pytestmark = pytest.mark.genuine
+COUNT = 20_000
+# `make soak` sets CLUSTER_ROUNDS, and each round gets more.
+BLOWS = 6 if "CLUSTER_ROUNDS" in os.environ else 2
+
+
+class Everything:
+    """Every kind of work on one cluster, and what must be there when it is over."""
+
+    def __init__(self, cluster, kinds, tag: str) -> None:
+        self.cluster = cluster
+        self.stored, self.written, self.copied = (
+            f"{name}_{tag}" for name in ("STORED", "WRITTEN", "COPIED")
+        )
+        for name in (self.stored, self.written, self.copied):
+            cluster.create(name, allow_direct=True)
+        cluster.publish(self.stored, COUNT)
+        cluster.rest(self.stored)
+        self._kinds = kinds
+        self._writing = kinds.writing(cluster, self.written, 500)
+        self._others = kinds.writing(
+            cluster, self.written, 2000, first=1_000_000_000, ledger="none"
+        )
+        self._copy = kinds.copy(cluster, self.written, self.copied)
+        self._reading = kinds.reading(cluster, self.stored, COUNT)
+        self._direct = kinds.reading(cluster, self.stored, COUNT, fetchMode="direct")
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        return self.stored, self.written, self.copied
+
+    def work(self):
+        return self._kinds.work(
+            self._reading, self._direct, self._writing, self._others, self._copy.step
+        )
+
+    def check(self) -> None:
+        """All of it is there, once."""
+        self.cluster.rest(*self.streams)
+        while self._copy.step():
+            pass
+        expected = collections.Counter(self._writing.numbers + self._others.numbers)
+        for name in (self.written, self.copied):
+            found = self._kinds.everything_in(self.cluster, name)
+            assert collections.Counter(found) == expected, name
+
+
+@pytest.fixture
+def everything(cluster, kinds, request):
+    return Everything(cluster, kinds, request.node.name.split("_")[-1].upper())
+
+
+def test_leaders_step_down(everything):
+    with everything.work() as work:
+        everything.cluster.step_down_all(4, *everything.streams, "KV_spark-jetstream-ledger")
+    assert min(work.rounds) > 0
+    everything.check()
+
+
+def test_a_leader_is_killed(everything):
+    cluster = everything.cluster
+    with everything.work():
+        cluster.kill(cluster.leader(everything.written), 3)
+    everything.check()
+
+
+def test_a_server_is_stopped(everything):
+    cluster = everything.cluster
+    with everything.work():
+        cluster.pause(cluster.leader(everything.written), 6)
+    everything.check()
+
+
+def test_all_are_restarted_in_turn(everything):
+    cluster = everything.cluster
+    with everything.work():
+        for at in range(3):
+            cluster.restart(at)
+            cluster.rest(*everything.streams)
+    everything.check()
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(int(os.environ.get("CLUSTER_ROUNDS", "1"))))
+def test_whatever_befalls_it(cluster, kinds, seed):
+    everything = Everything(cluster, kinds, f"R{seed}")
+    chance = random.Random(seed)
+    streams = everything.streams
+    with everything.work():
+        for _ in range(BLOWS):
+            at = chance.choice([cluster.leader(chance.choice(streams)), chance.randrange(3)])
+            what = chance.choice(["kill", "pause", "restart", "step down"])
+            if what == "kill":
+                cluster.kill(at, chance.uniform(0, 8))
+            elif what == "pause":
+                cluster.pause(at, chance.uniform(0, 12))
+            elif what == "restart":
+                cluster.restart(at)
+            else:
+                cluster.step_down_all(chance.uniform(0, 4), *streams)
+            cluster.rest(*streams)
+    everything.check()
