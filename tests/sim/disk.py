@@ -64,6 +64,7 @@ class SimDisk:
         dark_in: that many changes from now, the power goes.
         is_read_only: every change fails.
         changes: how many there were.
+        refusals: how often there was no room.
     """
 
     def __init__(self, random: Random) -> None:
@@ -74,6 +75,7 @@ class SimDisk:
         self.dark_in: int | None = None
         self.is_read_only = False
         self.changes = 0
+        self.refusals = 0
         self._files: dict[Path, _File] = {}
         self._durable: dict[Path, _File] = {}
         self._folders = {Path("/")}
@@ -120,6 +122,10 @@ class SimDisk:
                 self.fail_in = None
                 raise OSError(self.fail_errno, os.strerror(self.fail_errno), str(path))
 
+    def _no_room(self, path: Path) -> OSError:
+        self.refusals += 1
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
     def _room(self) -> int:
         if self.capacity is None:
             return 1 << 60
@@ -145,7 +151,7 @@ class SimDisk:
         room = self._room() + max(len(handle.content) - offset, 0)
         handle.write(offset, bytes(data[:room]))
         if room < len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise self._no_room(Path("?"))
 
     def sync(self, handle: _File) -> None:
         self._change(Path("?"))
@@ -158,7 +164,7 @@ class SimDisk:
         self._change(path)
         content = b"".join(parts)
         if len(content) > self._room():
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            raise self._no_room(path)
         if path.parent not in self._folders:
             raise FileNotFoundError(errno.ENOENT, "no such folder", str(path))
         file = _File()
@@ -191,7 +197,7 @@ class SimDisk:
         file = self.open(path)[0]
         if size - len(file.content) > self._room():
             del file.content[:]
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            raise self._no_room(path)
         file.content[:] = bytes(size)
 
     def read(self, path: Path) -> bytes | None:

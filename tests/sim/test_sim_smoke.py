@@ -30,6 +30,17 @@ FOUND = {
     4110: "who failed on a full disk was tried again without what came behind the failure",
     4336: "a consumer's new state file found no room at first, and its name was never synced",
     3122: "a config whose name was never synced was told of after a restart, then lost",
+    910101: "a late ack of what was given up after one delivery left it in a work queue",
+    110097: "an erasure that a crash cut short needed room at the next start",
+    5300118: "(the audit's) a lowered limit goes on being enforced when a block has been rewritten",
+    5310188: "an ack of a message that was gone did not count for all before it",
+    5310452: "the same, of a message that a limit removed",
+    9100327: "the same, beside a NAK",
+    9100899: "a schedule took the sequence of a lost message before its consumers were opened",
+    7000015: "(the audit's) as 5300118, of max_msgs",
+    7000116: "(the explanation's) a full disk makes room for what a crash then takes back",
+    7000329: "as 5310188",
+    7000334: "as 910101",
 }
 
 

@@ -179,7 +179,7 @@ class Outages:
         for name in stream.folder.consumers():
             files = stream.folder.consumer(name)
             try:
-                restore_consumer(stream, name, files, now)
+                restore_consumer(stream, name, files, now, stream.found_last_seq)
             except JetStreamServerError as error:
                 unread[name] = str(error)
                 self._context.log("ERR", f"consumer {name} of stream {stream.name}: {error}")

@@ -178,14 +178,25 @@ class Acks:
                 self._sample(sequences, now)
             settled = progress.ack(sequences)
             settled += self._late(sequences, settled)
-        elif last := progress.last_pending(sequences):
+        elif last := self._last_counting(sequences):
             counted = ack_counts(run.subject(first + sequences.index(last)))[1]
             settled = progress.ack_through(last, max(counted, 0))
-        else:  # one that counts for all before it is nothing unless it is pending itself
+        else:
             if is_answered:
                 consumer.changed(now, must_precede_answer=True)
             return
         self._acked(settled, floor, now, is_answered=is_answered)
+
+    def _last_counting(self, sequences: array[int]) -> int:
+        """Return the last of these whose ack counts for all before it, 0 for none: one that is
+        pending, or was when its message was removed from the stream."""
+        progress, store = self._consumer.progress, self._consumer.stream.store
+        pending = progress.last_pending(sequences)
+        above = max(pending, progress.floor_stream_seq)
+        for sequence in sorted({each for each in sequences if each > above}, reverse=True):
+            if progress.is_done_with(sequence) and store.load(sequence) is None:
+                return sequence
+        return pending
 
     def _late(self, sequences: array[int], settled: array[int]) -> array[int]:
         """Return which of the others the stream keeps although this consumer was done with them.

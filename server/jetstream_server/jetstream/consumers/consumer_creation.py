@@ -275,9 +275,16 @@ def reset_consumer(consumer: Consumer, sequence: int, now: int) -> int:
 
 
 def restore_consumer(
-    stream: Stream, name: str, files: tuple[StateFile, StateFile], now: int
+    stream: Stream,
+    name: str,
+    files: tuple[StateFile, StateFile],
+    now: int,
+    last_seq: int | None = None,
 ) -> Consumer:
     """Open a consumer from its files; what was pending goes out again.
+
+    Args:
+        last_seq: of the stream when it was opened, if the files are from before that.
 
     Raises:
         StoreError: the config can not be read.
@@ -289,9 +296,12 @@ def restore_consumer(
     if not states and not problem:
         problem = "there is none"
     progress: Progress | None = None
+    is_ahead = False
+    if last_seq is None:
+        last_seq = stream.store.last_seq
     for each in states:
         try:
-            progress = _restored_progress(stream, config, each)
+            progress, is_ahead = _restored_progress(stream, config, each, last_seq)
             break
         except StoreError as error:
             problem = str(error)
@@ -302,6 +312,8 @@ def restore_consumer(
     progress = progress or _first_progress(stream, config, created)
     consumer = Consumer(stream, name, config, created, progress, files)
     consumer.has_state_file = has_state_file
+    if is_ahead:  # what is said of lost messages must not be said of others
+        consumer.save()
     stream.add_consumer(consumer)
     consumer.start(now)
     return consumer
@@ -329,7 +341,7 @@ def restore_snapshot(
     now: int,
 ) -> Consumer:
     """Add a consumer that comes out of a snapshot; what was pending goes out again."""
-    _forget_missing(progress, stream.store, config)
+    _forget_missing(progress, stream.store, config, stream.store.last_seq)
     consumer = Consumer(stream, name, config, created, progress, _files(stream, name, config))
     consumer.save_config()
     consumer.changed(now, must_precede_answer=True)
@@ -363,18 +375,20 @@ def _load_state(file: StateFile) -> tuple[bytes | None, str]:
         return None, str(error)
 
 
-def _restored_progress(stream: Stream, config: ConsumerConfig, state: bytes) -> Progress:
-    """Return what a saved state tells of.
+def _restored_progress(
+    stream: Stream, config: ConsumerConfig, state: bytes, last_seq: int
+) -> tuple[Progress, bool]:
+    """Return what a saved state tells of, and whether it told of messages that are lost.
 
     Raises:
         StoreError: it is none.
     """
     progress = _new_progress(stream, config)
     restore_state(progress, state)
-    _forget_missing(progress, stream.store, config)
+    is_ahead = _forget_missing(progress, stream.store, config, last_seq)
     if stream.config.retention == "workqueue" and config.max_deliver != 1:
         _take_back(progress, stream.store)
-    return progress
+    return progress, is_ahead
 
 
 def _first_progress(stream: Stream, config: ConsumerConfig, created: int) -> Progress:
@@ -385,23 +399,31 @@ def _first_progress(stream: Stream, config: ConsumerConfig, created: int) -> Pro
     return _new_progress(stream, config)
 
 
-def _forget_missing(progress: Progress, store: MessageStore, config: ConsumerConfig) -> None:
+def _forget_missing(
+    progress: Progress, store: MessageStore, config: ConsumerConfig, last_seq: int
+) -> bool:
     """Bring saved progress in line with what the stream still has.
 
     The stream's last messages may be lost: those that were not acknowledged, as a state can be on
     disk before the messages it tells of, and where the stream does not sync. Their sequences will
     be used again, for messages that this consumer must not skip; whether it delivered the lost
     ones or passed over them.
+
+    Returns:
+        Whether it was ahead of the stream.
     """
     first_seq = store.first_seq
     cursor = progress.cursor
-    end = max(store.last_seq + 1, config.opt_start_seq)  # it may have to start beyond the end
-    if max(cursor.next_seq, cursor.live_seq, progress.stream_seq + 1) > end:
+    # It may have to start beyond the end.
+    end = max(last_seq + 1, config.opt_start_seq)
+    is_ahead = max(cursor.next_seq, cursor.live_seq, progress.stream_seq + 1) > end
+    if is_ahead:
         progress.rewind(end)
     if first_seq > 1:
         progress.purged(first_seq)
     for sequence in missing(store, progress.pending.sequences()):
         progress.removed(sequence, sequence + 1)
+    return is_ahead
 
 
 def _take_back(progress: Progress, store: MessageStore) -> None:

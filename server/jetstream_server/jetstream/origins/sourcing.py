@@ -30,7 +30,7 @@ from jetstream_server.jetstream.origins.source_header import (
 )
 from jetstream_server.jetstream.streams.publish_headers import STREAM_SOURCE, header
 from jetstream_server.jetstream.streams.scan import stored
-from jetstream_server.jetstream.streams.stream_config import StreamSource
+from jetstream_server.jetstream.streams.stream_config import SEQUENCE_MAX, StreamSource
 from jetstream_server.store.ports import MessageStore
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class Sourcing:
         self._stream = stream
         self._file = stream.folder.sources()
         self._is_unsaved = False
+        self._is_false = False  # the note tells of messages that a crash has taken back
+        self._last_known = stream.found_last_seq  # of those that a note may tell of
         self._incidents = 0
         self._mirror: Mirror | None = None
         self._sources: list[Source] = []
@@ -105,6 +107,9 @@ class Sourcing:
             source.feed.start(now)
             if outages is not None:
                 outages.feed_is_well(source.feed)
+        if self._is_false:
+            self._save(lazily=False)
+        self._last_known = SEQUENCE_MAX
 
     def give_up(self, incident: Incident, now: int) -> None:
         """Begin again after a pause with sources that did not begin."""
@@ -148,7 +153,10 @@ class Sourcing:
             self._begin(waiting, now)
             if not all(source.feed.is_started for source in waiting):
                 return  # where these were must not be overwritten
-        self._is_unsaved = False
+        self._save(lazily=True)
+
+    def _save(self, *, lazily: bool) -> None:
+        self._is_unsaved = self._is_false = False
         note = {
             "last_seq": self._stream.store.last_seq,
             "sources": {
@@ -157,13 +165,14 @@ class Sourcing:
                 if source.position
             },
         }
-        self._file.save(orjson.dumps(note), lazily=True)
+        self._file.save(orjson.dumps(note), lazily=lazily)
 
     def _last_positions(self, keys: set[str]) -> dict[str, SourcePosition]:
         store = self._stream.store
         noted_until, noted = self._noted()
-        if noted_until > store.last_seq:
+        if noted_until > self._last_known:
             noted_until, noted = 0, {}
+            self._is_false = True  # and true again once their sequences are used again
         noted = {key: position for key, position in noted.items() if key in keys}
         found = last_positions(store, keys & noted.keys(), noted_until + 1)
         found |= last_positions(store, keys - noted.keys())

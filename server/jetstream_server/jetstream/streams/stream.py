@@ -97,6 +97,7 @@ class Stream:
         atomic_batches: those that are open, None when the config allows none.
         fast_batches: likewise.
         schedules: what it is to store later, None when the config allows none.
+        found_last_seq: last sequence when the store was opened; what was due is stored by now.
         decides_always: whether the config asks for a decision on every message.
     """
 
@@ -129,12 +130,13 @@ class Stream:
         self._random = Random(context.nuid.short())
         self._direct_get = DirectGet(config.name, store, context.output)
         self._interest = Interest(context.sublist)
-        self.sourcing = Sourcing(self)
         self.atomic_batches: AtomicBatches | None = None
         self.fast_batches: FastBatches | None = None
         self.schedules: Schedules | None = None
         self._is_subscribed = False
         self._next_tick = _NEVER
+        self.found_last_seq = 0 if store.offline else store.last_seq
+        self.sourcing = Sourcing(self)
         self._configure(config)
         if not store.offline:
             self._recover(now)

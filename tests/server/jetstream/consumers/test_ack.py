@@ -290,3 +290,15 @@ def test_an_ack_of_what_the_consumer_does_not_want_settles_nothing(account):
     assert stream.store.state().messages == 2
     account.ack(message)
     assert stream.store.state().messages == 1
+
+
+def test_an_ack_for_all_before_counts_though_its_message_is_gone(account, delivered):
+    """Else what came before it would come again after an answered ack."""
+    consumer, messages = delivered(ack_policy="all")
+    consumer.stream.delete_message(2, False, account.now)
+    account.ack(messages[1], reply=b"_INBOX.p")
+    assert [sequence for sequence, _ in consumer.progress.pending] == [3]
+    info = consumer.info(account.now)
+    assert (info["ack_floor"]["stream_seq"], info["ack_floor"]["consumer_seq"]) == (2, 2)
+    account.ack(messages[0])
+    assert [sequence for sequence, _ in consumer.progress.pending] == [3]

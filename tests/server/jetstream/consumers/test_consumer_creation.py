@@ -156,6 +156,49 @@ def test_sequences_that_the_stream_lost_are_not_skipped(account):
     assert [message.payload for message in account.client.take()] == [b"new"]
 
 
+def test_lost_sequences_are_not_skipped_although_nothing_was_saved_since(account):
+    """A second crash finds the state from before the first one, and sequences used again."""
+    stream = account.stream(name="A")
+    for number in range(1, 6):
+        account.publish(b"s.a", b"%d" % number)
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(stream, durable_name="C", ack_policy="explicit")
+    account.pull(consumer, b"5")
+    account.client.take()
+    consumer.stop("409 Server Shutdown", account.now)
+    files = stream.folder.consumer("C")
+    stream.unsubscribe()
+    shorter = account.stream(name="A")
+    account.publish(b"s.a", b"1")
+    restore_consumer(shorter, "C", files, account.now).stop("409 Server Shutdown", account.now)
+    shorter.consumers.clear()
+    for _ in range(5):
+        account.publish(b"s.a", b"new")
+    consumer = restore_consumer(shorter, "C", files, account.now)
+    assert [sequence for sequence, _ in consumer.progress.pending] == [1]
+    account.pull(consumer, b"9")
+    assert [message.payload for message in account.client.take()] == [b"new"] * 5
+
+
+def test_what_was_stored_while_the_stream_was_opened_is_not_what_was_lost(account):
+    """A schedule that was due takes the sequence of a lost message before there are consumers."""
+    stream = account.stream(name="A")
+    for _ in range(3):
+        account.publish(b"s.a", b"old")
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(stream, durable_name="C", ack_policy="explicit")
+    account.pull(consumer, b"3")
+    account.client.take()
+    consumer.stop("409 Server Shutdown", account.now)
+    files = stream.folder.consumer("C")
+    stream.unsubscribe()
+    shorter = account.stream(name="A")
+    for payload in (b"old", b"old", b"scheduled"):
+        account.publish(b"s.a", payload)
+    consumer = restore_consumer(shorter, "C", files, account.now, 2)
+    assert [sequence for sequence, _ in consumer.progress.pending] == [1, 2]
+
+
 def test_lost_sequences_that_were_passed_over_are_not_skipped(account):
     """What a filter passed over was lost as well, and is used again for what it wants."""
     stream = account.stream(name="A")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -234,6 +235,29 @@ def test_counters_add_up(transfers: Any) -> None:
     assert newest.payload == b'{"val":"14"}'
     accounts = header(newest.headers, b"Nats-Counter-Sources")
     assert accounts == b'{"A":{"a.x":"7"},"B":{"b.x":"7"}}'
+
+
+def test_a_note_of_what_was_lost_is_not_believed_when_its_sequences_are_used_again(
+    transfers: Any, make_transfers: Callable[[], Any]
+) -> None:
+    transfers.stream("O", count=5)
+    create(transfers, "S", subjects=["s"], sources=[{"name": "O"}])
+    transfers.advance(SET_UP)
+    transfers.catalog.stop(transfers.now)
+    note = {"last_seq": 7, "sources": {"O > >": [7, ""]}}  # two more came, and were lost
+    transfers.catalog.streams["S"].folder.sources().save(json.dumps(note).encode())
+    transfers.commit.drain()
+    for _ in range(2):
+        again = make_transfers()
+        again.catalog.recover(again.now)
+        for _ in range(4):
+            publish(again, b"s")
+        again.commit.drain()  # and then it is killed
+    again.advance(SET_UP)
+    publish(again, b"o.1")
+    again.advance(SET_UP)
+    copied = [origin for origin in origins(again) if origin]
+    assert copied == [b"O %d > > o.%d" % (n, k) for n, k in enumerate((0, 1, 2, 0, 1, 1), 1)]
 
 
 def test_a_counter_whose_subject_is_not_utf8_adds_up(
