@@ -11,7 +11,12 @@ from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.query import Query
-from jetstream_server.monitor.varz import jetstream_config, jetstream_limits, jetstream_stats
+from jetstream_server.monitor.varz import (
+    jetstream_accounts,
+    jetstream_config,
+    jetstream_limits,
+    jetstream_stats,
+)
 from jetstream_server.node.account import Account
 from jetstream_server.node.node import Node
 
@@ -67,11 +72,7 @@ class JszOptions:
 def jsz(node: Node, now: int, options: JszOptions | None = None) -> dict[str, Any]:
     """Return sums over all accounts, and details of those asked for."""
     options = options or JszOptions()
-    catalogs = {
-        account.name: (account, account.catalog)
-        for account in node.accounts.values()
-        if account.catalog is not None
-    }
+    catalogs = {each[0].name: each for each in jetstream_accounts(node)}
     states = [
         stream.store.state()
         for _, catalog in catalogs.values()
@@ -87,7 +88,12 @@ def jsz(node: Node, now: int, options: JszOptions | None = None) -> dict[str, An
     if node.disk_full:  # the genuine server shuts JetStream down instead
         view["disk_full"] = node.disk_full
     streams = sum(len(catalog.streams) for _, catalog in catalogs.values())
-    consumers = sum(catalog.consumer_count() for _, catalog in catalogs.values())
+    # Without those that mirrors and sources have made for themselves.
+    consumers = sum(
+        stream.consumer_count
+        for _, catalog in catalogs.values()
+        for stream in catalog.streams.values()
+    )
     view |= {
         "config": jetstream_config(node),
         "limits": jetstream_limits(node),

@@ -74,14 +74,14 @@ def subsz(node: Node, now: int, options: SubszOptions | None = None) -> dict[str
     options = options or SubszOptions()
     offset = max(options.offset, 0)
     limit = options.limit if options.limit > 0 else SUBSCRIPTIONS_PAGE
+    accounts = [each for each in node.accounts.values() if options.account in ("", each.name)]
     found: list[dict[str, Any]] = []
     total = 0
     if options.listed:
         subject = options.test.encode()
         wanted = [
             (account.name, each)
-            for account in node.accounts.values()
-            if options.account in ("", account.name)
+            for account in accounts
             for each in account.sublist
             if not subject or matches(each.subject, subject)
         ]
@@ -92,7 +92,7 @@ def subsz(node: Node, now: int, options: SubszOptions | None = None) -> dict[str
     view = {
         "server_id": node.server_id,
         "now": format_time(now),
-        **sublist_stats([account.sublist for account in node.accounts.values()]),
+        **sublist_stats([account.sublist for account in accounts]),
         "total": total,
         "offset": offset,
         "limit": limit,

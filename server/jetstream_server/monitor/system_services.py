@@ -8,6 +8,7 @@ that are meant; who is not meant stays silent.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -219,6 +220,13 @@ def _healthz(node: Node, now: int, query: Query) -> _Fields:
     return {"data": {"status": view["status"], "status_code": status, **view}}
 
 
+def _profilez(node: Node, now: int, query: Query) -> _Fields:
+    """Say that there is no such profile: those that can be asked for are of the Go runtime."""
+    name = query.text("name")
+    error = f"Profile {json.dumps(name)} not found" if name else "Profile name not specified"
+    return {"data": {"profile": None, "error": error}}
+
+
 _SERVER_VERBS: dict[bytes, Callable[[Node, int, Query], _Fields]] = {
     b"STATSZ": lambda node, now, query: {"statsz": statsz(node, now)},
     b"VARZ": lambda node, now, query: {"data": varz(node, now)},
@@ -232,6 +240,7 @@ _SERVER_VERBS: dict[bytes, Callable[[Node, int, Query], _Fields]] = {
     b"LEAFZ": lambda node, now, query: {"data": leafz(node, now)},
     b"RAFTZ": lambda node, now, query: {"data": raftz(node, now)},
     b"IPQUEUESZ": lambda node, now, query: {"data": ipqueuesz(node, now)},
+    b"PROFILEZ": _profilez,
     b"EXPVARZ": lambda node, now, query: {"data": expvarz()},
 }
 

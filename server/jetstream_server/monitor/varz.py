@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from jetstream_server.base.clock import SECOND
-from jetstream_server.config.options import ServerOptions, TlsOptions
+from jetstream_server.config.options import GLOBAL_ACCOUNT, ServerOptions, TlsOptions
 from jetstream_server.jetstream.account_limits import DEFAULT_MAX_CONSUMERS
+from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.certificates import not_after
+from jetstream_server.node.account import Account
 from jetstream_server.node.node import Node
 from jetstream_server.node.stats import Traffic
 
@@ -210,21 +212,32 @@ def jetstream_limits(node: Node) -> dict[str, int]:
     return {name: limit for name, limit in limits.items() if limit}
 
 
+def jetstream_accounts(node: Node) -> list[tuple[Account, Catalog]]:
+    """Return the accounts with JetStream.
+
+    The global one is none of them where there are others, unless somebody stored something there.
+    """
+    has_others = bool(node.settings.options.accounts)
+    return [
+        (account, account.catalog)
+        for account in node.accounts.values()
+        if account.catalog is not None
+        and not (has_others and account.name == GLOBAL_ACCOUNT and not account.catalog.streams)
+    ]
+
+
 def jetstream_stats(node: Node) -> dict[str, Any]:
     """Return the sums over all accounts with JetStream."""
     stats = dict.fromkeys(("memory", "storage", "reserved_memory", "reserved_storage"), 0)
-    accounts = total = errors = 0
-    for account in node.accounts.values():
-        if account.catalog is None:
-            continue
-        accounts += 1
-        usage = account.catalog.usage()
+    found = jetstream_accounts(node)
+    for _, catalog in found:
+        usage = catalog.usage()
         for key in stats:
             stats[key] += getattr(usage, key)
-        total += account.catalog.api_total
-        errors += account.catalog.api_errors
+    total = sum(catalog.api_total for _, catalog in found)
+    errors = sum(catalog.api_errors for _, catalog in found)
     api = {"level": node.settings.api_level, "total": total, "errors": errors}
-    return {**stats, "accounts": accounts, "ha_assets": 0, "api": api}
+    return {**stats, "accounts": len(found), "ha_assets": 0, "api": api}
 
 
 def statsz(node: Node, now: int) -> dict[str, Any]:

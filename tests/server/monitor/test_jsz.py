@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from jetstream_server.config.options import AccountOptions
 from jetstream_server.monitor.jsz import JszOptions, jsz
 from jetstream_server.monitor.query import Query
 
@@ -60,3 +63,21 @@ def test_pages_of_accounts(filled, now):
 def test_without_jetstream(plain_node, now):
     view = view_of(plain_node, now, accounts="1")
     assert view["disabled"] is True and view["accounts"] == 0
+
+
+def test_the_global_account_does_not_count_beside_others(node, now, connect):
+    options = replace(node.settings.options, accounts=(AccountOptions("A"),))
+    node.settings = replace(node.settings, options=options)
+    view = jsz(node, now, JszOptions(accounts=True))
+    assert (view["accounts"], view["total"]) == (1, 1)
+    assert [each["name"] for each in view["account_details"]] == ["A"]
+    connect("g").ask("$JS.API.STREAM.CREATE.G", '{"name":"G","subjects":["g"],"storage":"memory"}')
+    assert jsz(node, now)["accounts"] == 2
+
+
+def test_consumers_of_mirrors_do_not_count(filled, now, monkeypatch):
+    (stream,) = filled.accounts["A"].catalog.streams.values()
+    assert jsz(filled, now)["consumers"] == 1
+    (consumer,) = stream.consumers.values()
+    monkeypatch.setattr(type(consumer), "internal", property(lambda consumer: True))
+    assert jsz(filled, now)["consumers"] == 0

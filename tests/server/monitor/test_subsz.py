@@ -51,3 +51,13 @@ def test_the_servers_own_are_among_them(node, now):
 def test_a_test_subject_with_wildcards_is_refused():
     with pytest.raises(BadQueryError, match="must be valid publish subject"):
         SubszOptions.of(Query({"test": "a.*"}))
+
+
+def test_an_account_is_counted_alone(node, now, connect):
+    connect("a")
+    counts = {
+        name: subsz(node, now, SubszOptions(account=name))["num_subscriptions"]
+        for name in ("", "A", "$SYS", "ZZ")
+    }
+    assert counts["A"] == node.accounts["A"].sublist.count and counts["ZZ"] == 0
+    assert counts[""] > counts["A"] + counts["$SYS"]

@@ -50,6 +50,19 @@ def test_the_server_to_the_system_account(filled, connect, target):
     assert jsz["account_details"][0]["stream_detail"][0]["name"] == "S"
 
 
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ("", "Profile name not specified"),
+        ('{"name":"heap","debug":1}', 'Profile "heap" not found'),
+        ('{"name":"a\\"b"}', 'Profile "a\\"b" not found'),
+    ],
+)
+def test_profiles_of_another_runtime_are_not_there(connect, body, error):
+    answer = one(connect("s"), "$SYS.REQ.SERVER.PING.PROFILEZ", body)
+    assert answer["data"] == {"profile": None, "error": error}
+
+
 def test_accounts_to_the_system_account(filled, connect):
     client = connect("s")
     connect("a")
