@@ -70,6 +70,7 @@ class MessageIds:
     """
 
     def __init__(self, scope: str, partition: int) -> None:
+        self.partition = partition
         self._salt = blake2b(f"{scope}/{partition}".encode(), digest_size=16).digest()
         self.tag = base64url(blake2b(self._salt, digest_size=TAG_BYTES).digest())
         self.fingerprint = Fingerprint()

@@ -5,18 +5,18 @@ A row is *awaiting* until the server says that a stream has it. What happens to 
 
     nobody answers the subject (503), or the stream is busy    sent again after a pause
     "too many requests" (429)                                  the same, with a smaller window
-    the connection broke                                       another one is opened, and all
-                                                               awaiting rows are sent again
-    silence for `ackTimeout`                                   the same: a server that hangs keeps
-                                                               its connections open
+    silence for `ackTimeout`, or the connection broke          another connection is opened; what
+                                                               the stream has not got and will not
+                                                               get any more is sent again
     any other refusal                                          PublishRefusedError, with the row;
                                                                or, with onError=deadLetter, the row
                                                                goes to that subject instead
 
-Sending again is only done where it cannot write twice: rows have ids, or the server said that it
-did not take the row. An outage - no server can be reached, or the stream that collects the subject
-has no leader - is waited out for `outageTimeout`; anything else fails the write after
-`publishRetries` attempts, and Spark decides.
+Sending again is only done where it cannot write twice: the server said that it did not take the
+row, or rows have ids and an inquiry found that it did not (`inquiry.py`). A row is never on its way
+twice. An outage - no server can be reached, or the stream that collects the subject has no leader -
+is waited out for `outageTimeout`; anything else fails the write after `publishRetries` attempts,
+and Spark decides.
 
 Rows sent again may land behind later ones; `maxInFlight=1` keeps the order at the price of a round
 trip a row.
@@ -27,12 +27,16 @@ Not here: making ids, or remembering them beyond this write (`message_ids`, `led
 from __future__ import annotations
 
 import json
+import logging
+import math
 import re
 from collections import deque
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from jetstream_spark.client import pool
 from jetstream_spark.client.control import Control
@@ -41,14 +45,14 @@ from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.client.patience import PASSING, Patience
 from jetstream_spark.dead_letter import dead_letter_frame
 from jetstream_spark.errors import (
-    ConnectionFailedError,
     ConnectionLostError,
     ConnectorError,
-    CredentialsOutdatedError,
     NotAcknowledgedError,
     PublishRefusedError,
+    ReadTimeoutError,
     RowRefusedError,
 )
+from jetstream_spark.inquiry import Inquiry
 from jetstream_spark.kernels.arrow_to_wire import ROW_DIGITS
 from jetstream_spark.kernels.pub_acks import take_pub_acks
 from jetstream_spark.options import SinkOptions
@@ -64,8 +68,9 @@ RETRY_PAUSE_S = 0.25
 WINDOW_DIVISOR = 4
 _TOO_MANY_REQUESTS = 429
 
+_log = logging.getLogger("jetstream_spark")
+
 _PLAIN_ACK = re.compile(rb'(\{"stream":"[^"\\]+", ?"seq":)[0-9]+\}')
-_LOST = (ConnectionLostError, ConnectionFailedError, CredentialsOutdatedError)
 # Not the leader; the same id is on its way to the replicas. Codes 429 and 503 say it themselves.
 _BUSY_ERRORS = frozenset({10009, 10158})
 # Whether a stream without a leader is still there is asked so often.
@@ -85,10 +90,26 @@ _REMEDIES = {
 class _Block:
     """Frames of consecutive rows; rows are counted from 0 within the block."""
 
-    __slots__ = ("awaiting", "first_row", "frames", "offsets", "pending", "sent", "sizes")
+    __slots__ = (
+        "after",
+        "awaiting",
+        "first_row",
+        "first_sent",
+        "frames",
+        "ids",
+        "offsets",
+        "pending",
+        "sent",
+        "sizes",
+    )
 
     def __init__(
-        self, frames: Any, offsets: npt.NDArray[np.int32], first_row: int, wanted: Any
+        self,
+        frames: Any,
+        offsets: npt.NDArray[np.int32],
+        first_row: int,
+        wanted: Any,
+        ids: pa.BinaryArray | None,
     ) -> None:
         rows = len(offsets) - 1
         self.frames = memoryview(frames)
@@ -98,10 +119,21 @@ class _Block:
         self.awaiting = np.ones(rows, dtype=np.bool_) if wanted is None else wanted.copy()
         self.pending = int(self.awaiting.sum())
         self.sent = 0
+        self.ids = ids
+        self.first_sent = 0.0  # no row of it was sent before
+        self.after = 0  # the rows that are stored have higher sequences
 
     def outstanding(self) -> Rows:
         """Return the rows that were sent and are not acknowledged."""
         return np.flatnonzero(self.awaiting[: self.sent])
+
+    def outstanding_of(self, ids: pa.Array) -> Rows:
+        """Return those of them that have one of these ids."""
+        rows = self.outstanding()
+        if self.ids is None or not len(rows):
+            return rows[:0]
+        found = pc.is_in(self.ids.take(pa.array(rows)), value_set=ids)
+        return np.compress(found.to_numpy(zero_copy_only=False), rows)
 
     def frame(self, row: int) -> memoryview:
         """Return the bytes of one row."""
@@ -122,22 +154,30 @@ class Publisher:
         dead_letters: rows that the stream refused and the dead-letter subject took.
     """
 
-    def __init__(self, host: Host, options: SinkOptions, flow: Flow) -> None:
+    def __init__(
+        self, host: Host, options: SinkOptions, inquiry: Inquiry | None, flow: Flow
+    ) -> None:
         self._host = host
+        self._inquiry = inquiry
         self.duplicates = 0
         self.dead_letters = 0
         self._options = options
-        self._has_ids = options.dedupe != "none"
         self._blocks: deque[_Block] = deque()
         self._window = options.max_in_flight
         self._window_cut_at = 0.0
         self._in_flight = 0
         self._in_flight_bytes = 0
         self._ack_head = b""
+        self._is_own_head = False  # not that of the dead letters' stream
         self._last_progress = self._settled_at = host.now()
-        self._silences = 0  # since the last ack
+        self._silences = 0  # since the last ack, of a server that is there
         self._outage = Patience(host, options.connection.outage_timeout_s)
         self._looked_at = float("-inf")
+        # What is sent from now on is stored behind this sequence.
+        self._acknowledged = inquiry.last_sequence if inquiry else 0
+        self._given_up: list[bytes] = []  # inboxes of connections that rows were sent over
+        self._window_closes = math.inf  # for what was sent again without looking
+        self._late = 0
         self._attempts: dict[int, int] = {}
         self._diverted: set[int] = set()
         self._retries: deque[tuple[float, int]] = deque()
@@ -146,8 +186,15 @@ class Publisher:
         self._sid = flow.subscribe(self.reply_prefix + b"*")
 
     @classmethod
-    def open(cls, host: Host, options: SinkOptions) -> Operation[Publisher]:
-        """Take a connection of the pool."""
+    def open(
+        cls, host: Host, options: SinkOptions, inquiry: Inquiry | None
+    ) -> Operation[Publisher]:
+        """Take a connection of the pool.
+
+        Args:
+            inquiry: for rows whose acks do not come; None when they have no ids, and then they are
+                not sent again.
+        """
         patience = Patience(host, options.connection.outage_timeout_s)
         while True:
             try:
@@ -155,7 +202,7 @@ class Publisher:
             except PASSING as error:
                 yield from patience.wait(error, "a write")
                 continue
-            return cls(host, options, flow)
+            return cls(host, options, inquiry, flow)
 
     def close(self) -> Operation[None]:
         """Give the connection back, when every row is acknowledged."""
@@ -176,6 +223,7 @@ class Publisher:
         offsets: npt.NDArray[np.int32],
         first_row: int,
         wanted: npt.NDArray[np.bool_] | None = None,
+        ids: pa.BinaryArray | None = None,
     ) -> Operation[None]:
         """Send the frames of consecutive rows, taking acks as far as the window asks for it.
 
@@ -184,6 +232,7 @@ class Publisher:
             offsets: where each starts, and where the last ends.
             first_row: number of the first row in the partition.
             wanted: which rows to send, all when None.
+            ids: the ids that the frames carry.
 
         Raises:
             RowRefusedError, PublishRefusedError, NotAcknowledgedError, ConnectorError: the write
@@ -191,7 +240,8 @@ class Publisher:
         """
         if len(offsets) < 2:
             return
-        block = _Block(frames, offsets, first_row, wanted)
+        block = _Block(frames, offsets, first_row, wanted, ids)
+        block.first_sent, block.after = self._host.now(), self._acknowledged
         self._check_sizes(block)
         if not block.pending:
             return
@@ -217,6 +267,13 @@ class Publisher:
         """Wait until every row is acknowledged."""
         while self._blocks:
             yield from self._await_acks()
+        if self._late:
+            _log.warning(
+                "%d rows may be written twice: they were sent again, and the server took them when "
+                "its duplicate window of %g s may have passed",
+                self._late,
+                self._inquiry.window_s if self._inquiry else 0,
+            )
 
     def _window_stop(self, block: _Block, rows: Rows, at: int) -> int:
         """Return the end of the rows that may be sent now; `at` when the window is too full."""
@@ -305,14 +362,31 @@ class Publisher:
         while True:
             if self._ack_head:
                 buffer = flow.buffer
+                data, start = buffer.data, buffer.start
                 rows, buffer.start = take_pub_acks(
-                    buffer.data, buffer.start, buffer.stop, self.reply_prefix, self._ack_head
+                    data, start, buffer.stop, self.reply_prefix, self._ack_head
                 )
+                if len(rows):
+                    self._note_sequence(data, start, buffer.start)
+                    self._note_late(rows)
                 self._settle(rows)
             message = flow.next_message()
             if message is None:
                 return self._in_flight < before
             yield from self._read_message(message)
+
+    def _note_sequence(self, data: bytearray, start: int, stop: int) -> None:
+        """Remember how far the stream is known to have come, from the last of some plain acks."""
+        if not self._is_own_head:
+            return
+        digits = data.rfind(b":", start, stop) + 1
+        end = data.find(b"}", digits, stop)
+        self._acknowledged = max(self._acknowledged, int(data[digits:end]))
+
+    def _note_late(self, rows: Rows) -> None:
+        """Count rows sent again that were stored when the window may have passed."""
+        if self._host.now() > self._window_closes:
+            self._late += sum(row in self._attempts for row in rows.tolist())
 
     def _settle(self, rows: Rows) -> None:
         """Note that the server has these rows; rows settled before are none of its business."""
@@ -362,10 +436,13 @@ class Publisher:
         if not stream or not self._is_expected(stream, row):
             text = f"somebody other than the stream answered: {message.payload[:80]!r}"
             raise self._refused(row, 0, 0, text)
-        if answer.get("duplicate") and row not in self._attempts:
+        if not answer.get("duplicate"):
+            self._note_late(np.array([row], dtype=np.int64))
+        elif row not in self._attempts:
             self.duplicates += 1
         plain = _PLAIN_ACK.fullmatch(message.payload)
-        self._ack_head = plain[1] if plain else self._ack_head
+        if plain:
+            self._ack_head, self._is_own_head = plain[1], stream == self._options.stream
         self._settle(np.array([row], dtype=np.int64))
 
     def _is_expected(self, stream: str, row: int) -> bool:
@@ -442,30 +519,60 @@ class Publisher:
                 yield from self._send_stretches(block, np.array([row - block.first_row]))
 
     def _recover(self, error: Exception) -> Operation[None]:
-        """Send everything outstanding again, on a new connection."""
-        self._flow.close()
+        """No acks come: find out what the stream has, and send the rest over another connection."""
+        if self._inquiry is None:
+            raise self._not_acknowledged(error) from None
+        self._silences += self._flow.is_open
+        if self._silences > self._options.publish_retries:
+            raise self._not_acknowledged(error) from None
         while True:
-            self._silences += isinstance(error, TimeoutError)
-            if not self._has_ids or self._silences > self._options.publish_retries:
-                raise self._not_acknowledged(error) from None
+            if self._flow.inbox not in self._given_up:
+                self._given_up.append(self._flow.inbox)
+            self._flow.close()
+            try:
+                yield from self._begin_again(self._inquiry)
+                return
+            except (TimeoutError, ReadTimeoutError, *PASSING) as again:
+                error = again
             try:
                 yield from self._outage.wait(error, "a write")
-            except (TimeoutError, *_LOST):
+            except (TimeoutError, ConnectorError):
                 raise self._not_acknowledged(error) from None
-            try:
-                connection = self._options.connection
-                self._flow = yield from pool.connect(self._host, connection, "writer")
-                self._sid = self._flow.subscribe(self.reply_prefix + b"*")
-                yield from self._send_outstanding()
-                return
-            except (TimeoutError, *_LOST) as again:
-                error = again
+
+    def _begin_again(self, inquiry: Inquiry) -> Operation[None]:
+        flow = yield from pool.connect(self._host, self._options.connection, "writer")
+        try:
+            if (oldest := self._oldest_outstanding()) is not None:
+                yield from self._inquire(inquiry, flow, oldest)
+        except BaseException:
+            flow.close()
+            raise
+        self._given_up.clear()
+        self._flow = flow
+        self._sid = flow.subscribe(self.reply_prefix + b"*")
+        yield from self._send_outstanding()
+
+    def _inquire(self, inquiry: Inquiry, flow: Flow, oldest: _Block) -> Operation[None]:
+        """Settle what the stream has; raise when the others cannot be sent again."""
+        subject = oldest.subject(int(oldest.outstanding()[0])).encode()
+        stored = yield from inquiry.stored_ids(flow, self._given_up, subject, oldest.after)
+        inquiry.check_window(oldest.first_sent, self._options.ack_timeout_s)
+        if not inquiry.can_look:
+            self._window_closes = oldest.first_sent + inquiry.window_s
+        ids = pa.array(stored, pa.binary())
+        for block in list(self._blocks) if stored else ():
+            self._settle(block.first_row + block.outstanding_of(ids))
+
+    def _oldest_outstanding(self) -> _Block | None:
+        return next((block for block in self._blocks if len(block.outstanding())), None)
 
     def _not_acknowledged(self, error: Exception) -> ConnectorError:
         reason = error.what if isinstance(error, ConnectorError) else ""
         reason = reason or f"no ack came within {self._options.ack_timeout_s:g} s."
-        remedy = "Look into the state of the server; raise ackTimeout or publishRetries."
-        if not self._has_ids:
+        remedy = (
+            "Look into the state of the server; raise ackTimeout, publishRetries or outageTimeout."
+        )
+        if self._inquiry is None:
             remedy = "With dedupe=none rows cannot be sent again safely; set dedupe=auto."
         return NotAcknowledgedError(
             f"{self._in_flight} rows were published and not acknowledged: {reason}", remedy

@@ -20,9 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 
-from jetstream_spark.client.control import Control
+from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.errors import OptionsError
+from jetstream_spark.inquiry import Inquiry
 from jetstream_spark.kernels.arrow_to_wire import encode_publishes
 from jetstream_spark.ledger import Attempt, Ledger, Scope, Standing
 from jetstream_spark.message_ids import MessageIds
@@ -82,8 +83,9 @@ class Sink:
         """Write one partition; return when every row is acknowledged."""
         ledger = self.ledger(scope)
         if ledger is None:
-            yield from self._check_duplicate_window()
-            return (yield from self._publish(batches, scope, partition, frozenset()))
+            stream = yield from self._stream_state()
+            ids = MessageIds(scope.text, partition)
+            return (yield from self._publish(batches, scope, ids, frozenset(), stream))
         attempt = yield from ledger.begin(partition)
         if attempt.standing is Standing.COMMITTED:
             rows = sum(batch.num_rows for batch in batches)
@@ -95,9 +97,12 @@ class Sink:
             if ids.fingerprint == attempt.fingerprint:
                 rows = ids.fingerprint.rows
                 return WrittenPartition(scope, partition, rows, skipped=rows)
-        stored = yield from self._stored_ids(attempt, scope, partition)
+        assert attempt.stream is not None, "only a committed attempt knows no stream"
+        if attempt.stream.retention != "limits":
+            self._check_duplicate_window(attempt.stream)
         ids = MessageIds(scope.text, partition)
-        written = yield from self._publish(batches, scope, partition, stored, ids)
+        stored = yield from self._stored_ids(attempt, attempt.stream, scope, ids)
+        written = yield from self._publish(batches, scope, ids, stored, attempt.stream)
         yield from ledger.finish(attempt, ids.fingerprint)
         return written
 
@@ -121,14 +126,13 @@ class Sink:
         self,
         batches: Iterable[pa.RecordBatch],
         scope: Scope,
-        partition: int,
+        ids: MessageIds,
         stored: frozenset[bytes] | set[bytes],
-        ids: MessageIds | None = None,
+        stream: StreamState | None,
     ) -> Operation[WrittenPartition]:
-        ids = ids or MessageIds(scope.text, partition)
         row = skipped = 0
         known = pa.array(stored, pa.binary()) if stored else None
-        publisher = yield from Publisher.open(self._host, self.options)
+        publisher = yield from Publisher.open(self._host, self.options, self._inquiry(stream, ids))
         try:
             for block in _blocks(batches):
                 rows = self.columns.take(block, row)
@@ -145,7 +149,7 @@ class Sink:
                 wanted = _not_in(row_ids, known)
                 if wanted is not None:
                     skipped += len(wanted) - int(wanted.sum())
-                yield from publisher.publish(frames, offsets, row, wanted)
+                yield from publisher.publish(frames, offsets, row, wanted, row_ids)
                 row += block.num_rows
             yield from publisher.finish()
         except BaseException:
@@ -156,7 +160,7 @@ class Sink:
         if dead:
             target = self.options.dead_letter_subject
             _log.warning("%d of %d rows of %s went to '%s'", dead, row, scope.text, target)
-        return WrittenPartition(scope, partition, row, publisher.duplicates, skipped, dead)
+        return WrittenPartition(scope, ids.partition, row, publisher.duplicates, skipped, dead)
 
     def _row_ids(self, rows: OutgoingRows, ids: MessageIds) -> pa.BinaryArray | None:
         """Return the ids of rows, and count them into the fingerprint."""
@@ -177,43 +181,69 @@ class Sink:
             row += block.num_rows
         return ids
 
-    def _stored_ids(self, attempt: Attempt, scope: Scope, partition: int) -> Operation[set[bytes]]:
+    def _inquiry(self, stream: StreamState | None, ids: MessageIds) -> Inquiry | None:
+        """How to find out what became of rows whose acks do not come; None without ids."""
+        if self.options.dedupe == "none":
+            return None
+        window_s = self.options.min_duplicate_window_s if stream is None else _window_s(stream)
+        subject = self._stored_subject(stream) if stream is not None else ""
+        return Inquiry(self._control(), stream, window_s, self._id_prefix(ids), subject)
+
+    def _id_prefix(self, ids: MessageIds) -> bytes:
+        return ids.tag if self.options.dedupe == "auto" else b""
+
+    def _stored_subject(self, stream: StreamState) -> str:
+        """The only subject that is written to, "" when there are more or nobody knows."""
+        # What the stream transforms is not stored under the subject that it was published to.
+        return "" if stream.config.get("subject_transform") else self.options.subject
+
+    def _stored_ids(
+        self, attempt: Attempt, stream: StreamState, scope: Scope, ids: MessageIds
+    ) -> Operation[set[bytes]]:
         """Return the ids that earlier attempts at this partition stored."""
-        assert attempt.stream is not None, "only a committed attempt knows no stream"
-        if attempt.standing is Standing.FIRST or attempt.first_sequence >= attempt.stream.next:
+        if attempt.standing is Standing.FIRST or attempt.first_sequence >= stream.next:
             return set()
-        if attempt.stream.retention == "workqueue":
+        if stream.retention != "limits":
             _log.warning(
-                "partition %d of %s is written again into the work queue '%s'; rows that earlier "
-                "attempts wrote are only recognised within its duplicate_window",
-                partition,
+                "partition %d of %s is written again into '%s', which has %s retention; rows that "
+                "earlier attempts wrote are only recognised within its duplicate_window",
+                ids.partition,
                 scope.text,
-                attempt.stream.name,
+                stream.name,
+                stream.retention,
             )
             return set()
-        by_content = self.options.dedupe == "auto"
-        prefix = MessageIds(scope.text, partition).tag if by_content else b""
-        # What the stream transforms is not stored under the subject that it was published to.
-        is_transformed = bool(attempt.stream.config.get("subject_transform"))
-        subject = "" if is_transformed else self.options.subject
-        look = attempt.stream.name, attempt.first_sequence, prefix, subject
+        subject = self._stored_subject(stream)
+        look = stream.name, attempt.first_sequence, self._id_prefix(ids), subject
         return (yield from read_stored_ids(self._control(), *look))
 
-    def _check_duplicate_window(self) -> Operation[None]:
-        """Without a ledger the server's window is all there is: it must be as long as promised."""
-        options = self.options
-        if options.dedupe == "none" or not options.stream:
+    def _stream_state(self) -> Operation[StreamState | None]:
+        """Look at the stream of a write without a ledger, if it was named."""
+        if self.options.dedupe == "none" or not self.options.stream:
+            return None
+        stream = yield from self._control().stream_state(self.options.stream)
+        self._check_duplicate_window(stream)
+        return stream
+
+    def _check_duplicate_window(self, stream: StreamState) -> None:
+        """Where the server's window is all there is, it must be as long as promised."""
+        needed_s, window_s = self.options.min_duplicate_window_s, _window_s(stream)
+        if window_s >= needed_s:
             return
-        config = (yield from self._control().stream_state(options.stream)).config
-        window_s = int(config.get("duplicate_window", 0)) / 1e9
-        if window_s < options.min_duplicate_window_s:
-            raise OptionsError(
-                [
-                    f"option 'minDuplicateWindow' is {options.min_duplicate_window_s:g} s, but "
-                    f"stream '{options.stream}' forgets message ids after {window_s:g} s"
-                ],
-                "Raise duplicate_window of the stream, lower the option, or set ledger=auto.",
-            )
+        remedy = "Raise duplicate_window of the stream, or lower the option"
+        if stream.retention == "limits":
+            remedy += ", or set ledger=auto"
+        raise OptionsError(
+            [
+                f"option 'minDuplicateWindow' is {needed_s:g} s, but stream '{stream.name}' "
+                f"({stream.retention} retention) forgets message ids after {window_s:g} s"
+            ],
+            f"{remedy}.",
+        )
+
+
+def _window_s(stream: StreamState) -> float:
+    return int(stream.config.get("duplicate_window", 0)) / 1e9
 
 
 def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,6 +123,11 @@ class Flow:
     def is_open(self) -> bool:
         """False once it broke or was closed; it never becomes True again."""
         return self.link.is_open
+
+    @property
+    def inbox(self) -> bytes:
+        """A subject that the server has a subscriber for as long as it has this connection."""
+        return self._inbox + b".0"
 
     # --- opening and closing ----------------------------------------------------------------
 
@@ -432,6 +438,43 @@ class Flow:
                 "Check that JetStream is enabled for this account, and domain or apiPrefix.",
             )
         return message
+
+    def listeners(self, subjects: Sequence[bytes], deadline: float) -> Operation[list[bool]]:
+        """Whether anybody subscribes to each of these subjects; who does gets an empty message.
+
+        The server says at once of each that has nobody ("no responders"), before it goes on to
+        what was said next, a PING; so nothing is left to time.
+
+        Raises:
+            TimeoutError: the server did not answer before the deadline.
+            PermissionDeniedError: the user may not publish to one of them.
+            ConnectionLostError: the connection broke.
+        """
+        replies = {}
+        for at, subject in enumerate(subjects):
+            self._requests += 1
+            reply = b"%b.%d" % (self._inbox, self._requests)
+            replies[reply] = at
+            self.publish(subject, b"", reply)
+        heard = [True] * len(subjects)
+        denied: PermissionDeniedError | None = None
+        expected = self._pongs + 1
+        yield from self.send(b"PING\r\n", deadline)
+        while True:
+            try:
+                message = self.next_message()
+            except PermissionDeniedError as error:
+                denied = error
+                continue
+            if message is not None:
+                if message.status[0] == 503 and message.subject in replies:
+                    heard[replies[message.subject]] = False
+            elif self._pongs < expected:
+                yield from self.receive_more(deadline)
+            elif denied is not None:
+                raise denied
+            else:
+                return heard
 
     def check(self, timeout_s: float) -> Operation[bool]:
         """Whether the peer still answers; what arrived before is dropped."""

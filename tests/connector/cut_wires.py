@@ -1,16 +1,50 @@
-"""Operations over wires that are cut at an exact place, for tests.
+"""Operations over wires that are slow, or cut at an exact place, for tests.
 
 A wrapper is an operation itself: it lets the effects of another one through and, where its rule
-says so, answers them with a broken connection instead of the outcome.
+says so, delays them or answers them with a broken connection instead of the outcome.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import socket
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from jetstream_spark.client.link import Link
-from jetstream_spark.client.operation import Transfer, Until
+from jetstream_spark.client.operation import Effect, Transfer, Until
+
+
+def outgoing(effect: Effect) -> bytes:
+    """What an effect is about to send."""
+    return b"".join(effect.link.outgoing) if isinstance(effect, Transfer) else b""
+
+
+def watched(
+    operation: Generator[Any, Any, Any],
+    before: Callable[[Effect], Iterable[Effect]] = lambda effect: (),
+    after: Callable[[Effect], None] = lambda effect: None,
+) -> Generator[Any, Any, Any]:
+    """The same operation with somebody in between.
+
+    Args:
+        before: effects to carry out before this one.
+        after: called when one was carried out; what it raises the operation gets.
+    """
+    try:
+        effect = next(operation)
+        while True:
+            yield from before(effect)
+            try:
+                outcome = yield effect
+                after(effect)
+            except Exception as error:
+                effect = operation.throw(error)
+            else:
+                effect = operation.send(outcome)
+    except StopIteration as end:
+        return end.value
+    finally:
+        operation.close()
 
 
 def without_answer(
@@ -23,30 +57,54 @@ def without_answer(
         times: how many answers.
     """
     doomed: set[Link] = set()
+    left = [times]
 
-    def judge(effect: Any, sent: bytes) -> bool:
-        nonlocal times
-        if not isinstance(effect, Transfer):
-            return False
-        if sent and times and is_lost(sent):
-            times -= 1
+    def note(effect: Effect) -> Iterable[Effect]:
+        if left[0] and (sent := outgoing(effect)) and is_lost(sent):
+            left[0] -= 1
             doomed.add(effect.link)
-        return effect.link in doomed and effect.until is Until.RECEIVED
+        return ()
 
-    try:
-        effect = next(operation)
-        while True:
-            sent = b"".join(effect.link.outgoing) if isinstance(effect, Transfer) else b""
-            try:
-                outcome = yield effect
-            except Exception as error:
-                effect = operation.throw(error)
-                continue
-            if judge(effect, sent):
-                effect = operation.throw(ConnectionResetError("cut by the test"))
-            else:
-                effect = operation.send(outcome)
-    except StopIteration as end:
-        return end.value
-    finally:
-        operation.close()
+    def cut(effect: Effect) -> None:
+        receives = isinstance(effect, Transfer) and effect.until is Until.RECEIVED
+        if receives and effect.link in doomed:
+            raise ConnectionResetError("cut by the test")
+
+    return watched(operation, note, cut)
+
+
+class Stall:
+    """A network that keeps what one connection sends, and delivers it long after it was closed.
+
+    Args:
+        is_held: whether the connection that sends these bytes stalls from here on.
+    """
+
+    def __init__(self, is_held: Callable[[bytes], bool]) -> None:
+        self._is_held = is_held
+        self._held = bytearray()
+        self._socket: socket.socket | None = None
+        self._link: Link | None = None
+
+    def through(self, operation: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        """The same operation over this network."""
+        return watched(operation, self._hold)
+
+    def _hold(self, effect: Effect) -> Iterable[Effect]:
+        sent = outgoing(effect)
+        if sent and self._link is None and self._is_held(sent):
+            self._link = effect.link
+            self._socket = effect.link.carrier.socket.dup()
+        if sent and effect.link is self._link:
+            self._held += sent
+            effect.link.outgoing.clear()
+        return ()
+
+    def let_go(self, *, is_lost: bool = False) -> None:
+        """Deliver what was kept, unless it is lost; then the end of the connection."""
+        assert self._socket is not None, "nothing was held"
+        self._socket.setblocking(True)
+        if not is_lost:
+            self._socket.sendall(self._held)
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from jetstream_spark.client.blocking import Blocking, run, this_host
+from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import Flow
 from jetstream_spark.errors import (
     NoRespondersError,
@@ -21,6 +22,7 @@ from jetstream_spark.errors import (
     PublishRefusedError,
     RowRefusedError,
 )
+from jetstream_spark.inquiry import Inquiry
 from jetstream_spark.kernels.arrow_to_wire import encode_publishes
 from jetstream_spark.options import SinkOptions
 from jetstream_spark.publisher import Publisher
@@ -28,10 +30,23 @@ from jetstream_spark.publisher import Publisher
 pytestmark = pytest.mark.genuine
 
 
+def inquiry_of(options: SinkOptions) -> Inquiry | None:
+    """How a write with these options asks, as `Sink` makes it."""
+    if options.dedupe == "none":
+        return None
+    control = Control(this_host(), options.connection, "test")
+    state = run(control.stream_state(options.stream)) if options.stream else None
+    window_s = options.min_duplicate_window_s
+    if state is not None:
+        window_s = state.config["duplicate_window"] / 1e9
+    return Inquiry(control, state, window_s)
+
+
 @contextlib.contextmanager
 def publishing(options: SinkOptions) -> Iterator[Any]:
     """One write, from its connection to its last ack."""
-    publisher = Blocking(run(Publisher.open(this_host(), options)))
+    opening = Publisher.open(this_host(), options, inquiry_of(options))
+    publisher = Blocking(run(opening))
     try:
         yield publisher
     except BaseException:
@@ -45,7 +60,7 @@ def publish(publisher: Any, subject: bytes, rows: list[bytes], first: int = 0, w
     frames, offsets = encode_publishes(
         subject, publisher.reply_prefix, first, b"", ids, b"", pa.array(rows, pa.binary())
     )
-    publisher.publish(frames, offsets, first, wanted)
+    publisher.publish(frames, offsets, first, wanted, ids)
 
 
 def numbered(count: int, start: int = 0) -> list[bytes]:

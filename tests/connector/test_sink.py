@@ -186,7 +186,20 @@ def test_a_work_queue_relies_on_the_window(make_stream, genuine, caplog) -> None
     stored = queue.count
     again = write(queue, query("q7"), [batch(f"{queue.subject}.a", numbered(10))])
     assert (again.duplicates, queue.count) == (stored, 10)
-    assert "work queue" in caplog.text
+    assert "which has workqueue retention" in caplog.text
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_where_nothing_can_be_looked_up_a_short_window_is_refused(
+    make_stream, genuine, retention
+) -> None:
+    short = make_stream(genuine.url, retention=retention, duplicate_window=1_000_000_000)
+    rows = [batch(f"{short.subject}.a", numbered(3))]
+    with pytest.raises(
+        OptionsError, match=rf"minDuplicateWindow.*{retention} retention.*after 1 s"
+    ):
+        write(short, query("q7s"), rows)
+    assert write(short, query("q7s"), rows, minDuplicateWindow="1s").rows == 3
 
 
 def test_headers_travel_and_the_sinks_own_are_replaced(stream) -> None:
