@@ -5,13 +5,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check bench sim model soak fuzz differential clean
+.PHONY: help demo test check bench stall sim model soak fuzz differential clean
 
 help:
 	@echo "make demo   336,776 flights through JetStream and Spark, on this machine"
 	@echo "make test   install everything, then all checks and tests"
 	@echo "make check  formatting, lint, types, import rules; no tests"
 	@echo "make bench  this server beside the genuine one, on this machine"
+	@echo "make stall  how long what one client sends keeps another one waiting, ours beside genuine"
 	@echo "make sim    whole servers through simulated crashes, SIM_SEEDS times (1000)"
 	@echo "make model  stores, streams, consumers and more beside obvious twins: thousands of examples"
 	@echo "make soak   the demo again and again, SOAK_RUNS times (20), 30 crashes, a cluster's outages"
@@ -69,6 +70,10 @@ test: check
 bench: $(READY)-test
 	$(BIN)/python setup.py --quiet build_ext --inplace
 	$(BIN)/python -m benchmarks
+
+stall: $(READY)-test
+	$(BIN)/python setup.py --quiet build_ext --inplace
+	$(BIN)/python -m benchmarks.stall
 
 SIM_SEEDS ?= 1000
 

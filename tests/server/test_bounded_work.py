@@ -253,3 +253,20 @@ def test_a_consumer_is_made_with_three_syncs(tmp_path: Path) -> None:
     assert b'"error"' not in bench.ask(*consumer("D"))
     # The name of its folder, its config, and the name of that.
     assert disk.syncs == 3
+
+
+def test_many_costly_requests_at_once_take_turns(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    made = b"".join(frames(*stream(f"S{n}")) for n in range(20))
+    bench.session.feed(made + b"PUB S19.x 1\r\nx\r\nPING\r\n")
+    counts, catalog = [], bench.node.accounts["$G"].catalog
+    assert catalog is not None
+    while bench.node.next_deadline() == 0:
+        bench.node.run(NOW)
+        assert not bench.commit.drain()
+        bench.node.release(bench.node.take_held(), NOW)
+        counts.append(len(catalog.streams) - 1)
+    assert counts[:4] == [6, 12, 18, 20]
+    # What was said behind them has come behind them.
+    assert catalog.streams["S19"].store.last_seq == 1
+    assert bench.session.take_output().count(b"did_create") == 20

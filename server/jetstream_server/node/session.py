@@ -24,6 +24,7 @@ from jetstream_server.kernels import frames, subjects
 from jetstream_server.node import reserved
 from jetstream_server.node.auth import Arrival, User
 from jetstream_server.node.connect_options import is_well_typed, known
+from jetstream_server.node.costly_requests import Pause, with_pauses
 from jetstream_server.node.door import Door
 from jetstream_server.node.expected_replies import ExpectedReplies
 from jetstream_server.node.password_inquiry import PasswordInquiry
@@ -97,7 +98,7 @@ class Session:
         self.closing = ""
         self.traffic = Traffic()
         self.rtt_ns = 0
-        self._ops: list[Op] = []
+        self._ops: list[Op | Pause] = []
         self._now = now
         self._pinged_at = 0
         self._pings_out = 0
@@ -112,7 +113,7 @@ class Session:
     def feed(self, data: bytes) -> None:
         """Take bytes from the socket; they are acted on in the node's next run."""
         if not self.closing:
-            self._ops += self.parser.feed(data)
+            self._ops += with_pauses(self.parser.feed(data))
             self.node.has_input(self)
 
     def take_output(self) -> bytes:
@@ -145,8 +146,8 @@ class Session:
         for number, op in enumerate(ops, 1):
             if self.closing:
                 return number
-            if number > ops_max:
-                self._ops = ops[ops_max:]
+            if number > ops_max or isinstance(op, Pause):
+                self._ops = ops[number if isinstance(op, Pause) else ops_max :]
                 self.node.has_input(self)
                 return ops_max
             if trace is not None and not self._inquiry.is_answered:
