@@ -16,8 +16,10 @@ from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.origins.source import Source
 from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.node.session import Session
 from jetstream_server.node.stream_imports import StreamImport
+from jetstream_server.store.commit import GroupCommit
 
 from tests.planted import plant
 
@@ -45,6 +47,8 @@ def plant_all(patch: pytest.MonkeyPatch) -> None:
     plant(patch, Catalog, "stream", lambda self, name: name == "POISON")
     plant(patch, Consumer, "advance", times(2, lambda self, now: self.name == "poison"))
     plant(patch, Stream, "note_stored", lambda self, message, *given: message.payload == b"poison")
+    plant(patch, SystemServices, "subscribe", lambda self: self._account.name == "POISON")
+    plant(patch, GroupCommit, "write", lambda self, owner, file, *given: "DISK" in str(file.path))
     plant(patch, Source, "_take_all", times(2, lambda self, *given: "POISONED" in self.key))
     plant(patch, StreamImport, "_insert", lambda self, sub: "'poison.>'" in str(self) and sub.sid)
 

@@ -103,7 +103,8 @@ class Server:
             commit = self._streams.commit if self._streams is not None else None
             busy_poll_ns = options.busy_poll_ns if has_core_to_spare() else 0
             pump = Pump(node, commit, clock, self._fail, busy_poll_ns=busy_poll_ns)
-            contain_callbacks(asyncio.get_running_loop(), node.containment, clock)
+            loop = asyncio.get_running_loop()
+            contain_callbacks(loop, node.containment, clock, self._fail)
             node.password_checker = passwords = PasswordThreads(pump.wake)
             stack.callback(passwords.stop)
             stack.callback(IdleMemory(asyncio.get_running_loop(), pump.intake, pump.rest).stop)
@@ -239,6 +240,11 @@ class Server:
             text = str(error).rstrip("\n")
             self.log.write("ERR", f"Failed to reload server configuration: {text}")
             raise ConfigError(text) from None
+        except Exception as error:
+            incident = node.containment.contain(error, now)
+            text = f"{incident}; it may be followed in part, reload it or start the server again"
+            self.log.write("ERR", f"Failed to reload server configuration: {text}")
+            raise ConfigError(text) from None
         node.door = door
         pins = doors.pinned_certs
         doors.adopt(entrances, node)
@@ -256,13 +262,20 @@ class Server:
             ConfigError: they cannot be; nothing has changed then.
         """
         known = set(node.accounts)
-        reload(node, options, _gatekeeper(options, self.log.write), now)
+        gatekeeper, was_half = _gatekeeper(options, self.log.write), node.is_half_reloaded
+        node.is_half_reloaded = True
+        try:
+            reload(node, options, gatekeeper, now)
+        except ConfigError:
+            node.is_half_reloaded = was_half
+            raise
         self.options = options
         for name, account in node.accounts.items():
             if name not in known:
                 SystemServices(node, account).subscribe()
         if self._streams is not None:
             self._streams.follow(options, now)
+        node.is_half_reloaded = False
 
     def _serve_claims(self, node: Node) -> None:
         """Let the system account change an operator's accounts, where they can change."""

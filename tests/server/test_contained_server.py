@@ -267,6 +267,29 @@ def test_an_import(server, witness):
     assert server.end() == 0
 
 
+def test_a_reload(server, witness, tmp_path):
+    config = tmp_path / "server.conf"
+    text = config.read_text()
+    config.write_text(text.replace("accounts {", "accounts { POISON { users: [{user: p}] }"))
+    server.process.send_signal(signal.SIGHUP)
+    once(lambda: "the configuration was followed in part" in "".join(server.ailments()))
+    assert is_served(witness)
+    config.write_text(text)
+    server.process.send_signal(signal.SIGHUP)
+    once(lambda: not server.ailments())
+    assert is_served(witness) and server.end() == 0
+    assert "Failed to reload server configuration: internal server error" in server.said
+
+
+def test_the_queue_to_the_disk_ends_the_process(server, witness):
+    assert is_served(witness)
+    with pytest.raises(ConnectionError):
+        witness.api("STREAM.CREATE.DISK", {"name": "DISK", "subjects": ["d.>"]})
+        witness.ask("d.a", b"x")
+    server.said += server.process.stderr.read()
+    assert server.process.wait(20) == 2 and "[FTL] internal error: PlantedError" in server.said
+
+
 def test_it_starts_again_with_all_that_was_acknowledged(server, witness, tmp_path):
     test_a_stream(server, witness)
     again = Process(tmp_path)

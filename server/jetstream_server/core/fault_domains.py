@@ -69,6 +69,7 @@ PLACES: dict[str, Row] = {
     "ServerCommands": _REQUEST,
     "ClaimsServices": _REQUEST,
     "MonitorHttp": _REQUEST,
+    "Server": _REQUEST,  # a reload; healthz says that it was followed in part
     "SystemEvents": _REQUEST,
     "LameDuck": Row(Domain.REQUEST, "self"),
     "Router": Row(Domain.MESSAGE, "self"),

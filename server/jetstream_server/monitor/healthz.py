@@ -102,6 +102,9 @@ def _ailments(node: Node, options: HealthzOptions) -> list[_Ailment]:
         _Ailment(503, "ACCOUNT", f"{link} is closed until the next reload: {reason}")
         for link, reason in node.links.outages()
     ]
+    if node.is_half_reloaded:
+        text = "the configuration was followed in part: reload it, or start the server again"
+        links.append(_Ailment(503, "ACCOUNT", text))
     catalogs = {
         each.name: each.catalog for each in node.accounts.values() if each.catalog is not None
     }

@@ -6,6 +6,7 @@ The pump's turn has boundaries of its own; whatever it raises all the same stops
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from jetstream_server.base.clock import Clock
@@ -13,12 +14,21 @@ from jetstream_server.core.containment import Containment
 
 
 def contain_callbacks(
-    loop: asyncio.AbstractEventLoop, containment: Containment, clock: Clock
+    loop: asyncio.AbstractEventLoop,
+    containment: Containment,
+    clock: Clock,
+    failed: Callable[[BaseException], None],
 ) -> None:
-    """Have what callbacks raise contained; what cannot be is logged by the loop, as ever."""
+    """Have what callbacks raise contained; what cannot be is logged by the loop, as ever.
+
+    Args:
+        failed: told that there is no memory left: nothing can be promised then.
+    """
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
+        if isinstance(error, MemoryError):
+            failed(error)
         if isinstance(error, Exception):
             try:
                 containment.contain(error, clock.now())

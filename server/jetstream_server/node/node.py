@@ -176,6 +176,7 @@ class Node:
         self.chronicle: Chronicle | None = None
         self.password_checker: PasswordChecker = AtOnce()
         self.links = AccountLinks({}, {}, random)
+        self.is_half_reloaded = False  # a reload has tripped halfway
         self.disk_full = ""  # which file or folder finds no room, as the pump was told
         self.events = 0  # answers and events in the name of the server so far
         self._next_cid = 1

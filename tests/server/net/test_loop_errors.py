@@ -15,7 +15,9 @@ from tests.planted import plant
 
 async def opened(server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     server.node.containment = server.containment = Containment(lambda level, text: None)
-    contain_callbacks(asyncio.get_running_loop(), server.containment, server.pump.clock)
+    server.failures = []
+    loop, clock = asyncio.get_running_loop(), server.pump.clock
+    contain_callbacks(loop, server.containment, clock, server.failures.append)
     return await server.connect()
 
 
@@ -84,5 +86,18 @@ def test_what_is_of_nobody_is_logged_by_the_loop(running, on_loop, monkeypatch):
             await asyncio.sleep(0)
             assert len(logged) == 2 and server.containment.total == 0
             assert await is_well(witness)
+
+    on_loop(talk())
+
+
+def test_without_memory_the_server_is_told_to_end(running, on_loop, monkeypatch):
+    async def talk() -> None:
+        async with running() as server:
+            await opened(server)
+            loop = asyncio.get_running_loop()
+            monkeypatch.setattr(loop, "default_exception_handler", lambda context: None)
+            error = MemoryError()
+            loop.call_exception_handler({"message": "no memory", "exception": error})
+            assert server.failures == [error] and server.containment.total == 0
 
     on_loop(talk())
