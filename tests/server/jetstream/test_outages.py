@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from random import Random
 
 import pytest
 from jetstream_server.base.clock import MINUTE, SECOND
+from jetstream_server.jetstream.consumers.ack import Acks
+from jetstream_server.jetstream.consumers.consumer import Consumer
+from jetstream_server.jetstream.consumers.progress import Progress
+from jetstream_server.jetstream.consumers.pull import Pull
 from jetstream_server.jetstream.origins.source import Source
 from jetstream_server.jetstream.streams.atomic_batch import AtomicBatches
 from jetstream_server.jetstream.streams.republish import Republisher
 from jetstream_server.jetstream.streams.schedule import Schedules
 from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.store.file import FileStore
 
 from tests.contained import World
 from tests.planted import plant
@@ -320,3 +326,89 @@ def test_acknowledged_is_acknowledged_whatever_trips_in_the_same_turn(world, cli
     assert b"_INBOX.two" not in said
     world.start()  # without another flush
     assert world.connect().api("STREAM.INFO.S")["state"]["messages"] >= 1
+
+
+TRIPS = [
+    (Stream, "note_stored"),
+    (Stream, "after_storing"),
+    (Stream, "_put"),
+    (Stream, "store_run"),
+    (Stream, "settle"),
+    (Stream, "tick"),
+    (Consumer, "advance"),
+    (Consumer, "tick"),
+    (Consumer, "stored"),
+    (Consumer, "settle"),
+    (Acks, "receive"),
+    (Acks, "_acked"),
+    (Pull, "receive"),
+    (Progress, "deliver"),
+    (Progress, "ack"),
+    (FileStore, "append_run"),
+    (FileStore, "append"),
+    (FileStore, "delete"),
+]
+
+
+@pytest.mark.parametrize("retention", ["limits", "workqueue", "interest"])
+@pytest.mark.parametrize("seed", range(8))
+def test_nothing_acknowledged_is_lost_whatever_trips_when(tmp_path, monkeypatch, seed, retention):
+    """Publishes and acks that were answered hold, through incidents and a crash; the rest comes
+    again until it is acknowledged."""
+    random = Random(f"{seed} {retention}")
+    world = World(tmp_path)
+    client = world.connect()
+    client.stream(retention=retention, **(EACH_DECIDED if seed % 2 else {}))
+    client.consumer(ack_wait=2 * SECOND)
+    armed = [False]
+
+    def is_due(self, *given, **named):
+        if not armed[0] or random.random() > 0.3:
+            return False
+        armed[0] = False
+        return True
+
+    for owner, name in TRIPS:
+        plant(monkeypatch, owner, name, is_due)
+    incidents = 0
+    stored, asked, done = set(), set(), set()
+    for number in range(60):
+        armed[0] = random.random() < 0.25
+        if random.random() < 0.6:
+            if client.store("s.a", b"m%d." % number):
+                stored.add(number)
+        else:
+            said = client.pull(batch=3, expires_s=1)
+            came = re.findall(rb" (\$JS\.ACK\.S\.C\S+) \d+\r\nm(\d+)\.", said)
+            # Some may have come twice by now, and are acknowledged once.
+            for payload, ack in {payload: ack for ack, payload in came}.items():
+                armed[0] = random.random() < 0.25
+                asked.add(int(payload))  # which may hold although it is not answered
+                answer = b"\n" + client.publish(ack.decode(), b"", "_INBOX.ok")
+                if b"\nMSG _INBOX.ok 1 0\r\n" in answer:  # and not 503, with headers
+                    assert int(payload) not in done, "came again after its answered ack"
+                    done.add(int(payload))
+        if random.random() < 0.2:
+            world.wait(random.randrange(4) * SECOND)
+        if random.random() < 0.03:
+            armed[0] = False
+            incidents += world.containment.total
+            world.start()  # as after the process was killed
+            client = world.connect()
+    armed[0] = False
+    for _ in range(300):
+        world.wait(SECOND)
+        if not world.health() or any("stays offline" in each["error"] for each in world.health()):
+            break
+    assert incidents + world.containment.total
+    world.start()
+    client = world.connect()
+    left = set()
+    for _ in range(40):
+        said = client.pull(batch=100, expires_s=1)
+        for ack, payload in re.findall(rb" (\$JS\.ACK\.S\.C\S+) \d+\r\nm(\d+)\.", said):
+            left.add(int(payload))
+            client.publish(ack.decode(), b"", "_INBOX.ok")
+        world.wait(3 * SECOND)
+    assert stored - asked <= left, "acknowledged to the publisher, and gone"
+    assert not done & left, "came again after its answered ack"
