@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check bench stall sim model soak fuzz differential clean
+.PHONY: help demo test check bench stall sim model soak fuzz differential versions clean
 
 help:
 	@echo "make demo   336,776 flights through JetStream and Spark, on this machine"
@@ -18,6 +18,7 @@ help:
 	@echo "make soak   the demo again and again, SOAK_RUNS times (20), 30 crashes, a cluster's outages"
 	@echo "make fuzz   bad input of every kind, FUZZ_ROUNDS (200) times what the tests try"
 	@echo "make differential  random requests to this server and the genuine one, DIFFERENTIAL_ROUNDS (1000)"
+	@echo "make versions  the connector with PySpark 4.0, 4.1, 4.2 and 4.3, each in its environment"
 	@echo "make clean  remove what these commands made"
 
 $(BIN)/python:
@@ -106,8 +107,13 @@ differential: $(READY)-test
 	$(BIN)/python -m tests.parity.differential \
 	  --seed $(DIFFERENTIAL_SEED) --rounds $(DIFFERENTIAL_ROUNDS)
 
+SPARK_VERSIONS ?=
+
+versions: $(READY)-test
+	$(BIN)/python -m tests.versions $(SPARK_VERSIONS)
+
 clean:
-	rm -rf $(VENV) .demo build dist *.egg-info spark-warehouse metastore_db derby.log
+	rm -rf $(VENV) .venv-versions .demo build dist *.egg-info spark-warehouse metastore_db derby.log
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find server jetstream_spark \( -name '*_fast.c' -o -name '*_fast.*.so' \) -delete

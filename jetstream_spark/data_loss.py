@@ -16,7 +16,7 @@ from jetstream_spark.errors import (
     StreamRestoredError,
     StreamTruncatedError,
 )
-from jetstream_spark.offsets import StreamOffset
+from jetstream_spark.offsets import Offsets, StreamOffset
 from jetstream_spark.planner import Tail
 from jetstream_spark.ranges import SequenceRange
 
@@ -49,6 +49,20 @@ def find_loss(
     if tail.first > at.next and not expects_removals:
         return messages_gone(stream, at.next, tail.first, tail.is_consumed)
     return None
+
+
+def check_continuity(start: Offsets, end: Offsets) -> None:
+    """Make sure that a batch goes on in the streams that the one before ended in.
+
+    Raises:
+        DataLossError: a stream was made again, or ends before the start.
+    """
+    for name, at in start.streams.items():
+        final = end.streams.get(name)
+        if final is not None:
+            loss = find_loss(name, at, Tail(final.created, 0, final.next))
+            if loss is not None:
+                raise loss
 
 
 def find_loss_in_range(

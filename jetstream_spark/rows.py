@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from jetstream_spark.errors import SchemaError
 from jetstream_spark.kernels import wire_to_arrow as kernel
+from jetstream_spark.spark_api import utc_arrow_schema
 
 COLUMNS = {
     "subject": "STRING",
@@ -70,7 +70,7 @@ def arrow_schema(schema: StructType, columns: Mapping[str, str] = COLUMNS) -> pa
             f"the schema is not one of the source: {'; '.join(problems)}.",
             f"Leave it out, or choose from {schema_text(True, columns)}.",
         )
-    return to_arrow_schema(schema, timezone="UTC")
+    return utc_arrow_schema(schema)
 
 
 def record_batch(block: Block, stream: str, schema: pa.Schema) -> pa.RecordBatch:

@@ -25,7 +25,7 @@ from jetstream_spark.partition import columns_of
 from jetstream_spark.rows import schema_text
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
 # Spark 4.3 gives a Python source none of the options that a table of the catalog was made with.
 _TABLE_HINT = (
@@ -98,10 +98,20 @@ class JetStreamDataSource(DataSource):
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
-    ) -> DataSourceStreamArrowWriter:
-        """A streaming write; with the output mode `complete` every batch adds the whole result."""
+    ) -> DataSourceStreamWriter:
+        """A streaming write; with the output mode `complete` every batch adds the whole result.
+
+        Raises:
+            OptionsError: this version of Spark has no Arrow writers for streams.
+        """
+        from jetstream_spark.spark_api import HAS_STREAM_ARROW_WRITER, VERSION
         from jetstream_spark.writer import JetStreamStreamWriter
 
+        if not HAS_STREAM_ARROW_WRITER:
+            raise OptionsError(
+                [f"a streaming write needs PySpark 4.1 or newer; this is {VERSION}"],
+                "Write each micro-batch in foreachBatch, with txnAppId, and txnVersion = its id.",
+            )
         return JetStreamStreamWriter(self._sink_options(), schema)
 
     def _source_options(self) -> SourceOptions:

@@ -12,7 +12,21 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
+from pyspark.sql.types import StructType
+
+from jetstream_spark.bucket_options import CHANGES
+from jetstream_spark.client import pool
+from jetstream_spark.client.blocking import iterate, run, this_host
+from jetstream_spark.data_loss import check_continuity
+from jetstream_spark.errors import OptionsError
+from jetstream_spark.offsets import Offsets
+from jetstream_spark.options import SourceOptions
+from jetstream_spark.partition import RangePartition, columns_of, read_partition
+from jetstream_spark.planner import plan_ranges
+from jetstream_spark.rows import arrow_schema
+from jetstream_spark.spark_api import (
+    HAS_ADMISSION_CONTROL,
+    VERSION,
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
@@ -20,17 +34,6 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StructType
-
-from jetstream_spark.bucket_options import CHANGES
-from jetstream_spark.client import pool
-from jetstream_spark.client.blocking import iterate, run, this_host
-from jetstream_spark.errors import OptionsError
-from jetstream_spark.offsets import Offsets
-from jetstream_spark.options import SourceOptions
-from jetstream_spark.partition import RangePartition, columns_of, read_partition
-from jetstream_spark.planner import plan_ranges
-from jetstream_spark.rows import arrow_schema
 from jetstream_spark.stream_source import StreamSource
 from jetstream_spark.termination import stop_on_sigterm
 
@@ -50,6 +53,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     "query reads changes"
                 ]
             )
+        if not HAS_ADMISSION_CONTROL:
+            _check_without_admission_control(options)
         stop_on_sigterm()
         self.options = options
         self.schema = arrow_schema(schema, columns_of(options))
@@ -86,15 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return run(self.source.latest_offset(at, is_limited)).to_json()
 
     def _has_limits(self) -> bool:
-        options = self.options
-        return any(
-            limit is not None
-            for limit in (
-                options.max_offsets_per_trigger,
-                options.max_bytes_per_trigger,
-                options.min_offsets_per_trigger,
-            )
-        )
+        return bool(_limits_given(self.options))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Tell Spark that there is a limit; which ones apply is decided in `latestOffset`."""
@@ -119,9 +116,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Cut a batch into tasks: a pure function of its arguments and the options."""
+        first, final = Offsets.from_json(start), Offsets.from_json(end)
+        if not HAS_ADMISSION_CONTROL and self.options.fail_on_data_loss:
+            check_continuity(first, final)  # before, nobody could say where the query stands
         ranges = plan_ranges(
-            Offsets.from_json(start),
-            Offsets.from_json(end),
+            first,
+            final,
             self.options.max_offsets_per_partition,
             self.options.min_partitions,
             self.options.max_partitions,
@@ -139,3 +139,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Close the driver's connections; `stop_on_sigterm` sees to it that this is called."""
         pool.close_all(this_host())
+
+
+_LIMITS = {
+    "maxOffsetsPerTrigger": "max_offsets_per_trigger",
+    "maxBytesPerTrigger": "max_bytes_per_trigger",
+    "minOffsetsPerTrigger": "min_offsets_per_trigger",
+}
+
+
+def _limits_given(options: SourceOptions) -> list[str]:
+    """The options that limit a batch, as far as the user gave them."""
+    return [key for key, attribute in _LIMITS.items() if getattr(options, attribute) is not None]
+
+
+def _check_without_admission_control(options: SourceOptions) -> None:
+    """Refuse what this version of Spark cannot do.
+
+    Raises:
+        OptionsError: an option needs a newer one.
+    """
+    problems = [
+        f"option '{key}' needs PySpark 4.2 or newer, which tells a source where it stands; this is "
+        f"{VERSION}"
+        for key in _limits_given(options)
+    ]
+    if problems:
+        raise OptionsError(problems, "Leave it out, or upgrade PySpark.")

@@ -81,14 +81,14 @@ class StreamSource:
         """
         at = start if start is not None else (self._last_end or self._initial)
         if at is None:
-            at = yield from self.initial_offset()
+            return (yield from self._first_look())
         self._check_streams(at)
         if self._outage.is_pausing:
             return at
         try:
             if not self._is_checked:
                 yield from self._check_again(at)
-            if self.options.eager_commit:
+            if self.options.eager_commit and start is not None:
                 yield from self._commit(at)
             tails = self._frozen
             if tails is None:
@@ -105,6 +105,18 @@ class StreamSource:
             self._last_batch_at = self._host.now()
         self._last_end = end
         return end
+
+    def _first_look(self) -> Operation[Offsets]:
+        """Where the streams end, for a Spark before 4.2 that goes on from a checkpoint.
+
+        It does not say where the query stands, so nothing can be compared yet, and nothing is
+        known to be committed.
+        """
+        states = yield from StreamWatch(self._host, self.options).check()
+        streams = {name: StreamOffset(s.created, s.next) for name, s in states.items()}
+        self._last_end = Offsets(streams)
+        self._is_checked = True
+        return self._last_end
 
     def _check_streams(self, at: Offsets) -> None:
         if set(at.streams) != set(self.options.streams):

@@ -22,11 +22,7 @@ from typing import IO
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from jetstream_spark.client.blocking import run, this_host
@@ -36,6 +32,7 @@ from jetstream_spark.options import SinkOptions
 from jetstream_spark.read_ahead import read_ahead
 from jetstream_spark.sink import Sink, WrittenPartition
 from jetstream_spark.sink_columns import SinkColumns
+from jetstream_spark.spark_api import DataSourceStreamArrowWriter
 
 _log = logging.getLogger("jetstream_spark")
 

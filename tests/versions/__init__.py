@@ -1,0 +1,1 @@
+"""The connector with each version of PySpark that it is said to work with."""

@@ -1,0 +1,181 @@
+"""A small read and write of each kind with the PySpark that is installed here.
+
+What a version lacks is said in the error; that is tried as well.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from jetstream_spark.client.blocking import Blocking, this_host
+from jetstream_spark.client.control import Control
+from jetstream_spark.embedded import JetStreamServer
+from jetstream_spark.options import SinkOptions
+
+VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+ROWS = 500
+
+
+def start_session() -> SparkSession:
+    """Two cores, no frills."""
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+def refusal(call: Callable[[], Any]) -> str:
+    """The text of the error of a call that must fail."""
+    try:
+        call()
+    except Exception as error:
+        return str(error)
+    raise AssertionError("it was not refused")
+
+
+class Smoke:
+    """The tries, in order; each builds on the streams that the one before filled."""
+
+    def __init__(self, spark: SparkSession, url: str, folder: str) -> None:
+        self.spark = spark
+        self.url = url
+        self.folder = folder
+        self.control = Blocking(
+            Control(this_host(), SinkOptions.parse({"servers": url}).connection, "test")
+        )
+        for name in ("IN", "OUT"):
+            body = {"name": name, "subjects": [f"{name.lower()}.>"]}
+            self.control.request(f"STREAM.CREATE.{name}", body)
+
+    def write_batch(self) -> None:
+        rows = self.spark.range(ROWS).selectExpr(
+            "concat('in.', id % 7) subject", "cast(id as string) data"
+        )
+        rows.write.format("jetstream").options(servers=self.url, stream="IN").mode("append").save()
+        assert self.count("IN") == ROWS
+
+    def read_batch(self) -> None:
+        read = self.spark.read.format("jetstream").options(servers=self.url, stream="IN")
+        rows = read.option("includeHeaders", "true").load()
+        found = rows.selectExpr(
+            "count(*)", "sum(seq)", "count(distinct cast(data as string))", "max(timestamp)"
+        ).first()
+        assert found[:3] == (ROWS, ROWS * (ROWS + 1) // 2, ROWS), found
+        state = self.control.request("STREAM.INFO.IN")["state"]
+        assert found[3].isoformat()[:19] == state["last_ts"][:19], (found, state["last_ts"])
+        names = ["subject", "data", "stream", "seq", "timestamp", "headers"]
+        assert rows.columns == names, rows.columns
+
+    def stream(self, **options: str) -> Any:
+        named = {"servers": self.url, "stream": "IN", "startingOffsets": "earliest"} | options
+        return self.spark.readStream.format("jetstream").options(**named).load()
+
+    def copy_all(self) -> None:
+        """One run of a streaming copy, to the end of what is there."""
+        rows = self.stream().selectExpr("replace(subject, 'in.', 'out.') subject", "data")
+        writer = rows.writeStream.option("checkpointLocation", f"{self.folder}/copy")
+        if VERSION >= (4, 1):
+            writer = writer.format("jetstream").options(servers=self.url, stream="OUT")
+        else:
+            writer = writer.foreachBatch(self._write_one)
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(120), "the query hangs"
+        assert query.exception() is None, query.exception()
+
+    def _write_one(self, rows: Any, number: int) -> None:
+        options = {"servers": self.url, "stream": "OUT", "txnAppId": "smoke"}
+        options |= {"txnVersion": str(number)}
+        rows.write.format("jetstream").options(**options).mode("append").save()
+
+    def copy_stream(self) -> None:
+        self.copy_all()
+        assert self.count("OUT") == ROWS
+        self.copy_all()
+        assert self.count("OUT") == ROWS, "nothing is new"
+        self.write_more(5)
+        self.copy_all()
+        assert self.count("OUT") == ROWS + 5
+
+    def write_more(self, count: int) -> None:
+        for number in range(count):
+            self.control.request_message("in.more", b"%d" % number)
+
+    def made_again(self) -> None:
+        """A stream that was made again is noticed, whether or not Spark says where it stands."""
+        self.control.request("STREAM.DELETE.IN")
+        self.control.request("STREAM.CREATE.IN", {"name": "IN", "subjects": ["in.>"]})
+        self.write_more(3)
+        assert "STREAM_RECREATED" in refusal(self.copy_all)
+
+    def limits(self) -> None:
+        rows = self.stream(maxOffsetsPerTrigger="2", stream="OUT")
+        batches: list[int] = []
+
+        def run() -> None:
+            writer = rows.writeStream.option("checkpointLocation", f"{self.folder}/limits")
+            writer = writer.foreachBatch(lambda part, _: batches.append(part.count()))
+            query = writer.option("maxOffsetsPerTrigger", "2").trigger(availableNow=True).start()
+            query.awaitTermination(120)
+
+        if VERSION >= (4, 2):
+            rows = self.stream(maxOffsetsPerTrigger="300", stream="OUT")
+            run()
+            assert batches == [300, ROWS + 5 - 300], batches
+        else:
+            assert "needs PySpark 4.2" in refusal(run)
+
+    def stream_writer(self) -> None:
+        if VERSION >= (4, 1):
+            return
+        rows = self.stream(stream="OUT").selectExpr("'out.x' subject", "data")
+        writer = rows.writeStream.option("checkpointLocation", f"{self.folder}/writer")
+        writer = writer.format("jetstream").options(servers=self.url, stream="OUT")
+
+        def run() -> None:
+            writer.trigger(availableNow=True).start().awaitTermination(120)
+
+        assert "foreachBatch" in refusal(run)
+
+    def count(self, stream: str) -> int:
+        return int(self.control.stream_state(stream).messages)
+
+    def run(self) -> None:
+        for step in (
+            self.write_batch,
+            self.read_batch,
+            self.copy_stream,
+            self.made_again,
+            self.limits,
+            self.stream_writer,
+        ):
+            step()
+            print(f"PySpark {pyspark.__version__}: {step.__name__} is good", flush=True)
+
+
+def main() -> None:
+    spark = start_session()
+    try:
+        with JetStreamServer() as server, tempfile.TemporaryDirectory() as folder:
+            Smoke(spark, server.url, folder).run()
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()
