@@ -87,7 +87,7 @@ class BatchReader(DataSourceReader):
     def _check_loss(self, watch: StreamWatch, start: Offsets) -> Operation[None]:
         tails = yield from watch.tails()
         for name, at in start.streams.items():
-            loss = find_loss(name, at, tails[name], self.options.expects_removals)
+            loss = find_loss(name, at, tails.get(name), self.options.expects_removals)
             if loss is not None:
                 if self.options.fail_on_data_loss:
                     raise loss

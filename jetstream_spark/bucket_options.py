@@ -19,6 +19,7 @@ _BUCKET = re.compile(r"[A-Za-z0-9_-]+")
 _KEY_TOKEN = re.compile(r"[A-Za-z0-9_/=\\-]+|[*>]")
 _OF_STREAMS = {
     "stream": "a bucket is a stream of its own; give one of them",
+    "streamPattern": "a bucket is a stream of its own; give one of them",
     "subjects": "use keys, which takes the same wildcards",
     "commitMode": "a bucket keeps what it holds, and nothing is acknowledged",
 }

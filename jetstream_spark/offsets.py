@@ -22,11 +22,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from jetstream_spark.errors import OffsetsError
+from jetstream_spark.option_values import timestamp_ns
 
 VERSION = 1
 
 # "earliest", "latest", or a sequence (or one of these words) for every stream.
 StartingPoint = str | dict[str, int | str]
+# Nanoseconds since 1970, for all streams or for every one of them.
+PointInTime = int | dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +130,44 @@ def parse_starting_point(text: str, streams: tuple[str, ...]) -> StartingPoint:
             name: entry.get("next") if isinstance(entry, dict) else entry
             for name, entry in value["streams"].items()
         }
+    _check_names(value, streams)
+    return {name: _position(name, value[name], form) for name in streams}
+
+
+def parse_point_in_time(text: str, streams: tuple[str, ...]) -> PointInTime:
+    """Read a time, or JSON that names every stream with one.
+
+    Raises:
+        OffsetsError, ValueError: anything else.
+    """
+    if not text.strip().startswith("{"):
+        return timestamp_ns(text)
+    form = 'write a time, or {"ORDERS": "2026-11-21T10:00:00Z", "PAYMENTS": 1795255200000}'
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise OffsetsError(f"is no JSON; {form}") from None
+    _check_names(value, streams)
+    times = {}
+    for name in streams:
+        if isinstance(value[name], bool) or not isinstance(value[name], int | str):
+            raise OffsetsError(f"has {value[name]!r} for '{name}', which is no time; {form}")
+        try:
+            times[name] = timestamp_ns(str(value[name]))
+        except ValueError as error:
+            raise OffsetsError(f"has {value[name]!r} for '{name}', which {error}") from None
+    return times
+
+
+def _check_names(value: Mapping[str, Any], streams: tuple[str, ...]) -> None:
     missing = [name for name in streams if name not in value]
     extra = [name for name in value if name not in streams]
+    if not streams:
+        raise OffsetsError("names streams, which streamPattern finds only later; say it for all")
     if missing:
         raise OffsetsError(f"does not name {', '.join(missing)}; every stream needs an entry")
     if extra:
         raise OffsetsError(f"names {', '.join(extra)}, which the option stream does not")
-    return {name: _position(name, value[name], form) for name in streams}
 
 
 def _position(name: str, value: Any, form: str) -> int | str:

@@ -20,9 +20,13 @@ from jetstream_spark.bucket_options import (
 )
 from jetstream_spark.connection_options import ConnectionOptions, read_connection_options
 from jetstream_spark.errors import OffsetsError, OptionsError
-from jetstream_spark.offsets import StartingPoint, parse_starting_point
+from jetstream_spark.offsets import (
+    PointInTime,
+    StartingPoint,
+    parse_point_in_time,
+    parse_starting_point,
+)
 from jetstream_spark.option_map import OptionMap
-from jetstream_spark.option_values import timestamp_ns
 
 T = TypeVar("T")
 
@@ -37,7 +41,8 @@ class SourceOptions:
     """Options of a batch or streaming read (`spark.md` 3.2).
 
     Attributes:
-        streams: with `bucket`, the bucket's own stream.
+        streams: with `bucket`, the bucket's own stream; empty with `stream_pattern`.
+        stream_pattern: a regular expression for the whole name, empty when the streams are named.
         subjects: with `bucket`, the subjects of `keys`.
         starting: where to begin, None when the user said nothing: `latest` for a streaming query,
             `earliest` for a batch.
@@ -48,10 +53,10 @@ class SourceOptions:
     streams: tuple[str, ...]
     subjects: tuple[str, ...] = ()
     starting: StartingPoint | None = None
-    starting_timestamp_ns: int | None = None
+    starting_timestamp_ns: PointInTime | None = None
     starting_timestamp_strategy: str = "error"
     ending: StartingPoint | None = None
-    ending_timestamp_ns: int | None = None
+    ending_timestamp_ns: PointInTime | None = None
     fail_on_data_loss: bool = True
     max_offsets_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
@@ -71,6 +76,13 @@ class SourceOptions:
     fetch_mode: str = "auto"
     bucket: str = ""
     kv_mode: str | None = None
+    stream_pattern: str = ""
+
+    def is_about(self, stream: str) -> bool:
+        """Whether the options mean a stream of this name."""
+        if self.stream_pattern:
+            return re.fullmatch(self.stream_pattern, stream) is not None
+        return stream in self.streams
 
     @property
     def expects_removals(self) -> bool:
@@ -138,9 +150,14 @@ def _parse(
 def _read_source(options: OptionMap) -> SourceOptions:
     bucket, keys = read_bucket(options)
     streams, subjects = options.words("stream"), _subject_patterns(options)
-    if not options.has("stream") and not bucket:
+    pattern = options.read("streamPattern", _regular_expression, "")
+    if pattern and options.has("stream"):
+        options.add_problem("streamPattern", "cannot be combined with stream; give one of them")
+    if not options.has("stream") and not options.has("streamPattern") and not bucket:
         options.add_problem(
-            "stream", "is required: the stream to read, or several as a,b; or bucket, to read one"
+            "stream",
+            "is required: the stream to read, or several as a,b; or streamPattern; or bucket, to "
+            "read one",
         )
     for stream in streams:
         _check_stream_name(options, stream)
@@ -151,12 +168,12 @@ def _read_source(options: OptionMap) -> SourceOptions:
         streams=streams,
         subjects=subjects,
         starting=_starting_point(options, "startingOffsets", streams),
-        starting_timestamp_ns=options.read("startingTimestamp", timestamp_ns, None),
+        starting_timestamp_ns=_point_in_time(options, "startingTimestamp", streams),
         starting_timestamp_strategy=options.choice(
             "startingTimestampStrategy", ("error", LATEST), "error"
         ),
         ending=_starting_point(options, "endingOffsets", streams),
-        ending_timestamp_ns=options.read("endingTimestamp", timestamp_ns, None),
+        ending_timestamp_ns=_point_in_time(options, "endingTimestamp", streams),
         fail_on_data_loss=options.flag("failOnDataLoss", True),
         max_offsets_per_trigger=options.maybe_number("maxOffsetsPerTrigger"),
         max_bytes_per_trigger=options.maybe_size("maxBytesPerTrigger"),
@@ -178,6 +195,7 @@ def _read_source(options: OptionMap) -> SourceOptions:
         fetch_mode=options.choice("fetchMode", ("auto", "consumer", "direct"), "auto"),
         bucket=bucket,
         kv_mode=options.read("kvMode", kv_mode, None),
+        stream_pattern=pattern,
     )
     _check_source_pairs(options, source)
     return source
@@ -209,6 +227,24 @@ def _starting_point(options: OptionMap, key: str, streams: tuple[str, ...]) -> S
             raise ValueError(error.what) from None
 
     return options.read(key, parse, None)
+
+
+def _point_in_time(options: OptionMap, key: str, streams: tuple[str, ...]) -> PointInTime | None:
+    def parse(text: str) -> PointInTime | None:
+        try:
+            return parse_point_in_time(text, streams)
+        except OffsetsError as error:
+            raise ValueError(error.what) from None
+
+    return options.read(key, parse, None)
+
+
+def _regular_expression(text: str) -> str:
+    try:
+        re.compile(text.strip())
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"is no regular expression: {error}") from None
+    return text.strip()
 
 
 def _commit_mode(options: OptionMap) -> str | None:
@@ -246,8 +282,12 @@ def _check_source_pairs(options: OptionMap, source: SourceOptions) -> None:
     if options.has("endingOffsets") and options.has("endingTimestamp"):
         options.add_problem("endingOffsets", "cannot be combined with endingTimestamp")
     start, stop = source.starting_timestamp_ns, source.ending_timestamp_ns
-    if start is not None and stop is not None and stop < start:
-        options.add_problem("endingTimestamp", "is before startingTimestamp")
+    for name in source.streams or ("",):
+        begin, end = _time_of(start, name), _time_of(stop, name)
+        if begin is not None and end is not None and end < begin:
+            where = f" in stream '{name}'" if name and len(source.streams) > 1 else ""
+            options.add_problem("endingTimestamp", f"is before startingTimestamp{where}")
+            break
     if isinstance(source.starting, dict) and isinstance(source.ending, dict):
         for stream, first in source.starting.items():
             final = source.ending[stream]
@@ -256,6 +296,10 @@ def _check_source_pairs(options: OptionMap, source: SourceOptions) -> None:
                     "endingOffsets",
                     f"ends stream '{stream}' at {final}, before startingOffsets ({first})",
                 )
+
+
+def _time_of(point: PointInTime | None, stream: str) -> int | None:
+    return point.get(stream) if isinstance(point, dict) else point
 
 
 # --- the sink -------------------------------------------------------------------------------

@@ -162,7 +162,7 @@ def _check_without_admission_control(options: SourceOptions) -> None:
     problems = [
         f"option '{key}' needs PySpark 4.2 or newer, which tells a source where it stands; this is "
         f"{VERSION}"
-        for key in _limits_given(options)
+        for key in _limits_given(options) + (["streamPattern"] if options.stream_pattern else [])
     ]
     if problems:
         raise OptionsError(problems, "Leave it out, or upgrade PySpark.")

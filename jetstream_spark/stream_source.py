@@ -49,6 +49,7 @@ class StreamSource:
         self._frozen: dict[str, Tail | None] | None = None
         self._last_batch_at = host.now()
         self._lost = AcceptedLoss(host)
+        self._admitted: set[str] = set()
         self._begins: dict[tuple[str, str], int] = {}
         self._is_checked = False
         self._outage = _Outage(host, options.connection.outage_timeout_s)
@@ -93,6 +94,8 @@ class StreamSource:
             tails = self._frozen
             if tails is None:
                 tails = yield from self._watch.tails()
+            if self.options.stream_pattern:
+                tails = yield from self._matched(at, tails)
             begins = yield from self._check_loss(at, tails)
         except _OUTAGE as error:
             self._outage.note(error)
@@ -100,6 +103,8 @@ class StreamSource:
             return at
         self._outage.end()
         present = {name: tail for name, tail in tails.items() if tail is not None}
+        if self.options.stream_pattern:  # one that is gone, and that is accepted, is forgotten
+            at = Offsets({name: one for name, one in at.streams.items() if name in present})
         end = plan_end(at, present, self._limits(is_limited), begins)
         if end != at:
             self._last_batch_at = self._host.now()
@@ -119,12 +124,37 @@ class StreamSource:
         return self._last_end
 
     def _check_streams(self, at: Offsets) -> None:
-        if set(at.streams) != set(self.options.streams):
+        if pattern := self.options.stream_pattern:
+            others = sorted(name for name in at.streams if not self.options.is_about(name))
+            if others:
+                raise OffsetsError(
+                    f"the checkpoint is of streams that streamPattern = '{pattern}' does not "
+                    f"match: {', '.join(others)}.",
+                    "Restore the option, or start with a new checkpointLocation.",
+                )
+        elif set(at.streams) != set(self.options.streams):
             raise OffsetsError(
                 f"the checkpoint is of the streams {', '.join(sorted(at.streams))}; the option "
                 f"'stream' names {', '.join(sorted(self.options.streams))}.",
                 "Restore the option, or start with a new checkpointLocation.",
             )
+
+    def _matched(
+        self, at: Offsets, tails: Mapping[str, Tail | None]
+    ) -> Operation[dict[str, Tail | None]]:
+        """The tails of the streams that match, and of those that are gone; new ones are checked.
+
+        A new one is read from its beginning.
+        """
+        for name, tail in tails.items():
+            if tail is not None and name not in at.streams and name not in self._admitted:
+                yield from self._watch.check_new(name)
+                if self.options.commit_mode == "ack":
+                    first = StreamOffset(tail.created, tail.first)
+                    yield from self._watch.anchor(name).hold(first)
+                self._admitted.add(name)
+        gone: dict[str, Tail | None] = dict.fromkeys(at.streams)
+        return gone | {n: t for n, t in tails.items() if t is not None or n in at.streams}
 
     def _hold(self, watch: StreamWatch, at: Offsets) -> Operation[Offsets]:
         """Make the anchors of a new query; return where it begins.
@@ -150,7 +180,7 @@ class StreamSource:
         self, at: Offsets, states: Mapping[str, StreamState | None]
     ) -> Operation[None]:
         for name, position in at.streams.items():
-            state = states[name]
+            state = states.get(name)
             if state is None or state.created != position.created:
                 continue  # another loss, which is about to be found
             anchor = self._watch.anchor(name)
@@ -167,8 +197,13 @@ class StreamSource:
             DataLossError: there is loss, and it is not accepted.
         """
         begins = {}
+        for name in self._lost.lost_streams:
+            if name not in tails:
+                self._lost.note_none(name)  # forgotten
         for name, tail in tails.items():
-            position = at.streams[name]
+            position = at.streams.get(name)
+            if position is None:
+                continue  # new, so nothing of it was read
             loss = find_loss(name, position, tail, self.options.expects_removals)
             if loss is None or tail is None:
                 self._lost.note_none(name) if loss is None else self._accept_loss(name, loss)

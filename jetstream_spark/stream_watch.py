@@ -18,7 +18,7 @@ from jetstream_spark.errors import (
     StreamNotFoundError,
     SubjectsDoNotOverlapError,
 )
-from jetstream_spark.offsets import Offsets, StartingPoint, StreamOffset
+from jetstream_spark.offsets import Offsets, PointInTime, StartingPoint, StreamOffset
 from jetstream_spark.option_values import rfc3339, timestamp_ns
 from jetstream_spark.options import EARLIEST, LATEST, SourceOptions
 from jetstream_spark.planner import Tail
@@ -26,6 +26,8 @@ from jetstream_spark.subjects import overlaps
 
 # The start of a consumer that is made only to be asked where it would begin.
 PROBE_SECONDS = 10
+# How often it is asked which streams match the option streamPattern.
+DISCOVERY_INTERVAL_S = 5.0
 
 
 class StreamWatch:
@@ -44,6 +46,8 @@ class StreamWatch:
         self._host = host
         self._states: dict[str, StreamState | None] = {}
         self._asked_at = float("-inf")
+        self._names: tuple[str, ...] = ()
+        self._listed_at = float("-inf")
 
     def states(self, is_fresh: bool = False) -> Operation[Mapping[str, StreamState | None]]:
         """The state of every stream, None for one that is gone; at most `pollInterval` old.
@@ -54,11 +58,22 @@ class StreamWatch:
         now = self._host.now()
         if is_fresh or now - self._asked_at >= self.options.poll_interval_s:
             states = {}
-            for name in self.options.streams:
+            for name in (yield from self._stream_names()):
                 states[name] = yield from self._state(name)
             self._states = states
             self._asked_at = self._host.now()
         return self._states
+
+    def _stream_names(self) -> Operation[tuple[str, ...]]:
+        """The streams that the options mean; with a pattern looked up every few seconds."""
+        if not self.options.stream_pattern:
+            return self.options.streams
+        now = self._host.now()
+        if now - self._listed_at >= DISCOVERY_INTERVAL_S:
+            names = yield from self.control.all_stream_names()
+            self._names = tuple(sorted(name for name in names if self.options.is_about(name)))
+            self._listed_at = now
+        return self._names
 
     def _state(self, name: str) -> Operation[StreamState | None]:
         try:
@@ -83,14 +98,32 @@ class StreamWatch:
             StreamNotFoundError, SubjectsDoNotOverlapError, RetentionRefusedError
         """
         found = {}
-        for name in self.options.streams:
+        for name in (yield from self._stream_names()):
             found[name] = yield from self.control.stream_state(name)
+        if not found:
+            raise StreamNotFoundError(
+                f"no stream matches the option streamPattern ('{self.options.stream_pattern}').",
+                "It is a regular expression for the whole name. Streams may come while the query "
+                "runs, but one has to be there at its start.",
+            )
         for state in found.values():
-            self._check_subjects(state)
-            yield from self._check_retention(state)
-            if self.options.bucket:
-                self._check_bucket(state)
+            yield from self._check_one(state)
         return found
+
+    def check_new(self, name: str) -> Operation[None]:
+        """The same for a stream that came while the query ran.
+
+        Raises: as `check`.
+        """
+        state = self._states.get(name)
+        if state is not None:
+            yield from self._check_one(state)
+
+    def _check_one(self, state: StreamState) -> Operation[None]:
+        self._check_subjects(state)
+        yield from self._check_retention(state)
+        if self.options.bucket:
+            self._check_bucket(state)
 
     def _check_subjects(self, state: StreamState) -> None:
         is_rewritten = any(
@@ -229,13 +262,13 @@ class StreamWatch:
         wanted = self.options.starting_timestamp_ns
         if wanted is None:
             return self._offsets(found, self.options.starting or default)
-        if wanted > self._host.wall_time_ns():
-            if self.options.starting_timestamp_strategy == "error":
-                raise OffsetsError(
-                    f"option 'startingTimestamp' = {rfc3339(wanted)} is in the future.",
-                    "Set startingTimestampStrategy=latest to begin with what comes next.",
-                )
-            return self._offsets(found, LATEST)
+        last = max(wanted.values()) if isinstance(wanted, dict) else wanted
+        is_future = last > self._host.wall_time_ns()
+        if is_future and self.options.starting_timestamp_strategy == "error":
+            raise OffsetsError(
+                f"option 'startingTimestamp' = {rfc3339(last)} is in the future.",
+                "Set startingTimestampStrategy=latest to begin with what comes next.",
+            )
         return (yield from self._offsets_at(found, wanted))
 
     def ending_offsets(self, start: Offsets) -> Operation[Offsets]:
@@ -273,10 +306,17 @@ class StreamWatch:
             streams[name] = StreamOffset(state.created, following)
         return Offsets(streams)
 
-    def _offsets_at(self, found: Mapping[str, StreamState], timestamp: int) -> Operation[Offsets]:
+    def _offsets_at(
+        self, found: Mapping[str, StreamState], wanted: PointInTime
+    ) -> Operation[Offsets]:
+        """The positions of a time; the end of a stream for one that has not come."""
+        now = self._host.wall_time_ns()
         streams = {}
         for name, state in found.items():
-            sequence = yield from self._sequence_at(state, timestamp)
+            timestamp = wanted[name] if isinstance(wanted, dict) else wanted
+            sequence = state.next
+            if timestamp <= now:
+                sequence = yield from self._sequence_at(state, timestamp)
             streams[name] = StreamOffset(state.created, sequence)
         return Offsets(streams)
 

@@ -189,6 +189,16 @@ class Control:
         body = {"subject": subject} if subject else None
         return list((yield from self.request("STREAM.NAMES", body)).get("streams") or ())
 
+    def all_stream_names(self) -> Operation[list[str]]:
+        """The names of all streams of the account, page by page."""
+        found: list[str] = []
+        while True:
+            answer = yield from self.request("STREAM.NAMES", {"offset": len(found)})
+            page = [str(name) for name in answer.get("streams") or ()]
+            found += page
+            if not page or len(found) >= int(answer.get("total", 0)):
+                return found
+
     def next_sequence(
         self, stream: str, sequence: int, subject: str = ">"
     ) -> Operation[int | None]:

@@ -133,3 +133,51 @@ def test_a_name_that_users_of_kafka_know_is_understood():
         SourceOptions.parse(base | {"maxRecordsPerPartition": "x"})
     with pytest.raises(OptionsError, match="another name of 'maxOffsetsPerPartition'"):
         SourceOptions.parse(base | {"maxRecordsPerPartition": "7", "maxOffsetsPerPartition": "7"})
+
+
+SOURCE = {"servers": "nats://h:1", "stream": "A,B"}
+
+
+def test_times_for_every_stream():
+    options = SourceOptions.parse(
+        SOURCE
+        | {"startingTimestamp": '{"A": "1970-01-01T00:00:01Z", "B": 20000}'}
+        | {"endingTimestamp": "1970-01-01T00:00:30Z"}
+    )
+    assert options.starting_timestamp_ns == {"A": 10**9, "B": 20 * 10**9}
+    assert options.ending_timestamp_ns == 30 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"startingTimestamp": '{"A": 20000}'}, "does not name B"),
+        ({"startingTimestamp": '{"A": 20000, "B": 20000, "C": 20000}'}, "names C"),
+        ({"startingTimestamp": '{"A": 20000, "B": true}'}, "True for 'B', which is no time"),
+        ({"startingTimestamp": '{"A": 20000, "B": "x"}'}, "'x' for 'B', which is not a time"),
+        ({"endingTimestamp": "{"}, "is no JSON"),
+        (
+            {"startingTimestamp": "90000", "endingTimestamp": '{"A": 99999, "B": 20000}'},
+            "is before startingTimestamp in stream 'B'",
+        ),
+        ({"streamPattern": "A.*"}, "cannot be combined with stream"),
+        ({"stream": "", "streamPattern": "A("}, "is no regular expression"),
+        (
+            {"stream": "", "streamPattern": "A.*", "startingOffsets": '{"A": 1}'},
+            "which streamPattern finds only later",
+        ),
+        ({"stream": "", "bucket": "b", "streamPattern": "A"}, "cannot be combined with bucket"),
+    ],
+)
+def test_mistakes_of_several_streams(given, problem):
+    named = {key: value for key, value in (SOURCE | given).items() if value}
+    with pytest.raises(OptionsError) as raised:
+        SourceOptions.parse(named)
+    assert problem in str(raised.value)
+
+
+def test_a_pattern_is_for_the_whole_name():
+    options = SourceOptions.parse({"servers": "nats://h:1", "streamPattern": "ORDERS_.*|X"})
+    assert options.streams == ()
+    names = ("ORDERS_1", "ORDERS_", "ORDERS", "MY_ORDERS_1", "X", "XY")
+    assert [name for name in names if options.is_about(name)] == ["ORDERS_1", "ORDERS_", "X"]

@@ -8,11 +8,16 @@ import time
 import pyarrow as pa
 import pytest
 
+from jetstream_spark import stream_watch
 from jetstream_spark.client.blocking import Blocking, BlockingHost, iterate, run, this_host
 from jetstream_spark.embedded import JetStreamServer
 from jetstream_spark.errors import (
     ConnectionFailedError,
     MessagesAcknowledgedError,
+    OffsetsError,
+    RetentionRefusedError,
+    StreamDeletedError,
+    StreamNotFoundError,
     StreamRecreatedError,
     StreamRestoredError,
 )
@@ -128,6 +133,7 @@ def publish(stream, count: int) -> None:
 def query(stream, host=None, /, **options: str) -> Blocking:
     named = {"servers": stream.url, "stream": stream.name, "pollInterval": "1us"}
     named |= {"startingOffsets": "earliest"} | options
+    named = {key: value for key, value in named.items() if value}
     return Blocking(StreamSource(host or BlockingHost(), SourceOptions.parse(named)))
 
 
@@ -288,3 +294,63 @@ def test_the_lag_has_the_names_that_kafka_gives_it(genuine, make_stream):
     assert sorted(lags) == sorted([report["minOffsetsBehindLatest"], report["lag"] - min(lags)])
     assert report["maxOffsetsBehindLatest"] == max(lags) and sum(lags) == report["lag"] == 4
     assert report["avgOffsetsBehindLatest"] == 2.0
+
+
+@pytest.fixture
+def orders(start_genuine, make_stream, monkeypatch):
+    """Makes streams whose names begin with ORDERS_, on a server of their own."""
+    monkeypatch.setattr(stream_watch, "DISCOVERY_INTERVAL_S", 0.0)
+    place = make_stream(start_genuine().url)
+
+    def make(number: int, count: int, **config: object) -> str:
+        name = f"ORDERS_{number}"
+        body = {"name": name, "subjects": [f"orders.{number}.>"], **config}
+        place.control.request(f"STREAM.CREATE.{name}", body)
+        for i in range(count):
+            place.control.request_message(f"orders.{number}.a", b"%d" % i)
+        return name
+
+    make.place = place
+    return make
+
+
+def test_streams_that_match_are_found_while_the_query_runs(orders):
+    pattern = {"streamPattern": "ORDERS_.*", "stream": ""}
+    place = orders.place
+    with pytest.raises(StreamNotFoundError, match="no stream matches"):
+        query(place, **pattern).initial_offset()
+    orders(1, 3)
+    source = query(place, **pattern)
+    start = source.initial_offset()
+    first = source.latest_offset(start)
+    assert list(first.streams) == ["ORDERS_1"]
+    # One that comes later is read from its beginning, also when it has lost its first messages.
+    orders(2, 4, max_msgs=3)
+    orders(3, 0)
+    second = source.latest_offset(first)
+    assert second.streams["ORDERS_2"] == StreamOffset(second.streams["ORDERS_2"].created, 5, 2)
+    assert read(place, first, second) == [2, 3, 4]
+    # A batch is the same when it is planned again from the checkpoint.
+    replayed = [Offsets.from_json(json.loads(json.dumps(o.to_json()))) for o in (first, second)]
+    assert plan_ranges(*replayed, 1000, 1, 8) == plan_ranges(first, second, 1000, 1, 8)
+    assert source.latest_offset(second) == second, "nothing new"
+    assert query(place, **pattern).latest_offset(second) == second, "after a restart as well"
+    # What is gone is loss, and with the user's consent forgotten.
+    place.control.request("STREAM.DELETE.ORDERS_1")
+    with pytest.raises(StreamDeletedError):
+        source.latest_offset(second)
+    accepting = query(place, **pattern, **ACCEPT)
+    third = accepting.latest_offset(second)
+    assert sorted(third.streams) == ["ORDERS_2", "ORDERS_3"]
+    assert accepting.latest_offset(third) == third
+    with pytest.raises(OffsetsError, match="does not match: ORDERS_2"):
+        query(place, streamPattern="ORDERS_3", stream="").latest_offset(third)
+
+
+def test_a_new_stream_that_cannot_be_read_is_an_error(orders):
+    orders(1, 1)
+    source = query(orders.place, streamPattern="ORDERS_.*", stream="")
+    at = source.latest_offset(source.initial_offset())
+    orders(2, 1, retention="workqueue")
+    with pytest.raises(RetentionRefusedError, match="ORDERS_2"):
+        source.latest_offset(at)

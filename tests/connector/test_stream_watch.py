@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -20,7 +21,7 @@ from jetstream_spark.stream_watch import StreamWatch
 pytestmark = pytest.mark.genuine
 
 
-def watch(stream, **options: object) -> Blocking:
+def watch(stream, /, **options: object) -> Blocking:
     named = {"servers": stream.url, "stream": stream.name}
     return Blocking(
         StreamWatch(
@@ -116,3 +117,24 @@ def test_times_in_a_stream_that_consumers_would_change(genuine, make_stream, ret
     assert start_of(stream, startingTimestamp=moment, commitMode="none") == 11
     names = [one["name"] for one in stream.control.consumers(stream.name)]
     assert names == ["taken"]
+
+
+def test_a_time_for_each_of_several_streams(genuine, make_stream):
+    one, other = make_stream(genuine.url), make_stream(genuine.url)
+    publish(one, 3)
+    publish(other, 3)
+    time.sleep(0.01)
+    between = rfc3339(time.time_ns())
+    time.sleep(0.01)
+    publish(one, 2)
+    publish(other, 2)
+    names = {"stream": f"{one.name},{other.name}"}
+    early = {one.name: between, other.name: "2020-01-01T00:00:00Z"}
+    late = {one.name: "2999-01-01", other.name: between}
+    asking = watch(one, startingTimestamp=json.dumps(early), endingTimestamp=between, **names)
+    start = asking.starting_offsets("earliest")
+    assert [start.streams[name].next for name in (one.name, other.name)] == [4, 1]
+    end = asking.ending_offsets(start)
+    assert [end.streams[name].next for name in (one.name, other.name)] == [4, 4]
+    ending = watch(one, endingTimestamp=json.dumps(late), **names).ending_offsets(start)
+    assert [ending.streams[name].next for name in (one.name, other.name)] == [6, 4]

@@ -79,3 +79,13 @@ def test_a_restarting_server_is_waited_for(start_genuine):
     short = SinkOptions.parse({"servers": server.url, "outageTimeout": "300ms"})
     with pytest.raises(ConnectionFailedError, match="Connection refused"):
         Blocking(Control(this_host(), short.connection)).stream_state("S")
+
+
+def test_the_names_of_all_streams(start_genuine, make_stream):
+    place = make_stream(start_genuine().url)
+    for number in range(1100):  # more than a page
+        name = f"MANY_{number}"
+        body = {"name": name, "subjects": [f"many.{number}"], "storage": "memory"}
+        place.control.request(f"STREAM.CREATE.{name}", body)
+    assert len(place.control.stream_names()) == 1024
+    assert len(set(place.control.all_stream_names())) == 1101
