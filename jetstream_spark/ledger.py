@@ -4,20 +4,23 @@ The server drops a second publish of an id for two minutes or so; a query that w
 and runs its last micro-batch again would write it twice. So every partition leaves an entry:
 
     <scope>.<partition>    {"version": 7, "state": "started", "created": ..., "next": 1043}
-                           {... "state": "done", "rows": 250, "low": ..., "high": ...}
-    <scope>                {"version": 7, "created": ..., "rows": 2000}, by the driver at the end
+                           {... "state": "done", "last": 1292, "rows": 250, "low": ..., "high": ...}
+    <scope>                {"version": 7, "created": ..., "next": 3043, "rows": 2000}, by the driver
 
 All of them carry an `attempt`, a random token: an answer that was lost has the request repeated,
 and the token tells one's own entry from that of somebody who was quicker (`kv.py`).
 
 `version` is the micro-batch; `next` the sequence that the stream was about to give when the first
-attempt began; `created` the stream's incarnation, so that entries about a stream that was deleted
-and made again mean nothing; `low` and `high` are the fingerprint of the rows.
+attempt began, or the batch was done; `last` one that was stored; `created` the stream's
+incarnation, so that entries about a stream that was deleted and made again mean nothing; `low` and
+`high` are the fingerprint of the rows. A stream that ends before `next` or `last` was brought back
+from an older snapshot: what is said of the rows behind its end means nothing either.
 
 What an attempt finds, and what it may conclude (`Standing`):
 
     nothing, or an older batch     FIRST      write "started", publish
-    the same batch, "started"      RESUMED    ids stored since `next` are not sent again
+    the same batch, "started"      RESUMED    ids stored since `next` are not sent again; FIRST if
+                                              the stream ends before it
     the same batch, "done"         DONE       nothing to do, *if* the rows at hand have this
                                               fingerprint; otherwise the rows were dealt to the
                                               partitions differently: as RESUMED
@@ -34,7 +37,9 @@ from __future__ import annotations
 
 import enum
 import json
+import logging
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +56,7 @@ from jetstream_spark.kv import NO_ENTRY, KvBucket
 from jetstream_spark.message_ids import Fingerprint
 
 CONTESTED_READS_MAX = 10
+_log = logging.getLogger("jetstream_spark")
 _PLAIN_TOKEN = re.compile(r"[A-Za-z0-9_=-]+")
 
 
@@ -93,7 +99,8 @@ class Attempt:
         standing: what earlier attempts left.
         first_sequence: nothing of this partition is stored in the stream before it.
         stream: the state of the stream as the attempt began, None when COMMITTED.
-        fingerprint: of the rows that an earlier attempt finished, when DONE.
+        fingerprint: of the rows that an earlier attempt finished, when DONE; and when COMMITTED, as
+            far as it is still known.
     """
 
     key: str
@@ -134,7 +141,7 @@ class Ledger:
         stream = yield from self._control.stream_state(self._stream)
         try:
             if (yield from self._is_committed(stream)):
-                return Attempt(key, Standing.COMMITTED)
+                return (yield from self._committed(key))
             for _ in range(CONTESTED_READS_MAX):
                 attempt = yield from self._try_begin(key, stream)
                 if attempt is not None:
@@ -149,18 +156,43 @@ class Ledger:
             return False
         if self._scope.kind is ScopeKind.QUERY and entry["version"] > self._scope.version:
             raise self._fenced(entry["version"])
-        return bool(entry["version"] >= self._scope.version)
+        if entry["version"] == self._scope.version:
+            return self._is_kept(entry, stream)
+        return bool(entry["version"] > self._scope.version)
+
+    def _is_kept(self, entry: dict[str, Any], stream: StreamState) -> bool:
+        """Whether a stream is as far as it was when a version of a scope had been written to it."""
+        if int(entry.get("next", 0)) <= stream.next:
+            return True
+        _log.warning(
+            "stream '%s' ends before sequence %d, and had ended before %d when version %d of %s %s "
+            "was written: it was brought back from an older snapshot, and rows written since are "
+            "gone; of this version they are written again",
+            self._stream,
+            stream.next,
+            entry["next"],
+            entry["version"],
+            self._scope.kind,
+            self._scope.name,
+        )
+        return False
+
+    def _committed(self, key: str) -> Operation[Attempt]:
+        attempt = Attempt(key, Standing.COMMITTED)
+        if self._scope.kind is ScopeKind.TRANSACTION:  # the user may have meant another write
+            entry, _ = yield from self._read(key)
+            if entry is not None and entry["version"] == self._scope.version:
+                attempt.fingerprint = _fingerprint(entry)
+        return attempt
 
     def _try_begin(self, key: str, stream: StreamState) -> Operation[Attempt | None]:
         entry, revision = yield from self._read(key)
         if entry is not None and entry["version"] == self._scope.version:
             if entry["created"] != stream.created:
                 return Attempt(key, Standing.RESUMED, revision, stream.first, stream)
-            attempt = Attempt(key, Standing.RESUMED, revision, int(entry["next"]), stream)
-            if entry["state"] == "done":
-                attempt.standing = Standing.DONE
-                attempt.fingerprint = Fingerprint(entry["rows"], entry["low"], entry["high"])
-            return attempt
+            # Nothing of this batch is left in a stream that ends before its first attempt.
+            if int(entry["next"]) <= stream.next:
+                return self._resumed(key, entry, revision, stream)
         if entry is not None and self._is_newer(entry, stream):
             raise self._fenced(entry["version"])
         started = self._entry("started", stream.created, stream.next)
@@ -169,20 +201,51 @@ class Ledger:
             return None
         return Attempt(key, Standing.FIRST, written, stream.next, stream)
 
+    def _resumed(
+        self, key: str, entry: dict[str, Any], revision: int, stream: StreamState
+    ) -> Attempt:
+        """The attempt that follows another one in the same stream."""
+        attempt = Attempt(key, Standing.RESUMED, revision, int(entry["next"]), stream)
+        if entry["state"] == "done" and int(entry.get("last", 0)) < stream.next:
+            attempt.standing, attempt.fingerprint = Standing.DONE, _fingerprint(entry)
+        elif stream.first > attempt.first_sequence:
+            _log.warning(
+                "sequences %d to %d of stream '%s' were removed since version %d of %s %s was "
+                "begun; rows of it that were among them are written again",
+                attempt.first_sequence,
+                stream.first - 1,
+                stream.name,
+                self._scope.version,
+                self._scope.kind,
+                self._scope.name,
+            )
+        return attempt
+
     def _is_newer(self, entry: dict[str, Any], stream: StreamState) -> bool:
         """Whether a later version was begun, in this incarnation of the stream."""
         is_newer = entry["version"] > self._scope.version
         return bool(is_newer and entry["created"] == stream.created)
 
-    def finish(self, attempt: Attempt, fingerprint: Fingerprint) -> Operation[None]:
+    def finish(
+        self, attempt: Attempt, fingerprint: Fingerprint, last_sequence: int
+    ) -> Operation[None]:
         """Leave word that every row of the partition is acknowledged.
+
+        Args:
+            fingerprint: of the rows.
+            last_sequence: as far as the stream is known to have come.
 
         Raises:
             WriterFencedError: a later version was written meanwhile.
         """
         assert attempt.stream is not None, "a committed attempt has nothing to finish"
         done = self._entry("done", attempt.stream.created, attempt.first_sequence)
-        done |= {"rows": fingerprint.rows, "low": fingerprint.low, "high": fingerprint.high}
+        done |= {
+            "last": last_sequence,
+            "rows": fingerprint.rows,
+            "low": fingerprint.low,
+            "high": fingerprint.high,
+        }
         written = yield from self._write(attempt.key, done, attempt.revision, attempt.stream)
         if written is None:
             entry, _ = yield from self._read(attempt.key)
@@ -192,24 +255,54 @@ class Ledger:
 
     # --- the driver -------------------------------------------------------------------------
 
-    def commit(self, rows: int) -> Operation[None]:
+    def commit(
+        self, rows: int, incarnations: Collection[str] = (), *, differs: bool = False
+    ) -> Operation[None]:
         """Leave word that the whole version is written; called again, it changes nothing.
+
+        Args:
+            rows: of all partitions.
+            incarnations: when the stream was created, as the tasks saw it.
+            differs: whether rows that were not written, because their version had been, are others.
 
         Raises:
             WriterFencedError: another run committed a later version.
-            LedgerError: the version was committed before with another number of rows.
+            LedgerError: the version was committed before with another number of rows, or the
+                stream was made anew while it was written.
         """
+        stream = yield from self._control.stream_state(self._stream)
+        if any(one != stream.created for one in incarnations):
+            raise LedgerError(
+                f"stream '{self._stream}' was deleted and made again while version "
+                f"{self._scope.version} of {self._scope.kind} {self._scope.name} was written; rows "
+                "of it are gone with the old one.",
+                "Run it again: what the stream as it is now has not got is written.",
+            )
         if self._scope.kind is ScopeKind.JOB:
             yield from self.forget()
             return
-        stream = yield from self._control.stream_state(self._stream)
         entry, revision = yield from self._read(self._key)
         is_known = entry is not None and entry["created"] == stream.created
+        if entry is not None and not is_known:
+            _log.warning(
+                "stream '%s' was deleted and made again since version %d of %s %s was written; "
+                "what was written to it before is gone",
+                self._stream,
+                entry["version"],
+                self._scope.kind,
+                self._scope.name,
+            )
         if entry is not None and is_known and entry["version"] >= self._scope.version:
-            self._check_repeated(entry, rows)
-            return
+            self._check_repeated(entry, rows, differs)
+            if int(entry.get("next", 0)) <= stream.next or entry["version"] > self._scope.version:
+                return
         version = self._scope.version
-        committed = {"version": version, "created": stream.created, "rows": rows}
+        committed = {
+            "version": version,
+            "created": stream.created,
+            "next": stream.next,
+            "rows": rows,
+        }
         if (yield from self._write(self._key, committed, revision, stream)) is not None:
             return
         entry, _ = yield from self._read(self._key)
@@ -219,11 +312,12 @@ class Ledger:
                 "written by others.",
                 "Stop the other run of this query, then run it again: it goes on where it was.",
             )
-        self._check_repeated(entry, rows)
+        self._check_repeated(entry, rows, differs)
 
-    def _check_repeated(self, entry: dict[str, Any], rows: int) -> None:
+    def _check_repeated(self, entry: dict[str, Any], rows: int, differs: bool) -> None:
         if self._scope.kind is ScopeKind.TRANSACTION:
-            return  # an old txnVersion is skipped, whatever it holds
+            self._warn_of_skipped(entry, rows, differs)
+            return
         if entry["version"] > self._scope.version:
             raise self._fenced(entry["version"])
         if entry["rows"] != rows:
@@ -232,6 +326,28 @@ class Ledger:
                 f"'{self._stream}' with {entry['rows']} rows, and has {rows} now: the checkpoint "
                 "was changed, or the query is not deterministic.",
                 f"Look into the stream before you do anything. {self._deleting()}",
+            )
+
+    def _warn_of_skipped(self, entry: dict[str, Any], rows: int, differs: bool) -> None:
+        """A txnVersion that was written is skipped, whatever it holds; say so if it holds more."""
+        reason = ""
+        if entry["version"] > self._scope.version:
+            reason = f"version {entry['version']} is in the ledger already"
+        elif entry["rows"] != rows:
+            reason = f"it was written before with {entry['rows']} rows, and has {rows} now"
+        elif differs:
+            reason = (
+                "it was written before, and has other rows now (or the same ones in other "
+                "partitions)"
+            )
+        if reason:
+            _log.warning(
+                "nothing was written of txnVersion %d of txnAppId '%s' to stream '%s': %s; give "
+                "each write a version of its own",
+                self._scope.version,
+                self._scope.name,
+                self._stream,
+                reason,
             )
 
     def forget(self) -> Operation[None]:
@@ -293,6 +409,12 @@ class Ledger:
             f"KV_{self._bucket.bucket}; or set ledger=none, and a batch that is run again after "
             "the stream's duplicate_window may be written twice.",
         )
+
+
+def _fingerprint(entry: dict[str, Any]) -> Fingerprint | None:
+    if entry["state"] != "done":
+        return None
+    return Fingerprint(int(entry["rows"]), int(entry["low"]), int(entry["high"]))
 
 
 def _token(name: str) -> str:

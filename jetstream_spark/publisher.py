@@ -204,6 +204,11 @@ class Publisher:
                 continue
             return cls(host, options, inquiry, flow)
 
+    @property
+    def last_sequence(self) -> int:
+        """As far as the stream is known to have come, 0 when it was not named."""
+        return self._acknowledged
+
     def close(self) -> Operation[None]:
         """Give the connection back, when every row is acknowledged."""
         if self._flow.is_open:

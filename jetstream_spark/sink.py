@@ -47,6 +47,9 @@ class WrittenPartition(WriterCommitMessage):
         dead_letters: of these, rows that went to the dead-letter subject.
         duplicates: of these, rows that the server recognised from an earlier attempt.
         skipped: of these, rows that were not sent because an earlier attempt had stored them.
+        created: the incarnation of the stream that was written to, "" when none was.
+        last_sequence: as far as that is known to have come.
+        differs: the rows were skipped with their version, and are not those that had been written.
     """
 
     scope: Scope
@@ -55,6 +58,9 @@ class WrittenPartition(WriterCommitMessage):
     duplicates: int = 0
     skipped: int = 0
     dead_letters: int = 0
+    created: str = ""
+    last_sequence: int = 0
+    differs: bool = False
 
 
 class Sink:
@@ -88,23 +94,33 @@ class Sink:
             return (yield from self._publish(batches, scope, ids, frozenset(), stream))
         attempt = yield from ledger.begin(partition)
         if attempt.standing is Standing.COMMITTED:
-            rows = sum(batch.num_rows for batch in batches)
-            return WrittenPartition(scope, partition, rows, skipped=rows)
+            return self._skipped(attempt, batches, scope, partition)
+        assert attempt.stream is not None, "only a committed attempt knows no stream"
         if attempt.standing is Standing.DONE:
             # The rows are needed twice: to compare them, and maybe to write them after all.
             batches = self._spool(batches)
             ids = self._ids_of(batches, scope, partition)
             if ids.fingerprint == attempt.fingerprint:
-                rows = ids.fingerprint.rows
-                return WrittenPartition(scope, partition, rows, skipped=rows)
-        assert attempt.stream is not None, "only a committed attempt knows no stream"
+                rows, created = ids.fingerprint.rows, attempt.stream.created
+                return WrittenPartition(scope, partition, rows, skipped=rows, created=created)
         if attempt.stream.retention != "limits":
             self._check_duplicate_window(attempt.stream)
         ids = MessageIds(scope.text, partition)
         stored = yield from self._stored_ids(attempt, attempt.stream, scope, ids)
         written = yield from self._publish(batches, scope, ids, stored, attempt.stream)
-        yield from ledger.finish(attempt, ids.fingerprint)
+        yield from ledger.finish(attempt, ids.fingerprint, written.last_sequence)
         return written
+
+    def _skipped(
+        self, attempt: Attempt, batches: Iterable[pa.RecordBatch], scope: Scope, partition: int
+    ) -> WrittenPartition:
+        """What is said of a partition whose version was written before."""
+        if attempt.fingerprint is None:
+            rows = sum(batch.num_rows for batch in batches)
+            return WrittenPartition(scope, partition, rows, skipped=rows)
+        here = self._ids_of(batches, scope, partition).fingerprint
+        differs = here != attempt.fingerprint
+        return WrittenPartition(scope, partition, here.rows, skipped=here.rows, differs=differs)
 
     def ledger(self, scope: Scope) -> Ledger | None:
         """Return the ledger of a write, None when it goes without one."""
@@ -117,7 +133,11 @@ class Sink:
         """Leave word in the ledger that all partitions are written."""
         written = [one for one in messages if isinstance(one, WrittenPartition)]
         if written and (ledger := self.ledger(written[0].scope)):
-            yield from ledger.commit(sum(one.rows for one in written))
+            yield from ledger.commit(
+                sum(one.rows for one in written),
+                {one.created for one in written if one.created},
+                differs=any(one.differs for one in written),
+            )
 
     def _control(self) -> Control:
         return Control(self._host, self.options.connection, "writer")
@@ -160,7 +180,16 @@ class Sink:
         if dead:
             target = self.options.dead_letter_subject
             _log.warning("%d of %d rows of %s went to '%s'", dead, row, scope.text, target)
-        return WrittenPartition(scope, ids.partition, row, publisher.duplicates, skipped, dead)
+        return WrittenPartition(
+            scope,
+            ids.partition,
+            row,
+            publisher.duplicates,
+            skipped,
+            dead,
+            created=stream.created if stream is not None else "",
+            last_sequence=publisher.last_sequence,
+        )
 
     def _row_ids(self, rows: OutgoingRows, ids: MessageIds) -> pa.BinaryArray | None:
         """Return the ids of rows, and count them into the fingerprint."""

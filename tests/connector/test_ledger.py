@@ -38,7 +38,7 @@ def test_first_then_resumed_then_done_then_committed(make_ledger) -> None:
     assert (first.standing, first.first_sequence) == (Standing.FIRST, 1)
     again = make_ledger(7).begin(0)
     assert (again.standing, again.revision) == (Standing.RESUMED, first.revision)
-    make_ledger(7).finish(again, PRINT)
+    make_ledger(7).finish(again, PRINT, 0)
     done = make_ledger(7).begin(0)
     assert (done.standing, done.fingerprint) == (Standing.DONE, PRINT)
     assert make_ledger(7).begin(1).standing is Standing.FIRST
@@ -58,7 +58,7 @@ def test_a_resumed_attempt_looks_from_where_the_first_one_began(make_ledger) -> 
 def test_a_stream_made_again_is_looked_at_from_its_beginning(make_ledger, stream) -> None:
     for _ in range(3):
         stream.control.request_message(f"{stream.subject}.a", b"x")
-    make_ledger(1).finish(make_ledger(1).begin(0), PRINT)
+    make_ledger(1).finish(make_ledger(1).begin(0), PRINT, 0)
     make_ledger(2).begin(7)
     make_ledger(2).commit(3)
     stream.control.request(f"STREAM.DELETE.{stream.name}")
@@ -86,13 +86,13 @@ def test_an_attempt_overtaken_while_it_wrote_is_fenced_at_its_end(make_ledger) -
     slow = make_ledger(4).begin(0)
     make_ledger(5).begin(0)
     with pytest.raises(WriterFencedError):
-        make_ledger(4).finish(slow, PRINT)
+        make_ledger(4).finish(slow, PRINT, 0)
 
 
 def test_of_two_attempts_at_once_both_may_finish(make_ledger) -> None:
     one, other = make_ledger(4).begin(0), make_ledger(4).begin(0)
-    make_ledger(4).finish(one, PRINT)
-    make_ledger(4).finish(other, PRINT)
+    make_ledger(4).finish(one, PRINT, 0)
+    make_ledger(4).finish(other, PRINT, 0)
     assert make_ledger(4).begin(0).standing is Standing.DONE
 
 
@@ -111,7 +111,7 @@ def test_a_transaction_of_the_past_is_skipped_not_fenced(make_ledger) -> None:
 
 def test_a_job_leaves_nothing_behind(make_ledger) -> None:
     ledger = make_ledger(0, ScopeKind.JOB)
-    ledger.finish(ledger.begin(0), PRINT)
+    ledger.finish(ledger.begin(0), PRINT, 0)
     ledger.commit(3)
     assert ledger.begin(0).standing is Standing.FIRST
 
@@ -148,6 +148,99 @@ def test_names_of_any_letters_make_different_keys(make_ledger, stream) -> None:
         assert ledger.begin(0).standing is Standing.FIRST
 
 
+def publish(stream, count: int) -> None:
+    for _ in range(count):
+        stream.control.request_message(f"{stream.subject}.a", b"x")
+
+
+class Earlier:
+    """A control that sees a stream as it was when it had given fewer sequences."""
+
+    def __init__(self, control, following: int) -> None:
+        self._control = control
+        self._following = following
+
+    def __getattr__(self, name: str):
+        return getattr(self._control, name)
+
+    def stream_state(self, stream: str):
+        state = yield from self._control.stream_state(stream)
+        return replace(state, next=self._following)
+
+
+def earlier(make_ledger, version: int, following: int, kind: ScopeKind = ScopeKind.QUERY):
+    """A ledger that sees the stream brought back from an older snapshot."""
+    ledger = make_ledger(version, kind)
+    ledger.inner._control = Earlier(ledger.inner._control, following)
+    return ledger
+
+
+def test_a_stream_from_an_older_snapshot_gets_the_batch_again(make_ledger, stream, caplog) -> None:
+    publish(stream, 10)
+    attempt = make_ledger(3).begin(0)
+    publish(stream, 10)
+    make_ledger(3).finish(attempt, PRINT, 20)
+    make_ledger(3).begin(1)
+    assert earlier(make_ledger, 3, 21).begin(0).standing is Standing.DONE
+    torn = earlier(make_ledger, 3, 15).begin(0)
+    assert (torn.standing, torn.first_sequence) == (Standing.RESUMED, 11)
+    make_ledger(3).commit(3)
+    assert earlier(make_ledger, 3, 21).begin(0).standing is Standing.COMMITTED
+    assert not caplog.records
+    torn = earlier(make_ledger, 3, 15).begin(0)
+    assert (torn.standing, torn.first_sequence) == (Standing.RESUMED, 11)
+    assert "brought back from an older snapshot" in caplog.text
+    gone = earlier(make_ledger, 3, 5).begin(0)
+    assert (gone.standing, gone.first_sequence) == (Standing.FIRST, 5)
+    assert earlier(make_ledger, 3, 5).begin(0).first_sequence == 5
+    earlier(make_ledger, 3, 9).commit(3)
+    assert earlier(make_ledger, 3, 9).begin(0).standing is Standing.COMMITTED
+
+
+def test_rows_removed_since_the_first_attempt_are_told(make_ledger, stream, caplog) -> None:
+    make_ledger(3).begin(0)
+    publish(stream, 10)
+    stream.control.purge(stream.name, 8)
+    attempt = make_ledger(3).begin(0)
+    assert (attempt.standing, attempt.first_sequence) == (Standing.RESUMED, 1)
+    assert "sequences 1 to 7" in caplog.text and "written again" in caplog.text
+
+
+def test_a_stream_made_anew_within_a_batch_is_an_error_and_later_a_warning(
+    make_ledger, stream, caplog
+) -> None:
+    created = stream.control.stream_state(stream.name).created
+    make_ledger(3).commit(3, {created})
+    for kind in (ScopeKind.QUERY, ScopeKind.JOB):
+        with pytest.raises(LedgerError, match=r"made again while version 4 .*Run it again"):
+            make_ledger(4, kind).commit(3, {created, "before"})
+    stream.control.request(f"STREAM.DELETE.{stream.name}")
+    body = {"name": stream.name, "subjects": [f"{stream.subject}.>"]}
+    stream.control.request(f"STREAM.CREATE.{stream.name}", body)
+    assert not caplog.records
+    make_ledger(4).commit(3)
+    assert "made again since version 3" in caplog.text
+
+
+def test_a_skipped_transaction_that_holds_something_else_is_told(make_ledger, caplog) -> None:
+    def ledger(version: int = 5):
+        return make_ledger(version, ScopeKind.TRANSACTION)
+
+    ledger().finish(ledger().begin(0), PRINT, 0)
+    ledger().commit(3)
+    assert ledger().begin(0).fingerprint == PRINT
+    assert ledger().begin(1).fingerprint is None
+    ledger().commit(3)
+    assert not caplog.records
+    ledger().commit(3, differs=True)
+    assert "nothing was written of txnVersion 5" in caplog.text
+    assert "it was written before, and has other rows now" in caplog.text
+    ledger().commit(4)
+    assert "written before with 3 rows, and has 4 now" in caplog.text
+    ledger(4).commit(3)
+    assert "version 5 is in the ledger already" in caplog.text
+
+
 def writes(key: str):
     """Whether bytes on their way are a write of a ledger key that ends so."""
     return lambda sent: sent.startswith(b"HPUB $KV.") and f"{key} ".encode() in sent[:300]
@@ -165,7 +258,7 @@ def test_the_answers_to_a_begin_and_a_finish_are_lost(make_ledger) -> None:
     ledger = make_ledger(7).inner
     attempt = run(without_answer(ledger.begin(0), writes(".0")))
     assert (attempt.standing, attempt.first_sequence) == (Standing.FIRST, 1)
-    run(without_answer(ledger.finish(attempt, PRINT), writes(".0")))
+    run(without_answer(ledger.finish(attempt, PRINT, 0), writes(".0")))
     assert make_ledger(7).begin(0).fingerprint == PRINT
 
 

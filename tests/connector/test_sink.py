@@ -156,6 +156,17 @@ def test_a_committed_batch_is_not_written_by_any_partition(forgetful) -> None:
         write(forgetful, query("q5", 0), [batch(subject, numbered(10))])
 
 
+def test_a_second_write_under_one_transaction_is_skipped_and_told(stream, caplog) -> None:
+    scope = Scope(ScopeKind.TRANSACTION, "app", 1)
+    writer = JetStreamWriter(stream.sink(), SCHEMA)
+    for data in ([b"a", b"b"], [b"b", b"a"], [b"a", b"c"]):
+        assert not caplog.records
+        message = write(stream, scope, [batch(f"{stream.subject}.a", data)])
+        writer.commit([message])
+    assert (message.skipped, message.differs, stream.count) == (2, True, 2)
+    assert "nothing was written of txnVersion 1 of txnAppId 'app'" in caplog.text
+
+
 def test_own_ids_are_kept_and_torn_partitions_completed(forgetful) -> None:
     def rows(count):
         columns = [[str(n) for n in range(count)], [f"{forgetful.subject}.a"] * count]
