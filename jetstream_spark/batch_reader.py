@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -23,8 +24,11 @@ from jetstream_spark.offsets import Offsets
 from jetstream_spark.options import EARLIEST, LATEST, SourceOptions
 from jetstream_spark.partition import LatestPartition, RangePartition, columns_of, read_partition
 from jetstream_spark.planner import plan_ranges
+from jetstream_spark.pushed_filters import PushedFilters
 from jetstream_spark.rows import arrow_schema
 from jetstream_spark.stream_watch import StreamWatch
+
+_PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
 
 _log = logging.getLogger("jetstream_spark")
 
@@ -51,6 +55,7 @@ class BatchReader(DataSourceReader):
                 ]
             )
         self.options = options
+        self.pushed = PushedFilters()
         self.schema = arrow_schema(schema, columns_of(options))
 
     def partitions(self) -> list[InputPartition]:
@@ -64,6 +69,10 @@ class BatchReader(DataSourceReader):
         if self.options.bucket and self.options.kv_mode != HISTORY:
             return self._current_values(start, end)
         yield from self._check_loss(watch, start)
+        start, end = yield from watch.narrowed(start, end, self.pushed)
+        if self.pushed.subjects is not None and not self.pushed.subjects:
+            return []
+        subjects = None if self.pushed.subjects is None else tuple(sorted(self.pushed.subjects))
         ranges = plan_ranges(
             start,
             end,
@@ -71,7 +80,7 @@ class BatchReader(DataSourceReader):
             self.options.min_partitions,
             self.options.max_partitions,
         )
-        return [RangePartition(sequences) for sequences in ranges]
+        return [RangePartition(sequences, subjects) for sequences in ranges]
 
     def _current_values(self, start: Offsets, end: Offsets) -> list[InputPartition]:
         if self.options.starting or self.options.ending or self.options.starting_timestamp_ns:
@@ -96,3 +105,34 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range on an executor."""
         return iterate(read_partition(this_host(), self.options, self.schema, partition))
+
+
+class FilteredReader(DataSourceReader):
+    """A batch read that Spark may give its filters to.
+
+    Only for the process that asks for it: wherever the setting is off, Spark refuses a reader that
+    merely has `pushFilters` (`spark.md` finding 6).
+    """
+
+    def __init__(self, reader: BatchReader) -> None:
+        self.reader = reader
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802
+        """Take what the servers can do; return what Spark has to."""
+        if self.reader.options.bucket:
+            return filters
+        return list(self.reader.pushed.push(self.reader.options, filters))
+
+    def partitions(self) -> list[InputPartition]:
+        """Plan the read."""
+        return self.reader.partitions()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one range on an executor."""
+        return self.reader.read(partition)
+
+
+def is_asked_for_filters() -> bool:
+    """Whether this process is the one that Spark plans reads with filters in."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _PUSHDOWN in sys.modules or (spec is not None and spec.name == _PUSHDOWN)

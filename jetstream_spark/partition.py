@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 from collections.abc import Mapping
 
@@ -25,11 +26,16 @@ _log = logging.getLogger("jetstream_spark")
 
 
 class RangePartition(InputPartition):
-    """The range of one task."""
+    """The range of one task.
 
-    def __init__(self, sequences: SequenceRange) -> None:
+    Attributes:
+        subjects: the patterns that Spark's own filters came down to; None leaves it to the options.
+    """
+
+    def __init__(self, sequences: SequenceRange, subjects: tuple[str, ...] | None = None) -> None:
         super().__init__(sequences)
         self.range = sequences
+        self.subjects = subjects
 
 
 class LatestPartition(InputPartition):
@@ -63,6 +69,8 @@ def read_partition(
         _warn_of_loss(fetch)
     elif isinstance(partition, RangePartition):
         stream = partition.range.stream
+        if partition.subjects is not None:
+            options = dataclasses.replace(options, subjects=partition.subjects)
         batch_of_block = bucket_batch if options.bucket else record_batch
         fetch = yield from open_fetch(host, options, partition.range)
         yield from mapped(fetch.blocks(), lambda block: batch_of_block(block, stream, schema))

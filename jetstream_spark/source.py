@@ -64,9 +64,10 @@ class JetStreamDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
-        from jetstream_spark.batch_reader import BatchReader
+        from jetstream_spark.batch_reader import BatchReader, FilteredReader, is_asked_for_filters
 
-        return BatchReader(self._source_options(), schema)
+        reader = BatchReader(self._source_options(), schema)
+        return FilteredReader(reader) if is_asked_for_filters() else reader
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A streaming read.

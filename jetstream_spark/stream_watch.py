@@ -7,6 +7,7 @@ the driver; tasks look for themselves.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from jetstream_spark.anchor import Anchor
@@ -22,6 +23,7 @@ from jetstream_spark.offsets import Offsets, PointInTime, StartingPoint, StreamO
 from jetstream_spark.option_values import rfc3339, timestamp_ns
 from jetstream_spark.options import EARLIEST, LATEST, SourceOptions
 from jetstream_spark.planner import Tail
+from jetstream_spark.pushed_filters import PushedFilters
 from jetstream_spark.subjects import overlaps
 
 # The start of a consumer that is made only to be asked where it would begin.
@@ -249,6 +251,29 @@ class StreamWatch:
             return position
         since = yield from self.control.first_since(state, timestamp_ns(state.created))
         return min(position, since)
+
+    def narrowed(
+        self, start: Offsets, end: Offsets, wanted: PushedFilters
+    ) -> Operation[tuple[Offsets, Offsets]]:
+        """The part between two positions that a read was narrowed to."""
+        starts, ends = dict(start.streams), dict(end.streams)
+        for name, at in start.streams.items():
+            first, stop = max(at.next, wanted.start), ends[name].next
+            if wanted.stop is not None:
+                stop = min(stop, wanted.stop)
+            state = self._states.get(name)
+            if wanted.streams is not None and name not in wanted.streams:
+                stop = first
+            elif state is not None and first < stop:
+                if wanted.since_ns is not None:
+                    first = max(
+                        first, (yield from self.control.first_since(state, wanted.since_ns))
+                    )
+                if wanted.until_ns is not None:
+                    stop = min(stop, (yield from self.control.first_since(state, wanted.until_ns)))
+            starts[name] = dataclasses.replace(at, next=first)
+            ends[name] = dataclasses.replace(ends[name], next=max(first, stop))
+        return Offsets(starts), Offsets(ends)
 
     # --- positions ----------------------------------------------------------------------------
 
