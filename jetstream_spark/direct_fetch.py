@@ -19,7 +19,12 @@ from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import Flow, Message
 from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.data_loss import find_loss_in_range
-from jetstream_spark.errors import RequestRefusedError, RetryableError, StreamNotFoundError
+from jetstream_spark.errors import (
+    RequestRefusedError,
+    RetentionRefusedError,
+    RetryableError,
+    StreamNotFoundError,
+)
 from jetstream_spark.fetch import Step
 from jetstream_spark.option_values import timestamp_ns
 from jetstream_spark.options import SourceOptions
@@ -133,6 +138,12 @@ class DirectWay:
                 raise _AnswerIncompleteError("no replica of the stream answers direct gets")
             if code:
                 raise RequestRefusedError(f"DIRECT.GET.{self._range.stream}", code, 0, text)
+            if message.header(b"Nats-Last-Sequence") is None:
+                raise RetentionRefusedError(
+                    f"the server of stream '{self._range.stream}' answers direct gets one by one; "
+                    "in batches it does so from nats-server 2.11 on.",
+                    "Upgrade the server, or read a stream that mirrors this one by limits.",
+                )
             sequence = _number(message, b"Nats-Sequence")
             if _number(message, b"Nats-Last-Sequence") != previous or sequence < following:
                 # One was lost between the servers: keep what came before, ask again from there.

@@ -195,14 +195,7 @@ class Publisher:
             inquiry: for rows whose acks do not come; None when they have no ids, and then they are
                 not sent again.
         """
-        patience = Patience(host, options.connection.outage_timeout_s)
-        while True:
-            try:
-                flow = yield from pool.take(host, options.connection, "writer")
-            except PASSING as error:
-                yield from patience.wait(error, "a write")
-                continue
-            return cls(host, options, inquiry, flow)
+        return cls(host, options, inquiry, (yield from _take(host, options)))
 
     @property
     def last_sequence(self) -> int:
@@ -250,6 +243,8 @@ class Publisher:
         self._check_sizes(block)
         if not block.pending:
             return
+        if self._flow.is_leaving:
+            yield from self._move()
         self._blocks.append(block)
         rows = np.flatnonzero(block.awaiting)
         at = 0
@@ -279,6 +274,14 @@ class Publisher:
                 self._late,
                 self._inquiry.window_s if self._inquiry else 0,
             )
+
+    def _move(self) -> Operation[None]:
+        """Go on at another server, before this one cuts what could not be sent again."""
+        while self._blocks:
+            yield from self._await_acks()
+        self._flow.close()
+        self._flow = yield from _take(self._host, self._options)
+        self._sid = self._flow.subscribe(self.reply_prefix + b"*")
 
     def _window_stop(self, block: _Block, rows: Rows, at: int) -> int:
         """Return the end of the rows that may be sent now; `at` when the window is too full."""
@@ -598,3 +601,13 @@ class Publisher:
             if 0 <= row - block.first_row < len(block.sizes):
                 return block
         return None
+
+
+def _take(host: Host, options: SinkOptions) -> Operation[Flow]:
+    """A connection for a write; an outage is waited out."""
+    patience = Patience(host, options.connection.outage_timeout_s)
+    while True:
+        try:
+            return (yield from pool.take(host, options.connection, "writer"))
+        except PASSING as error:
+            yield from patience.wait(error, "a write")

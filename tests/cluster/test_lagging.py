@@ -12,7 +12,7 @@ PADDING = b"x" * 2_000
 
 
 @pytest.mark.parametrize("mode", ["consumer", "direct"])
-def test_a_replica_that_comes_back(cluster, kinds, mode):
+def test_a_replica_that_comes_back(cluster, work, mode):
     """It was stopped while most was written, and is asked from the first moment on."""
     name = f"LAG_{mode.upper()}"
     cluster.create(name, allow_direct=True)
@@ -21,7 +21,7 @@ def test_a_replica_that_comes_back(cluster, kinds, mode):
     leader = cluster.leader(name)
     follower = cluster.servers[(leader + 1) % 3]
     stop = BEFORE + AFTER + 1
-    reading = kinds.reading(cluster, name, stop - 1, first=stop - 10, fetchMode=mode)
+    reading = work.Reading(cluster, name, stop - 1, first=stop - 10, fetchMode=mode)
     follower.pause()
     try:
         cluster.publish(name, AFTER, PADDING, leader)

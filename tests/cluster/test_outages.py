@@ -17,7 +17,7 @@ BLOWS = 6 if "CLUSTER_ROUNDS" in os.environ else 2
 class Everything:
     """Every kind of work on one cluster, and what must be there when it is over."""
 
-    def __init__(self, cluster, kinds, tag: str) -> None:
+    def __init__(self, cluster, work, tag: str) -> None:
         self.cluster = cluster
         self.stored, self.written, self.copied = (
             f"{name}_{tag}" for name in ("STORED", "WRITTEN", "COPIED")
@@ -26,21 +26,19 @@ class Everything:
             cluster.create(name, allow_direct=True)
         cluster.publish(self.stored, COUNT)
         cluster.rest(self.stored)
-        self._kinds = kinds
-        self._writing = kinds.writing(cluster, self.written, 500)
-        self._others = kinds.writing(
-            cluster, self.written, 2000, first=1_000_000_000, ledger="none"
-        )
-        self._copy = kinds.copy(cluster, self.written, self.copied)
-        self._reading = kinds.reading(cluster, self.stored, COUNT)
-        self._direct = kinds.reading(cluster, self.stored, COUNT, fetchMode="direct")
+        self._work = work
+        self._writing = work.Writing(cluster, self.written, 500)
+        self._others = work.Writing(cluster, self.written, 2000, first=1_000_000_000, ledger="none")
+        self._copy = work.Copy(cluster, self.written, self.copied)
+        self._reading = work.Reading(cluster, self.stored, COUNT)
+        self._direct = work.Reading(cluster, self.stored, COUNT, fetchMode="direct")
 
     @property
     def streams(self) -> tuple[str, ...]:
         return self.stored, self.written, self.copied
 
     def work(self):
-        return self._kinds.work(
+        return self._work.Work(
             self._reading, self._direct, self._writing, self._others, self._copy.step
         )
 
@@ -51,13 +49,13 @@ class Everything:
             pass
         expected = collections.Counter(self._writing.numbers + self._others.numbers)
         for name in (self.written, self.copied):
-            found = self._kinds.everything_in(self.cluster, name)
+            found = self._work.everything_in(self.cluster, name)
             assert collections.Counter(found) == expected, name
 
 
 @pytest.fixture
-def everything(cluster, kinds, request):
-    return Everything(cluster, kinds, request.node.name.split("_")[-1].upper())
+def everything(cluster, work, request):
+    return Everything(cluster, work, request.node.name.split("_")[-1].upper())
 
 
 def test_leaders_step_down(everything):
@@ -92,8 +90,8 @@ def test_all_are_restarted_in_turn(everything):
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(int(os.environ.get("CLUSTER_ROUNDS", "1"))))
-def test_whatever_befalls_it(cluster, kinds, seed):
-    everything = Everything(cluster, kinds, f"R{seed}")
+def test_whatever_befalls_it(cluster, work, seed):
+    everything = Everything(cluster, work, f"R{seed}")
     chance = random.Random(seed)
     streams = everything.streams
     with everything.work():

@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 
 from jetstream_spark.client.blocking import iterate, this_host
+from jetstream_spark.client.flow import Message
 from jetstream_spark.direct_fetch import DirectWay
-from jetstream_spark.errors import MessagesAcknowledgedError
+from jetstream_spark.errors import MessagesAcknowledgedError, RetentionRefusedError
 from jetstream_spark.fetch import Fetch
 from jetstream_spark.options import SourceOptions
 from jetstream_spark.ranges import SequenceRange
@@ -71,3 +72,13 @@ def test_what_was_acknowledged_elsewhere_is_loss(queue):
     with pytest.raises(MessagesAcknowledgedError, match="1 to 3"):
         rows(queue, 1, 26)
     assert len(rows(queue, 1, 26, failOnDataLoss="false")) == 22
+
+
+def test_a_server_without_batches_is_named(queue, monkeypatch):
+    """As nats-server 2.10 answers: one message, and nothing of the one before it."""
+    header = Message.header
+    monkeypatch.setattr(
+        Message, "header", lambda self, key: None if b"Last" in key else header(self, key)
+    )
+    with pytest.raises(RetentionRefusedError, match=r"from nats-server 2\.11 on"):
+        rows(queue, 1, 26)

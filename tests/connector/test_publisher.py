@@ -247,6 +247,17 @@ def test_one_whose_leader_does_not_come_ends_the_write(genuine, stream, monkeypa
         one.finish()
 
 
+def test_a_server_that_is_leaving_is_left_between_two_blocks(stream) -> None:
+    with publishing(stream.sink(dedupe="none")) as publisher:
+        publish(publisher, stream.subject.encode() + b".a", numbered(3))
+        first = publisher.inner._flow
+        first.is_leaving = True
+        publish(publisher, stream.subject.encode() + b".a", numbered(3, 3), 3)
+        assert publisher.inner._flow is not first and not first.is_open
+        publisher.finish()
+    assert stream.count == 6
+
+
 def test_a_server_that_hangs_is_left_for_another(start_genuine, make_stream) -> None:
     """Its connections stay open, so that silence is all there is to see."""
     server = start_genuine()
