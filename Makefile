@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check bench stall sim model soak fuzz differential versions clean
+.PHONY: help demo test check bench stall sim model soak fuzz differential versions server-versions clean
 
 help:
 	@echo "make demo   336,776 flights through JetStream and Spark, on this machine"
@@ -15,10 +15,11 @@ help:
 	@echo "make stall  how long what one client sends keeps another one waiting, ours beside genuine"
 	@echo "make sim    whole servers through simulated crashes, SIM_SEEDS times (1000)"
 	@echo "make model  stores, streams, consumers and more beside obvious twins: thousands of examples"
-	@echo "make soak   the demo again and again, SOAK_RUNS times (20), 30 crashes, a cluster's outages"
+	@echo "make soak   the demo again and again, SOAK_RUNS times (20), 30 crashes, a cluster's outages, copies under chaos"
 	@echo "make fuzz   bad input of every kind, FUZZ_ROUNDS (200) times what the tests try"
 	@echo "make differential  random requests to this server and the genuine one, DIFFERENTIAL_ROUNDS (1000)"
 	@echo "make versions  the connector with PySpark 4.0, 4.1, 4.2 and 4.3, each in its environment"
+	@echo "make server-versions  the connector beside nats-server 2.10 to 2.15, each installed for the while"
 	@echo "make clean  remove what these commands made"
 
 $(BIN)/python:
@@ -87,13 +88,19 @@ model: $(READY)-test
 	HYPOTHESIS_PROFILE=$(MODEL_PROFILE) $(BIN)/pytest tests/models --timeout 36000
 
 SOAK_RUNS ?= 20
+CHAOS_SEED ?= 1
+CHAOS_ROUNDS ?= 5
 
 soak: $(READY)-test
 	CRASH_ROUNDS=30 $(BIN)/pytest tests/crash
 	CLUSTER_ROUNDS=20 $(BIN)/pytest tests/cluster
+	$(BIN)/python -m tests.chaos --seed $(CHAOS_SEED) --rounds $(CHAOS_ROUNDS)
 	@for run in $$(seq $(SOAK_RUNS)); do \
 	  echo "run $$run of $(SOAK_RUNS)"; $(BIN)/python examples/flights.py || exit 1; \
 	done
+
+server-versions: $(READY)-test
+	$(BIN)/python -m tests.cluster.server_versions
 
 FUZZ_ROUNDS ?= 200
 

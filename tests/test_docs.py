@@ -64,6 +64,14 @@ def test_defaults_are_those_documented():
     assert checked > 20
 
 
+def test_every_test_that_the_page_on_clusters_names_exists():
+    text = (ROOT / "docs/clusters.md").read_text()
+    named = re.findall(r"`(tests/[a-z_/]+\.py): (test_[a-z_0-9]+)`", text)
+    assert len(named) > 10
+    for file, test in named:
+        assert f"def {test}(" in (ROOT / file).read_text(), (file, test)
+
+
 def test_the_readme_names_only_options_that_exist():
     text = (ROOT / "README.md").read_text() + (ROOT / "docs/options.md").read_text()
     rows = re.findall(r"^\| ((?:`[A-Za-z]+`(?:, )?)+) \|", text, flags=re.M)

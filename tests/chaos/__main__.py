@@ -15,6 +15,7 @@ import collections
 import contextlib
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -173,12 +174,12 @@ class Round:
         try:
             while True:
                 assert time.monotonic() < deadline, "the copy does not end"
-                pause_s = self._chance.uniform(1, 9) if len(self.blows) < BLOWS else 1.0
+                pause_s = self._chance.uniform(2, 14) if len(self.blows) < BLOWS else 1.0
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     if driver.process.wait(pause_s) == 0:
                         break
                     failures += 1
-                    self.blows.append("(the query failed)")
+                    self.blows.append(f"(the query failed: {self._reason()})")
                     assert failures <= FAILURES_MAX, "the query fails again and again"
                     driver = Driver(self._arguments, self.log)
                     continue
@@ -216,6 +217,11 @@ class Round:
                 self._proxy.cut()
                 time.sleep(chance.uniform(0, 0.3))
         return driver
+
+    def _reason(self) -> str:
+        """The last error of the connector in the driver's log."""
+        found = re.findall(r"\[[A-Z_]+\] [^\n]{0,200}", self.log.read_text(errors="replace"))
+        return found[-1] if found else "no error of the connector"
 
     def _compare(self) -> None:
         info = self._control.request("STREAM.INFO.TO")

@@ -47,6 +47,8 @@ class Everything:
         self.cluster.rest(*self.streams)
         while self._copy.step():
             pass
+        ledger = self.cluster.info("KV_spark-jetstream-ledger")
+        assert ledger["config"]["num_replicas"] == 3
         expected = collections.Counter(self._writing.numbers + self._others.numbers)
         for name in (self.written, self.copied):
             found = self._work.everything_in(self.cluster, name)
