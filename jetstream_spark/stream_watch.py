@@ -348,8 +348,8 @@ class StreamWatch:
     def _sequence_at(self, state: StreamState, timestamp: int) -> Operation[int]:
         """The first sequence stored at or after a time; where a consumer would begin tells it.
 
-        A consumer is refused by a work queue, and would be a reader to a stream with interest. Where
-        there are replicas it may be made at one that lags; there the leader is asked, as for those.
+        A consumer is refused by a work queue, and would be a reader to a stream with interest.
+        Where there are replicas it may be made at one that lags. The leader is asked instead.
         """
         if state.retention != "limits" or state.is_replicated:
             return (yield from self.control.first_since(state, timestamp))

@@ -119,6 +119,16 @@ def test_times_in_a_stream_that_consumers_would_change(genuine, make_stream, ret
     assert names == ["taken"]
 
 
+def test_a_time_is_not_looked_up_at_a_replica_that_lags(stream, lagging_replica):
+    publish(stream, 3)
+    time.sleep(0.01)
+    between = rfc3339(time.time_ns())
+    publish(stream, 2)
+    assert start_of(stream, startingTimestamp=between) == 4
+    assert end_of(stream, endingTimestamp=between) == 4
+    assert lagging_replica == [], "a consumer was made, which may be anywhere"
+
+
 def test_a_time_for_each_of_several_streams(genuine, make_stream):
     one, other = make_stream(genuine.url), make_stream(genuine.url)
     publish(one, 3)
