@@ -87,6 +87,11 @@ class Inquiry:
         return self._stream is not None and self._stream.retention == "limits"
 
     @property
+    def keeps_last(self) -> bool:
+        """Whether the stream removes messages for later ones of their subject."""
+        return self._stream is not None and self._stream.keeps_last
+
+    @property
     def last_sequence(self) -> int:
         """The last sequence of the stream as the write began; 0 when there is none to look at."""
         return self._stream.next - 1 if self._stream is not None else 0

@@ -8,7 +8,7 @@ A row is *awaiting* until the server says that a stream has it. What happens to 
     silence for `ackTimeout`, or the connection broke          another connection is opened; what
                                                                the stream has not got and will not
                                                                get any more is sent again
-    any other refusal                                          PublishRefusedError, with the row;
+    any other refusal, or still nobody answers                 PublishRefusedError, with the row;
                                                                or, with onError=deadLetter, the row
                                                                goes to that subject instead
 
@@ -55,6 +55,7 @@ from jetstream_spark.errors import (
 from jetstream_spark.inquiry import Inquiry
 from jetstream_spark.kernels.arrow_to_wire import ROW_DIGITS
 from jetstream_spark.kernels.pub_acks import take_pub_acks
+from jetstream_spark.last_stored import LastStored
 from jetstream_spark.options import SinkOptions
 
 Rows = npt.NDArray[np.int64]
@@ -143,6 +144,10 @@ class _Block:
         """Return the subject of one row."""
         return bytes(self.frame(row)[:5000]).split(b" ", 2)[1].decode("utf-8", "replace")
 
+    def subjects(self, rows: Rows) -> pa.BinaryArray:
+        """Return the subjects of some rows."""
+        return pa.array([self.subject(row).encode() for row in rows.tolist()], pa.binary())
+
 
 class Publisher:
     """One write: a connection of the pool, its inbox, and the rows in flight.
@@ -179,7 +184,7 @@ class Publisher:
         self._window_closes = math.inf  # for what was sent again without looking
         self._late = 0
         self._attempts: dict[int, int] = {}
-        self._diverted: set[int] = set()
+        self._diverted: dict[int, int] = {}  # row -> how often it was sent as a dead letter
         self._retries: deque[tuple[float, int]] = deque()
         self._flow = flow
         self.reply_prefix = flow.new_inbox() + b"."
@@ -458,15 +463,13 @@ class Publisher:
 
     def _divert(self, row: int, code: int, err_code: int, text: str) -> Operation[None]:
         """The server refused the row for good: send it to the dead-letter subject, or give up."""
-        attempts = self._attempts.get(row, 0) + 1
-        self._attempts[row] = attempts
+        times = self._diverted.get(row, 0) + 1
         block = self._block_of(row)
-        is_hopeless = attempts > self._options.publish_retries + 1
+        is_hopeless = times > self._options.publish_retries + 1
         if self._options.on_error != "deadLetter" or block is None or is_hopeless:
             raise self._refused(row, code, err_code, text)
-        if row not in self._diverted:
-            self._diverted.add(row)
-            self.dead_letters += 1
+        self.dead_letters += times == 1
+        self._diverted[row], self._attempts[row] = times, 1
         original = bytes(block.frame(row - block.first_row))
         target = self._options.dead_letter_subject.encode()
         frame = dead_letter_frame(original, target, f"{text} (error {err_code})")
@@ -484,7 +487,10 @@ class Publisher:
         if is_hopeless and (
             code == _TOO_MANY_REQUESTS or not (yield from self._has_stream_without_leader(row))
         ):
-            raise self._refused(row, code, err_code, text)
+            if code == _TOO_MANY_REQUESTS or row in self._diverted:
+                raise self._refused(row, code, err_code, text)
+            yield from self._divert(row, code, err_code, text)
+            return
         self._last_progress = self._host.now()
         self._retries.append((self._host.now() + RETRY_PAUSE_S, row))
 
@@ -567,9 +573,18 @@ class Publisher:
         inquiry.check_window(oldest.first_sent, self._options.ack_timeout_s)
         if not inquiry.can_look:
             self._window_closes = oldest.first_sent + inquiry.window_s
-        ids = pa.array(stored, pa.binary())
-        for block in list(self._blocks) if stored else ():
-            self._settle(block.first_row + block.outstanding_of(ids))
+        if not stored:
+            return
+        ids, last = pa.array(stored, pa.binary()), LastStored()
+        for block in list(self._blocks):
+            rows = block.outstanding_of(ids)
+            if inquiry.keeps_last:
+                last.note(block.subjects(rows), block.first_row + rows)
+            self._settle(block.first_row + rows)
+        for block in list(self._blocks) if inquiry.keeps_last else ():
+            rows = block.outstanding()
+            numbers = block.first_row + rows
+            self._settle(np.compress(last.is_after(block.subjects(rows), numbers), numbers))
 
     def _oldest_outstanding(self) -> _Block | None:
         return next((block for block in self._blocks if len(block.outstanding())), None)

@@ -25,6 +25,7 @@ from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.errors import OptionsError
 from jetstream_spark.inquiry import Inquiry
 from jetstream_spark.kernels.arrow_to_wire import encode_publishes
+from jetstream_spark.last_stored import LastStored
 from jetstream_spark.ledger import Attempt, Ledger, Scope, Standing
 from jetstream_spark.message_ids import MessageIds
 from jetstream_spark.options import SinkOptions
@@ -67,8 +68,8 @@ class Sink:
     """One write: where its partitions go, and how they are kept from going there twice.
 
     Args:
-        spool: makes batches that can be read only once readable again; called where an earlier
-            attempt says that it had finished, and the rows have to be compared first.
+        spool: makes batches that can be read only once readable again; called where the rows have
+            to be compared with those of an earlier attempt first.
     """
 
     def __init__(
@@ -107,7 +108,12 @@ class Sink:
             self._check_duplicate_window(attempt.stream)
         ids = MessageIds(scope.text, partition)
         stored = yield from self._stored_ids(attempt, attempt.stream, scope, ids)
-        written = yield from self._publish(batches, scope, ids, stored, attempt.stream)
+        last = None
+        if stored and attempt.stream.keeps_last:
+            if attempt.standing is not Standing.DONE:
+                batches = self._spool(batches)
+            last = self._last_stored(batches, scope, partition, stored)
+        written = yield from self._publish(batches, scope, ids, stored, attempt.stream, last)
         yield from ledger.finish(attempt, ids.fingerprint, written.last_sequence)
         return written
 
@@ -149,6 +155,7 @@ class Sink:
         ids: MessageIds,
         stored: frozenset[bytes] | set[bytes],
         stream: StreamState | None,
+        last: LastStored | None = None,
     ) -> Operation[WrittenPartition]:
         row = skipped = 0
         known = pa.array(stored, pa.binary()) if stored else None
@@ -167,6 +174,8 @@ class Sink:
                     rows.payloads,
                 )
                 wanted = _not_in(row_ids, known)
+                if wanted is not None and last is not None:
+                    wanted &= ~last.is_after(rows.subjects, np.arange(row, row + len(wanted)))
                 if wanted is not None:
                     skipped += len(wanted) - int(wanted.sum())
                 yield from publisher.publish(frames, offsets, row, wanted, row_ids)
@@ -209,6 +218,23 @@ class Sink:
             self._row_ids(self.columns.take(block, row), ids)
             row += block.num_rows
         return ids
+
+    def _last_stored(
+        self, batches: Iterable[pa.RecordBatch], scope: Scope, partition: int, stored: set[bytes]
+    ) -> LastStored:
+        """Find out which row is the last stored one of each subject."""
+        ids, known = MessageIds(scope.text, partition), pa.array(stored, pa.binary())
+        last, row = LastStored(), 0
+        for block in _blocks(batches):
+            rows = self.columns.take(block, row)
+            wanted = _not_in(self._row_ids(rows, ids), known)
+            assert wanted is not None, "rows that were looked for have ids"
+            found, subjects = np.flatnonzero(~wanted), rows.subjects
+            if not isinstance(subjects, bytes):
+                subjects = subjects.take(pa.array(found))
+            last.note(subjects, row + found)
+            row += block.num_rows
+        return last
 
     def _inquiry(self, stream: StreamState | None, ids: MessageIds) -> Inquiry | None:
         """How to find out what became of rows whose acks do not come; None without ids."""

@@ -72,6 +72,11 @@ class StreamState:
         return int(self.config.get("num_replicas", 1)) > 1
 
     @property
+    def keeps_last(self) -> bool:
+        """Whether it keeps only so many messages of a subject, as a key-value bucket does."""
+        return int(self.config.get("max_msgs_per_subject", -1)) > 0
+
+    @property
     def subjects(self) -> tuple[str, ...]:
         """The subjects that the stream collects; empty for a mirror."""
         return tuple(self.config.get("subjects") or ())

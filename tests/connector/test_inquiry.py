@@ -77,6 +77,13 @@ def test_acks_that_were_lost_longer_ago_than_the_window(forgetful, ledger) -> No
     assert (written.rows, contents(forgetful)) == (100, expected())
 
 
+def test_rows_that_later_ones_replaced_do_not_come_back(make_stream, genuine) -> None:
+    bucket = make_stream(genuine.url, max_msgs_per_subject=1, duplicate_window=FORGETFUL)
+    run(delayed(without_answer(writing(bucket), carries_rows), WINDOW_S))
+    state = bucket.control.stream_state(bucket.name)
+    assert (contents(bucket), state.next) == ([b"000099"], 101)
+
+
 def test_frames_of_a_connection_that_was_given_up_arrive_late(forgetful) -> None:
     """They lie in a network that stalls for longer than `ackTimeout` and the window together."""
     stall = Stall(carries_rows)

@@ -133,6 +133,29 @@ def test_refused_rows_go_to_the_dead_letter_subject(make_stream, genuine) -> Non
     assert b"Nats-Msg-Id: " in block
 
 
+def test_rows_that_no_stream_collects_are_dead_letters_too(make_stream, genuine, stream) -> None:
+    dead = make_stream(genuine.url)
+    target = f"{dead.subject}.rows"
+    options = stream.sink(onError="deadLetter", deadLetterSubject=target, publishRetries=1)
+    with publishing(options) as publisher:
+        publish(publisher, stream.subject.encode() + b".a", numbered(2))
+        publish(publisher, b"nowhere.c", numbered(3), 2)
+        publisher.finish()
+    assert (publisher.dead_letters, stream.count, dead.count) == (3, 2, 3)
+    assert b"Dead-Letter-Subject: nowhere.c\r\n" in dead.messages()[0][1]
+    assert b"Dead-Letter-Reason: no stream collects this subject" in dead.messages()[0][1]
+
+
+def test_a_dead_letter_subject_that_no_stream_collects_ends_the_write(stream) -> None:
+    target = {"onError": "deadLetter", "deadLetterSubject": "nowhere.dead"}
+    with (
+        pytest.raises(PublishRefusedError, match=r"row 0 .*no stream collects"),
+        publishing(stream.sink(**target, publishRetries=1)) as publisher,
+    ):
+        publish(publisher, b"nowhere.d", numbered(1))
+        publisher.finish()
+
+
 def test_a_dead_letter_subject_that_is_refused_too_ends_the_write(make_stream, genuine) -> None:
     stream = make_stream(genuine.url, max_msg_size=100)
     options = stream.sink(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import time
@@ -154,6 +155,48 @@ def test_a_committed_batch_is_not_written_by_any_partition(forgetful) -> None:
     assert forgetful.count == 10
     with pytest.raises(WriterFencedError):
         write(forgetful, query("q5", 0), [batch(subject, numbered(10))])
+
+
+@pytest.mark.parametrize("history", [1, 2])
+def test_an_attempt_that_follows_another_does_not_bring_back_what_was_replaced(
+    make_stream, genuine, history
+) -> None:
+    stream = make_stream(genuine.url, max_msgs_per_subject=history, duplicate_window=100_000_000)
+
+    def rows(*pairs: str) -> pa.RecordBatch:
+        return pa.record_batch(
+            [[f"{stream.subject}.{one[0]}" for one in pairs], [one[1:].encode() for one in pairs]],
+            ["subject", "data"],
+        )
+
+    first, second = rows("a1", "b1", "a2", "a3"), rows("b2", "c1", "b3")
+
+    def torn():
+        yield first
+        while stream.count < min(history, 3) + 1:
+            time.sleep(0.01)
+        raise RuntimeError("the task dies here")
+
+    with pytest.raises(RuntimeError):
+        write(stream, query("kept"), torn(), maxInFlight=1)
+    wait_for_window()
+    again = write(stream, query("kept"), [first, second])
+    assert (again.rows, again.skipped) == (7, 4)
+    kept = {subject[-1]: data for subject, _, data in messages_of(stream)}
+    assert kept == {"a": b"3", "b": b"3", "c": b"1"}
+    assert stream.control.stream_state(stream.name).next == 8
+
+
+def messages_of(stream) -> list[tuple[str, bytes, bytes]]:
+    """What is there of a stream from which messages were removed."""
+    state, found = stream.control.stream_state(stream.name), []
+    sequence = stream.control.next_sequence(stream.name, state.first)
+    while sequence is not None:
+        message = stream.control.request(f"STREAM.MSG.GET.{stream.name}", {"seq": sequence})
+        data = base64.b64decode(message["message"]["data"])
+        found.append((message["message"]["subject"], b"", data))
+        sequence = stream.control.next_sequence(stream.name, sequence + 1)
+    return found
 
 
 def test_a_second_write_under_one_transaction_is_skipped_and_told(stream, caplog) -> None:
