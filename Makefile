@@ -14,6 +14,7 @@ help:
 	@echo "make bench  this server beside the genuine one, on this machine"
 	@echo "make stall  how long what one client sends keeps another one waiting, ours beside genuine"
 	@echo "make sim    whole servers through simulated crashes, SIM_SEEDS times (1000)"
+	@echo "make sim-connector  the connector through simulated faults, SIM_SEEDS times (20000)"
 	@echo "make model  stores, streams, consumers and more beside obvious twins: thousands of examples"
 	@echo "make soak   the demo again and again, SOAK_RUNS times (20), 30 crashes, a cluster's outages, copies under chaos"
 	@echo "make fuzz   bad input of every kind, FUZZ_ROUNDS (200) times what the tests try"
@@ -81,6 +82,13 @@ SIM_SEEDS ?= 1000
 
 sim: $(READY)-test
 	$(BIN)/python -m tests.sim.simulator --quiet --seed 1000 --seeds $(SIM_SEEDS)
+
+# Reads and writes through cuts, crashes and restarts of everything, then each byte cut.
+.PHONY: sim-connector
+sim-connector: SIM_SEEDS = 20000
+sim-connector: $(READY)-test
+	$(BIN)/python -m tests.connector_sim --seed 1000 --seeds $(SIM_SEEDS)
+	$(BIN)/python -m tests.connector_sim.every_cut
 
 MODEL_PROFILE ?= soak
 

@@ -366,7 +366,8 @@ class Flow:
                 "subjects and _INBOX.>.",
             )
         is_about_us = "authorization" in lowered or "authentication" in lowered
-        if is_about_us and not self._is_greeted:
+        # A timeout says that CONNECT came late, over a slow link, and nothing about who we are.
+        if is_about_us and "timeout" not in lowered and not self._is_greeted:
             self.close()
             raise AuthenticationFailedError(
                 f"the server at {self.address} refused the connection: {text}.",

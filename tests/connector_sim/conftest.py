@@ -22,3 +22,9 @@ def _module(name: str) -> ModuleType:
 def every_cut() -> ModuleType:
     """The module `every_cut.py`."""
     return _module("every_cut")
+
+
+@pytest.fixture(scope="session")
+def simulation() -> ModuleType:
+    """The module `simulation.py`."""
+    return _module("simulation")

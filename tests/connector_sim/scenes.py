@@ -19,7 +19,8 @@ from jetstream_spark.sink import Sink, WrittenPartition
 from jetstream_spark.sink_columns import SinkColumns
 from tests.connector_sim.process import Process
 
-SERVERS = {"servers": "nats://sim:4222"}
+# The password is what the world says that the file holds; see `Process.connect_fields`.
+SERVERS = {"servers": "nats://sim:4222", "user": "ann", "password": "file:/run/secret"}
 ROWS = pa.schema([("subject", pa.string()), ("data", pa.binary()), ("seq", pa.int64())])
 KEYS = pa.schema([("key", pa.string()), ("value", pa.binary()), ("revision", pa.int64())])
 OUT_COLUMNS = (

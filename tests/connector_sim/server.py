@@ -93,6 +93,11 @@ class Server:
         wire.server.protocol = ClientConnection(self._pump)
         wire.server.protocol.connection_made(wire.server)
 
+    def holds(self, stream: str) -> range:
+        """The sequences that a stream holds, or passes over."""
+        store = self._node.accounts[GLOBAL_ACCOUNT].catalog.streams[stream].store
+        return range(max(1, int(store.first_seq)), int(store.last_seq) + 1)
+
     def rotate(self, password: str) -> None:
         """Take another password from now on, and turn away who came with the one before."""
         self.password = password

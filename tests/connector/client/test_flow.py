@@ -207,6 +207,12 @@ def test_a_peer_that_is_no_nats_server(greeting, expected):
     peer.close()
 
 
+def test_a_server_that_waited_too_long_for_connect_has_refused_nobody():
+    peer = Peer(pong=b"-ERR 'Authentication Timeout'\r\n")
+    with pytest.raises(ConnectionFailedError, match="Authentication Timeout"):
+        connect(connection(peer.address), "driver")
+
+
 def test_refused_credentials_are_not_tried_elsewhere():
     peer = Peer(pong=b"-ERR 'Authorization Violation'\r\n")
     with pytest.raises(AuthenticationFailedError, match="options user and password"):

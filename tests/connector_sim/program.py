@@ -1,0 +1,119 @@
+"""What one seed does: which streams, which options, which faults, how often. All by chance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from tests.connector_sim.engine import Habits
+
+SECOND_NS = 10**9
+
+
+@dataclass(slots=True)
+class Program:
+    """One seed's choices.
+
+    Attributes:
+        is_queue: the source is a work queue, purged by the query's commits.
+        dedupe, ledger: of the sink; an empty dedupe is a query that only reads.
+        messages: how many are published, in how many portions over how long.
+        faults: what happens to the server and to the source stream while that lasts, by weight.
+        fault_pause_s: between two faults, on average.
+        cut_chance, stall_max_s: of connections.
+        is_lossy: messages may be removed before they are read; then loss has to be told of.
+    """
+
+    seed: int
+    is_queue: bool = False
+    fetch_mode: str = ""
+    dedupe: str = "auto"
+    ledger: str = "auto"
+    messages: int = 40
+    portions: int = 6
+    lasts_s: float = 20.0
+    faults: list[str] = field(default_factory=list)
+    fault_pause_s: float = 3.0
+    cut_chance: float = 0.0
+    stall_max_s: float = 0.0
+    is_lossy: bool = False
+    fails_on_loss: bool = True
+    habits: Habits = field(default_factory=Habits)
+    source: dict[str, str] = field(default_factory=dict)
+    sink: dict[str, str] = field(default_factory=dict)
+    flush_ns: int = 2_000_000
+
+    @property
+    def promises_exact_output(self) -> bool:
+        """Whether the output is the input, however long a batch has to be run again."""
+        return self.ledger == "auto" and self.dedupe in ("auto", "column")
+
+    def __str__(self) -> str:
+        parts = [f"{name}={getattr(self, name)}" for name in self.__slots__ if name != "seed"]
+        return f"seed {self.seed}: {', '.join(parts)}"
+
+
+def choose(seed: int) -> Program:
+    """The program of a seed."""
+    random = Random(f"program {seed}")
+    program = Program(seed)
+    program.is_queue = random.random() < 0.35
+    if not program.is_queue:
+        program.fetch_mode = random.choice(["", "", "consumer", "direct"])
+    levels = [("auto", "auto")] * 4 + [("column", "auto")] * 2
+    levels += [("auto", "none"), ("column", "none"), ("none", "none"), ("", "none"), ("", "none")]
+    program.dedupe, program.ledger = random.choice(levels)
+    program.messages = random.choice([6, 15, 30, 45])
+    program.portions = random.randrange(1, 7)
+    program.lasts_s = random.choice([2, 10, 40])
+    program.flush_ns = random.choice([1, 5, 50, 200]) * 1_000_000
+    _choose_options(program, random)
+    _choose_faults(program, random)
+    return program
+
+
+def _choose_options(program: Program, random: Random) -> None:
+    source, sink = program.source, program.sink
+    if random.random() < 0.6:
+        source["maxOffsetsPerTrigger"] = str(random.choice([3, 7, 15]))
+    source["maxOffsetsPerPartition"] = str(random.choice([2, 5, 20, 1000]))
+    source["minPartitions"] = str(random.choice([1, 1, 2, 3]))
+    source["fetchBatch"] = str(random.choice([1, 3, 10_000]))
+    source["readTimeout"] = random.choice(["5s", "20s", "60s"])
+    source["eagerCommit"] = random.choice(["true", "true", "false"])
+    sink["maxInFlight"] = str(random.choice([1, 2, 5, 32_768]))
+    sink["ackTimeout"] = random.choice(["1s", "5s"])
+    for side in (source, sink):
+        side["requestTimeout"] = random.choice(["2s", "5s", "10s"])
+        side["connectTimeout"] = random.choice(["1s", "5s"])
+        side["outageTimeout"] = random.choice(["15s", "60s", "5m"])
+    if program.is_queue:
+        source["commitMode"] = "purge"
+        source["startingOffsets"] = "earliest"
+    else:
+        source["startingOffsets"] = "earliest"
+        if program.fetch_mode:
+            source["fetchMode"] = program.fetch_mode
+
+
+def _choose_faults(program: Program, random: Random) -> None:
+    kinds = ["kill", "stop", "power", "deaf", "rotate", "harmless config", "cut all"]
+    count = random.choice([0, 0, 1, 2, 4])
+    program.faults = random.sample(kinds, count)
+    program.fault_pause_s = random.choice([1, 4, 15])
+    program.cut_chance = random.choice([0, 0.05, 0.3, 0.7])
+    program.stall_max_s = random.choice([0, 0, 2, 12, 45])
+    program.habits = Habits(
+        dies=random.choice([0, 0, 0.03, 0.15]),
+        killed=random.choice([0, 0, 0.1, 0.3]),
+        lost=random.choice([0, 0, 0.1, 0.2]),
+        speculated=random.choice([0, 0, 0.2]),
+        doubled=random.choice([0, 0.3]),
+        available_now=random.choice([0, 0, 0, 0.5, 1]),
+        haunted=random.choice([0, 0, 0, 0.5]),
+    )
+    if not program.is_queue and random.random() < 0.25:
+        program.is_lossy = True
+        program.fails_on_loss = random.random() < 0.5
+        program.source["failOnDataLoss"] = str(program.fails_on_loss).lower()
+        program.faults += random.sample(["purge", "recreate", "fewer"], random.randrange(1, 3))

@@ -1,0 +1,66 @@
+"""Whole queries through faults: some seeds on every run, and those that once found something.
+
+More by command: `make sim-connector`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BLOCK = 20
+
+# Seeds that found a defect, with what was wrong. What a seed does changes with the simulator; that
+# a defect does not return is what the tests of its module are for.
+FOUND = {
+    19: "a server that waited too long for CONNECT over a stalled link was taken to refuse us",
+}
+
+
+@pytest.mark.parametrize("first", range(0, 300, BLOCK))
+def test_the_promises_hold_and_everything_comes_to_its_end(
+    simulation: ModuleType, first: int
+) -> None:
+    for seed in range(first, first + BLOCK):
+        _play(simulation, seed)
+
+
+@pytest.mark.parametrize("seed", FOUND, ids=lambda seed: f"{seed}: {FOUND[seed]}")
+def test_seeds_that_once_failed(simulation: ModuleType, seed: int) -> None:
+    _play(simulation, seed)
+
+
+def _play(simulation: ModuleType, seed: int) -> None:
+    played = simulation.Simulation(seed)
+    try:
+        played.run()
+    except Exception as error:
+        story = "\n".join(played.world.trace[-40:])
+        raise AssertionError(f"seed {seed}: {error}\n{story}") from error
+
+
+def test_a_seed_says_the_same_whatever_the_order_of_sets() -> None:
+    said = [
+        subprocess.run(
+            [sys.executable, "-m", "tests.connector_sim", "--seed", "13", "--trace"],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=100,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert said[0] == said[1]
+    assert "seed 13: " in said[0]
+
+
+def test_two_seeds_say_different_things(simulation: ModuleType) -> None:
+    assert simulation.Simulation(3).run() != simulation.Simulation(4).run()

@@ -1,0 +1,70 @@
+"""What was published, and what may have been removed: the judge's own record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Life:
+    """One incarnation of the source stream.
+
+    Attributes:
+        created: what the server says of it.
+        stored: payloads by sequence, as their acks said.
+        gone_below: sequences below may have been removed.
+    """
+
+    created: str
+    stored: dict[int, bytes] = field(default_factory=dict)
+    gone_below: int = 1
+
+
+class BrokenPromiseError(AssertionError):
+    """The connector did not keep its word."""
+
+
+def require(holds: bool, *what: object) -> None:
+    """Complain unless something holds."""
+    if not holds:
+        raise BrokenPromiseError(" ".join(map(str, what)))
+
+
+class Truth:
+    """All incarnations, the last one at the end; and payloads whose ack never came."""
+
+    def __init__(self) -> None:
+        self.lives: list[Life] = []
+        self.uncertain: set[bytes] = set()
+
+    @property
+    def now(self) -> Life:
+        """The stream as it is."""
+        return self.lives[-1]
+
+    def life(self, created: str) -> Life:
+        """The incarnation of that time."""
+        for life in self.lives:
+            if life.created == created:
+                return life
+        raise BrokenPromiseError(f"no stream was made at {created}")
+
+    def check_rows(
+        self, created: str, start: int, stop: int, rows: list[tuple[int, bytes]], *, is_whole: bool
+    ) -> None:
+        """Compare what one task read with what its range holds.
+
+        Args:
+            is_whole: whether nothing may be missing but what was removed.
+        """
+        life = self.life(created)
+        sequences = [sequence for sequence, _ in rows]
+        require(sequences == sorted(set(sequences)), "rows twice or out of order:", sequences)
+        require(all(start <= at < stop for at in sequences), "outside its range:", sequences)
+        for sequence, data in rows:
+            known = life.stored.get(sequence)
+            is_right = known == data if known is not None else data in self.uncertain
+            require(is_right, "sequence", sequence, "is", known, "and was read as", data)
+        first = start if is_whole else max(start, life.gone_below)
+        missing = [at for at in range(first, stop) if at in life.stored and at not in sequences]
+        require(not missing, f"of [{start}, {stop}) were not read:", missing)
