@@ -3,7 +3,7 @@
 The server's memory of ids is short (`duplicate_window`, 2 minutes unless set), and nobody knows
 how long a frame lies in the buffers of a stalled link. So rows are not sent again in the hope that
 the window is still open. A row is in one place at a time - stored, or on its way over the one open
-connection, or not sent - and an inquiry is what makes sure of it:
+connection, or not sent - and an inquiry is what makes sure of it, within one attempt:
 
 1. The connection that was given up is gone *at the server*. Each connection has an inbox of its
    own. While the server still reads the old one, that inbox has a subscriber; when it has read the
@@ -27,6 +27,9 @@ Where it cannot be done so:
 - Whether the old connection is gone cannot be told if somebody subscribes to everything, or if the
   user may not publish to `_INBOX.>`. Then frames that come late are left to the window, and the log
   says so.
+- What an earlier attempt at the same partition has on its way is not asked after: nobody remembers
+  its connection. Its rows are looked up once, as this one begins; what comes later is left to the
+  window.
 - In a cluster 2 passes the leader's queue, and what the leader has proposed and not applied is left
   to the window.
 """
