@@ -248,6 +248,8 @@ class Publisher:
         self._check_sizes(block)
         if not block.pending:
             return
+        if not self._in_flight:
+            yield from self._listen()
         if self._flow.is_leaving:
             yield from self._move()
         self._blocks.append(block)
@@ -279,6 +281,21 @@ class Publisher:
                 self._late,
                 self._inquiry.window_s if self._inquiry else 0,
             )
+
+    def _listen(self) -> Operation[None]:
+        """Hear what was said while there was nothing to send; a connection that broke is replaced.
+
+        No row is on its way, so that is safe without ids as well.
+        """
+        if not self._flow.buffer.room:
+            self._flow.buffer.make_room(1 << 20)
+        try:
+            yield from self._flow.receive(self._host.now())
+            yield from self._read_buffer()
+        except TimeoutError:
+            return
+        except ConnectionLostError:
+            yield from self._move()
 
     def _move(self) -> Operation[None]:
         """Go on at another server, before this one cuts what could not be sent again."""

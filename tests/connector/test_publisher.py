@@ -281,6 +281,20 @@ def test_a_server_that_is_leaving_is_left_between_two_blocks(stream) -> None:
     assert stream.count == 6
 
 
+def test_what_was_cut_while_nothing_was_on_its_way_is_replaced(start_genuine, make_stream) -> None:
+    """Also without ids: rows come slowly, and the server is restarted between two of them."""
+    server = start_genuine()
+    stream = make_stream(server.url)
+    with publishing(stream.sink(dedupe="none")) as publisher:
+        publish(publisher, stream.subject.encode() + b".a", numbered(3))
+        publisher.finish()
+        server.kill()
+        server.start()
+        publish(publisher, stream.subject.encode() + b".a", numbered(3, 3), 3)
+        publisher.finish()
+    assert stream.count == 6
+
+
 def test_a_server_that_hangs_is_left_for_another(start_genuine, make_stream) -> None:
     """Its connections stay open, so that silence is all there is to see."""
     server = start_genuine()
@@ -382,7 +396,8 @@ def test_a_dead_server_fails_the_write_after_the_outage_timeout(start_genuine, m
         pytest.raises(NotAcknowledgedError, match="could be reached"),
         publishing(stream.sink(outageTimeout="1s")) as publisher,
     ):
-        server.kill()
+        server.pause()
         publish(publisher, stream.subject.encode() + b".a", numbered(3))
+        server.kill()
         publisher.finish()
     assert time.monotonic() - started < 5
