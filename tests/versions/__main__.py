@@ -21,7 +21,7 @@ SMOKE_SECONDS_MAX = 600
 
 
 def build_wheel() -> Path:
-    """Build the wheel, pure Python: whether kernels compile is tried elsewhere."""
+    """Build the wheel of this working copy."""
     target = FOLDER / "wheel"
     for old in target.glob("*.whl"):
         old.unlink()
