@@ -24,7 +24,13 @@ from jetstream_spark.client.control import StreamState
 from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.client.patience import PASSING, PAUSE_MAX_S, PAUSE_S, Patience, by_chance
 from jetstream_spark.data_loss import find_loss
-from jetstream_spark.errors import DataLossError, OffsetsError, RetryableError, StreamOfflineError
+from jetstream_spark.errors import (
+    DataLossError,
+    OffsetsError,
+    RetryableError,
+    StreamNotFoundError,
+    StreamOfflineError,
+)
 from jetstream_spark.offsets import Offsets, StreamOffset
 from jetstream_spark.options import EARLIEST, LATEST, SourceOptions
 from jetstream_spark.planner import Limits, Tail, available, plan_end
@@ -171,7 +177,10 @@ class StreamSource:
         """The checks of a new query for one that goes on; a deleted stream is data loss here."""
         states = yield from self._watch.states(is_fresh=True)
         if all(state is not None for state in states.values()):
-            yield from self._watch.check()
+            try:
+                yield from self._watch.check()
+            except StreamNotFoundError:
+                return  # it went a moment ago, which is data loss; the next look says so
             if self.options.commit_mode == "ack":
                 yield from self._check_anchors(at, states)
         self._is_checked = True

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from jetstream_spark.client.operation import Operation
-from jetstream_spark.errors import ConnectorError
+from jetstream_spark.errors import ConnectorError, StreamNotFoundError
 from jetstream_spark.offsets import Offsets
 from jetstream_spark.options import SinkOptions, SourceOptions
 from jetstream_spark.planner import plan_ranges
@@ -139,7 +139,9 @@ class Query:
             return
         if not isinstance(error, ConnectorError | JobFailedError):
             raise error
-        self.errors.append(error)
+        # A new query is told that there is no such stream; one that goes on, that data is lost.
+        if self.checkpoint.initial or not isinstance(error, StreamNotFoundError):
+            self.errors.append(error)
         self.world.note(f"{activity.process.name} failed: {error_name(error)}: {error}")
         self.world.kill(activity.process)
         self._again()

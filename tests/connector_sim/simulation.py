@@ -227,9 +227,10 @@ class Simulation:
         world.server.start()
         habits = self.program.habits
         habits.dies = habits.killed = habits.lost = habits.speculated = 0.0
-        for wire in list(world.wires):
-            if not wire.name.startswith("keeper"):
-                wire.cut()
+        if self.program.cut_chance or self.program.stall_max_s:  # rough ones would stay rough
+            for wire in list(world.wires):
+                if not wire.name.startswith("keeper"):
+                    wire.cut()
         self._errors_before = len(self.query.errors)
 
     # -- what must hold ----------------------------------------------------------------------

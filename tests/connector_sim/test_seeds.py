@@ -20,6 +20,7 @@ BLOCK = 20
 # a defect does not return is what the tests of its module are for.
 FOUND = {
     19: "a server that waited too long for CONNECT over a stalled link was taken to refuse us",
+    1514: "a stream deleted while a query that went on checked it was not found, instead of lost",
 }
 
 
