@@ -7,14 +7,16 @@ there. What is behind a pause is acted on in a later turn, in the order in which
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 from jetstream_server.kernels import subjects
 from jetstream_server.protocol.ops import STRIDE, Op, PubRun
 
 COSTLY_OF_TURN_MAX = 6
 
-_API = b"$JS.API."
+_FEW_FIELDS = COSTLY_OF_TURN_MAX * STRIDE
+_API = (b"$JS.API.",)
 _COSTLY = (
     b"$JS.API.STREAM.CREATE.",
     b"$JS.API.STREAM.UPDATE.",
@@ -33,15 +35,29 @@ class Pause:
 PAUSE = Pause()
 
 
-def with_pauses(ops: list[Op]) -> list[Op | Pause]:
+def with_pauses(ops: list[Op]) -> Sequence[Op | Pause]:
     """Return the same ops, with a pause behind every few requests that are costly."""
+    for op in ops:
+        if _may_need_pauses(op):
+            break
+    else:
+        return ops
     paused: list[Op | Pause] = []
     for op in ops:
-        if type(op) is PubRun and _API in op.chunk:
+        if _may_need_pauses(op):
             paused.extend(_pieces(op))
         else:
             paused.append(op)
     return paused
+
+
+def _may_need_pauses(op: Op) -> TypeGuard[PubRun]:
+    # Payloads are not looked at: they are the most of what comes.
+    return (
+        type(op) is PubRun
+        and len(op.fields) > _FEW_FIELDS
+        and subjects.first_reserved(op.chunk, op.fields, 0, op.count, _API, ()) < op.count
+    )
 
 
 def _pieces(run: PubRun) -> Iterator[PubRun | Pause]:

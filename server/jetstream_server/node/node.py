@@ -319,7 +319,8 @@ class Node:
         waiting = iter(fed)
         for session in waiting:
             try:
-                ops_left -= session.run(now, min(ops_left, OPS_OF_SESSION_MAX))
+                ops_max = ops_left if ops_left < OPS_OF_SESSION_MAX else OPS_OF_SESSION_MAX
+                ops_left -= session.run(now, ops_max)
             except Exception as error:
                 self.containment.contain(error, now)
             if ops_left <= 0:

@@ -16,6 +16,7 @@ class PasswordInquiry:
 
     Attributes:
         asked_at: when it was asked last.
+        is_open: whether the answer has yet to come.
     """
 
     def __init__(self, host: str, go_on: Callable[[], None]) -> None:
@@ -24,11 +25,7 @@ class PasswordInquiry:
         self._question: PasswordQuestion | None = None
         self._is_right: bool | None = None
         self.asked_at = 0
-
-    @property
-    def is_open(self) -> bool:
-        """Return whether the answer has yet to come."""
-        return self._question is not None and self._is_right is None
+        self.is_open = False  # no property: it is looked at with every op
 
     @property
     def is_answered(self) -> bool:
@@ -40,6 +37,7 @@ class PasswordInquiry:
         if question == self._question:
             return
         self._is_right, self._question = None, question
+        self.is_open = question is not None
         if question is not None:
             self.asked_at = now
             checker.ask(question, self._host, self.answered)
@@ -47,11 +45,13 @@ class PasswordInquiry:
     def answered(self, is_right: bool) -> None:
         """Take the answer."""
         self._is_right = is_right
+        self.is_open = False
         self._go_on()
 
     def take(self) -> bool | None:
         """Return the answer, None when nothing was asked, and forget it."""
         is_right, self._question, self._is_right = self._is_right, None, None
+        self.is_open = False
         return is_right
 
     def forget(self, checker: PasswordChecker) -> None:

@@ -44,3 +44,9 @@ def test_everything_stays_in_order_and_pauses_come_behind_a_few(seed):
 def test_what_is_not_costly_stays_as_it_is():
     runs = [run_of([b"a"] * 50), run_of(CHEAP * 9), run_of(COSTLY)]
     assert all(a is b for a, b in zip(with_pauses(runs), runs, strict=True))
+
+
+def test_payloads_are_not_searched():
+    """A search through all of the bytes took twice as long as the whole way to a subscriber."""
+    ops = [Ping(), PubRun.of((b"a", b"", b"", COSTLY[0]) for _ in range(50)), run_of(COSTLY)]
+    assert with_pauses(ops) is ops
