@@ -70,10 +70,12 @@ class DirectWay:
         with pool.keeping(self._host, options, "reader", flow):
             messages, following = yield from self._ask(flow, position)
         if messages:
-            return Step(following, _block(messages), is_last=following >= self._range.stop)
+            is_last = following >= self._range.stop
+            return Step(following, _block(messages), is_last, _gap(messages, position, following))
         if following < self._range.stop:
             yield from self._confirm_end(position)
-        return Step(self._range.stop, is_last=True)
+        first_gap = position if position < self._range.stop else None
+        return Step(self._range.stop, is_last=True, first_gap=first_gap)
 
     def abandon(self) -> None:
         """Nothing is open between two requests."""
@@ -165,6 +167,17 @@ class DirectWay:
         following = yield from self._control.next_sequence(self._range.stream, position, pattern)
         if following is not None and following < self._range.stop:
             raise _AnswerIncompleteError(f"sequence {following} is not on the replica yet")
+
+
+def _gap(messages: list[Message], position: int, stop: int) -> int | None:
+    """The first sequence from a position on that an answer passed over; None without any."""
+    if stop - position == len(messages):
+        return None
+    for message in messages:
+        if _number(message, b"Nats-Sequence") != position:
+            break
+        position += 1
+    return position
 
 
 def _number(message: Message, key: bytes) -> int:

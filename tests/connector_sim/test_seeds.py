@@ -21,6 +21,7 @@ BLOCK = 20
 FOUND = {
     19: "a server that waited too long for CONNECT over a stalled link was taken to refuse us",
     1514: "a stream deleted while a query that went on checked it was not found, instead of lost",
+    4196: "a message that expired while a task read by direct get was passed over without a word",
 }
 
 
