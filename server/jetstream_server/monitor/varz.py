@@ -100,10 +100,11 @@ def _configuration(node: Node) -> dict[str, Any]:
 
 def _machinery(node: Node) -> dict[str, Any]:
     """Return what went slowly, and what was given up of what failed and nobody foresaw."""
+    counts = node.containment.counts
+    contained = {domain.word: count for domain, count in counts.items() if count}
     return {
-        "contained_incidents": {
-            domain.word: count for domain, count in node.containment.counts.items()
-        },
+        # The genuine server has no such field, and a server without incidents shows none either.
+        **({"contained_incidents": contained} if contained else {}),
         "slow_consumer_stats": _of_clients(node.stats.slow_consumers),
         "stale_connection_stats": _of_clients(node.stats.stale_connections),
         # Nobody waits for his turn to use the disk: it has one writer.
