@@ -72,6 +72,16 @@ def test_every_test_that_the_page_on_clusters_names_exists():
         assert f"def {test}(" in (ROOT / file).read_text(), (file, test)
 
 
+def test_every_test_that_the_page_on_guarantees_names_exists():
+    text = (ROOT / "docs/guarantees.md").read_text()
+    sources = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    named = set(re.findall(r"`(test_[a-z_0-9]+)`", text))
+    assert len(named) > 20
+    assert [one for one in sorted(named) if f"def {one}(" not in sources] == []
+    for file in re.findall(r"`(tests/[a-z_/]+\.py)`", text):
+        assert (ROOT / file).is_file(), file
+
+
 def test_the_readme_names_only_options_that_exist():
     text = (ROOT / "README.md").read_text() + (ROOT / "docs/options.md").read_text()
     rows = re.findall(r"^\| ((?:`[A-Za-z]+`(?:, )?)+) \|", text, flags=re.M)
