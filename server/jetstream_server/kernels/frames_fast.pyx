@@ -161,7 +161,8 @@ def scan_publishes(
 def encode_messages(
     bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop, bytes sid, bint headers
 ):
-    """Return the MSG and HMSG frames that bring messages `start` up to `stop` to one subscriber.
+    """Return the MSG and HMSG frames that bring messages `start` up to `stop` to one subscriber,
+    and how many bytes of headers and payloads they hold.
 
     See `frames_pure.encode_messages`.
     """
@@ -170,7 +171,8 @@ def encode_messages(
     cdef const int* m
     cdef const char* sid_text = PyBytes_AS_STRING(sid)
     cdef Py_ssize_t sid_bytes = PyBytes_GET_SIZE(sid)
-    cdef Py_ssize_t index, room = 0
+    cdef Py_ssize_t index, contents, room = 0
+    cdef long long total = 0
     cdef bint with_block
     cdef char* at
     with nogil:
@@ -181,10 +183,11 @@ def encode_messages(
             room += 4 + (m[1] - m[0]) + 1 + sid_bytes + 1 + 4
             if m[2] != m[3]:
                 room += m[3] - m[2] + 1
+            contents = m[6] - (m[4] if with_block else m[5])
+            room += digit_count(contents) + contents
+            total += contents
             if with_block:
-                room += 1 + digit_count(m[5] - m[4]) + 1 + digit_count(m[6] - m[4]) + m[6] - m[4]
-            else:
-                room += digit_count(m[6] - m[5]) + m[6] - m[5]
+                room += 1 + digit_count(m[5] - m[4]) + 1
     cdef bytes frames = PyBytes_FromStringAndSize(NULL, room)
     at = PyBytes_AS_STRING(frames)
     with nogil:
@@ -210,7 +213,7 @@ def encode_messages(
                 at = put_bytes(at, b"\r\n", 2)
                 at = put_bytes(at, raw + m[5], m[6] - m[5])
             at = put_bytes(at, b"\r\n", 2)
-    return frames
+    return frames, total
 
 
 def published_bytes(array.array fields):

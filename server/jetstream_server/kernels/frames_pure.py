@@ -86,22 +86,26 @@ def scan_publishes(
 
 def encode_messages(
     chunk: bytes, fields: array[int], start: int, stop: int, sid: bytes, headers: bool
-) -> bytes:
-    """Return the MSG and HMSG frames that bring messages `start` up to `stop` to one subscriber.
+) -> tuple[bytes, int]:
+    """Return the MSG and HMSG frames that bring messages `start` up to `stop` to one subscriber,
+    and how many bytes of headers and payloads they hold.
 
     With `headers` False the header blocks are left out and every frame is a MSG.
     """
     frames: list[bytes] = []
+    total = 0
     columns = iter(fields[start * STRIDE : stop * STRIDE])
     for a, b, c, d, e, f, g in zip(*(columns,) * STRIDE, strict=True):
         reply = b"%b " % chunk[c:d] if c != d else b""
         if e == f or not headers:
+            total += g - f
             frames.append(b"MSG %b %b %b%d\r\n%b\r\n" % (chunk[a:b], sid, reply, g - f, chunk[f:g]))
         else:
+            total += g - e
             frames.append(
                 b"HMSG %b %b %b%d %d\r\n%b\r\n" % (chunk[a:b], sid, reply, f - e, g - e, chunk[e:g])
             )
-    return b"".join(frames)
+    return b"".join(frames), total
 
 
 def published_bytes(fields: array[int]) -> int:

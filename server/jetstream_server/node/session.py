@@ -286,21 +286,35 @@ class Session:
     ) -> None:
         if start >= stop:
             return
-        data = frames.encode_messages(
+        data, content_bytes = frames.encode_messages(
             run.chunk, run.fields, start, stop, subscription.sid, self.headers
         )
-        self.deliver_frames(subscription, data, stop - start, now)
+        self.deliver_frames(subscription, data, stop - start, now, content_bytes)
 
-    def deliver_frames(self, subscription: Subscription, data: bytes, count: int, now: int) -> None:
-        """Send encoded frames of one of this session's subscriptions."""
+    def deliver_frames(
+        self,
+        subscription: Subscription,
+        data: bytes,
+        count: int,
+        now: int,
+        content_bytes: int | None = None,
+    ) -> None:
+        """Send encoded frames of one of this session's subscriptions.
+
+        Args:
+            content_bytes: how many their headers and payloads have, None to be counted.
+        """
         if subscription.closed or self.closing:
             return
         if self._expected is not None:
             self._expected.expect(data, now)
         subscription.delivered += count
         self.send(data)
-        self.traffic.out_msgs += count
-        self.traffic.out_bytes += frames.delivered_bytes(data)
+        if content_bytes is None:
+            content_bytes = frames.delivered_bytes(data)
+        traffic = self.traffic
+        traffic.out_msgs += count
+        traffic.out_bytes += content_bytes
         if subscription.max_messages and subscription.delivered >= subscription.max_messages:
             self._unsubscribe(subscription)
 
@@ -453,9 +467,10 @@ class Session:
         )
 
     def _publish(self, run: PubRun) -> None:
-        self.traffic.in_msgs += run.count
-        self.traffic.in_bytes += frames.published_bytes(run.fields)
         route, count, start = self.account.router.route, run.count, 0
+        traffic = self.traffic
+        traffic.in_msgs += count
+        traffic.in_bytes += frames.published_bytes(run.fields)
         if self._is_plain:
             while start < count:
                 index = subjects.first_reserved(

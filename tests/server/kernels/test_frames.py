@@ -197,8 +197,9 @@ def test_scan_of_a_long_line_is_linear(frames: Any) -> None:
 @settings(max_examples=60)
 @given(MESSAGES, st.booleans(), st.sampled_from([b"1", b"a-long-sid"]))
 def test_encoded_messages(frames: Any, messages: list[Message], headers: bool, sid: bytes) -> None:
-    expected = b""
+    expected, contents = b"", 0
     for subject, reply, block, payload in messages:
+        contents += len(block) * headers + len(payload)
         names = b" ".join(filter(None, (subject, sid, reply)))
         if block and headers:
             total = len(block) + len(payload)
@@ -206,14 +207,15 @@ def test_encoded_messages(frames: Any, messages: list[Message], headers: bool, s
         else:
             expected += b"MSG %b %d\r\n%b\r\n" % (names, len(payload), payload)
     run = PubRun.of(messages)
-    assert frames.encode_messages(run.chunk, run.fields, 0, run.count, sid, headers) == expected
-    assert frames.encode_messages(run.chunk, run.fields, 0, 0, sid, headers) == b""
+    encoded = frames.encode_messages(run.chunk, run.fields, 0, run.count, sid, headers)
+    assert encoded == (expected, contents)
+    assert frames.encode_messages(run.chunk, run.fields, 0, 0, sid, headers) == (b"", 0)
 
 
 def test_encoded_messages_of_a_part_of_a_run(frames: Any) -> None:
     run = PubRun.of([(b"s%d" % i, b"", b"", b"p%d" % i) for i in range(5)])
     encoded = frames.encode_messages(run.chunk, run.fields, 1, 3, b"9", True)
-    assert encoded == b"MSG s1 9 2\r\np1\r\nMSG s2 9 2\r\np2\r\n"
+    assert encoded == (b"MSG s1 9 2\r\np1\r\nMSG s2 9 2\r\np2\r\n", 4)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -241,7 +243,7 @@ def test_what_messages_hold_is_counted(frames: Any, messages: list[Message], hea
     fields = array("i")
     frames.scan_publishes(chunk, 0, fields, 10_000, 10_000, True)
     contents = [len(block) * headers + len(payload) for _, _, block, payload in messages]
-    written = frames.encode_messages(chunk, fields, 0, len(messages), b"7", headers)
+    written, _ = frames.encode_messages(chunk, fields, 0, len(messages), b"7", headers)
     assert frames.delivered_bytes(written) == sum(contents)
     if headers:
         assert frames.published_bytes(fields) == sum(contents)
