@@ -4,18 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 from jetstream_server.base.nuid import Nuid
-from jetstream_server.core.containment import UNCONTAINED, Containment
+from jetstream_server.core.containment import UNCONTAINED, Containment, Incident
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.jetstream.open_batches import OpenBatches
 from jetstream_server.jetstream.output import Output
 from jetstream_server.jetstream.streams.ingest import IngestLimits
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
-if TYPE_CHECKING:
-    from jetstream_server.jetstream.outages import Outages
+
+class Losses(Protocol):
+    """Takes what is given up after something that nobody foresaw, and brings it back.
+
+    What is given up are a consumer, a stream or a feed, which import this module: `Any` here.
+    """
+
+    def give_up_consumer(self, consumer: Any, incident: Incident, now: int) -> None:
+        """Stop a consumer, and let a stand-in have its place."""
+
+    def give_up_stream(self, stream: Any, incident: Incident, now: int) -> None:
+        """Take a stream offline."""
+
+    def give_up_feed(self, feed: Any, stream: str, origin: str, incident: Incident) -> None:
+        """Note that nothing comes from an origin."""
+
+    def feed_is_well(self, feed: Any) -> None:
+        """Note that what comes is taken again, or that nothing is to come any more."""
 
 
 class Scheduled(Hashable, Protocol):
@@ -69,7 +85,7 @@ class Context:
     batches: OpenBatches = field(default_factory=OpenBatches)
     log: Callable[[str, str], None] = lambda level, text: None
     containment: Containment = UNCONTAINED
-    outages: Outages | None = None
+    outages: Losses | None = None
     is_strict: bool = True
     _generation_seen: int = 0
 
