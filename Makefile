@@ -53,10 +53,10 @@ check: $(READY)-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Spark's tests wait for Java most of the time and the parity tests for timers, so the others run
-# beside them.
+# Spark's tests wait for Java most of the time, the parity tests for timers and those of clusters for
+# elections, so the others run beside them.
 SPARK_TESTS  := tests/spark tests/benchmarks tests/test_examples.py tests/test_docs.py
-PARITY_TESTS := tests/parity
+PARITY_TESTS := tests/parity tests/cluster
 
 # A shorter life for a JVM: no second compiler, no collector threads.
 export SPARK_SUBMIT_OPTS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
