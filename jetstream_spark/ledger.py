@@ -293,7 +293,7 @@ class Ledger:
                 self._scope.name,
             )
         if entry is not None and is_known and entry["version"] >= self._scope.version:
-            self._check_repeated(entry, rows, differs)
+            self._check_repeated(entry, rows, differs, has_written=bool(incarnations))
             if int(entry.get("next", 0)) <= stream.next or entry["version"] > self._scope.version:
                 return
         version = self._scope.version
@@ -312,15 +312,29 @@ class Ledger:
                 "written by others.",
                 "Stop the other run of this query, then run it again: it goes on where it was.",
             )
-        self._check_repeated(entry, rows, differs)
+        self._check_repeated(entry, rows, differs, has_written=True)
 
-    def _check_repeated(self, entry: dict[str, Any], rows: int, differs: bool) -> None:
+    def _check_repeated(
+        self, entry: dict[str, Any], rows: int, differs: bool, *, has_written: bool
+    ) -> None:
         if self._scope.kind is ScopeKind.TRANSACTION:
             self._warn_of_skipped(entry, rows, differs)
             return
         if entry["version"] > self._scope.version:
             raise self._fenced(entry["version"])
-        if entry["rows"] != rows:
+        if rows < entry["rows"] and not has_written:
+            # All of them were skipped, and nothing is missing in the stream that was written to.
+            _log.warning(
+                "batch %d of query %s was committed to stream '%s' with %d rows, and has %d now "
+                "that it runs again: messages of its source are gone since, or the query is not "
+                "deterministic",
+                self._scope.version,
+                self._scope.name,
+                self._stream,
+                entry["rows"],
+                rows,
+            )
+        elif rows != entry["rows"]:
             raise LedgerError(
                 f"batch {self._scope.version} of query {self._scope.name} was committed to stream "
                 f"'{self._stream}' with {entry['rows']} rows, and has {rows} now: the checkpoint "

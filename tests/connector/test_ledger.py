@@ -96,11 +96,14 @@ def test_of_two_attempts_at_once_both_may_finish(make_ledger) -> None:
     assert make_ledger(4).begin(0).standing is Standing.DONE
 
 
-def test_committing_again_is_harmless_unless_the_rows_differ(make_ledger) -> None:
+def test_committing_again_is_harmless_unless_there_are_more_rows(make_ledger, caplog) -> None:
     make_ledger(4).commit(3)
     make_ledger(4).commit(3)
-    with pytest.raises(LedgerError, match=r"committed .* with 3 rows, and has 2 now"):
-        make_ledger(4).commit(2)
+    assert caplog.text == ""
+    make_ledger(4).commit(2)  # the source has lost one since
+    assert "with 3 rows, and has 2 now" in caplog.text
+    with pytest.raises(LedgerError, match=r"committed .* with 3 rows, and has 4 now"):
+        make_ledger(4).commit(4)
 
 
 def test_a_transaction_of_the_past_is_skipped_not_fenced(make_ledger) -> None:

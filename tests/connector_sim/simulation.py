@@ -25,7 +25,6 @@ from jetstream_spark.errors import (
     AuthenticationFailedError,
     ConnectorError,
     DataLossError,
-    LedgerError,
     RetryableError,
 )
 from tests.connector_sim import scenes
@@ -41,7 +40,6 @@ from tests.connector_sim.world import World
 # Faults end, the query has to catch up: a driver that has just failed, a few time limits, batches.
 CALM_LIMIT_S = 900
 WINDOW_S = 120
-NOT_THE_SAME = "the checkpoint was changed, or the query is not deterministic"
 
 
 class Simulation:
@@ -261,10 +259,7 @@ class Simulation:
         if not self._has_lost:
             return False
         return any(
-            (isinstance(each, DataLossError) and self.program.fails_on_loss)
-            # A batch that the ledger has, and Spark not yet, has lost rows meanwhile: they are in
-            # the sink, and the ledger cannot tell that from a query that is not deterministic.
-            or (isinstance(each, LedgerError) and NOT_THE_SAME in str(each))
+            isinstance(each, DataLossError) and self.program.fails_on_loss
             for each in self._errors()
         )
 
@@ -276,9 +271,7 @@ class Simulation:
         for error in self._errors():
             if not isinstance(error, ConnectorError) or isinstance(error, RetryableError):
                 continue
-            is_loss = self._has_lost and (
-                isinstance(error, DataLossError) or NOT_THE_SAME in str(error)
-            )
+            is_loss = self._has_lost and isinstance(error, DataLossError)
             # Who says the old password before it has been let in once cannot know better.
             is_rotated = "rotate" in program.faults and isinstance(error, AuthenticationFailedError)
             require(is_loss or is_rotated, "unexplained:", error)
