@@ -187,7 +187,8 @@ class Attempt:
         reader = self._process
         assert reader is not None, "a dead process read on"
         if activity.error is not None:  # what was read is being written when the read fails
-            self._executors.errors.append(activity.error)
+            if self._ended is not None:  # what a zombie is told is nobody's
+                self._executors.errors.append(activity.error)
             self._executors.destroy(reader)
         else:
             self._executors.put_back(reader)

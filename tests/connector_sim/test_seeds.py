@@ -19,6 +19,7 @@ BLOCK = 20
 # Seeds that found a defect, with what was wrong. What a seed does changes with the simulator; that
 # a defect does not return is what the tests of its module are for.
 FOUND = {
+    20204: "a zombie that read behind the purge of its batch was taken for the query (simulator)",
     19: "a server that waited too long for CONNECT over a stalled link was taken to refuse us",
     1514: "a stream deleted while a query that went on checked it was not found, instead of lost",
     4196: "a message that expired while a task read by direct get was passed over without a word",
