@@ -53,11 +53,6 @@ class Patience:
         self._pause_s = PAUSE_S
         self._failing_since: float | None = None
 
-    @property
-    def failing_s(self) -> float:
-        """For how long nothing has worked; 0 when the last try did."""
-        return 0.0 if self._failing_since is None else self._host.now() - self._failing_since
-
     def note_progress(self) -> None:
         """Forget the outage: something worked."""
         self._failing_since = None

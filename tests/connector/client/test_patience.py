@@ -49,9 +49,7 @@ def test_progress_ends_the_outage():
     clock = Clock()
     patience = Patience(clock, 1.0)
     waits(patience, clock)
-    assert patience.failing_s > 0
     patience.note_progress()
-    assert patience.failing_s == 0
     assert waits(patience, clock) == [0.1, 0.2, 0.4]
 
 
