@@ -60,20 +60,21 @@ class Executors:
         if process.is_alive:
             self.world.kill(process)
 
-    def orphan(self) -> None:
-        """The driver is gone; its executors notice in a while."""
-        for task in self.tasks:
+    def orphan(self, driver: Process) -> None:
+        """A driver is gone; its executors notice in a while."""
+        for task in [each for each in self.tasks if each.driver is driver]:
             task.orphan()
-        self.tasks.clear()
-        for attempt in self.attempts:
+            self.tasks.remove(task)
+        for attempt in [each for each in self.attempts if each.driver is driver]:
             attempt.doom()
-        self.attempts.clear()
+            self.attempts.remove(attempt)
 
 
 class Attempt:
     """One attempt.
 
     Attributes:
+        driver: who waits for it.
         rows: what it read.
         message: what its write returned.
         is_good: whether it succeeded.
@@ -83,11 +84,13 @@ class Attempt:
         self,
         executors: Executors,
         query: Query,
+        driver: Process,
         scope: Scope,
         partition: int,
         sequences: SequenceRange,
         number: int,
     ) -> None:
+        self.driver = driver
         self.rows: list[tuple[int, bytes]] = []
         self.message: WrittenPartition | None = None
         self.is_good = False
@@ -170,10 +173,14 @@ class Attempt:
         self._world.note(f"{self.name} failed: {error_name(activity.error)}: {activity.error}")
         if not isinstance(activity.error, ConnectorError | _ReadFailedError):
             raise activity.error
-        if self._ended is not None:
-            self._executors.errors.append(activity.error)
+        self._note(activity.error)
         self._fail()
         return True
+
+    def _note(self, error: BaseException) -> None:
+        """Note what went wrong; what a zombie is told, or the attempt of one, is nobody's."""
+        if self._ended is not None and self.driver is self._query.driver:
+            self._executors.errors.append(error)
 
     def _has_read(self, activity: Activity) -> None:
         self.rows = list(scenes.rows_of(self._batches))
@@ -187,8 +194,7 @@ class Attempt:
         reader = self._process
         assert reader is not None, "a dead process read on"
         if activity.error is not None:  # what was read is being written when the read fails
-            if self._ended is not None:  # what a zombie is told is nobody's
-                self._executors.errors.append(activity.error)
+            self._note(activity.error)
             self._executors.destroy(reader)
         else:
             self._executors.put_back(reader)

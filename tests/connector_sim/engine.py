@@ -107,13 +107,14 @@ class Query:
 
     def die(self) -> None:
         """The driver's process is killed; what its tasks do goes on for a while."""
-        if self.driver is not None and self.driver.is_alive:
+        driver = self.driver
+        if driver is not None and driver.is_alive:
             if self.random.random() < self.habits.haunted:
-                self._let_haunt(self.driver)
+                self._let_haunt(driver)
             else:
-                self.world.note(f"{self.driver.name} is killed")
-                self.world.kill(self.driver)
-            self._again()
+                self.world.note(f"{driver.name} is killed")
+                self.world.kill(driver)
+            self._again(driver)
 
     def _let_haunt(self, driver: Process) -> None:
         """Take a driver for dead that is not; it may go on until it writes to the checkpoint."""
@@ -124,6 +125,7 @@ class Query:
         def end() -> None:
             if driver.is_alive:
                 self.world.kill(driver)
+                self.executors.orphan(driver)
 
         self.world.agenda.plan(self.world.agenda.clock.now_ns + after_ns, end)
 
@@ -131,11 +133,12 @@ class Query:
         error = activity.error
         if activity.process is not self.driver:  # a ghost found the checkpoint taken, or worse
             self.world.note(f"{activity.process.name} ends: {error}")
+            self.executors.orphan(activity.process)
             return
         if error is None:  # a run with availableNow is over; the next one begins
             self.world.note(f"{activity.process.name} has read what there was")
             self.world.kill(activity.process)
-            self._again()
+            self._again(activity.process)
             return
         if not isinstance(error, ConnectorError | JobFailedError):
             raise error
@@ -144,10 +147,10 @@ class Query:
             self.errors.append(error)
         self.world.note(f"{activity.process.name} failed: {error_name(error)}: {error}")
         self.world.kill(activity.process)
-        self._again()
+        self._again(activity.process)
 
-    def _again(self) -> None:
-        self.executors.orphan()
+    def _again(self, driver: Process) -> None:
+        self.executors.orphan(driver)
         pause_ns = self.random.choice([0, 10**8, 3 * 10**9, 20 * 10**9])
         self.world.agenda.plan(self.world.agenda.clock.now_ns + pause_ns, self.start)
 
@@ -199,7 +202,7 @@ class Query:
     def _run_batch(self, driver: Process, batch: int) -> Operation[None]:
         log = self.checkpoint
         self._first_begun.setdefault(batch, driver.now())
-        tasks = self._tasks(batch)
+        tasks = self._tasks(driver, batch)
         for task in tasks:
             task.launch()
         yield Join(lambda: all(t.is_over for t in tasks), FOREVER_S)
@@ -218,7 +221,7 @@ class Query:
         self.world.note(f"batch {batch} is committed, {sum(map(len, log.rows[batch]))} rows")
         yield from self._step(driver, "after the log of commits")
 
-    def _tasks(self, batch: int) -> list[Task]:
+    def _tasks(self, driver: Process, batch: int) -> list[Task]:
         options, log = self.source_options, self.checkpoint
         start, end = log.start_of(batch), log.end_of(batch)
         planned = [
@@ -234,7 +237,7 @@ class Query:
         assert planned[0] == planned[1], "partitions says two things"
         scope = scenes.scope(self.name, batch)
         return [
-            Task(self, Attempt.of(self.executors, self, scope, number, sequences))
+            Task(self, driver, Attempt.of(self.executors, self, driver, scope, number, sequences))
             for number, sequences in enumerate(planned[0])
         ]
 
@@ -259,7 +262,8 @@ class Query:
 class Task:
     """One range of one batch: attempts, until one succeeds or too many failed."""
 
-    def __init__(self, query: Query, make: Callable[[int], Attempt]) -> None:
+    def __init__(self, query: Query, driver: Process, make: Callable[[int], Attempt]) -> None:
+        self.driver = driver
         self.result: Attempt | None = None
         self.is_over = False
         self._query = query

@@ -20,6 +20,8 @@ BLOCK = 20
 # a defect does not return is what the tests of its module are for.
 FOUND = {
     20204: "a zombie that read behind the purge of its batch was taken for the query (simulator)",
+    20946: "what a ghost's tasks were told, behind the purge, was the query's (simulator)",
+    30906: "the same, of a ghost whose tasks began after the next driver had",
     19: "a server that waited too long for CONNECT over a stalled link was taken to refuse us",
     1514: "a stream deleted while a query that went on checked it was not found, instead of lost",
     4196: "a message that expired while a task read by direct get was passed over without a word",
