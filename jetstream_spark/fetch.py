@@ -157,9 +157,10 @@ class Fetch:
     def _check_gaps(self) -> Operation[None]:
         """Whether a gap was made by limits that overtook the reading, rather than by deletes.
 
-        With a subject filter gaps are how other subjects look, so nothing can be said.
+        With a subject filter a gap may be another subject's message. What is gone does not say of
+        which subject it was, so there it is taken for one's own, as at the beginning of a range.
         """
-        if self._first_gap is None or self.options.subjects or self.loss is not None:
+        if self._first_gap is None or self.loss is not None:
             return
         if self.options.expects_removals:
             return

@@ -8,7 +8,11 @@ import pytest
 from jetstream_spark.client.blocking import iterate, this_host
 from jetstream_spark.client.flow import Message
 from jetstream_spark.direct_fetch import DirectWay
-from jetstream_spark.errors import MessagesAcknowledgedError, RetentionRefusedError
+from jetstream_spark.errors import (
+    MessagesAcknowledgedError,
+    MessagesExpiredError,
+    RetentionRefusedError,
+)
 from jetstream_spark.fetch import Fetch
 from jetstream_spark.options import SourceOptions
 from jetstream_spark.ranges import SequenceRange
@@ -82,3 +86,34 @@ def test_a_server_without_batches_is_named(queue, monkeypatch):
     )
     with pytest.raises(RetentionRefusedError, match=r"from nats-server 2\.11 on"):
         rows(queue, 1, 26)
+
+
+class _Overtaken(DirectWay):
+    """The stream loses its beginning between the look at it and the first answer."""
+
+    def __init__(self, stream, first: int, *known) -> None:
+        super().__init__(*known)
+        self._remove = lambda: stream.control.purge(stream.name, first)
+
+    def _check(self, position):
+        step = yield from super()._check(position)
+        self._remove()
+        return step
+
+
+@pytest.mark.parametrize("first", [3, 6])
+@pytest.mark.parametrize("subjects", ["", "a", "*"])
+def test_what_expires_between_the_look_and_the_answer_is_loss(
+    genuine, make_stream, first, subjects
+):
+    stream = make_stream(genuine.url, allow_direct=True)
+    for i in range(5):
+        stream.control.request_message(f"{stream.subject}.a", b"%d" % i)
+    named = {"servers": stream.url, "stream": stream.name}
+    if subjects:
+        named["subjects"] = f"{stream.subject}.{subjects}"
+    sequences = SequenceRange(stream.name, stream.control.stream_state(stream.name).created, 1, 6)
+    options, host = SourceOptions.parse(named), this_host()
+    way = _Overtaken(stream, first, host, options, sequences)
+    with pytest.raises(MessagesExpiredError, match=f"1 to {first - 1}"):
+        list(iterate(Fetch(host, options, sequences, way).blocks()))

@@ -265,6 +265,27 @@ def test_a_deleted_stream_is_named_for_as_long_as_it_is_missing(stream, caplog):
     assert caplog.text.count("STREAM_DELETED") == 2
 
 
+def test_a_stream_that_goes_while_a_restarted_query_checks_it_is_loss(stream, monkeypatch):
+    publish(stream, 3)
+    source = query(stream)
+    end = source.latest_offset(source.initial_offset())
+    clock = Clock()
+    again = query(stream, clock)
+    watch = again.inner._watch
+    check = watch.check
+
+    def too_late():
+        stream.control.request(f"STREAM.DELETE.{stream.name}")
+        monkeypatch.undo()
+        return (yield from check())
+
+    monkeypatch.setattr(watch, "check", too_late)
+    with pytest.raises(StreamDeletedError):
+        for _ in range(2):
+            assert again.latest_offset(end) == end
+            clock.ahead_s += 1
+
+
 def test_a_rolled_back_work_queue_was_acknowledged(genuine, make_stream):
     queue = make_stream(genuine.url, retention="workqueue", allow_direct=True)
     publish(queue, 6)
