@@ -16,7 +16,7 @@ from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.monitor.healthz import healthz
 from jetstream_server.node.auth import Authenticator, User
-from jetstream_server.node.node import Node, NodeSettings
+from jetstream_server.node.node import Node
 from jetstream_server.node.session import Session
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.disk import OsDisk
@@ -52,8 +52,9 @@ class World:
         """Start, or start again without having stopped: as after a crash of the process."""
         note = lambda level, text: self.log.append((level, text))  # noqa: E731
         self.containment = Containment(note)
-        settings = NodeSettings.of(replace(OPTIONS), port=0)
-        self.node = Node(settings, Authenticator(self.users), Random(7), note, self.containment)
+        self.node = Node(
+            replace(OPTIONS), Authenticator(self.users), Random(7), note, self.containment, port=0
+        )
         self.commit = GroupCommit(OsDisk())
         for name in sorted({"$G"} | {user.account for user in self.users}):
             account = self.node.add_account(name)

@@ -39,7 +39,7 @@ from jetstream_server.net.pump import Pump
 from jetstream_server.node.auth import Authenticator, Gatekeeper
 from jetstream_server.node.door import Door
 from jetstream_server.node.lame_duck import LameDuck
-from jetstream_server.node.node import Node, NodeSettings
+from jetstream_server.node.node import Node
 from jetstream_server.node.reload import arrange_accounts, reload
 from jetstream_server.node.trace import Trace
 from jetstream_server.node.users import accounts_of, users_of
@@ -151,11 +151,18 @@ class Server:
 
     def _make_node(self, doors: FrontDoors) -> Node:
         options = self.options
-        settings = NodeSettings.of(options, port=doors.port, store_dir=str(store_dir(options)))
         # Not seeded from the clock: two servers started together must not share identifiers.
         chance = random.Random(secrets.randbits(128))
         note = self.log.write
-        node = Node(settings, _gatekeeper(options, note), chance, note, Containment(note))
+        node = Node(
+            options,
+            _gatekeeper(options, note),
+            chance,
+            note,
+            Containment(note),
+            port=doors.port,
+            store_dir=str(store_dir(options)),
+        )
         node.door = _advertised(node, options)
         self._set_trace(node)
         arrange_accounts(node, options)
@@ -325,8 +332,7 @@ def _advertised(node: Node, options: ServerOptions) -> Door:
     Raises:
         ConfigError: its port is none.
     """
-    settings = node.settings
-    host, port = listening.advertised(options.client_advertise, settings.host, settings.port)
+    host, port = listening.advertised(options.client_advertise, options.host, node.port)
     timeout_ns = options.auth_timeout_ns
     return dataclasses.replace(node.door, host=host, port=port, auth_timeout_ns=timeout_ns)
 

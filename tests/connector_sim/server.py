@@ -17,7 +17,7 @@ from jetstream_server.jetstream.context import Context
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.auth import GLOBAL_ACCOUNT, Authenticator, User
-from jetstream_server.node.node import Node, NodeSettings
+from jetstream_server.node.node import Node
 from jetstream_server.node.reload import reload
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.store_folder import open_folder
@@ -64,8 +64,7 @@ class Server:
         folder = open_folder(ROOT, self.disk)
         commit = GroupCommit(self.disk)
         chance = Random(self._random.randrange(1 << 30))
-        settings = NodeSettings.of(OPTIONS, port=4222)
-        self._node = node = Node(settings, self._gate(), chance, lambda level, text: None)
+        self._node = node = Node(OPTIONS, self._gate(), chance, lambda level, text: None, port=4222)
         account = node.add_account(GLOBAL_ACCOUNT)
         vault = FileVault(folder.path, GLOBAL_ACCOUNT, commit, self.disk)
         context = Context(GLOBAL_ACCOUNT, node.name, "", account.sublist, account.output, node.nuid)

@@ -19,7 +19,7 @@ from jetstream_server.jetstream.account_limits import AccountLimits
 from jetstream_server.jetstream.errors import ApiError
 from jetstream_server.jetstream.streams.stream_config import StreamConfig
 from jetstream_server.node.auth import Authenticator
-from jetstream_server.node.node import Node, NodeSettings
+from jetstream_server.node.node import Node
 from jetstream_server.node.reload import arrange_accounts
 from jetstream_server.store.cipher_disk import ENCRYPTED_BLOCK_BYTES
 
@@ -62,8 +62,7 @@ def opened() -> Iterator[Callable[[ServerOptions], Opened]]:
 
         def open_(options: ServerOptions) -> Opened:
             log: list[str] = []
-            settings = NodeSettings.of(options, port=4222)
-            node = Node(settings, Authenticator([]), Random(1), lambda level, text: None)
+            node = Node(options, Authenticator([]), Random(1), lambda level, text: None, port=4222)
             arrange_accounts(node, options)
             streams = AccountStreams(node, options, lambda level, text: log.append(text))
             stack.enter_context(contextlib.closing(streams))

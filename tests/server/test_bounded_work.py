@@ -22,13 +22,13 @@ from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.node.auth import Authenticator
-from jetstream_server.node.node import Node, NodeSettings
+from jetstream_server.node.node import Node
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.disk import OsDisk
 from jetstream_server.store.vault import FileVault
 
 NOW = 1_700_000_000 * SECOND
-SETTINGS = NodeSettings.of(ServerOptions(server_name="n1"), port=4222)
+OPTIONS = ServerOptions(server_name="n1")
 # Four times the input; what is left over is for what is looked up in something that has grown.
 GROWTH_MAX = 5.0
 
@@ -38,7 +38,7 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.commit = GroupCommit(OsDisk())
-        self.node = Node(SETTINGS, Authenticator([]), Random(1), lambda level, text: None)
+        self.node = Node(OPTIONS, Authenticator([]), Random(1), lambda level, text: None, port=4222)
         account = self.node.accounts["$G"]
         context = Context("$G", "n1", "", account.sublist, account.output, Nuid(Random(1)))
         account.catalog = Catalog(context, FileVault(folder, "$G", self.commit, OsDisk()))

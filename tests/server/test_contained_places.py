@@ -27,7 +27,7 @@ from jetstream_server.monitor.system_events import SystemEvents
 from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.node import session as sessions
 from jetstream_server.node.auth import Authenticator
-from jetstream_server.node.node import Node, NodeSettings
+from jetstream_server.node.node import Node
 from jetstream_server.node.reload import arrange_accounts
 from jetstream_server.node.users import users_of
 
@@ -68,11 +68,12 @@ class Whole(World):
         note = lambda level, text: self.log.append((level, text))  # noqa: E731
         self.containment = Containment(note)
         self.node = node = Node(
-            NodeSettings.of(options, port=0),
+            options,
             Authenticator(users_of(options)),
             Random(7),
             note,
             self.containment,
+            port=0,
         )
         arrange_accounts(node, options)
         node.chronicle = SystemEvents(node, self.now)

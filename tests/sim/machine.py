@@ -21,7 +21,7 @@ from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.account import Account
 from jetstream_server.node.auth import GLOBAL_ACCOUNT, Authenticator, User
-from jetstream_server.node.node import Node, NodeSettings
+from jetstream_server.node.node import Node
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.cipher_disk import CipherDisk
 from jetstream_server.store.commit import GroupCommit
@@ -157,8 +157,7 @@ class Machine:
             self.commit = GroupCommit(disk, lazily_ns=self.lazily_ns, reserve=reserve)
             chance = Random(self.random.randrange(1 << 30))
             users = [User(name, name, name) for name in self.accounts]
-            settings = NodeSettings.of(OPTIONS, port=4222)
-            self.node = node = Node(settings, Authenticator(users), chance, self._note)
+            self.node = node = Node(OPTIONS, Authenticator(users), chance, self._note, port=4222)
             for name in self.accounts:
                 self.catalogs[name] = self._open(node.add_account(name), folder.path, disk, now)
         except PowerLostError:

@@ -20,11 +20,9 @@ from jetstream_server.config.options import (
     AccountJetStreamOptions,
     AccountOptions,
     AuthorizationOptions,
-    Permissions,
-    ResponsePermissions,
-    SubjectPermissions,
     UserOptions,
 )
+from jetstream_server.config.permissions import Permissions, ResponsePermissions, SubjectPermissions
 from jetstream_server.config.values import error_at, is_subject, read_table, shown, type_name
 
 _CONNECTION_TYPES = frozenset(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from jetstream_server.base import limits
 from jetstream_server.base.clock import MICROSECOND, MINUTE, SECOND
+from jetstream_server.config.permissions import Permissions
 
 if TYPE_CHECKING:
     from jetstream_server.config.claims.account_claims import AccountClaims
@@ -20,36 +21,6 @@ if TYPE_CHECKING:
 GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
 LAME_DUCK_DURATION_NS_MIN = 30 * SECOND
-
-
-@dataclass(frozen=True, slots=True)
-class SubjectPermissions:
-    """What may be published, or subscribed to (`"subject queue"` limits a subscription's queue).
-
-    Attributes:
-        allow: None allows all that is not denied; an empty tuple allows nothing.
-        deny: beats `allow`.
-    """
-
-    allow: tuple[str, ...] | None = None
-    deny: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ResponsePermissions:
-    """How far replies to received messages are allowed; -1 messages is without limit."""
-
-    max_messages: int = 1
-    expires_ns: int = 2 * MINUTE
-
-
-@dataclass(frozen=True, slots=True)
-class Permissions:
-    """What a user may do."""
-
-    publish: SubjectPermissions = SubjectPermissions()
-    subscribe: SubjectPermissions = SubjectPermissions()
-    responses: ResponsePermissions | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,26 +10,27 @@ read from meanwhile, so TCP slows it down.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from jetstream_server.base.limits import OUTBOX_HIGH_BYTES
 from jetstream_server.core.containment import UNCONTAINED, Containment
-from jetstream_server.protocol.ops import PubRun
-
-if TYPE_CHECKING:
-    from jetstream_server.core.subscription import Origin, Outlet, Subscription
 
 
-@dataclass(slots=True)
-class Stretch:
-    """Requests `start` up to `stop` of a run, and whom they would have gone to."""
+class Backlogged(Protocol):
+    """A client, as far as it is behind."""
 
-    subscription: Subscription
-    run: PubRun
-    start: int
-    stop: int
-    origin: Origin
+    @property
+    def backlog_bytes(self) -> int:
+        """Output not yet taken by the socket."""
+        ...
+
+
+class Postponable(Protocol):
+    """Requests that can be received another time."""
+
+    def receive(self, now: int) -> None:
+        """Have them received; they may be put off again."""
+        ...
 
 
 class Answers:
@@ -46,7 +47,7 @@ class Answers:
 
     def __init__(
         self,
-        outlet: Outlet,
+        outlet: Backlogged,
         go_on: Callable[[], None],
         containment: Containment = UNCONTAINED,
     ) -> None:
@@ -54,7 +55,7 @@ class Answers:
         self._containment = containment
         self._go_on = go_on
         self._owed_bytes = 0
-        self.postponed: list[Stretch] = []
+        self.postponed: list[Postponable] = []
 
     @property
     def room_bytes(self) -> int:
@@ -75,27 +76,19 @@ class Answers:
         if self.postponed and self.room_bytes:
             self._go_on()
 
-    def postpone(
-        self, subscription: Subscription, run: PubRun, start: int, stop: int, origin: Origin
-    ) -> None:
-        """Have these requests received again when there is room."""
-        self.postponed.append(Stretch(subscription, run, start, stop, origin))
+    def postpone(self, requests: Postponable) -> None:
+        """Have requests received again when there is room."""
+        self.postponed.append(requests)
 
     def resume(self, now: int) -> None:
         """Have what was put off received, as far as there is room."""
         waiting, self.postponed = self.postponed, []
-        for number, stretch in enumerate(waiting):
+        for number, requests in enumerate(waiting):
             if self.postponed or not self.room_bytes:
                 self.postponed += waiting[number:]
                 return
-            subscription, run, origin = stretch.subscription, stretch.run, stretch.origin
-            if subscription.closed:
-                origin.unanswered(run, stretch.start, stretch.stop)
-                continue
             try:
-                subscription.receiver.receive(
-                    run, stretch.start, stretch.stop, subscription, origin, now
-                )
+                requests.receive(now)
             except Exception as error:
                 self._containment.contain(error, now)
 

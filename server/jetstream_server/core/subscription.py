@@ -6,6 +6,7 @@ all `Subscription`s in an account's sublist. They differ in their `Receiver`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from jetstream_server.core.answers import Answers
@@ -120,3 +121,23 @@ class Subscription:
 
     def __repr__(self) -> str:
         return f"Subscription({self.subject!r}, queue={self.queue!r}, sid={self.sid!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class PostponedRequests:
+    """Requests `start` up to `stop` of a run that a client published, and whom they are for."""
+
+    subscription: Subscription
+    run: PubRun
+    start: int
+    stop: int
+    origin: Origin
+
+    def receive(self, now: int) -> None:
+        """Hand them over, unless whom they are for has gone meanwhile."""
+        if self.subscription.closed:
+            self.origin.unanswered(self.run, self.start, self.stop)
+            return
+        self.subscription.receiver.receive(
+            self.run, self.start, self.stop, self.subscription, self.origin, now
+        )

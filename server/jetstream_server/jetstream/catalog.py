@@ -9,7 +9,6 @@ reason while the others serve.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from jetstream_server import API_LEVEL
 from jetstream_server.base.errors import JetStreamServerError, StoreError
@@ -26,6 +25,7 @@ from jetstream_server.jetstream.consumers.consumer_config import ConsumerBounds
 from jetstream_server.jetstream.consumers.consumer_creation import check_stream_limits
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.metering import Metering, Usage
+from jetstream_server.jetstream.offline_stream import OfflineStream
 from jetstream_server.jetstream.origins.origin_checks import check_filters
 from jetstream_server.jetstream.outages import Outages
 from jetstream_server.jetstream.snapshots.spool import Spool
@@ -59,25 +59,6 @@ _REPORTED_MAX = 1000  # different failures remembered, so that each is logged on
 _SUPPORTED_LEVELS = {str(level) for level in range(API_LEVEL + 1)}
 
 
-@dataclass(slots=True)
-class OfflineStream:
-    """A stream that is there but does not serve.
-
-    Attributes:
-        name: of the stream.
-        reason: why not, as API errors and healthz show it.
-        folder: where it is kept; untouched, so that a repair or a newer server finds everything.
-        lacks_config: whether a config is all that it needs.
-        config: as long as it may come back by itself; its subjects are not to be given to others.
-    """
-
-    name: str
-    reason: str
-    folder: StreamFolder
-    lacks_config: bool = False
-    config: StreamConfig | None = None
-
-
 class Catalog:
     """The streams of one account.
 
@@ -109,7 +90,7 @@ class Catalog:
                 may grow later.
         """
         self.context = context
-        self.outages = context.outages = Outages(self)
+        self.outages = context.outages = Outages(self, context)
         self.server_limits = server_limits or ServerLimits()
         self.streams: dict[str, Stream] = {}
         self.metering = Metering(
@@ -124,7 +105,7 @@ class Catalog:
         self.api_errors = 0
         self._vault = vault
         templates = vault.folder(_TEMPLATES, memory=False).config()
-        self.templates = StreamTemplates(self, templates)
+        self.templates = StreamTemplates(self, context, templates)
         self._unread: dict[tuple[str, str], str] = {}  # consumers that could not be read, and why
         self._captured = CapturedSubjects()
         self._spools: set[int] = set()

@@ -11,9 +11,9 @@ read back is what is there, and answers that told of what had yet to be saved ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from jetstream_server.base.clock import MILLISECOND, MINUTE, SECOND
 from jetstream_server.base.errors import JetStreamServerError
@@ -24,9 +24,10 @@ from jetstream_server.jetstream.consumers.consumer_creation import (
     restore_consumer,
 )
 from jetstream_server.jetstream.consumers.halted_consumer import HaltedConsumer, Remnant
+from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.offline_stream import OfflineStream
 
 if TYPE_CHECKING:
-    from jetstream_server.jetstream.catalog import Catalog, OfflineStream
     from jetstream_server.jetstream.origins.feed import Feed
     from jetstream_server.jetstream.streams.stream import Stream
 
@@ -68,12 +69,34 @@ class Outage:
     text: str
 
 
+class StreamList(Protocol):
+    """The streams of an account, those that serve and those that do not, by name."""
+
+    @property
+    def streams(self) -> Mapping[str, Stream]:
+        """Those that serve."""
+        ...
+
+    @property
+    def offline(self) -> Mapping[str, OfflineStream]:
+        """Those that do not."""
+        ...
+
+    def take_offline(self, stream: Stream, reason: str) -> OfflineStream:
+        """List a stream as offline that serves no more."""
+        ...
+
+    def reopen(self, offline: OfflineStream, now: int) -> Stream | None:
+        """Open a stream again that was given up; return it if it serves now."""
+        ...
+
+
 class Outages:
     """Gives up, and brings back, what is in one catalog."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: StreamList, context: Context) -> None:
         self._catalog = catalog
-        self._context = catalog.context
+        self._context = context
         self._histories: dict[tuple[str, str], _History] = {}
         self._halted: dict[HaltedConsumer, None] = {}
         self._feeds: dict[Feed, Outage] = {}
@@ -168,7 +191,7 @@ class Outages:
         if len(history.known) < _KNOWN_MAX:
             history.known.add(incident.identity)
         self._context.log("WRN", f"{text}; it is brought back in {pause_ns // SECOND} s")
-        comeback = Comeback(self._catalog, offline, remnants)
+        comeback = Comeback(self._catalog, self._context, offline, remnants, self.not_opened)
         self._context.deadlines.schedule(comeback, now + pause_ns)
 
     # -- opening ---------------------------------------------------------------------------
@@ -208,25 +231,34 @@ class Comeback:
     Args:
         offline: the stream, as it is listed meanwhile.
         remnants: consumers that keep nothing on disk.
+        not_opened: told when it has tripped once more.
     """
 
-    def __init__(self, catalog: Catalog, offline: OfflineStream, remnants: list[Remnant]) -> None:
+    def __init__(
+        self,
+        catalog: StreamList,
+        context: Context,
+        offline: OfflineStream,
+        remnants: list[Remnant],
+        not_opened: Callable[[OfflineStream, Incident, int], None],
+    ) -> None:
         self._catalog = catalog
+        self._context = context
         self._offline = offline
         self._remnants = remnants
+        self._not_opened = not_opened
 
     def tick(self, now: int) -> None:
         """Open the stream again once the disk has all that was queued for it."""
-        catalog, offline = self._catalog, self._offline
+        catalog, context, offline = self._catalog, self._context, self._offline
         if catalog.offline.get(offline.name) is not offline:
             return  # removed, or somebody was here before
         if not offline.folder.is_settled:
-            catalog.context.deadlines.schedule(self, now + _SETTLING_NS)
+            context.deadlines.schedule(self, now + _SETTLING_NS)
             return
         stream = catalog.reopen(offline, now)
         if stream is None:
             return
-        context = catalog.context
         context.log("INF", f"stream {stream.name} of account {context.account} is back")
         for each in self._remnants:
             if each.config is not None and each.name not in stream.consumers:
@@ -236,4 +268,4 @@ class Comeback:
     def give_up(self, incident: Incident, now: int) -> None:
         """Leave the stream offline; try again if that may help."""
         if self._catalog.offline.get(self._offline.name) is self._offline:
-            self._catalog.outages.not_opened(self._offline, incident, now)
+            self._not_opened(self._offline, incident, now)

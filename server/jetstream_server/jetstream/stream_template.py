@@ -12,7 +12,8 @@ the limit, and a publisher that can not be served is told so.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol
 
 import orjson
 from pydantic import Field
@@ -21,6 +22,7 @@ from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.pattern_tree import PatternTree, TooManyMeetError
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.account_limits import ServerLimits
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.streams.pub_ack import PubAck
 from jetstream_server.jetstream.streams.stream import Stream
@@ -30,7 +32,6 @@ from jetstream_server.jetstream.wire.go_json import ALWAYS, GoModel, Int, decode
 from jetstream_server.protocol.ops import PubRun
 
 if TYPE_CHECKING:
-    from jetstream_server.jetstream.catalog import Catalog
     from jetstream_server.store.ports import StateFile
 
 # Stands for the name of a stream that is still to be made.
@@ -46,6 +47,32 @@ class StreamTemplateConfig(GoModel):
     max_streams: Annotated[Int, ALWAYS] = 0
 
 
+class StreamMaker(Protocol):
+    """Where templates make streams, and find those that they made."""
+
+    @property
+    def streams(self) -> Mapping[str, Stream]:
+        """The streams that serve, by name."""
+        ...
+
+    @property
+    def server_limits(self) -> ServerLimits:
+        """What holds for every stream of the server."""
+        ...
+
+    def check_template(self, config: StreamConfig) -> None:
+        """Refuse a config that no stream of a template could have."""
+        ...
+
+    def create(self, config: StreamConfig, now: int) -> Stream:
+        """Make a stream."""
+        ...
+
+    def delete(self, name: str, now: int) -> None:
+        """Remove a stream with its messages."""
+        ...
+
+
 class StreamTemplate:
     """One template.
 
@@ -53,9 +80,11 @@ class StreamTemplate:
         config: with defaults filled in.
     """
 
-    def __init__(self, catalog: Catalog, config: StreamTemplateConfig) -> None:
+    def __init__(
+        self, catalog: StreamMaker, context: Context, config: StreamTemplateConfig
+    ) -> None:
         self._catalog = catalog
-        self._context: Context = catalog.context
+        self._context = context
         self.config = config
         self._logged = 0  # the last refusal that was logged; a flood of them says so once
         self._subscriptions = [
@@ -142,11 +171,13 @@ class StreamTemplates:
 
     Args:
         catalog: where they make streams.
+        context: what the parts of the account's JetStream share.
         file: where they are kept, all in one.
     """
 
-    def __init__(self, catalog: Catalog, file: StateFile) -> None:
+    def __init__(self, catalog: StreamMaker, context: Context, file: StateFile) -> None:
         self._catalog = catalog
+        self._context = context
         self._file = file
         self._templates: dict[str, StreamTemplate] = {}
 
@@ -243,7 +274,9 @@ class StreamTemplates:
                 )
 
     def _add(self, config: StreamTemplateConfig) -> StreamTemplate:
-        template = self._templates[config.name] = StreamTemplate(self._catalog, config)
+        template = self._templates[config.name] = StreamTemplate(
+            self._catalog, self._context, config
+        )
         template.subscribe()
         return template
 

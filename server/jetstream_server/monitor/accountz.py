@@ -45,7 +45,7 @@ def accountz(node: Node, now: int, name: str = "") -> dict[str, Any]:
     view: dict[str, Any] = {
         "server_id": node.server_id,
         "now": format_time(now),
-        "system_account": node.settings.system_account,
+        "system_account": node.options.system_account,
     }
     if not name:
         return view | {"accounts": list(node.accounts)}
@@ -56,12 +56,12 @@ def accountz(node: Node, now: int, name: str = "") -> dict[str, Any]:
 
 def account_info(node: Node, account: Account) -> dict[str, Any]:
     """Return one account in detail."""
-    is_system = account.name == node.settings.system_account
-    configured = accounts_of(node.settings.options)
+    is_system = account.name == node.options.system_account
+    configured = accounts_of(node.options)
     options = configured.get(account.name) or AccountOptions(account.name)
     mappings, claims = options.mappings, options.claims
     if account.name == GLOBAL_ACCOUNT:
-        mappings = node.settings.options.mappings
+        mappings = node.options.mappings
     view: dict[str, Any] = {
         "account_name": account.name,
         "update_time": format_time(account.updated_at or node.started_at),
@@ -130,7 +130,7 @@ def _own_imports(node: Node, name: str) -> list[dict[str, Any]]:
 
     Here each account has its own; clients see no difference.
     """
-    system = node.settings.system_account
+    system = node.options.system_account
     offered = _OWN if name != system else {"$SYS.REQ.USER.INFO": _OWN["$SYS.REQ.USER.INFO"]}
     return [
         _import(ImportOptions("service", system, subject % name, to, is_sharing=is_sharing))

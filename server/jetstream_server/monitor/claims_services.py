@@ -64,7 +64,7 @@ class ClaimsServices:
         self._node = node
         self._operator = operator
         self._tokens = tokens
-        self._account = node.accounts[node.settings.system_account]
+        self._account = node.accounts[node.options.system_account]
 
     def subscribe(self) -> None:
         """Begin to act."""

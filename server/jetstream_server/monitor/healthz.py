@@ -88,7 +88,7 @@ def _ailments(node: Node, options: HealthzOptions) -> list[_Ailment]:
     if node.lame_duck is not None:
         text = "failed to be ready for connections after 1ms: server"
         return [_Ailment(500, "CONNECTION", text)]
-    if not node.settings.jetstream:
+    if not node.options.jetstream.is_enabled:
         if not options.enabled_only:
             return []
         return [_Ailment(503, "JETSTREAM", "JetStream is not enabled")]

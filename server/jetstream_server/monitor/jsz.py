@@ -83,7 +83,7 @@ def jsz(node: Node, now: int, options: JszOptions | None = None) -> dict[str, An
         "server_id": node.server_id,
         "now": format_time(now),
     }
-    if not node.settings.jetstream:
+    if not node.options.jetstream.is_enabled:
         view["disabled"] = True
     if node.disk_full:  # the genuine server shuts JetStream down instead
         view["disk_full"] = node.disk_full

@@ -29,7 +29,7 @@ class _Metrics:
 
     def collect(self) -> Iterator[Metric]:
         yield from self._server()
-        if self._node.settings.jetstream:
+        if self._node.options.jetstream.is_enabled:
             yield from self._jetstream()
             yield from self._streams()
             yield from self._consumers()

@@ -34,7 +34,7 @@ class ServerCommands:
     def __init__(self, node: Node, reload: Callable[[int], None]) -> None:
         self._node = node
         self._reload = reload
-        self._account = node.accounts[node.settings.system_account]
+        self._account = node.accounts[node.options.system_account]
 
     def subscribe(self) -> None:
         """Begin to act."""

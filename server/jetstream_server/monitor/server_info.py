@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jetstream_server import NATS_VERSION
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.varz import FEATURE_FLAGS
 from jetstream_server.node.node import Node
@@ -14,19 +15,19 @@ _FLAGS = 7
 
 def server_info(node: Node, now: int) -> dict[str, Any]:
     """Return the `server` object; each one has the next number."""
-    settings = node.settings
-    info: dict[str, Any] = {"name": node.name, "host": settings.host, "id": node.server_id}
-    if settings.domain:
-        info["domain"] = settings.domain
-    info["ver"] = settings.version
-    if settings.options.server_tags:
-        info["tags"] = list(settings.options.server_tags)
-    if settings.options.server_metadata:
-        info["metadata"] = dict(settings.options.server_metadata)
+    options = node.options
+    info: dict[str, Any] = {"name": node.name, "host": options.host, "id": node.server_id}
+    if options.jetstream.domain:
+        info["domain"] = options.jetstream.domain
+    info["ver"] = NATS_VERSION
+    if options.server_tags:
+        info["tags"] = list(options.server_tags)
+    if options.server_metadata:
+        info["metadata"] = dict(options.server_metadata)
     node.events += 1
     return info | {
         "feature_flags": FEATURE_FLAGS,
-        "jetstream": settings.jetstream,
+        "jetstream": options.jetstream.is_enabled,
         "flags": _FLAGS,
         "seq": node.events,
         "time": format_time(now),

@@ -45,7 +45,7 @@ class SystemEvents:
 
     def __init__(self, node: Node, now: int) -> None:
         self._node = node
-        self._account = node.accounts[node.settings.system_account]
+        self._account = node.accounts[node.options.system_account]
         self._stats_gap_ns = SECOND
         self._stats_at = now + _FIRST_STATS_NS
 

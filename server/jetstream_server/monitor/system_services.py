@@ -55,7 +55,7 @@ class SystemServices:
         self._account = account
         subjects = [b"USER.INFO", b"SERVER.PING.CONNZ"]
         subjects += [b"ACCOUNT.PING.CONNZ", b"ACCOUNT.PING.STATZ"]
-        if account.name == node.settings.system_account:
+        if account.name == node.options.system_account:
             server = node.server_id.encode()
             subjects = [b"USER.INFO", b"SERVER.PING"]
             subjects += [
@@ -65,7 +65,7 @@ class SystemServices:
             ]
             subjects += [b"ACCOUNT.*.%b" % verb for verb in _ACCOUNT_VERBS]
         self._subscriptions = [Subscription(_REQUEST + subject, self) for subject in subjects]
-        if account.name == node.settings.system_account:
+        if account.name == node.options.system_account:
             self._subscriptions.append(Subscription(_PURGE + b"*", self))
 
     def subscribe(self) -> None:
@@ -112,12 +112,12 @@ class SystemServices:
         if (kind, target) == ("USER", "INFO"):
             return self._enveloped({"data": _user_info(origin, now)}, now)
         if verb == "IDZ":
-            return {"name": node.name, "host": node.settings.host, "id": node.server_id}
+            return {"name": node.name, "host": node.options.host, "id": node.server_id}
         try:
             options = _options(body)
             if not self._is_meant(options):
                 return None
-            own = target == "PING" and self._account.name != node.settings.system_account
+            own = target == "PING" and self._account.name != node.options.system_account
             if kind == "SERVER" and not own:
                 fields = _SERVER_VERBS[verb.encode()](node, now, Query(options))
             else:
@@ -132,19 +132,19 @@ class SystemServices:
         return None if fields is None else self._enveloped(fields, now)
 
     def _is_meant(self, options: dict[str, Any]) -> bool:
-        query, settings = Query(options), self._node.settings
+        query, node = Query(options), self._node
         is_exact = query.flag("exact_match")
         for key, own in (
-            ("server_name", self._node.name),
+            ("server_name", node.name),
             ("cluster", ""),
-            ("host", settings.host),
-            ("domain", settings.domain),
+            ("host", node.options.host),
+            ("domain", node.options.jetstream.domain),
         ):
             wanted = query.text(key)
             if wanted and (wanted != own if is_exact else wanted not in own):
                 return False
         tags = options.get("tags") or []
-        own_tags = settings.options.server_tags
+        own_tags = node.options.server_tags
         return isinstance(tags, list) and all(tag in own_tags for tag in tags)
 
     def _enveloped(self, fields: dict[str, Any], now: int) -> dict[str, Any]:

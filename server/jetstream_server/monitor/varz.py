@@ -7,6 +7,7 @@ import resource
 from pathlib import Path
 from typing import Any
 
+from jetstream_server import API_LEVEL, NATS_VERSION
 from jetstream_server.base.clock import SECOND
 from jetstream_server.config.options import GLOBAL_ACCOUNT, ServerOptions, TlsOptions
 from jetstream_server.jetstream.account_limits import DEFAULT_MAX_CONSUMERS
@@ -28,36 +29,36 @@ FEATURE_FLAGS = {
 
 def varz(node: Node, now: int) -> dict[str, Any]:
     """Return the server's settings and totals."""
-    settings, options = node.settings, node.settings.options
+    options = node.options
     tls = options.tls or TlsOptions()
     view: dict[str, Any] = {
         "server_id": node.server_id,
         "server_name": node.name,
-        "version": settings.version,
+        "version": NATS_VERSION,
         "proto": 1,
         "go": "python",
-        "host": settings.host,
-        "port": settings.port,
+        "host": options.host,
+        "port": node.port,
         **({"auth_required": True} if node.authenticator.is_required else {}),
         **_tls(options),
-        "max_connections": settings.max_connections,
-        **({"max_subscriptions": settings.max_subscriptions} if settings.max_subscriptions else {}),
-        "ping_interval": settings.ping_interval_ns,
-        "ping_max": settings.ping_max,
+        "max_connections": options.max_connections,
+        **({"max_subscriptions": options.max_subscriptions} if options.max_subscriptions else {}),
+        "ping_interval": options.ping_interval_ns,
+        "ping_max": options.ping_max,
         "http_host": options.http_host or options.host,
         "http_port": options.http_port,
         "http_base_path": options.http_base_path,
         "https_port": 0,
         "auth_timeout": _seconds(options.auth_timeout_ns),
-        "max_control_line": settings.max_control_line,
-        "max_payload": settings.max_payload,
-        "max_pending": settings.max_pending,
+        "max_control_line": options.max_control_line,
+        "max_payload": options.max_payload,
+        "max_pending": options.max_pending,
         "cluster": {},
         "gateway": {},
         "leaf": {},
         "mqtt": {},
         "websocket": _websocket(node),
-        "jetstream": jetstream_settings(node) if settings.jetstream else {},
+        "jetstream": jetstream_settings(node) if options.jetstream.is_enabled else {},
         **({"tls_timeout": _seconds(tls.timeout_ns)} if tls.timeout_ns else {}),
         "write_deadline": options.write_deadline_ns,
         "start": format_time(node.started_at),
@@ -83,7 +84,7 @@ def varz(node: Node, now: int) -> dict[str, Any]:
 
 def _configuration(node: Node) -> dict[str, Any]:
     """Return what was asked for, and which file set the server up."""
-    options = node.settings.options
+    options = node.options
     view: dict[str, Any] = {}
     if requests := node.stats.http_requests:
         view["http_req_stats"] = dict(sorted(requests.items()))
@@ -94,7 +95,7 @@ def _configuration(node: Node) -> dict[str, Any]:
     if options.server_metadata:
         view["metadata"] = dict(options.server_metadata)
     view["feature_flags"] = FEATURE_FLAGS
-    view["system_account"] = node.settings.system_account
+    view["system_account"] = node.options.system_account
     return view
 
 
@@ -135,7 +136,7 @@ def _tls(options: ServerOptions) -> dict[str, bool]:
 
 def _websocket(node: Node) -> dict[str, Any]:
     """Return the listener for WebSocket; what is off is left out."""
-    options = node.settings.options.websocket
+    options = node.options.websocket
     if options is None or not options.port:
         return {}
     ports = [door.port for door in node.doors if door.client_type == "websocket"]
@@ -182,23 +183,23 @@ def jetstream_settings(node: Node) -> dict[str, Any]:
 
 def jetstream_config(node: Node) -> dict[str, Any]:
     """Return the settings of JetStream; -1 is no limit."""
-    options = node.settings.options.jetstream
+    options = node.options.jetstream
     config: dict[str, Any] = {
         "max_memory": options.max_memory,
         "max_storage": options.max_file,
-        "store_dir": node.settings.store_dir,
+        "store_dir": node.store_dir,
         "sync_interval": options.sync_interval_ns,
     }
     if not options.sync_interval_ns:
         config["sync_always"] = True
-    if node.settings.domain:
-        config["domain"] = node.settings.domain
+    if node.options.jetstream.domain:
+        config["domain"] = node.options.jetstream.domain
     return config | {"compress_ok": True, "strict": options.is_strict}
 
 
 def jetstream_limits(node: Node) -> dict[str, int]:
     """Return the limits of JetStream that are set, times in nanoseconds."""
-    options = node.settings.options.jetstream
+    options = node.options.jetstream
     limits = {
         "max_request_batch": max(options.max_request_batch, 0),
         "max_ack_pending": max(options.max_ack_pending, 0),
@@ -218,7 +219,7 @@ def jetstream_accounts(node: Node) -> list[tuple[Account, Catalog]]:
 
     The global one is none of them where there are others, unless somebody stored something there.
     """
-    has_others = bool(node.settings.options.accounts)
+    has_others = bool(node.options.accounts)
     return [
         (account, account.catalog)
         for account in node.accounts.values()
@@ -237,7 +238,7 @@ def jetstream_stats(node: Node) -> dict[str, Any]:
             stats[key] += getattr(usage, key)
     total = sum(catalog.api_total for _, catalog in found)
     errors = sum(catalog.api_errors for _, catalog in found)
-    api = {"level": node.settings.api_level, "total": total, "errors": errors}
+    api = {"level": API_LEVEL, "total": total, "errors": errors}
     return {**stats, "accounts": len(found), "ha_assets": 0, "api": api}
 
 
@@ -262,7 +263,7 @@ def statsz(node: Node, now: int) -> dict[str, Any]:
         "slow_consumers": node.stats.slow_consumers,
         "active_servers": 1,
     }
-    if node.settings.jetstream:
+    if node.options.jetstream.is_enabled:
         view["jetstream"] = jetstream_settings(node)
         del view["jetstream"]["config"]["store_dir"]  # it is the server's own business
     view["gomaxprocs"] = 1

@@ -141,7 +141,7 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def _deadline_ns(self) -> int:
-        return self._pump.node.settings.options.write_deadline_ns
+        return self._pump.node.options.write_deadline_ns
 
     def _is_stuck(self) -> bool:
         return self._session.closing.startswith("Slow Consumer")

@@ -126,7 +126,7 @@ class LayeredConnection(ClientConnection):
             self._fail(failure)
         elif self._layer is not None and self._layer.is_over:
             self._end_after_turn("Client Closed")
-        elif self._transport.get_write_buffer_size() > self._pump.node.settings.max_pending:
+        elif self._transport.get_write_buffer_size() > self._pump.node.options.max_pending:
             # Answers of the layer itself, which no session counts.
             self._cut_off(faults.SLOW_CONSUMER_PENDING_BYTES)
 

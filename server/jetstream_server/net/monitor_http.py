@@ -68,7 +68,7 @@ class MonitorHttp:
         self._pump = pump
         self._listener = listener
         self.address = listening.host_port(*listening.address_of(listener))
-        base = "/" + pump.node.settings.options.http_base_path.strip("/")
+        base = "/" + pump.node.options.http_base_path.strip("/")
         self._base = base.rstrip("/")
         routes = [Route(base, self._index)]
         routes += [

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
 from random import Random
 from typing import Any, Protocol
@@ -48,59 +47,6 @@ _ROUNDS_MAX = 16
 OPS_OF_TURN_MAX = 2000
 OPS_OF_SESSION_MAX = 1000
 GIVEN_UP_OF_TURN_MAX = 2000
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSettings:
-    """What a node needs to know; times in nanoseconds."""
-
-    server_name: str
-    host: str
-    port: int
-    max_payload: int
-    max_control_line: int
-    max_pending: int
-    max_connections: int
-    max_subscriptions: int
-    ping_interval_ns: int
-    ping_max: int
-    auth_timeout_ns: int
-    version: str
-    api_level: int
-    domain: str
-    jetstream: bool
-    system_account: str
-    store_dir: str
-    options: ServerOptions  # all that the operator said, for monitoring
-
-    @classmethod
-    def of(cls, options: ServerOptions, *, port: int, store_dir: str = "") -> NodeSettings:
-        """Return what the operator said, and what is known only when the server starts.
-
-        Args:
-            port: that clients are told; `options` may ask for any free one.
-            store_dir: where the streams are, for monitoring.
-        """
-        return cls(
-            server_name=options.server_name,
-            host=options.host,
-            port=port,
-            max_payload=options.max_payload,
-            max_control_line=options.max_control_line,
-            max_pending=options.max_pending,
-            max_connections=options.max_connections,
-            max_subscriptions=options.max_subscriptions,
-            ping_interval_ns=options.ping_interval_ns,
-            ping_max=options.ping_max,
-            auth_timeout_ns=options.auth_timeout_ns,
-            version=NATS_VERSION,
-            api_level=API_LEVEL,
-            domain=options.jetstream.domain,
-            jetstream=options.jetstream.is_enabled,
-            system_account=options.system_account,
-            store_dir=store_dir,
-            options=options,
-        )
 
 
 Held = list[tuple[Account, list[Send]]]
@@ -138,36 +84,43 @@ class Node:
     """A server.
 
     Args:
-        settings: limits and identity.
+        options: what the operator said; others of them after a reload.
         authenticator: who may connect.
         random: the only source of chance; seeded in tests.
         note: takes operator's notes: level (`INF`, `WRN`, `ERR`, `DBG`) and text.
         containment: of exceptions that nobody foresaw.
+        port: that clients are told; `options` may ask for any free one.
+        store_dir: where the streams are, for monitoring.
     """
 
     def __init__(
         self,
-        settings: NodeSettings,
+        options: ServerOptions,
         authenticator: Gatekeeper,
         random: Random,
         note: Callable[[str, str], None],
         containment: Containment = UNCONTAINED,
+        *,
+        port: int,
+        store_dir: str = "",
     ) -> None:
-        self.settings = settings
+        self.options = options
+        self.port = port
+        self.store_dir = store_dir
         self.containment = containment
         self.authenticator = authenticator
         self.random = random
         self.note = note
         self.nuid = Nuid(random)
         self.server_id = "N" + "".join(random.choice(_BASE32) for _ in range(55))
-        self.name = settings.server_name or self.server_id
-        self.door = Door(settings.host, settings.port, auth_timeout_ns=settings.auth_timeout_ns)
+        self.name = options.server_name or self.server_id
+        self.door = Door(options.host, port, auth_timeout_ns=options.auth_timeout_ns)
         self.doors: tuple[Door, ...] = ()  # those with TLS or WebSocket
         self._stirred: dict[Account, None] = {}
         self.accounts: dict[str, Account] = {}
         self.add_account(GLOBAL_ACCOUNT)
         self.sessions: dict[int, Session] = {}
-        self.closed = ClosedConnections(settings.options.max_closed_clients)
+        self.closed = ClosedConnections(options.max_closed_clients)
         self.trace: Trace | None = None
         self.protocol_trace: Trace | None = None
         self.stats = NodeStats()
@@ -211,7 +164,7 @@ class Node:
         if self.trace is not None:
             self.trace.opened(session)
         session.send(self.info(session))
-        if len(self.sessions) > self.settings.max_connections:
+        if len(self.sessions) > self.options.max_connections:
             session.refuse(faults.CONNECTIONS_EXCEEDED)
         self._timers.schedule(session, session.next_deadline())
         return session
@@ -238,31 +191,31 @@ class Node:
         self, session: Session, *, connect_info: bool = False, lame_duck: bool = False
     ) -> bytes:
         """Return an INFO line for one client."""
-        settings, door = self.settings, session.door
+        options, door = self.options, session.door
         return Info(
             server_id=self.server_id,
             server_name=self.name,
-            version=settings.version,
+            version=NATS_VERSION,
             go="python",
             host=door.host,
             port=door.port,
             tls_required=door.tls_required,
             tls_verify=door.tls_verify,
             tls_available=door.tls_available,
-            headers=settings.options.has_headers,
+            headers=options.has_headers,
             max_payload=session.parser.payload_max,
             client_id=session.cid,
             client_ip=session.host,
             auth_required=not self.authenticator.admits_anonymous
             or ((connect_info or lame_duck) and self.authenticator.is_required),
-            jetstream=settings.jetstream,
-            domain=settings.domain,
+            jetstream=options.jetstream.is_enabled,
+            domain=options.jetstream.domain,
             nonce="" if connect_info or lame_duck else session.nonce,
             ldm=lame_duck,
             connect_info=connect_info,
             remote_account=session.account.name if connect_info else "",
-            acc_is_sys=connect_info and session.account.name == settings.system_account,
-            api_lvl=settings.api_level,
+            acc_is_sys=connect_info and session.account.name == options.system_account,
+            api_lvl=API_LEVEL,
         ).line()
 
     def tell(self, event: Callable[..., None], *told: Any) -> None:
@@ -275,6 +228,11 @@ class Node:
             event(*told)
         except Exception as error:
             self.containment.contain(error, told[-1])
+
+    def connected(self, session: Session, now: int) -> None:
+        """Tell that a client has logged in."""
+        if self.chronicle is not None:
+            self.tell(self.chronicle.connected, session, now)
 
     def has_input(self, session: Session) -> None:
         """Note that a session has ops to act on."""
@@ -456,7 +414,7 @@ class Node:
 
     def enter_lame_duck(self, now: int) -> LameDuck:
         """Tell the clients to go elsewhere, and close those that do not, over a while."""
-        options = self.settings.options
+        options = self.options
         if self.lame_duck is None:
             self.lame_duck = LameDuck(
                 self.sessions.values(),

@@ -7,8 +7,6 @@ the subscriptions that they may no longer have. Specification: checked-wire-cons
 
 from __future__ import annotations
 
-import dataclasses
-
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.node.account import ClientLimits
 from jetstream_server.node.account_links import AccountLinks
@@ -57,21 +55,12 @@ def reload(node: Node, options: ServerOptions, authenticator: Gatekeeper, now: i
         ConfigError: a mapping cannot be; nothing has changed then.
     """
     arrange_accounts(node, options)
-    before, after = accounts_of(node.settings.options), accounts_of(options)
+    before, after = accounts_of(node.options), accounts_of(options)
     for name, account in node.accounts.items():
         if before.get(name) != after.get(name):
             account.updated_at = now
     node.authenticator = authenticator
-    node.settings = dataclasses.replace(
-        node.settings,
-        max_payload=options.max_payload,
-        max_control_line=options.max_control_line,
-        max_connections=options.max_connections,
-        ping_interval_ns=options.ping_interval_ns,
-        ping_max=options.ping_max,
-        auth_timeout_ns=options.auth_timeout_ns,
-        options=options,
-    )
+    node.options = options
     for session in list(node.sessions.values()):
         if session.user is not None and not session.closing:
             _review(session, session.user, authenticator.successor(session.user, now))
@@ -93,5 +82,5 @@ def _review(session: Session, old: User, user: User | Fault | None) -> None:
 def _turn_away_excess(node: Node) -> None:
     """Close the youngest connections beyond the limit."""
     open_sessions = [each for each in node.sessions.values() if not each.closing]
-    for session in open_sessions[node.settings.max_connections :]:
+    for session in open_sessions[node.options.max_connections :]:
         session.refuse(faults.CONNECTIONS_EXCEEDED)

@@ -14,20 +14,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.provenance import OWN_INBOX, is_from_server
 from jetstream_server.core.relay import REPLY_PREFIX, Relay, resolved
-from jetstream_server.core.sublist import Match
+from jetstream_server.core.sublist import Match, Sublist
 from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.jetstream.output import Output
 from jetstream_server.node import service_latency
+from jetstream_server.node.router import Router
 from jetstream_server.node.service_latency import LatencyTerms, TimedRequest
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.structures.deadline_heap import DeadlineHeap
-
-if TYPE_CHECKING:
-    from jetstream_server.node.account import Account
 
 ACK_PREFIX = b"$JS.ACK."
 SINGLETON = "singleton"
@@ -46,11 +45,39 @@ class ResponseTerms:
     latency: LatencyTerms | None = None
 
 
+class Space(Protocol):
+    """An account, as far as answers pass through it: its subjects, and who knows its replies."""
+
+    @property
+    def sublist(self) -> Sublist:
+        """All its interest."""
+        ...
+
+    @property
+    def output(self) -> Output:
+        """What it has to say in the server's name."""
+        ...
+
+    @property
+    def router(self) -> Router:
+        """Who delivers in it."""
+        ...
+
+    @property
+    def replies(self) -> ServiceReplies:
+        """What stands in it for reply subjects of others."""
+        ...
+
+    def stir(self) -> None:
+        """Have it run in this turn, or in the next one."""
+        ...
+
+
 @dataclass(slots=True)
 class _Expected:
     """One request that waits for answers."""
 
-    requester: Account
+    requester: Space
     reply: bytes
     terms: ResponseTerms
     touched_at: int
@@ -61,7 +88,7 @@ class _Expected:
 class ServiceReplies(Relay):
     """The reply subjects that one account knows for requests of others. A Receiver."""
 
-    def __init__(self, account: Account, random: Random) -> None:
+    def __init__(self, account: Space, random: Random) -> None:
         self._account = account
         self._nuid = Nuid(random)
         self._prefix = b""
@@ -73,7 +100,7 @@ class ServiceReplies(Relay):
 
     def expect(
         self,
-        requester: Account,
+        requester: Space,
         reply: bytes,
         terms: ResponseTerms,
         now: int,

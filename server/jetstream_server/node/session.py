@@ -12,24 +12,28 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from jetstream_server.base.clock import SECOND
+from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.answers import Answers
-from jetstream_server.core.containment import Incident
+from jetstream_server.core.containment import Containment, Incident
 from jetstream_server.core.subject import is_valid_literal, is_valid_subject
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels import frames, subjects
 from jetstream_server.node import reserved
-from jetstream_server.node.auth import Arrival, User
+from jetstream_server.node.account import Account
+from jetstream_server.node.auth import Arrival, Gatekeeper, User
 from jetstream_server.node.connect_options import is_well_typed, known
 from jetstream_server.node.costly_requests import Pause, with_pauses
 from jetstream_server.node.door import Door
 from jetstream_server.node.expected_replies import ExpectedReplies
+from jetstream_server.node.password_check import PasswordChecker
 from jetstream_server.node.password_inquiry import PasswordInquiry
 from jetstream_server.node.permissions import Permissions
-from jetstream_server.node.stats import Traffic
+from jetstream_server.node.stats import NodeStats, Traffic
+from jetstream_server.node.trace import Trace
 from jetstream_server.protocol import encoder
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
@@ -45,10 +49,6 @@ from jetstream_server.protocol.ops import (
 )
 from jetstream_server.protocol.parser import Parser
 
-if TYPE_CHECKING:
-    from jetstream_server.node.account import Account
-    from jetstream_server.node.node import Node
-
 _NOBODY = User()
 
 # The genuine server measures the round trip about two seconds after CONNECT; before, a client may
@@ -56,12 +56,62 @@ _NOBODY = User()
 FIRST_PING_NS = 2 * SECOND
 
 
+class Host(Protocol):
+    """The server, as its clients' sessions know it.
+
+    Attributes:
+        name: of the server.
+        options: what the operator said.
+        authenticator: who may connect.
+        password_checker: compares passwords that take long.
+        containment: of exceptions that nobody foresaw.
+        note: takes what the operator should know: a level and a text.
+        stats: what is counted for the server as a whole.
+        protocol_trace: takes what clients and server say; None where nobody looks.
+    """
+
+    name: str
+    options: ServerOptions
+    authenticator: Gatekeeper
+    password_checker: PasswordChecker
+    containment: Containment
+    note: Callable[[str, str], None]
+    stats: NodeStats
+    protocol_trace: Trace | None
+
+    def account_of(self, user: User | None) -> Account:
+        """Return the account of a user; unknown clients wait in the global one."""
+        ...
+
+    def info(
+        self, session: Session, *, connect_info: bool = False, lame_duck: bool = False
+    ) -> bytes:
+        """Return an INFO line for one client."""
+        ...
+
+    def connected(self, session: Session, now: int) -> None:
+        """A client has logged in."""
+        ...
+
+    def has_input(self, session: Session) -> None:
+        """A session has ops to act on."""
+        ...
+
+    def has_output(self, session: Session) -> None:
+        """A session has output to write, or is to be closed."""
+        ...
+
+    def deadline_changed(self, session: Session) -> None:
+        """A session has something to do at another time."""
+        ...
+
+
 class Session:
     """One client."""
 
     is_server = False
 
-    def __init__(self, node: Node, cid: int, host: str, port: int, now: int, door: Door) -> None:
+    def __init__(self, node: Host, cid: int, host: str, port: int, now: int, door: Door) -> None:
         self.node = node
         self.cid = cid
         self.host = host
@@ -74,9 +124,9 @@ class Session:
         self.start = now
         self.last_activity = now
         self.parser = Parser(
-            node.settings.max_control_line,
-            node.settings.max_payload,
-            headers_supported=node.settings.options.has_headers,
+            node.options.max_control_line,
+            node.options.max_payload,
+            headers_supported=node.options.has_headers,
         )
         self.options: dict[str, Any] = {}
         self.credentials: dict[str, str] = {}  # fields of CONNECT, for when it has them not
@@ -102,7 +152,7 @@ class Session:
         self._now = now
         self._pinged_at = 0
         self._pings_out = 0
-        self._next_ping = now + node.settings.ping_interval_ns
+        self._next_ping = now + node.options.ping_interval_ns
         self._info_due = False
         self._is_plain = False
         self._inquiry = PasswordInquiry(host, self._password_compared)
@@ -175,20 +225,20 @@ class Session:
 
     def tick(self, now: int) -> None:
         """Look after pings and the time allowed for CONNECT."""
-        settings = self.node.settings
+        options = self.node.options
         if self._must_connect:
             if now >= self.next_deadline():
                 self.refuse(faults.AUTHENTICATION_TIMEOUT)
             return
         if self._has_expired(now) or now < self._next_ping:
             return
-        if self._pings_out >= settings.ping_max:
+        if self._pings_out >= options.ping_max:
             self.node.stats.stale_connections += 1
             self.refuse(faults.STALE_CONNECTION)
             return
         self._pings_out += 1
         self._pinged_at = now
-        self._next_ping = now + settings.ping_interval_ns
+        self._next_ping = now + options.ping_interval_ns
         self.send(encoder.PING)
 
     def next_deadline(self) -> int:
@@ -233,7 +283,7 @@ class Session:
         self.outbox.append(data)
         self.backlog_bytes += len(data)
         self.node.has_output(self)
-        if self.backlog_bytes > self.node.settings.max_pending and not self.closing:
+        if self.backlog_bytes > self.node.options.max_pending and not self.closing:
             self.node.stats.slow_consumers += 1
             # No -ERR: the client would not read it either.
             self.refuse(faults.SLOW_CONSUMER_PENDING_BYTES)
@@ -376,7 +426,7 @@ class Session:
         self.echo = options.get("echo", True)
         self.protocol = options.get("protocol", 0)
         self.headers = self.parser.headers = (
-            options.get("headers", False) and self.node.settings.options.has_headers
+            options.get("headers", False) and self.node.options.has_headers
         )
         self.no_responders = options.get("no_responders", False)
         if self.protocol not in (0, 1):
@@ -416,11 +466,11 @@ class Session:
             return
         self.account.clients.add(self.cid)
         self.is_connected = self._info_due = True
-        self._next_ping = self._now + min(FIRST_PING_NS, self.node.settings.ping_interval_ns)
+        self._next_ping = self._now + min(FIRST_PING_NS, self.node.options.ping_interval_ns)
         self.node.deadline_changed(self)
         self._adopt()
-        if is_new and self.node.chronicle is not None:
-            self.node.tell(self.node.chronicle.connected, self, self._now)
+        if is_new:
+            self.node.connected(self, self._now)
         self._ok()
 
     def _password_compared(self) -> None:
@@ -447,15 +497,17 @@ class Session:
         )
         responses = permissions.responses if permissions is not None else None
         self._expected = ExpectedReplies(responses) if responses is not None else None
-        limits, settings = self.account.limits, self.node.settings
-        self.parser.control_line_max = settings.max_control_line
+        limits, options = self.account.limits, self.node.options
+        self.parser.control_line_max = options.max_control_line
         user = self.user or _NOBODY
         self.parser.payload_max = _lowest(
-            settings.max_payload, limits.payload_bytes_max, user.payload_bytes_max
+            options.max_payload, limits.payload_bytes_max, user.payload_bytes_max
         )
         # The server's limit is off at 0, those of accounts and users below 0.
         self._subscriptions_max = _lowest(
-            settings.max_subscriptions or -1, limits.subscriptions_max, user.subscriptions_max
+            options.max_subscriptions or -1,
+            limits.subscriptions_max,
+            user.subscriptions_max,
         )
         if user.expires_at or user.account_expires_at:
             self.node.deadline_changed(self)
@@ -532,7 +584,7 @@ class Session:
         if not is_valid_subject(op.subject):
             self.refuse(faults.INVALID_SUBJECT)
             return
-        if 0 < self.node.settings.options.max_subject_tokens <= op.subject.count(b"."):
+        if 0 < self.node.options.max_subject_tokens <= op.subject.count(b"."):
             self.refuse(faults.too_many_tokens(op.subject))
             return
         subscription = Subscription(op.subject, self, queue=op.queue, sid=op.sid, outlet=self)

@@ -8,20 +8,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import orjson
 
 from jetstream_server.jetstream.wire.go_quote import quoted
+from jetstream_server.node.account import Account
 from jetstream_server.protocol.ops import Connect, Op, Ping, Pong, PubRun, Sub, Unsub
-
-if TYPE_CHECKING:
-    from jetstream_server.node.session import Session
 
 _SECRETS = ("pass", "auth_token", "jwt", "sig")
 # The size of the headers, where there are any, and of everything.
 _MESSAGE = re.compile(rb"(?:MSG|HMSG .* (\d+)).* (\d+)")
 _ERROR = re.compile(r"-ERR '(.*)'")
+
+
+class Client(Protocol):
+    """Who speaks, as far as the log tells."""
+
+    cid: int
+    host: str
+    port: int
+    options: dict[str, Any]
+    closing: str
+    is_connected: bool
+
+    @property
+    def account(self) -> Account:
+        """Whose it is."""
+        ...
 
 
 class Trace:
@@ -44,15 +58,15 @@ class Trace:
         self._payload_max = payload_max
         self._headers_only = headers_only
 
-    def opened(self, session: Session) -> None:
+    def opened(self, session: Client) -> None:
         """A client is there."""
         self._note("DBG", f"{label(session)} - Client connection created")
 
-    def closed(self, session: Session) -> None:
+    def closed(self, session: Client) -> None:
         """A client is gone."""
         self._note("DBG", f"{label(session)} - Client connection closed: {session.closing}")
 
-    def arrived(self, session: Session, op: Op) -> None:
+    def arrived(self, session: Client, op: Op) -> None:
         """A client has said something; it is not acted on yet."""
         match op:
             case PubRun():
@@ -74,7 +88,7 @@ class Trace:
             case Pong():
                 self._line(session, "<<-", "PONG")
 
-    def _publish(self, session: Session, run: PubRun, index: int) -> None:
+    def _publish(self, session: Client, run: PubRun, index: int) -> None:
         headers, payload = run.headers(index), run.payload(index)
         total = len(headers) + len(payload)
         words = [run.subject(index), run.reply(index), b"%d" % total]
@@ -83,7 +97,7 @@ class Trace:
         self._line(session, "<<-", _text(b"HPUB" if headers else b"PUB", *words))
         self._payload(session, "<<-", headers + payload, len(headers))
 
-    def left(self, session: Session, data: bytes) -> None:
+    def left(self, session: Client, data: bytes) -> None:
         """The server has said something: whole protocol lines with their payloads."""
         at = 0
         while at < len(data):
@@ -101,10 +115,10 @@ class Trace:
                 self._payload(session, "->>", data[at : at + size], int(found[1] or 0))
                 at += size + 2
 
-    def _line(self, session: Session, arrow: str, text: str) -> None:
+    def _line(self, session: Client, arrow: str, text: str) -> None:
         self._note("TRC", f"{label(session)} - {arrow} [{text}]")
 
-    def _payload(self, session: Session, arrow: str, payload: bytes, headers: int) -> None:
+    def _payload(self, session: Client, arrow: str, payload: bytes, headers: int) -> None:
         if self._headers_only:
             payload = payload[:headers].removesuffix(b"\r\n\r\n")
         if not payload:
@@ -116,7 +130,7 @@ class Trace:
         self._note("TRC", f"{label(session)} - {arrow} MSG_PAYLOAD: [{text}]")
 
 
-def label(session: Session) -> str:
+def label(session: Client) -> str:
     """Return how the log calls a client."""
     address = f"[{session.host}]" if ":" in session.host else session.host
     parts = [f"{address}:{session.port} - cid:{session.cid}"]

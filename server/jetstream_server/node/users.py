@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jetstream_server.config import options as configured
+from jetstream_server.config import permissions as configured
 from jetstream_server.config.options import AccountOptions, ServerOptions, UserOptions
 from jetstream_server.node.auth import GLOBAL_ACCOUNT, User
 from jetstream_server.node.expected_replies import ResponseRules

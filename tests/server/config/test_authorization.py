@@ -7,12 +7,8 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.authorization import read_accounts, read_authorization
 from jetstream_server.config.lexer import parse_text
-from jetstream_server.config.options import (
-    AuthorizationOptions,
-    Permissions,
-    ResponsePermissions,
-    SubjectPermissions,
-)
+from jetstream_server.config.options import AuthorizationOptions
+from jetstream_server.config.permissions import Permissions, ResponsePermissions, SubjectPermissions
 
 NKEY = "UAAACAQDAQCQMBYIBEFAWDANBYHRAEISCMKBKFQXDAMRUGY4DUPB63NN"
 

@@ -23,10 +23,9 @@ from jetstream_server.config.options import (
     ImportOptions,
     JetStreamOptions,
     MappingDestination,
-    ResponsePermissions,
     ServerOptions,
-    SubjectPermissions,
 )
+from jetstream_server.config.permissions import ResponsePermissions, SubjectPermissions
 
 VECTORS = json.loads((Path(__file__).parent / "config_vectors.json").read_text())
 # A part that names every kind of mistake, for the run against the genuine server.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jetstream_server.base.limits import OUTBOX_HIGH_BYTES
 from jetstream_server.core.answers import Answers
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import PostponedRequests, Subscription
 from jetstream_server.protocol.ops import PubRun
 
 MEGABYTE = 1_000_000
@@ -27,7 +27,7 @@ class Service:
     def receive(self, run: PubRun, start: int, stop: int, sub: Any, origin: Any, now: int) -> None:
         for index in range(start, stop):
             if not self.answers.room_bytes:
-                self.answers.postpone(sub, run, index, stop, origin)
+                self.answers.postpone(PostponedRequests(sub, run, index, stop, origin))
                 return
             self.answered.append(run.payload(index))
             self.answers.owe(self.size)

@@ -14,7 +14,7 @@ from jetstream_server.jetstream.context import Context
 from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.node.auth import Authenticator, User
 from jetstream_server.node.expected_replies import ResponseRules
-from jetstream_server.node.node import Node, NodeSettings
+from jetstream_server.node.node import Node
 from jetstream_server.node.permissions import Permissions, SubjectRules
 from jetstream_server.node.session import Session
 from jetstream_server.store.vault import MemoryVault
@@ -46,8 +46,14 @@ def make_node(*, jetstream: bool = True) -> Node:
         server_tags=("blue",),
         server_metadata={"k": "v"},
     )
-    settings = NodeSettings.of(options, port=1, store_dir="/store")
-    node = Node(settings, Authenticator(USERS), Random(1), lambda level, text: None)
+    node = Node(
+        options,
+        Authenticator(USERS),
+        Random(1),
+        lambda level, text: None,
+        port=1,
+        store_dir="/store",
+    )
     node.started_at = NOW
     for name in ("A", "$SYS"):
         node.add_account(name)

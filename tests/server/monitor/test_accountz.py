@@ -55,8 +55,8 @@ def test_what_is_configured_between_accounts(node, now):
             SubjectMapping("a", (MappingDestination("b", 40), MappingDestination("c", 60, "east"))),
         ),
     )
-    options = dataclasses.replace(node.settings.options, accounts=(given,))
-    node.settings = dataclasses.replace(node.settings, options=options)
+    options = dataclasses.replace(node.options, accounts=(given,))
+    node.options = options
     detail = accountz(node, now, "A")["account_detail"]
     assert detail["exports"] == [
         {"subject": "news", "type": "stream", "approved_accounts": ["B"]},
@@ -76,7 +76,7 @@ def test_what_is_configured_between_accounts(node, now):
 def test_what_the_jwt_of_an_account_claims(node, now, credentials):
     token = credentials.account("A", {}, exports=[{"subject": "x", "type": "stream"}])
     options = AccountOptions("A", claims=AccountClaims.read(token))
-    changed = dataclasses.replace(node.settings.options, accounts=(options,))
+    changed = dataclasses.replace(node.options, accounts=(options,))
     assert "jwt" not in accountz(node, now, "A")["account_detail"]
     reload(node, changed, node.authenticator, now + SECOND)
     detail = accountz(node, now, "A")["account_detail"]

@@ -66,8 +66,8 @@ def test_without_jetstream(plain_node, now):
 
 
 def test_the_global_account_does_not_count_beside_others(node, now, connect):
-    options = replace(node.settings.options, accounts=(AccountOptions("A"),))
-    node.settings = replace(node.settings, options=options)
+    options = replace(node.options, accounts=(AccountOptions("A"),))
+    node.options = options
     view = jsz(node, now, JszOptions(accounts=True))
     assert (view["accounts"], view["total"]) == (1, 1)
     assert [each["name"] for each in view["account_details"]] == ["A"]

@@ -15,7 +15,7 @@ from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.half_open import protocol_for
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.auth import Authenticator
-from jetstream_server.node.node import Node, NodeSettings
+from jetstream_server.node.node import Node
 
 OPTIONS = ServerOptions(
     server_name="n1", host="127.0.0.1", max_pending=8 << 20, max_connections=100
@@ -29,10 +29,11 @@ class Running:
         self.entrance = entrance
         self.errors: list[BaseException] = []
         self.node = Node(
-            NodeSettings.of(replace(OPTIONS, **options), port=0),
+            replace(OPTIONS, **options),
             Authenticator([]),
             Random(1),
             lambda level, text: None,
+            port=0,
         )
         self.commit = commit
 
@@ -66,9 +67,9 @@ class Running:
 
 
 @pytest.fixture
-def settings() -> NodeSettings:
-    """Return the settings of a node."""
-    return NodeSettings.of(OPTIONS, port=0)
+def options() -> ServerOptions:
+    """Return the options of a node."""
+    return OPTIONS
 
 
 @pytest.fixture

@@ -19,17 +19,17 @@ from jetstream_server.node.node import Node
 
 
 @pytest.fixture
-def opened(settings, on_loop):
+def opened(options, on_loop):
     """Open the doors of these options for a scene; returns the log."""
 
-    def open_(options: ServerOptions, scene) -> list[str]:
+    def open_(given: ServerOptions, scene) -> list[str]:
         said: list[str] = []
 
         async def main() -> None:
             with contextlib.closing(
-                FrontDoors(options, lambda *line: said.append(" ".join(line)))
+                FrontDoors(given, lambda *line: said.append(" ".join(line)))
             ) as doors:
-                node = Node(settings, Authenticator([]), Random(1), lambda level, text: None)
+                node = Node(options, Authenticator([]), Random(1), lambda level, text: None, port=0)
                 errors: list[BaseException] = []
                 pump = Pump(node, None, SystemClock(), errors.append)
                 await doors.open(pump)
@@ -146,7 +146,7 @@ def test_clients_that_wait_for_info_are_warned_of(opened, pki):
     )
 
 
-def test_a_port_in_use_is_refused_and_given_back(settings):
+def test_a_port_in_use_is_refused_and_given_back():
     said: list[str] = []
     with contextlib.closing(FrontDoors(options_of(), lambda *line: None)) as taken:
         again = ServerOptions(host="127.0.0.1", port=taken.port)

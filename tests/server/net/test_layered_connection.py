@@ -268,7 +268,7 @@ def test_a_flood_of_pings_is_cut_off(play: Play, until: Any) -> None:
                 writer.write(pings)
                 await writer.drain()
                 most = max(most, connection._transport.get_write_buffer_size())
-        assert most < server.node.settings.max_pending + 4 * len(pings)
+        assert most < server.node.options.max_pending + 4 * len(pings)
         assert [each.reason for each in server.node.closed] == ["Slow Consumer (Pending Bytes)"]
         assert server.node.stats.slow_consumers == 1
         writer.close()
@@ -317,7 +317,7 @@ def test_who_is_too_many_hears_it(running: Any, on_loop: Any) -> None:
     async def main() -> None:
         entrance = Entrance(Door(), websocket=WebsocketRules())
         async with running(entrance=entrance) as server:
-            server.node.settings = replace(server.node.settings, max_connections=0)
+            server.node.options = replace(server.node.options, max_connections=0)
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.close()
             reader, writer = await upgraded(server)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
-from dataclasses import replace
 
 import pytest
 from jetstream_server.config.options import ServerOptions
@@ -62,9 +61,7 @@ def test_paths(running, on_loop, path, status, found):
 def test_a_base_path(running, on_loop):
     async def main():
         async with running() as served:
-            served.pump.node.settings = replace(
-                served.pump.node.settings, options=ServerOptions(http_base_path="/nats/")
-            )
+            served.pump.node.options = ServerOptions(http_base_path="/nats/")
             socket = listening.bind("127.0.0.1", -1, "monitor port")
             monitor = MonitorHttp(served.pump, socket)
             port = listening.address_of(socket)[1]

@@ -10,7 +10,7 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.node.auth import Authenticator, User
-from jetstream_server.node.node import Node, NodeSettings
+from jetstream_server.node.node import Node
 from jetstream_server.node.session import Session
 
 OPTIONS = ServerOptions(
@@ -21,7 +21,6 @@ OPTIONS = ServerOptions(
     max_pending=1 << 20,
     max_connections=100,
 )
-SETTINGS = NodeSettings.of(OPTIONS, port=4222)
 
 START = 1_700_000_000 * SECOND
 
@@ -60,11 +59,16 @@ def make_node() -> Callable[..., Node]:
 
     def make(
         users: list[User] | None = None,
-        settings: NodeSettings = SETTINGS,
+        options: ServerOptions = OPTIONS,
         containment: Containment = UNCONTAINED,
     ) -> Node:
         return Node(
-            settings, Authenticator(users or []), Random(7), lambda level, text: None, containment
+            options,
+            Authenticator(users or []),
+            Random(7),
+            lambda level, text: None,
+            containment,
+            port=4222,
         )
 
     return make
@@ -107,6 +111,6 @@ def connect(node: Node) -> Callable[[bytes], Client]:
 
 
 @pytest.fixture
-def settings() -> NodeSettings:
-    """Return the settings of the test nodes."""
-    return SETTINGS
+def options() -> ServerOptions:
+    """Return the options of the test nodes."""
+    return OPTIONS

@@ -91,7 +91,7 @@ class Bench:
 @pytest.fixture
 def bench(make_node: Any, make_client: Any, tmp_path: Path) -> Bench:
     node = make_node()
-    node.settings = dataclasses.replace(node.settings, max_pending=1 << 30)
+    node.options = dataclasses.replace(node.options, max_pending=1 << 30)
     return Bench(node, make_client(node), tmp_path)
 
 

@@ -28,10 +28,8 @@ def test_what_is_kept(node: Any) -> None:
     assert closed.options == {"name": "n"}  # and no secrets
 
 
-def test_only_the_latest_are_kept(node: Any, make_node: Any, settings: Any) -> None:
-    few = make_node(
-        settings=replace(settings, options=replace(settings.options, max_closed_clients=2))
-    )
+def test_only_the_latest_are_kept(node: Any, make_node: Any, options: Any) -> None:
+    few = make_node(options=replace(options, max_closed_clients=2))
     for number in range(4):
         end(few, number)
     assert [closed.port for closed in few.closed] == [2, 3]
@@ -40,12 +38,10 @@ def test_only_the_latest_are_kept(node: Any, make_node: Any, settings: Any) -> N
 
 
 def test_not_all_subscriptions_are_kept(
-    node: Any, make_node: Any, settings: Any, monkeypatch: pytest.MonkeyPatch
+    node: Any, make_node: Any, options: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(closed_connection, "SUBSCRIPTIONS_MAX", 10)
-    few = make_node(
-        settings=replace(settings, options=replace(settings.options, max_closed_clients=4))
-    )
+    few = make_node(options=replace(options, max_closed_clients=4))
 
     def kept() -> list[tuple[int, int]]:
         return [(len(each.subscriptions), each.subscription_count) for each in few.closed]

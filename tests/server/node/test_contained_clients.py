@@ -108,7 +108,7 @@ def test_encoded_frames_that_cannot_be_delivered_hold_nobody_up(
 
 
 def test_events_that_cannot_be_made_are_left_out(node, make_client, containment, monkeypatch):
-    node.add_account(node.settings.system_account)
+    node.add_account(node.options.system_account)
     node.chronicle = SystemEvents(node, 0)
     for event in ("connected", "disconnected", "lame_duck_began", "stopping", "tell_stats"):
         plant(monkeypatch, SystemEvents, event)

@@ -34,8 +34,8 @@ def test_what_need_not_wait_leaves_at_once(node, make_client):
     assert client.read() == b"MSG news 1 3\r\nnow\r\n"
 
 
-def test_connections_beyond_the_limit_are_told_so(make_node, make_client, settings):
-    node = make_node(settings=dataclasses.replace(settings, max_connections=1))
+def test_connections_beyond_the_limit_are_told_so(make_node, make_client, options):
+    node = make_node(options=dataclasses.replace(options, max_connections=1))
     make_client(node)
     second = make_client(node)
     assert second.info.startswith(b"INFO ")

@@ -168,15 +168,15 @@ def test_under_new_rules(enter, gatekeeper, credentials):
 
 @pytest.mark.parametrize(("whose", "text"), [("user", b"User"), ("account", b"Account")])
 def test_a_connection_ends_with_its_rights(
-    whose, text, gatekeeper, credentials, settings, make_client
+    whose, text, gatekeeper, credentials, options, make_client
 ):
     now, ends = moment(credentials), {"exp": credentials.ISSUED + 1030}
     accounts = {
         "PLAIN": credentials.account("PLAIN", {}, claims=ends if whose == "account" else {})
     }
     claims = ends if whose == "user" else {}
-    settings = replace(settings, max_control_line=4096)
-    node = Node(settings, gatekeeper(accounts), Random(1), lambda level, text: None)
+    options = replace(options, max_control_line=4096)
+    node = Node(options, gatekeeper(accounts), Random(1), lambda level, text: None, port=4222)
     node.add_account(credentials.account_key("PLAIN").public)
     client = make_client(node, now=now)
     assert b'"auth_required":true' in client.info and NONCE.encode() in client.info
@@ -193,9 +193,9 @@ def test_a_connection_ends_with_its_rights(
     assert client.session.closing == "Authentication Expired"
 
 
-def test_what_others_are_told_of_such_a_client(gatekeeper, credentials, settings, make_client):
-    settings = replace(settings, max_control_line=4096)
-    node = Node(settings, gatekeeper(), Random(1), lambda level, text: None)
+def test_what_others_are_told_of_such_a_client(gatekeeper, credentials, options, make_client):
+    options = replace(options, max_control_line=4096)
+    node = Node(options, gatekeeper(), Random(1), lambda level, text: None, port=4222)
     node.add_account(credentials.account_key("KEYS").public).name_tag = "KEYS"
     client = make_client(node, now=moment(credentials))
     jwt = credentials.users()["scoped"]
@@ -207,10 +207,10 @@ def test_what_others_are_told_of_such_a_client(gatekeeper, credentials, settings
     assert (info["name_tag"], info["tags"]) == ("KEYS", ["team:red"])
 
 
-def test_the_end_is_not_missed_between_pings(gatekeeper, credentials, settings, make_client):
+def test_the_end_is_not_missed_between_pings(gatekeeper, credentials, options, make_client):
     now = moment(credentials)
-    settings = replace(settings, max_control_line=4096)
-    node = Node(settings, gatekeeper(), Random(1), lambda level, text: None)
+    options = replace(options, max_control_line=4096)
+    node = Node(options, gatekeeper(), Random(1), lambda level, text: None, port=4222)
     node.add_account(credentials.account_key("PLAIN").public)
     client = make_client(node, now=now)
     jwt = credentials.user("plain", "PLAIN", claims={"exp": credentials.ISSUED + 1001})

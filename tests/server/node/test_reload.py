@@ -10,12 +10,11 @@ from jetstream_server.config.options import (
     ExportOptions,
     ImportOptions,
     MappingDestination,
-    Permissions,
     ServerOptions,
     SubjectMapping,
-    SubjectPermissions,
     UserOptions,
 )
+from jetstream_server.config.permissions import Permissions, SubjectPermissions
 from jetstream_server.node.auth import Authenticator
 from jetstream_server.node.reload import arrange_accounts, reload
 from jetstream_server.node.users import users_of
@@ -114,7 +113,7 @@ def test_imports_come_and_go(node, connect):
 def test_a_mapping_that_cannot_be_changes_nothing(node, connect):
     bad = SubjectMapping("a.*", (MappingDestination("b.$7"),))
     a = connect(b"a")
-    before = node.settings
+    before = node.options
     with pytest.raises(ConfigError):
         follow(node, options(AccountOptions("B", mappings=(bad,)), max_payload=5))
-    assert node.settings is before and not a.session.closing and "B" not in node.accounts
+    assert node.options is before and not a.session.closing and "B" not in node.accounts

@@ -167,7 +167,7 @@ def test_a_protocol_1_client_gets_its_account_after_the_first_pong(node, make_cl
     assert client.say(b"PING\r\n") == b"PONG\r\n"
 
 
-def test_the_first_ping_counts_from_connect(node, make_client, settings):
+def test_the_first_ping_counts_from_connect(node, make_client, options):
     client = make_client(node)
     client.now += 5 * SECOND
     assert client.say(b"") == b""
@@ -177,11 +177,11 @@ def test_the_first_ping_counts_from_connect(node, make_client, settings):
     client.now += 1
     assert client.say(b"") == b"PING\r\n"
     silent = make_client(node)
-    silent.now = client.now + settings.ping_interval_ns
+    silent.now = client.now + options.ping_interval_ns
     assert silent.say(b"") == b"PING\r\n"
 
 
-def test_pings_and_stale_connections(node, make_client, settings):
+def test_pings_and_stale_connections(node, make_client, options):
     client = make_client(node)
     client.connect()
     client.now += 2 * SECOND
@@ -189,15 +189,15 @@ def test_pings_and_stale_connections(node, make_client, settings):
     client.now += 3_000_000
     client.say(b"PONG\r\n")
     assert client.session.rtt_ns == 3_000_000
-    for _ in range(settings.ping_max):
-        client.now += settings.ping_interval_ns
+    for _ in range(options.ping_max):
+        client.now += options.ping_interval_ns
         assert client.say(b"") == b"PING\r\n"
-    client.now += settings.ping_interval_ns
+    client.now += options.ping_interval_ns
     assert client.say(b"") == b"-ERR 'Stale Connection'\r\n"
 
 
-def test_a_client_that_does_not_read_is_cut_off_without_a_word(make_node, make_client, settings):
-    node = make_node(settings=dataclasses.replace(settings, max_pending=4000))
+def test_a_client_that_does_not_read_is_cut_off_without_a_word(make_node, make_client, options):
+    node = make_node(options=dataclasses.replace(options, max_pending=4000))
     slow, fast = make_client(node), make_client(node)
     slow.connect()
     fast.connect()
@@ -278,10 +278,10 @@ def test_a_responder_may_answer_what_it_was_asked(make_node, make_client):
     assert b"Permissions Violation" in ann.say(b"PUB answer.2 0\r\n\r\n")
 
 
-def test_the_nonce_is_in_the_first_info_only(settings, make_client):
+def test_the_nonce_is_in_the_first_info_only(options, make_client):
     key = "U" + "A" * 55
     authenticator = Authenticator([User(nkey=key), User(token="t")], make_nonce=lambda: "n" * 15)
-    node = Node(settings, authenticator, Random(1), lambda level, text: None)
+    node = Node(options, authenticator, Random(1), lambda level, text: None, port=4222)
     client = make_client(node)
     assert b'"nonce":"nnnnnnnnnnnnnnn"' in client.info
     assert client.connect(b'{"nkey":"%b","sig":"AAAA"}' % key.encode()) == (
@@ -311,9 +311,9 @@ def test_mapped_subjects_keep_their_place_among_others(node, make_client):
     )
 
 
-def test_limits_that_only_the_configuration_knows(make_node, settings, make_client):
+def test_limits_that_only_the_configuration_knows(make_node, make_client):
     options = ServerOptions(max_subject_tokens=2, has_headers=False)
-    client = make_client(make_node(settings=dataclasses.replace(settings, options=options)))
+    client = make_client(make_node(options=options))
     assert b'"headers":false' in client.info
     client.connect(b'{"verbose":false,"pedantic":false,"headers":true}')
     assert client.say(b"SUB a.b 1\r\nSUB a.b.c 2\r\n") == (

@@ -5,12 +5,10 @@ from __future__ import annotations
 from jetstream_server.config.options import (
     AccountOptions,
     AuthorizationOptions,
-    Permissions,
-    ResponsePermissions,
     ServerOptions,
-    SubjectPermissions,
     UserOptions,
 )
+from jetstream_server.config.permissions import Permissions, ResponsePermissions, SubjectPermissions
 from jetstream_server.node.expected_replies import ResponseRules
 from jetstream_server.node.users import accounts_of, users_of
 

@@ -15,7 +15,7 @@ from pydantic import Field, field_validator
 
 from jetstream_server.base import nkey
 from jetstream_server.config.claims.token import Claims, Integer, SignedClaims
-from jetstream_server.config.options import Permissions, ResponsePermissions, SubjectPermissions
+from jetstream_server.config.permissions import Permissions, ResponsePermissions, SubjectPermissions
 
 _TIME = re.compile(r"([01]?\d|2[0-3]):[0-5]\d:[0-5]\d")
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from jetstream_server.base.errors import ApiError, StoreError
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Origin, PostponedRequests, Subscription
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.advisory import publish_api_audit
 from jetstream_server.jetstream.api import (
@@ -83,7 +83,7 @@ class Api:
         answers = origin.answers if origin is not None else None
         for index in range(start, stop):
             if origin is not None and answers is not None and not answers.room_bytes:
-                answers.postpone(subscription, run, index, stop, origin)
+                answers.postpone(PostponedRequests(subscription, run, index, stop, origin))
                 return
             subject = run.subject(index)
             # A token that is not UTF-8 names nothing that exists.

@@ -16,7 +16,7 @@ from itertools import islice
 from jetstream_server import API_LEVEL
 from jetstream_server.base.errors import StoreError
 from jetstream_server.base.limits import PENDING_BYTES_MAX
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Origin, PostponedRequests, Subscription
 from jetstream_server.jetstream.output import Output
 from jetstream_server.jetstream.streams.direct_replies import DirectReplies
 from jetstream_server.jetstream.streams.direct_selection import Selection, decode
@@ -95,7 +95,7 @@ class DirectGet:
                 replies.send()
                 if origin is not None and answers is not None and not answers.room_bytes:
                     if cut < stop:
-                        answers.postpone(subscription, run, cut, stop, origin)
+                        answers.postpone(PostponedRequests(subscription, run, cut, stop, origin))
                     return
             index = cut
 

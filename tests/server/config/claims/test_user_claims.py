@@ -8,7 +8,7 @@ from jetstream_server.config.claims.user_claims import (
     UserClaims,
     UserGrants,
 )
-from jetstream_server.config.options import Permissions, ResponsePermissions, SubjectPermissions
+from jetstream_server.config.permissions import Permissions, ResponsePermissions, SubjectPermissions
 
 
 def at(hour: int, minute: int = 0) -> int:
