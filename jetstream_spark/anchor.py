@@ -4,8 +4,9 @@ On a stream with interest retention a message stays while a consumer has not ack
 anchor is that consumer; nobody ever pulls from it. Tasks read past it without acknowledging, and
 once Spark has committed a batch the anchor's floor is moved behind it by `CONSUMER.RESET` (ADR-60,
 server 2.14), which gives up the interest in everything before. One request that may be repeated, so
-it fits a commit that comes late, twice, or by another process (`spark.md` 4.3). On a stream with
-limits retention the anchor removes nothing and shows any NATS tool how far the query has come.
+it fits a commit that comes late, twice, or by another process
+(docs/reference/spark.md#late-commits). On a stream with limits retention the anchor removes nothing
+and shows any NATS tool how far the query has come.
 
 The floor never goes back. One that is ahead of the query means that messages it has not read may be
 gone: the checkpoint was rolled back, or two queries share the consumer.

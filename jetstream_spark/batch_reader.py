@@ -111,7 +111,7 @@ class FilteredReader(DataSourceReader):
     """A batch read that Spark may give its filters to.
 
     Only for the process that asks for it: wherever the setting is off, Spark refuses a reader that
-    merely has `pushFilters` (`spark.md` finding 6).
+    merely has `pushFilters` (docs/reference/spark.md#filters-and-columns).
     """
 
     def __init__(self, reader: BatchReader) -> None:

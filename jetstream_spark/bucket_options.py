@@ -1,7 +1,8 @@
-"""The options of a key-value bucket as a source: `bucket`, `keys`, `kvMode` (`spark.md` 3.4).
+"""The options of a key-value bucket as a source: `bucket`, `keys`, `kvMode`.
 
 A bucket is a stream `KV_<bucket>` with the subjects `$KV.<bucket>.<key>` (ADR-8), so everything
-else about reading it is what it is for streams; what makes no sense for a bucket is refused here.
+else about reading it is what it is for streams; what makes no sense for a bucket is refused here
+(docs/options.md#reading-a-key-value-bucket).
 """
 
 from __future__ import annotations

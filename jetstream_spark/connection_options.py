@@ -17,7 +17,7 @@ _TOKENS = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """Options of one connection (`spark.md` 3.1). Times are seconds.
+    """Options of one connection (docs/options.md#connection). Times are seconds.
 
     Attributes:
         tls: True demands TLS, False forbids it, None follows the server addresses and the server.

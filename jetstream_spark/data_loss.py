@@ -1,6 +1,6 @@
 """Data loss: comparing where a query stands with what its stream still holds. Pure.
 
-Every suspicion of the connector ends in one of the four errors made here (`spark.md` 4.2), raised
+Every suspicion of the connector ends in one of the four errors made here, raised
 when `failOnDataLoss` is true and logged when it is false. A stream that is ahead is never rewound.
 """
 

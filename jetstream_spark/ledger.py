@@ -30,7 +30,7 @@ What an attempt finds, and what it may conclude (`Standing`):
 
 An entry is only ever replaced at the revision that was read, so of two attempts one is the first.
 Nothing here concludes that a row was written from anything but its id or its fingerprint; see
-`spark.md` 4.4.
+docs/reference/spark.md#what-a-writer-knows.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ predecessors among those of everybody else. Both are base64url.
 Why not the row's number: a shuffle may hand the rows of a partition over in another order, and a
 number used for another row before would make the server drop a row it never saw. Content ids keep
 the set of ids for the same set of rows in any order; rows that move to another partition get new
-ids. So an unstable order can cost a duplicate, never a row (`spark.md` 4.4).
+ids. So an unstable order can cost a duplicate, never a row
+(docs/reference/spark.md#what-a-writer-knows).
 
 Memory: one digest a row of the partition is remembered, about 40 bytes.
 """

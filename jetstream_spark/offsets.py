@@ -9,9 +9,9 @@ the offset `next: 4` has read all of them, and the batch from `next: 2` to `next
 Where a batch begins is what the offset before it says. That says nothing of a stream that was not
 there, or was another incarnation; then the offset at the end has `start` as well.
 
-Spark compares offsets as JSON text (`spark.md` finding 8), so the order of keys is fixed: streams
-sort by name. A sequence is never used twice within one incarnation (`created`), and its content
-never changes, so a range can be read again and gives the same messages, minus removals.
+Spark compares offsets as JSON text (docs/reference/spark.md#offsets), so the order of keys is
+fixed: streams sort by name. A sequence is never used twice within one incarnation (`created`), and
+its content never changes, so a range can be read again and gives the same messages, minus removals.
 """
 
 from __future__ import annotations

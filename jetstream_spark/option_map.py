@@ -1,8 +1,8 @@
 """Reading an option map once: every mistake is collected, none hides behind another.
 
 Spark hands options over as text with lower-cased keys, and mixes in keys of its own for tables of
-the catalog (`spark.md` 1.5), so look-ups ignore case and unknown keys are judged only after those
-of Spark are set aside.
+the catalog (docs/reference/spark.md#options), so look-ups ignore case and unknown keys are judged
+only after those of Spark are set aside.
 """
 
 from __future__ import annotations

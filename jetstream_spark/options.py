@@ -1,7 +1,7 @@
 """The options of `format("jetstream")`: typed, checked once, all mistakes in one error.
 
 `SourceOptions` and `SinkOptions` are frozen values that travel to the executors. Defaults and
-reasons are those of `spark.md` 3; the README's tables are written from here. Times are seconds,
+reasons are those of docs/options.md; the README's tables are written from here. Times are seconds,
 sizes bytes. An option that is not here is refused with the closest one that is.
 """
 
@@ -38,7 +38,7 @@ _STREAM_NAME = re.compile(r"[^\s.*>/\\]{1,255}")
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Options of a batch or streaming read (`spark.md` 3.2).
+    """Options of a batch or streaming read (docs/options.md#reading).
 
     Attributes:
         streams: with `bucket`, the bucket's own stream; empty with `stream_pattern`.
@@ -105,7 +105,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Options of a batch or streaming write (`spark.md` 3.3)."""
+    """Options of a batch or streaming write (docs/options.md#writing)."""
 
     connection: ConnectionOptions
     subject: str = ""

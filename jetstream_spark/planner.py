@@ -1,9 +1,9 @@
 """Planning: how far a batch goes, and how it is cut into tasks. Pure arithmetic, no I/O, no clock.
 
 Both answers depend on nothing but the arguments, so a batch that is planned again after a crash has
-the same ranges in the same partitions; the ids of the sink rest on that (`spark.md` 4.1, 4.4).
-Limits count sequences, because that is what can be known without reading; with a subject filter or
-after deletions a batch has fewer rows.
+the same ranges in the same partitions; the ids of the sink rest on that
+(docs/reference/spark.md#calls-of-a-micro-batch). Limits count sequences, because that is what can
+be known without reading; with a subject filter or after deletions a batch has fewer rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Rows: the columns of the source, the schemas that may be asked for, and record batches.
 
 A user may ask for any subset of the columns in any order; Spark offers Python sources no column
-pruning, so this is how columns that nobody needs are not built (`spark.md` finding 10).
+pruning, so this is how columns that nobody needs are not built
+(docs/reference/spark.md#filters-and-columns).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Spark makes this object in several processes and never says at first whether it is for reading or
 writing, so `__init__` reads the options for both sides and fails when neither side can use them;
-that is the place where the user sees a clean error (`spark.md` finding 7). What only one side can
-object to is raised when that side is asked for.
+that is the place where the user sees a clean error (docs/reference/spark.md#failures). What only
+one side can object to is raised when that side is asked for.
 """
 
 from __future__ import annotations

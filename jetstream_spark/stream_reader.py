@@ -2,7 +2,7 @@
 
 One object lives in a process of its own on the driver and answers Spark's calls one after another;
 a second one is pickled to the executors, so nothing that the first learns may be needed by `read`
-(`spark.md` 1.1). What the answers are is decided in `stream_source.py`.
+(docs/reference/spark.md#processes). What the answers are is decided in `stream_source.py`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ Spark's checkpoint, as offsets; what is kept here may be lost at any moment.
 No task acknowledges anything. With `commitMode=purge` the messages of a batch are purged from the
 stream after Spark has committed it, with `ack` a consumer lets go of them (`anchor.py`):
 `commit(end)` comes one batch late and never for the last one, so `latest_offset(start)` does the
-same, because `start` is by contract the end of the last finished batch (`spark.md` 4.3).
+same, because `start` is by contract the end of the last finished batch
+(docs/reference/spark.md#late-commits).
 
 An outage is waited out. While no server answers, `latest_offset` says that nothing new is there,
 which costs the query a pause; `report` says what it waits for; after `outageTimeout` the query

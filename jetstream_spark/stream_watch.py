@@ -1,8 +1,8 @@
 """What the driver knows of its streams: their state, now and then asked again, and positions in it.
 
 An idle streaming query asks for the latest offset about a hundred times a second, twice each time
-(`spark.md` finding 5), so the answer is kept for `pollInterval` and shared. Everything here runs on
-the driver; tasks look for themselves.
+(docs/reference/spark.md#calls-of-a-micro-batch), so the answer is kept for `pollInterval` and
+shared. Everything here runs on the driver; tasks look for themselves.
 """
 
 from __future__ import annotations

@@ -2,9 +2,11 @@
 
 What a write does is in `sink.py`; here is who it is. Its scope:
 
-    streaming query     query id and batch id, from the task's context (`spark.md` 0.1)
+    streaming query     query id and batch id, from the task's context
     txnAppId/txnVersion the user's own, for foreachBatch and for batch writes that are run again
     batch write         a job id made here: protects against retried tasks, not a second run
+
+What else a task may know of its query: docs/reference/spark.md#what-a-writer-knows.
 
 A batch write inside foreachBatch counts as the last of these, although its tasks can see the
 query's batch id: one batch may hold several writes, and nothing tells their rows apart.

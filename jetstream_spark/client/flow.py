@@ -10,7 +10,7 @@ Every wait has a deadline (seconds of the host's clock), so a dead peer costs th
 time limit and no more.
 
 Why not nats-py: it makes several Python objects a message and needs an event loop, which Spark's
-forked workers do not have. Wire rules: `jetstream.md` 1.1-1.4.
+forked workers do not have. Wire rules: docs/reference/protocol.md#framing and #limits.
 """
 
 from __future__ import annotations

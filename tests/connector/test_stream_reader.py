@@ -1,4 +1,7 @@
-"""The streaming reader, called the way Spark calls it (spark.md 1.2), without Spark."""
+"""The streaming reader, called the way Spark calls it, without Spark.
+
+See docs/reference/spark.md#calls-of-a-micro-batch.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Waiting pull requests against a twin that serves one message at a time.
 
 The consumer deals windows out to several requests at once, redeliveries too; the twin walks the
-queue for every message, as jetstream.md 6.6 and B1, B2 say it. What each subscription gets, in
-which order, and with which status a request ends must be the same: for every priority policy,
-with requests that limit bytes, share a subscription, expire, or do not wait.
+queue for every message, as docs/reference/consumers.md#pull-requests and #delivery say it. What
+each subscription gets, in which order, and with which status a request ends must be the same: for
+every priority policy, with requests that limit bytes, share a subscription, expire, or do not wait.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Flags are read as the genuine server reads them: one dash or two, `=` or a space
 boolean flags only with `=`; a flag that does not exist prints the usage and ends with code 0.
 Nothing here prints or exits: `cli.py` does what an `Exit` says.
 
-Specification: jetstream.md 2.3, corrected by checked-wire-consumers.md 1.2.
+Specification: docs/reference/configuration.md#flags.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The `jetstream` block of a configuration file: folder, limits, durability, encryption.
 
-Specification: jetstream.md 2; texts of mistakes probed with nats-server 2.15.1.
+Specification: docs/reference/configuration.md#jetstream-block; texts of mistakes probed with
+nats-server 2.15.1.
 """
 
 from __future__ import annotations

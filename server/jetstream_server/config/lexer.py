@@ -4,10 +4,10 @@ Maps, arrays, numbers with size suffixes, bare and quoted strings, block strings
 enclosing maps, then from the environment), `include`, comments. What each option means is not known
 here; every value remembers where its key stands, so that `config/load.py` can say so.
 
-The grammar and the texts of refusals are those of nats-server 2.15.1 (jetstream.md 2.1, corrected
-by checked-wire-consumers.md 1.2). It differs on purpose where the genuine lexer has a slip: `[1]`
-is an array of one number (there, an error), and a number whose suffix overflows is out of range
-(there, it wraps).
+The grammar and the texts of refusals are those of nats-server 2.15.1
+(docs/reference/configuration.md#file-syntax). It differs on purpose where the genuine lexer has a
+slip: `[1]` is an array of one number (there, an error), and a number whose suffix overflows is out
+of range (there, it wraps).
 """
 
 from __future__ import annotations

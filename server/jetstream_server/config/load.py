@@ -5,7 +5,7 @@ column, as the genuine server prints them. Options of the genuine server that th
 have are accepted with a warning, but those whose absence would make the server less safe or less
 available than the file asks for are refused by name (`_NOT_SERVED`).
 
-Specification: jetstream.md 2, corrected by checked-wire-consumers.md 1.2.
+Specification: docs/reference/configuration.md#file-syntax.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Built by `config/load.py` from a file and by `config/flags.py` from the command line; nobody changes
 them afterwards. Names are `str`; durations are nanoseconds; a limit of 0 or below is no limit
-unless it says otherwise. Specification: jetstream.md 1.4 and 2.2.
+unless it says otherwise. Specification: docs/reference/protocol.md#limits and
+docs/reference/configuration.md.
 """
 
 from __future__ import annotations

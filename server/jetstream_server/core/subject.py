@@ -6,7 +6,7 @@ to. There, wildcards mean nothing: the server does not refuse `PUB a.*`, it rout
 characters. A subject with an empty token is malformed and matches nothing, not even `>`.
 
 This is about two subjects at a time; many patterns at once are `core/sublist.py`. Specification:
-jetstream.md 1.6, corrected by checked-wire-consumers.md 1.1.
+docs/reference/protocol.md#subjects.
 """
 
 from __future__ import annotations

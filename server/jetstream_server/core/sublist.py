@@ -8,7 +8,7 @@ The list knows nothing of sessions, permissions or delivery. Invariants: no empt
 trie; a `Match` never changes after it was handed out; `generation` rises with every change, so
 others may cache what they derived from a match.
 
-Specification: jetstream.md 1.6 and 1.7.
+Specification: docs/reference/protocol.md#subjects and #delivery.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ applied to subjects. What counts as a function call, which mistakes are refused 
 and what odd arguments do (`$0` is the first token of the subject) is taken from the behaviour of
 nats-server 2.15.1; the vectors beside the tests were recorded from it.
 
-Specification: jetstream.md 5.11, checked-api-streams.md 1.2 (5.2/20).
+Specification: docs/reference/streams.md#transforms-and-republishing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What JetStream tells the world about streams and API calls (reference section 7).
+"""What JetStream tells the world about streams and API calls (docs/reference/events.md#advisories).
 
 Advisories are ordinary messages, published in the asset's account and only where somebody listens;
 nothing is built otherwise. Those of consumers are in `consumer_advisory.py`.

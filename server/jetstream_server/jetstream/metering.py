@@ -93,7 +93,10 @@ class Metering:
         )
 
     def _refusal_of(self, size: int, *, memory: bool) -> ApiError | None:
-        """Return why `size` more bytes may not be stored, None when they may (reference 3.4)."""
+        """Return why `size` more bytes may not be stored, None when they may.
+
+        See docs/reference/accounts.md#jetstream-of-an-account.
+        """
         held = self.held_bytes(memory=memory)
         largest = self.limits_of_streams.max_usage(memory=memory)
         if 0 <= largest < held + size:

@@ -2,7 +2,8 @@
 
 The limits are those of `jetstream { limits { batch { ... } } }`. What the file names holds for
 atomic and for fast batches; by default a fast batch, of which the server keeps no messages, may
-be open more often. Specification: jetstream.md 5.7; probed with nats-server 2.15.1.
+be open more often. Specification: docs/reference/publishing.md#atomic-batches; probed with
+nats-server 2.15.1.
 """
 
 from __future__ import annotations

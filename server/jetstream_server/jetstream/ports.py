@@ -47,8 +47,8 @@ class StreamConsumer(Protocol):
         ...
 
     def purged(self, first_seq: int, last_seq: int, now: int, *, is_single: bool) -> None:
-        """The stream was purged; its new bounds are given (B8 of the reference), and whether one
-        message was picked out."""
+        """The stream was purged; its new bounds are given, and whether one message was picked
+        out."""
         ...
 
     def stop(self, status: str, now: int) -> None:

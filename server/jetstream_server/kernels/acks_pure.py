@@ -13,8 +13,8 @@ from bisect import bisect_left
 STRIDE = 7
 
 # Five tokens follow stream and consumer. Only the stream sequence is looked at: the genuine
-# server takes an ack whose other numbers are not numeric (`checked-wire-consumers.md` 1.3, 6.7).
-# 19 digits always fit an unsigned 64-bit integer.
+# server takes an ack whose other numbers are not numeric (docs/reference/consumers.md#acks). 19
+# digits always fit an unsigned 64-bit integer.
 _ACK_SUBJECT = re.compile(
     rb"\$JS\.ACK\.[^.]++\.[^.]++\.[^.]++\.([0-9]{1,19}+)\.[^.]++\.[^.]++\.[^.]++"
 )

@@ -1,9 +1,9 @@
 """Stored records to MSG and HMSG frames in pure Python, the reference for `deliveries_fast`.
 
-The subject of a frame is the stored subject and its reply the ack subject (`jetstream.md` 6.5),
-`$JS.ACK.<stream>.<consumer>.` and delivered, stream sequence, consumer sequence, timestamp and
-pending, with dots between. Records are laid out as in `record_format.py`; their checksums are the
-store's business.
+The subject of a frame is the stored subject and its reply the ack subject
+(docs/reference/consumers.md#delivery), `$JS.ACK.<stream>.<consumer>.` and delivered, stream
+sequence, consumer sequence, timestamp and pending, with dots between. Records are laid out as in
+`record_format.py`; their checksums are the store's business.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 `direct_gets_fast`.
 
 All go to one reply subject. What a stored message was published with is told in header lines behind
-its own (`jetstream.md` 5.10). Records are laid out as in `record_format.py`.
+its own (docs/reference/streams.md#direct-get). Records are laid out as in `record_format.py`.
 """
 
 from __future__ import annotations

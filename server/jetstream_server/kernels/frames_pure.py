@@ -3,7 +3,7 @@
 A chunk is what one or more socket reads brought; `fields` holds `STRIDE` positions a message (see
 `protocol/ops.py`). Nothing here raises on what a peer sends: `scan_publishes` takes the frames it
 is sure of and stops before the first that is in any way unusual, so the parser's slow path has
-the only say on errors (`jetstream.md` 1.1, `checked-wire-consumers.md` 1.1).
+the only say on errors (docs/reference/protocol.md#framing).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Which messages of a run ask a stream for something with their headers, and which for nothing but
 to be stored once; where their ids are, for `seen_ids` to compare; and the ids of what is stored.
 The arguments `chunk` and `fields` are those of a `PubRun` (`protocol/ops.py`).
-Specification: jetstream.md 5.5, checked-api-streams.md 5.4, 5.5.
+Specification: docs/reference/publishing.md#headers.
 """
 
 from __future__ import annotations

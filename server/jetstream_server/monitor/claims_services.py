@@ -10,7 +10,7 @@
 | `$SYS.REQ.CLAIMS.DELETE` | takes the JWT of an operator that names `accounts` |
 
 Texts as probed with the genuine server 2.15.1; a JWT that no trusted operator has signed is refused
-here (jetstream.md 1.11).
+here (docs/reference/accounts.md#jwts).
 """
 
 from __future__ import annotations

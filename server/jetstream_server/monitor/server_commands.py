@@ -2,7 +2,8 @@
 
 `KICK` ends the connection of a client, `LDM` tells a client to go elsewhere; both take
 `{"cid": n}`. `RELOAD` has the configuration read again. A request that cannot be read is logged
-and not answered, as in the genuine server (checked-wire-consumers.md 10, probed with 2.15.1).
+and not answered, as in the genuine server (docs/reference/events.md#requests-to-servers, probed
+with 2.15.1).
 """
 
 from __future__ import annotations

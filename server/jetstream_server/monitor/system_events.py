@@ -10,7 +10,7 @@
 
 An event to which nobody listens is not made. Subjects, schemas and the order of events were probed
 with the genuine server 2.15.1, which also tells of an account's connections when its streams'
-subscriptions change; that says nothing new (jetstream.md 7, checked-wire-consumers.md 7 and 5).
+subscriptions change; that says nothing new (docs/reference/events.md#system-events).
 """
 
 from __future__ import annotations

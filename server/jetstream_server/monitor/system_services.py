@@ -1,9 +1,9 @@
-"""`$SYS.REQ.>`: what monitoring shows, asked for over NATS (jetstream.md 10).
+"""`$SYS.REQ.>`: what monitoring shows, asked for over NATS.
 
 Every client may ask who it is and what its own account does. Clients of the system account may
 ask about the server, by its id or together with all others (`PING`), about every account, and have
 an account's streams removed. Requests may carry options as JSON, and filters that name the servers
-that are meant; who is not meant stays silent.
+that are meant; who is not meant stays silent (docs/reference/events.md#requests-to-servers).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ for that long means that it waits for INFO. Where TLS may still begin nothing bu
 clear. Who comes by WebSocket is a client when the request is granted (`half_open.py`).
 
 A client that does not get through within the TLS timeout is cut off without a word, as the genuine
-server does (checked-wire-consumers.md 1.4).
+server does (docs/reference/protocol.md#tls).
 """
 
 from __future__ import annotations

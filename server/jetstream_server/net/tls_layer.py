@@ -2,7 +2,7 @@
 
 Python's own `ssl` over memory, not a transport of asyncio: a NATS server sends INFO in clear and
 only then sees whether the client begins a handshake, and where TLS is optional the first byte
-decides. Specification: jetstream.md 1.9, checked-wire-consumers.md 1.4.
+decides. Specification: docs/reference/protocol.md#tls.
 """
 
 from __future__ import annotations

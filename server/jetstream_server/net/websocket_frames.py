@@ -7,7 +7,7 @@ kilobyte inflates to a megabyte, others must not wait until all of it has been a
 (`READ_BYTES`, beyond which the rest is held until it is asked for).
 
 Texts of refusals are the genuine server's, as far as it gets to send them. Specification: RFC 6455,
-chapter 5, RFC 7692; checked-wire-consumers.md 1.10.
+chapter 5, RFC 7692; docs/reference/protocol.md#websocket.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 HTTP is taken apart by h11. Here is what a NATS server makes of it: any path will do, refusals are
 told in one word and the reason is logged, cookies may stand for credentials, and of extensions
-only compression without memory from message to message is known (jetstream.md 1.10,
-checked-wire-consumers.md 1.10). Lists in headers may come in one line or in several, of cookies
-one that nobody can read does not spoil the others.
+only compression without memory from message to message is known
+(docs/reference/protocol.md#websocket). Lists in headers may come in one line or in several, of
+cookies one that nobody can read does not spoil the others.
 """
 
 from __future__ import annotations

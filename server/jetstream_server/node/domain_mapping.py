@@ -2,7 +2,7 @@
 
 Clients that reach a server through a leaf node, or are configured with a domain, put its name into
 the subject. The server that has the domain maps it back; whoever is not there answers under the
-plain subject, 503 included (checked-wire-consumers.md, part 3).
+plain subject, 503 included (docs/reference/configuration.md#domains).
 """
 
 from __future__ import annotations

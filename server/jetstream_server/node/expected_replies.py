@@ -1,8 +1,8 @@
 """`allow_responses`: who may publish nothing else may answer what it has been asked.
 
 The reply subjects of messages delivered to a client are remembered for a while, and each may be
-published to a few times (jetstream.md 1.11). They are read from the frames that go out, which only
-clients with such a permission pay for.
+published to a few times (docs/reference/accounts.md#permissions). They are read from the frames
+that go out, which only clients with such a permission pay for.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Clients are told first and have a grace period to go by themselves. Then connections are closed,
 spread over what is left of the duration but at most about a second apart, in an order of chance, so
-that they do not all arrive elsewhere at once (jetstream.md 1.8, checked-wire-consumers.md 1.8).
+that they do not all arrive elsewhere at once (docs/reference/protocol.md#lame-duck).
 
 JetStream serves until the last client has gone: there is no other server that could take over.
 """

@@ -1,7 +1,8 @@
 """Users who come with JWTs: an operator signs accounts, and accounts sign users.
 
 A client proves who it is with the JWT of a user and, unless it is a bearer's, with a signature of
-its connection's nonce. The checks and their order are the genuine server's (jetstream.md 1.11).
+its connection's nonce. The checks and their order are the genuine server's
+(docs/reference/accounts.md#jwts).
 """
 
 from __future__ import annotations

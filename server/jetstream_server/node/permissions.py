@@ -4,7 +4,8 @@ Deny beats allow; without an allow list everything is allowed. An entry may name
 is then about subscriptions with that queue only; where such an entry allows a subject, the others
 that do say nothing about subscriptions with a queue. What a subscription asks for is compared token
 by token as if it were a subject, so `*` allows, or denies, a subscription to `>`. All this is the
-genuine server's, as random rules show (`tests/parity/test_permission_rules.py`, jetstream.md 1.11).
+genuine server's, as random rules show (`tests/parity/test_permission_rules.py`,
+docs/reference/accounts.md#permissions).
 
 A subscription may so reach more than it should. What is denied is filtered at delivery, and so is
 what no entry allows; the genuine server delivers the latter.

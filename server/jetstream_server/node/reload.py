@@ -2,7 +2,8 @@
 
 What may be changed was checked before (`config/changes.py`). Clients stay connected unless their
 user is gone, has another account or other credentials, or there are too many of them; they lose
-the subscriptions that they may no longer have. Specification: checked-wire-consumers.md 2.2.
+the subscriptions that they may no longer have. Specification:
+docs/reference/configuration.md#reload.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ exporting account, under the subject that the service has there, with a stand-in
 (`service_replies.py`) and a header that tells whence the request comes. Where nobody serves, the
 requester is told so under the subject that it used.
 
-A stretch of a run stays one run on its way. Specification: jetstream.md 1.11 and Appendix H,
-checked-wire-consumers.md 1.11.
+A stretch of a run stays one run on its way. Specification:
+docs/reference/accounts.md#imports-and-exports.
 """
 
 from __future__ import annotations

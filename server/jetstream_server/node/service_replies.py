@@ -5,7 +5,8 @@ A request that an import carries into an account gets a reply subject of that ac
 to it is published to the requester's, in the requester's account. A request of a `singleton`
 service has one answer; others end with an empty one. An answer that takes longer than the export
 allows is lost. Replies that are ack subjects are left alone by imports, so a pull request's
-messages can be acknowledged (jetstream.md 1.11, Appendix H; texts and limits probed with 2.15.1).
+messages can be acknowledged (docs/reference/accounts.md#imports-and-exports; texts and limits
+probed with 2.15.1).
 
 Consumers do not publish their deliveries; they look behind the stand-in (`core/relay.py`).
 """

@@ -4,7 +4,7 @@ A session reads bytes (`feed`), acts on them when its turn comes (`run`), and is
 receiver of its subscriptions. It has no socket: `net` takes `outbox` and closes the connection
 once `closing` names a reason.
 
-Specification: jetstream.md 1.1-1.7, corrected by checked-wire-consumers 1.1.
+Specification: docs/reference/protocol.md.
 """
 
 from __future__ import annotations

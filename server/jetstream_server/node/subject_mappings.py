@@ -3,8 +3,8 @@
 A subject goes to one of its destinations by their weights, as parts of a hundred. What is left of
 the hundred stays with the subject itself, unless that is a destination too: then it is lost, which
 is how a bad network is tried out. Permissions are those of the subject before. Specification:
-jetstream.md 2.2; the genuine server's choice among several sources is random, here a literal one
-wins, then the first in the file.
+docs/reference/configuration.md#subject-mappings; the genuine server's choice among several sources
+is random, here a literal one wins, then the first in the file.
 """
 
 from __future__ import annotations

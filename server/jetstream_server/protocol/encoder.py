@@ -1,7 +1,7 @@
 """What the server says, one frame a call; runs of messages are the kernels' business.
 
 Subjects, sids and header blocks are written as given: whoever calls has checked them
-(`jetstream.md` 1.1).
+(docs/reference/protocol.md#transcripts).
 """
 
 from __future__ import annotations

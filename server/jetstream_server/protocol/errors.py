@@ -1,8 +1,8 @@
 """Every `-ERR` a client can meet: its exact text, and the close reason when it ends the connection.
 
-Texts and closes as probed on nats-server 2.15.1 (`jetstream.md` 1.5, `checked-wire-consumers.md`
-1.1); clients match on them. An empty text closes without a word: that is how malformed arguments
-end. Reasons are what monitoring and disconnect advisories show.
+Texts and closes as probed on nats-server 2.15.1 (docs/reference/protocol.md#errors); clients match
+on them. An empty text closes without a word: that is how malformed arguments end. Reasons are what
+monitoring and disconnect advisories show.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 The server never parses a block into an object: it looks for a key, or takes lines out or in, and
 every other byte stays as it was. Clients may send anything as a block, so nothing here fails on
 garbage. A key counts only at the start of a line, up to the colon, in its exact case; its value is
-the rest of the line without leading spaces (`jetstream.md` 1.7, as the genuine server).
+the rest of the line without leading spaces (docs/reference/protocol.md#headers, as the genuine
+server).
 """
 
 from __future__ import annotations

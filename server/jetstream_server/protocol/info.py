@@ -2,7 +2,7 @@
 
 The first INFO is the first line on a connection. A client of protocol 1 gets it again after its
 first PONG, with its account in it (`connect_info`), and whenever the cluster changes or the server
-goes into lame duck (`jetstream.md` 1.2, `checked-wire-consumers.md` 1.1).
+goes into lame duck (docs/reference/protocol.md#info).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A client's bytes to ops (`jetstream.md` 1.1 and 1.4, `checked-wire-consumers.md` 1.1).
+"""A client's bytes to ops (docs/reference/protocol.md#framing and #limits).
 
 Two readers take turns over a chunk. The `frames` kernel takes publishes written the way every
 client writes them, thousands a call. Where it stops, the slow path takes one frame: another verb,

@@ -1,7 +1,8 @@
 """Group commit: everything that must reach the disk, in order, carried there in one go.
 
 Stores queue; the pump takes a `Flush` once a turn, runs it in a worker thread, and settles it back
-on the loop. Only then may what waited for it leave the server (design.md 3 and 5):
+on the loop. Only then may what waited for it leave the server
+(ARCHITECTURE.md#the-durability-rule):
 
     flush = commit.take(now)            # loop
     failures = flush.run()              # worker thread: the only place that waits for the disk

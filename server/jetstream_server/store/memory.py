@@ -4,8 +4,9 @@ Deliberately plain: one dictionary of messages, one of sequences per subject. It
 with `store/file.py`, so that tests may hold one against the other.
 
 Invariant: `_order[_head:]` holds every live sequence, rising, and perhaps dead ones, which `_find`
-skips. Numbers follow the genuine server (checked-api-streams.md 5.9): the first sequence is that
-of the first live message, or last + 1 when there is none; deleting the newest leaves `last_seq`.
+skips. Numbers follow the genuine server (docs/reference/api.md#info-of-streams-and-consumers): the
+first sequence is that of the first live message, or last + 1 when there is none; deleting the
+newest leaves `last_seq`.
 """
 
 from __future__ import annotations

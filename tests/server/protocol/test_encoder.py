@@ -1,4 +1,4 @@
-"""What the server writes, byte for byte (`jetstream.md` Appendix A)."""
+"""What the server writes, byte for byte (docs/reference/protocol.md#transcripts)."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def parsed_every_way(data: bytes) -> list[Op | Message]:
     return whole
 
 
-# What nats-server 2.15.1 does with each; `checked-wire-consumers.md` 1.1 and further probes.
+# What nats-server 2.15.1 does with each; docs/reference/protocol.md#framing and further probes.
 TRANSCRIPTS: list[tuple[bytes, list[Op | Message]]] = [
     # Verbs in any case, blanks of any kind, lines that end in LF or CR LF.
     (b"PING\r\nPONG\r\n", [Ping(), Pong()]),

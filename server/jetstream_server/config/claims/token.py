@@ -3,7 +3,8 @@
 Whether that issuer may be trusted, and whether the claims are valid now, is for others to say;
 until then nothing but their types is looked at. The signature of version 2 covers the header, that
 of version 1 does not, and what version 1 has elsewhere is put where version 2 has it. How versions,
-algorithms and signatures go together was probed with the genuine server 2.15.1 (jetstream.md 1.11).
+algorithms and signatures go together was probed with the genuine server 2.15.1
+(docs/reference/accounts.md#jwts).
 """
 
 from __future__ import annotations

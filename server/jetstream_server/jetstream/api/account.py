@@ -1,4 +1,4 @@
-"""`$JS.API.INFO`: what an account holds and may hold (reference 3.4)."""
+"""`$JS.API.INFO`: what an account holds and may hold (docs/reference/api.md#account)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Verbs that need a cluster: refused before anything else is looked at (reference 3.3)."""
+"""Verbs that need a cluster: refused before anything else is looked at.
+
+See docs/reference/api.md#order-of-checks.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The CONSUMER verbs: CREATE, DURABLE.CREATE, INFO, LIST, NAMES, DELETE, PAUSE, UNPIN, RESET.
 
 MSG.NEXT is not here: it is a subscription of each pull consumer, so that asking for one that does
-not exist meets no responders. Order of checks: jetstream.md 3.3 with checked-api-streams.md 4.
+not exist meets no responders. Order of checks: docs/reference/api.md#order-of-checks.
 """
 
 from __future__ import annotations

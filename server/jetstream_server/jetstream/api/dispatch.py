@@ -2,9 +2,9 @@
 
 Every answer is made here: the envelope with its `type`, the `error` object with the zero values
 the genuine server sends beside it, the counters and the audit advisory. Subjects that no route
-matches are met with silence, as the genuine server does (reference 3.1). Consumers' MSG.NEXT and
-streams' DIRECT.GET are subscriptions of their own and must not be covered by the API's: who asks
-for one that does not exist is told so by `503 No Responders`.
+matches are met with silence, as the genuine server does (docs/reference/api.md#transport).
+Consumers' MSG.NEXT and streams' DIRECT.GET are subscriptions of their own and must not be covered
+by the API's: who asks for one that does not exist is told so by `503 No Responders`.
 """
 
 from __future__ import annotations

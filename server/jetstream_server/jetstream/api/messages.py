@@ -1,4 +1,4 @@
-"""STREAM.MSG.GET and STREAM.MSG.DELETE (reference 5.9).
+"""STREAM.MSG.GET and STREAM.MSG.DELETE (docs/reference/streams.md#reading-and-removing).
 
 A successful MSG.GET is neither counted nor audited, a failed one is.
 """

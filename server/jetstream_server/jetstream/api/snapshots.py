@@ -1,6 +1,7 @@
-"""STREAM.SNAPSHOT and STREAM.RESTORE: the requests that begin one (reference 8.1).
+"""STREAM.SNAPSHOT and STREAM.RESTORE: the requests that begin one.
 
-What follows, chunk by chunk, is `snapshot.py` and `restore.py`.
+What follows, chunk by chunk, is `snapshot.py` and `restore.py`
+(docs/reference/streams.md#snapshots).
 """
 
 from __future__ import annotations

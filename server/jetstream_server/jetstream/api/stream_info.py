@@ -1,7 +1,7 @@
 """StreamInfo as STREAM.CREATE, UPDATE, INFO and LIST show it; they differ in small ways.
 
 CREATE leaves out the domain, INFO adds the cluster, LIST has only the metadata that is stored
-(reference 3.6 and Appendix G).
+(docs/reference/api.md#info-of-streams-and-consumers).
 """
 
 from __future__ import annotations

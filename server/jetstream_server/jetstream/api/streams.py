@@ -1,4 +1,4 @@
-"""STREAM.CREATE, UPDATE, INFO, LIST, NAMES, DELETE and PURGE (reference 3.2 and 3.3).
+"""STREAM.CREATE, UPDATE, INFO, LIST, NAMES, DELETE and PURGE (docs/reference/api.md#verbs).
 
 SNAPSHOT and RESTORE are in `snapshots.py`.
 """

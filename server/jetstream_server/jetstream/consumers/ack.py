@@ -1,8 +1,8 @@
 """What a client says about a delivered message: the bodies of acks, and their subjects.
 
-Plain acks are taken out of a run by a kernel; this reads all others (jetstream.md 6.7 with
-checked-wire-consumers.md 1.3). Unknown bodies are answered when an answer is asked for, and change
-nothing.
+Plain acks are taken out of a run by a kernel; this reads all others
+(docs/reference/consumers.md#acks). Unknown bodies are answered when an answer is asked for, and
+change nothing.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Acks:
         consumer = self._consumer
         subject, reply, body = run.subject(index), run.reply(index), run.payload(index)
         sequence = ack_sequence(subject)
-        # Nothing is said about what was never delivered (checked-wire-consumers.md 1.3).
+        # Nothing is said about what was never delivered (docs/reference/consumers.md#acks).
         if sequence < 0 or (sequence and not consumer.progress.cursor.has_passed(sequence)):
             return
         verb, text = ack_verb(body)

@@ -8,8 +8,8 @@ It does not know why a message left (ack, term, purge) and does not count delive
 single deadlines; that is `redelivery.py`.
 
 Invariants: runs rise in stream sequence and in consumer sequence, because only first deliveries
-are added (a redelivered message keeps its first consumer sequence, jetstream.md 6.5); a run with
-nothing pending is dropped.
+are added (a redelivered message keeps its first consumer sequence,
+docs/reference/consumers.md#delivery); a run with nothing pending is dropped.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Both end by saving what changed and arming the next deadline. Progress changed b
 an answer is queued for the disk before the answer can leave (`output.py`); other progress may be
 saved up to `_SAVE_NS` late, and after a crash those messages come again.
 
-Specification: jetstream.md 6, B1-B8, corrected by checked-wire-consumers.md 1.3.
+Specification: docs/reference/consumers.md.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ class Consumer:
         return redelivery.queued + (cursor.num_pending() if progress.room else 0)
 
     def peek(self, count_max: int, bytes_max: int, now: int) -> Offer | None:
-        """Return what may go out next, None when nothing may: redeliveries come first (B1)."""
+        """Return what may go out next, None when nothing may: redeliveries come first."""
         if self.is_paused:
             return None
         again = self._next_redelivery(count_max, bytes_max, now)
@@ -584,5 +584,8 @@ _DUE = {
 
 
 def account_hash(account: str) -> str:
-    """Return how ack subjects of the longer form name an account (jetstream.md 6.5)."""
+    """Return how ack subjects of the longer form name an account.
+
+    See docs/reference/consumers.md#delivery.
+    """
     return name_hash(account)

@@ -1,7 +1,7 @@
 """What a consumer tells the world: advisories and ack metrics, as clients expect them.
 
-Published only where somebody listens; nothing is built otherwise. Specification: jetstream.md 7,
-corrected by checked-wire-consumers.md 1.4 and 4.
+Published only where somebody listens; nothing is built otherwise. Specification:
+docs/reference/events.md#advisories.
 """
 
 from __future__ import annotations

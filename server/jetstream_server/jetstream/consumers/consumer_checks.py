@@ -1,8 +1,7 @@
 """What a consumer's configuration must not say, and what an update may not change.
 
-Order of checks and texts are the genuine server's (jetstream.md 6.1-6.3 with
-checked-wire-consumers.md 1.3 and checked-api-streams.md 4): the first mistake wins, and clients
-compare the texts.
+Order of checks and texts are the genuine server's (docs/reference/consumers.md#order-of-checks):
+the first mistake wins, and clients compare the texts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The configuration of a consumer: its fields, and their defaults.
 
 A config as requested goes through `with_defaults` and the checks (`consumer_checks.py`); what comes
-out is stored, compared and echoed (jetstream.md 6.1-6.3, checked-wire-consumers.md 1.3).
+out is stored, compared and echoed (docs/reference/consumers.md#configuration).
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def with_pause(config: ConsumerConfig, until: Instant | None) -> ConsumerConfig:
 
 
 def required_level(config: ConsumerConfig) -> int:
-    """Return the API level that a config needs, as requested (reference 3.5)."""
+    """Return the API level that a config needs, as requested (docs/reference/api.md#metadata)."""
     if config.ack_policy == "flow_control":
         return 4
     if (

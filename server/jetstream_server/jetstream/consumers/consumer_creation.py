@@ -1,7 +1,8 @@
 """Consumers made, changed, reset and restored.
 
-What `CONSUMER.CREATE` means depends on its action and on what is there (jetstream.md 6.3): create,
-update, or find that nothing changes. Where a consumer starts in its stream is 6.4.
+What `CONSUMER.CREATE` means depends on its action and on what is there
+(docs/reference/consumers.md#creating-and-updating): create, update, or find that nothing changes.
+Where one starts in its stream: docs/reference/consumers.md#start.
 """
 
 from __future__ import annotations

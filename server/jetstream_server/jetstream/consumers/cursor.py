@@ -1,12 +1,13 @@
 """Where a consumer stands in its stream: what comes next, and how much of it there is.
 
 The cursor only looks at messages; `take` moves it on. A `last_per_subject` consumer first walks a
-snapshot of sequences fixed at its creation (jetstream.md 6.4), then goes on live after it.
+snapshot of sequences fixed at its creation (docs/reference/consumers.md#start), then goes on live
+after it.
 
 `num_pending` is counted incrementally: each first delivery takes one off, and messages stored since
 the last look are counted over their own range only. Removals beyond the cursor make it count anew,
 the next time somebody asks. It is exact whenever it is read: KV watchers and object readers stop on
-the zero in the ack subject (jetstream.md 12.2, 29 and 30).
+the zero in the ack subject (docs/reference/consumers.md#delivery).
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 A `Batch` is what a consumer decided to send; `Delivery` finds the subscriptions behind a subject
 and encodes the batch once for each, in one kernel call. Messages keep their stored subject, only
-the sid leads them to the inbox, so they cannot be published like anything else (jetstream.md 12.2,
-4).
-Statuses are published: they carry the inbox as their subject.
+the sid leads them to the inbox, so they cannot be published like anything else
+(docs/reference/consumers.md#delivery). Statuses are published: they carry the inbox as their
+subject.
 
 It does not decide what is sent and keeps no state but where the last queue member was.
 """

@@ -2,8 +2,8 @@
 
 When half the window is in flight the client is asked; its answer, which comes after it took what
 came before, credits what was in flight at the question and doubles the window. When the whole
-window is in flight nothing more goes (jetstream.md 6.5 with checked-wire-consumers.md 1.3: 100 KB
-messages are asked about after 11, stop after 21, and one answer lets 32 more through).
+window is in flight nothing more goes (docs/reference/consumers.md#push: 100 KB messages are asked
+about after 11, stop after 21, and one answer lets 32 more through).
 """
 
 from __future__ import annotations

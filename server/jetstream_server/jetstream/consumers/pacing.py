@@ -13,7 +13,7 @@ from jetstream_server.store.ports import Window
 
 
 class RateLimit:
-    """A token bucket of bytes (`rate_limit_bps`, jetstream.md 6.5).
+    """A token bucket of bytes (`rate_limit_bps`, docs/reference/consumers.md#configuration).
 
     A message larger than the bucket goes when the bucket is full.
     """

@@ -4,8 +4,8 @@
 - `prioritized`: lower numbers first (`pull.py` keeps the queue in that order);
 - `pinned_client`: one client gets everything until it stops asking for `priority_timeout`.
 
-Only the first group's pin exists, as in the genuine server (jetstream.md 6.6 with
-checked-wire-consumers.md 1.3, pinned).
+Only the first group's pin exists, as in the genuine server
+(docs/reference/consumers.md#priority-groups).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A state machine without output: the consumer tells it what was sent, acked, refused and removed, and
 asks what is due. Wire, timers and files are elsewhere (`consumer.py`, `consumer_state.py`).
 
-Invariants (jetstream.md 6.5, 6.7, B3-B6, with checked-wire-consumers.md 1.3):
+Invariants (docs/reference/consumers.md#floor-and-pending):
 
 - the ack floor never goes back, and nothing at or below it is pending;
 - the consumer sequence rises by one with each delivery, redeliveries included;
@@ -177,7 +177,7 @@ class Progress:
         return taken
 
     def _raise_floor(self, before: tuple[int, int] | None, *, strictly: bool = True) -> None:
-        """Move the floor after something left; `before` was the lowest pending until then (B4).
+        """Move the floor after something left; `before` was the lowest pending until then.
 
         Strictly, the floor moves only from right below the lowest pending: behind a message that
         was given up on it waits until nothing is pending.
@@ -279,7 +279,7 @@ class Progress:
         return taken
 
     def purged(self, first_seq: int) -> array[int]:
-        """Everything below `first_seq` is gone (B8); return what of it was pending."""
+        """Everything below `first_seq` is gone; return what of it was pending."""
         self.cursor.purged(first_seq)
         taken = self._drop(0, first_seq, strictly=False)
         self.floor_stream_seq = max(self.floor_stream_seq, first_seq - 1)

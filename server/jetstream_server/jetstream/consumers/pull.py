@@ -3,7 +3,7 @@
 Messages go out a window at a time; when several requests wait, each message goes to the next of
 them in turn, so that workers share fairly. A request leaves with a status, or silently when all it
 wanted came or nobody listens on its inbox any more. Statuses are byte-exact: client libraries
-match on them (jetstream.md 6.6 with checked-wire-consumers.md 3).
+match on them (docs/reference/consumers.md#statuses).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """One request for messages, and how it is read from a MSG.NEXT body.
 
 An empty body asks for one message, decimal text for so many, a JSON object spells it all out; any
-other text counts as one (jetstream.md 6.6). Clients send these by the thousand, so an ordinary
-object takes the quick way through orjson, and only an odd one the decoder with Go's error texts.
+other text counts as one (docs/reference/consumers.md#pull-requests). Clients send these by the
+thousand, so an ordinary object takes the quick way through orjson, and only an odd one the decoder
+with Go's error texts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Push consumers: messages go to the deliver subject while somebody listens there.
 
 Without a deliver group a plain subscription makes the consumer active, with one a member of that
-queue group does (checked-wire-consumers.md 1.3). Everybody else on the subject gets a copy. What
+queue group does (docs/reference/consumers.md#push). Everybody else on the subject gets a copy. What
 slows delivery down: flow control, the rate limit, the recorded pace, and a client that does not
 read (`Consumer.blocked`).
 """

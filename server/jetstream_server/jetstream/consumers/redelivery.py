@@ -9,8 +9,8 @@ Messages come and go by the hundred thousand when a client dies, so everything i
 once: the queue is made of stretches of rising sequences, deadlines are kept in waves of messages
 that went out together, and both are left lazily.
 
-Order (jetstream.md 6.5, B6, checked-wire-consumers.md 1.3): what expires together goes out in
-stream order, NAKs in the order of their arrival; nothing is queued twice.
+Order (docs/reference/consumers.md#redelivery): what expires together goes out in stream order, NAKs
+in the order of their arrival; nothing is queued twice.
 """
 
 from __future__ import annotations

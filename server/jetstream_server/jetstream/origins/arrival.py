@@ -1,6 +1,6 @@
 """What the consumer at an origin delivered: messages, and the numbers that their ack subjects tell.
 
-Specification: jetstream.md 5.12.
+Specification: docs/reference/mirrors.md#consumers-at-the-origin.
 """
 
 from __future__ import annotations

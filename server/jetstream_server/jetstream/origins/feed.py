@@ -8,7 +8,7 @@ where to go on is known by the mirror or source (`FeedReader`).
 
 What arrives before the answer to the request waits for it, as the answer tells who the origin is.
 
-Specification: jetstream.md 5.12 and Appendix I, checked-api-streams.md 1.2 (5.12).
+Specification: docs/reference/mirrors.md#consumers-at-the-origin.
 """
 
 from __future__ import annotations

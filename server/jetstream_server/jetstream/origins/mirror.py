@@ -5,7 +5,7 @@ kept. Nobody publishes to a mirror. Where to go on after a restart is the last s
 there is no state besides the messages. Once it has caught up a mirror with `mirror_direct` answers
 the direct gets of its origin, as one member of a queue group.
 
-Specification: jetstream.md 5.12, checked-api-streams.md 1.2 (5.10, 5.12) and trap 13.
+Specification: docs/reference/mirrors.md#mirrors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of `mirror` and `sources` (reference 5.2, 14-17)."""
+"""Checks of `mirror` and `sources` (docs/reference/streams.md#checks-of-a-configuration)."""
 
 from __future__ import annotations
 

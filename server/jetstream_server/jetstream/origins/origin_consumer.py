@@ -6,7 +6,7 @@ durable consumer with acks by flow control, so that nothing goes before it is st
 request of the same name takes that one over, from behind its ack floor. Either way the answer names
 the identity of the stream, so that a source notices when a stream of the same name is another one.
 
-Specification: checked-api-streams.md 1.2 (5.12) and trap 18.
+Specification: docs/reference/mirrors.md#consumers-at-the-origin.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a mirror or source asks of its origin's API: a consumer that pushes to it.
 
-Specification: jetstream.md 5.12 and Appendix I.
+Specification: docs/reference/mirrors.md#consumers-at-the-origin.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ stream takes it, and holds up those behind it: skipping would lose it.
 
 Messages without special headers go in as one run where the config allows that.
 
-Specification: jetstream.md 5.12, checked-api-streams.md 1.2 (5.12), and probes of the genuine
-server.
+Specification: docs/reference/mirrors.md#sources, and probes of the genuine server.
 """
 
 from __future__ import annotations

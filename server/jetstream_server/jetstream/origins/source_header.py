@@ -4,7 +4,7 @@ The value is six words: the origin (with hashes of the external prefix and of th
 there are any), the sequence there, the filters, the destinations of the transforms (both with a
 form feed between several, `>` for none), the subject there, and the origin's identity. The newest
 such header of a source tells where to go on, so a source needs no state of its own on disk
-(checked-api-streams.md 1.2, 5.12). Older servers leave the identity out.
+(docs/reference/mirrors.md#sources). Older servers leave the identity out.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Where a source was is told by the newest of its messages. As messages are remove
 the consumers of a work queue, it is also noted in a file. A note holds for what was stored until
 then; it is not believed when the store has lost messages since (it does not sync, say).
 
-Specification: jetstream.md 5.12 and 3.6, checked-api-streams.md 1.1 (3.6).
+Specification: docs/reference/mirrors.md#sources.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ consumers come from the archive. Until the end there is no stream, only a name t
 take and a folder without a config, which a crash makes a leftover. Errors that come from the
 archive carry the genuine server's texts (probed there); unlike it, a failure leaves nothing behind.
 
-Specification: jetstream.md 8.1, checked-api-streams.md 1.3.
+Specification: docs/reference/streams.md#snapshots.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ The stream is made a bounded amount at a time, each step after the one before is
 restore wakes itself by a message on its own subject (`.flushed`), which like every message waits
 for the disk (`output.py`). So neither memory nor the other clients suffer from a large snapshot.
 
-Specification: jetstream.md 8.1, checked-api-streams.md 1.3.
+Specification: docs/reference/streams.md#snapshots.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Life: waiting for somebody to listen (`_INTEREST_NS`), sending while fewer than 
 is unacked, then the end. Each chunk has a reply of its own; any message on it makes room for one
 more. No ack for `_ACK_NS` while there is no room ends it.
 
-Specification: jetstream.md 8.1, checked-api-streams.md 1.3.
+Specification: docs/reference/streams.md#snapshots.
 """
 
 from __future__ import annotations

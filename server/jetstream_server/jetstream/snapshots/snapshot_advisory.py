@@ -1,4 +1,4 @@
-"""What is told to the world about snapshots and restores (reference section 7)."""
+"""What is told to the world about snapshots and restores (docs/reference/events.md#advisories)."""
 
 from __future__ import annotations
 

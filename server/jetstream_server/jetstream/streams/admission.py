@@ -5,9 +5,9 @@ single messages (`needs_decisions` here, `first_special` in the kernels). Otherw
 becomes a `Candidate` (`candidate.py`) and goes through `check`. Nothing here stores or sends.
 
 The order decides which error a client sees when several apply, and a duplicate is answered as one
-only if it passes all that comes before. Specification: checked-api-streams.md section 4, then
-jetstream.md 5.6. That a malformed TTL is refused later than a forbidden one was probed too: a
-message without interest is skipped before its TTL is read.
+only if it passes all that comes before. Specification:
+docs/reference/publishing.md#order-of-checks. That a malformed TTL is refused later than a forbidden
+one was probed too: a message without interest is skipped before its TTL is read.
 """
 
 from __future__ import annotations

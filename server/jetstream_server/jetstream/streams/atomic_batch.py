@@ -11,7 +11,7 @@ batch, and `drop_unfinished` removes that part on recovery. For this to be sure,
 store `Nats-Batch-Id` in such a stream: fast batches and fired schedules strip it.
 
 Batches that are not committed are in memory only: a restart forgets them, as the genuine server
-does. Specification: jetstream.md 5.7, checked-api-streams.md 1.2 (5.7).
+does. Specification: docs/reference/publishing.md#atomic-batches.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each stored message of a subject holds the subject's total after it, as the text of an integer of
 any size: `{"val":"42"}`. The header `Nats-Incr` keeps what was added. A total that was sourced from
 other streams is accounted for in `Nats-Counter-Sources`, which is handed on from message to
-message. Specification: jetstream.md 5.6, checked-api-streams.md 1.2 (5.6) and 4.
+message. Specification: docs/reference/publishing.md#counters.
 """
 
 from __future__ import annotations

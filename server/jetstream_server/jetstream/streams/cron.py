@@ -9,7 +9,7 @@ Times are walked in real time, not on the clock face: an hour that the clocks le
 up for, one that they repeat counts twice. A pattern that does not come up within five years (30
 February) counts as none. Own code because the libraries at hand take other grammars: `croniter`
 and `cronsim` know `L`, `#` and 7 for Sunday, which the genuine server refuses, and put seconds
-last. Specification: jetstream.md 5.8, checked-api-streams.md 1.2 (5.8).
+last. Specification: docs/reference/publishing.md#schedules.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Ids are the values of `Nats-Msg-Id`. They are dropped by a timer, the oldest first; a duplicate does
 not prolong the life of an id. What is known is not stored anywhere: after a restart it is rebuilt
-from the headers of stored messages. Specification: jetstream.md 5.5, checked-api-streams.md 5.4.
+from the headers of stored messages. Specification: docs/reference/publishing.md#duplicates.
 
 Writers that want each message exactly once put an id on every one, so ids are handled a stretch at
 a time, as positions in a chunk: the kernel `message_ids` finds them, the kernel `seen_ids` holds

@@ -3,8 +3,8 @@
 A `Receiver` on `$JS.API.DIRECT.GET.<stream>` (selectors in a JSON body) and on
 `$JS.API.DIRECT.GET.<stream>.>` (the last message of the subject in the request). A single message
 is answered by one message; `batch` and `multi_last` by many and an end marker, which leave as one
-buffer when the reply leads to one client. Refusals are statuses. Specification: jetstream.md 5.10,
-checked-api-streams.md 1.2 (5.10), and probes of the genuine server.
+buffer when the reply leads to one client. Refusals are statuses. Specification:
+docs/reference/streams.md#direct-get, and probes of the genuine server.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a direct get asks for: the selectors of its JSON body, and how Go reads them.
 
-What they mean together is `direct_get.py`. Specification: jetstream.md 5.10.
+What they mean together is `direct_get.py`. Specification: docs/reference/streams.md#direct-get.
 """
 
 from __future__ import annotations

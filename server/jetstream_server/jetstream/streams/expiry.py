@@ -5,7 +5,7 @@ store ends the oldest messages by itself. Only two cases need a look at single m
 messages that last (`Nats-TTL: never`), and delete markers, for which the subjects must be known.
 A marker is an empty message that tells readers of a subject that its last message aged away. Those
 that a full disk has no room for are owed; a restart forgets of them.
-Specification: jetstream.md 5.4 and 5.13, checked-api-streams.md 1.2 (5.4, 5.13).
+Specification: docs/reference/streams.md#limits and #subject-delete-markers.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ it does: begin, go on, commit with or without a message, or ask for the last ack
 atomic batch, a fast one is no unit: what is stored stays stored. Only the way of acknowledging
 differs, and the commit is answered with how far the batch came.
 
-Batches are in memory only. Specification: jetstream.md 5.7, checked-api-streams.md 1.2 (5.7 fast).
+Batches are in memory only. Specification: docs/reference/publishing.md#fast-batches.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 With `discard: old` the limits are the store's business, enforced after a run. With `discard: new`
 they are conditions on each message, but only near the limit: a run that fits whole needs no
-decision. Specification: jetstream.md 5.4, checked-api-streams.md 1.2 (5.4).
+decision. Specification: docs/reference/streams.md#limits.
 """
 
 from __future__ import annotations

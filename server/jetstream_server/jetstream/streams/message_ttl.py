@@ -3,7 +3,7 @@
 A TTL is whole seconds, a Go duration of at least one second (fractions are cut off), or `never`,
 which exempts a message from the stream's `max_age`. A TTL does not exempt: the shorter of the two
 wins. The deadlines are kept in memory and rebuilt from the stored headers. Specification:
-jetstream.md 5.5 and 5.13, checked-api-streams.md 5.4 and 5.5.
+docs/reference/publishing.md#headers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """PubAcks: what a stream answers to a publish, byte for byte.
 
 Successes are put together by hand, as the genuine server does (hence the space in
-`"duplicate": true`), refusals are JSON. A refusal carries no domain. Specification: jetstream.md
-5.6, checked-api-streams.md trap 1.
+`"duplicate": true`), refusals are JSON. A refusal carries no domain. Specification:
+docs/reference/publishing.md#puback.
 """
 
 from __future__ import annotations

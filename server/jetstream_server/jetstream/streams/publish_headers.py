@@ -2,7 +2,7 @@
 
 Only keys that start with `Nats-` concern a stream. Keys are case-sensitive, the first of several
 wins, values lose their leading spaces and keep trailing ones, and an empty value counts as absent.
-Specification: jetstream.md 5.5, checked-api-streams.md 5.5 and trap 17.
+Specification: docs/reference/publishing.md#headers.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What matched when it began is removed; what is published meanwhile stays. It is no transaction:
 readers see the stream shrink, and a crash leaves what was not reached. The request is answered when
-all of it is done. Specification: jetstream.md 5.9.
+all of it is done. Specification: docs/reference/streams.md#reading-and-removing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Whether messages of a stream may be removed by a request, and with what text they may not.
 
-Specification: jetstream.md 5.9, checked-api-streams.md 1.2 (5.9).
+Specification: docs/reference/streams.md#reading-and-removing.
 """
 
 from __future__ import annotations

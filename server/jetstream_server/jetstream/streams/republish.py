@@ -2,7 +2,7 @@
 
 The copy carries the stored headers and, after them, where the message is in the stream. It goes
 out like a message of any client, after the flush, and not to where only the server sends.
-Specification: jetstream.md 5.11.
+Specification: docs/reference/streams.md#transforms-and-republishing.
 """
 
 from __future__ import annotations

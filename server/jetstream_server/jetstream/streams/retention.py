@@ -3,7 +3,7 @@
 A limits stream keeps messages whatever its consumers do. The other two remove a message once no
 consumer needs it: a work queue when its one consumer has acknowledged it, an interest stream when
 all whose filter matches have; what nobody wants is not even stored there. Specification:
-jetstream.md 5.4 and B7.
+docs/reference/streams.md#retention.
 """
 
 from __future__ import annotations

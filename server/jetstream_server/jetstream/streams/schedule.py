@@ -7,7 +7,7 @@ says `Nats-Schedule-Next: purge` ends its schedule; so does any client's message
 
 What comes up when is kept in memory and rebuilt from the stored headers. The newest copy of a
 schedule tells when it was to come up next, so what fell into a time when the server was down is
-made up for, once. Specification: jetstream.md 5.8, checked-api-streams.md 1.2 (5.8) and 4.
+made up for, once. Specification: docs/reference/publishing.md#schedules.
 """
 
 from __future__ import annotations

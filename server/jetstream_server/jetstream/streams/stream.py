@@ -12,7 +12,7 @@ Invariants: an ack goes out only with or after the flush that holds its message 
 message that was refused has used no sequence; consumers hear of every sequence stored, skipped or
 removed, except of those that they settled themselves.
 
-Specification: jetstream.md 5.4 to 5.13, checked-api-streams.md 1.2 and 4.
+Specification: docs/reference/streams.md and docs/reference/publishing.md.
 """
 
 from __future__ import annotations

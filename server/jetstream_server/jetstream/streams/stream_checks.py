@@ -1,9 +1,9 @@
 """Which stream configs are refused, with what text, and which mistake wins.
 
 The order of the functions called by `check_config` and `check_update` is the genuine server's, as
-probed pairwise (reference 5.2 and 5.3 with checked-api-streams.md section 4); most texts travel
-under 10052. What concerns other streams (existing names, overlapping subjects, reservations) is
-checked by `catalog.py`. Checks look at the config as it was sent, before `with_defaults`.
+probed pairwise (docs/reference/streams.md#checks-of-a-configuration); most texts travel under
+10052. What concerns other streams (existing names, overlapping subjects, reservations) is checked
+by `catalog.py`. Checks look at the config as it was sent, before `with_defaults`.
 """
 
 from __future__ import annotations

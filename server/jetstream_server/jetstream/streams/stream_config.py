@@ -2,7 +2,7 @@
 
 The models stand in the order of the wire and start at the zero values of the request; a config
 that a stream runs with has gone through `with_defaults`. Which configs are refused is the matter
-of `stream_checks.py`. Follows reference 5.1 and its Appendix G.
+of `stream_checks.py`. Follows docs/reference/streams.md#configuration.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def sealed(config: StreamConfig) -> StreamConfig:
 
 
 def required_level(config: StreamConfig) -> int:
-    """Return the API level that a server must have to run this config (reference 3.5)."""
+    """Return the API level that a server needs to run this (docs/reference/api.md#metadata)."""
     if config.allow_batched:
         return 4
     if (

@@ -9,7 +9,7 @@ import pytest
 from jetstream_server.protocol.ops import PubRun
 
 # One header for each refusal of a plain stream whose last message is 1, in the order in which they
-# win over one another (checked-api-streams.md, section 4).
+# win over one another (docs/reference/publishing.md#order-of-checks).
 ORDERED = [
     ("Nats-Batch-Id: b", 10174),
     ("Nats-Incr: 1", 10168),
