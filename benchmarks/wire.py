@@ -78,24 +78,31 @@ class Wire:
             LoadError: it answers with an error, or has no JetStream.
         """
         payload = b"" if body is None else json.dumps(body).encode()
+        return self.request(f"$JS.API.{verb}", payload)
+
+    def request(self, subject: str, payload: bytes) -> dict[str, Any]:
+        """Send a message and wait for the JSON that answers it; the inbox must be subscribed.
+
+        Raises:
+            LoadError: the answer is an error, or nobody is there.
+        """
         self._requests += 1
         reply = b"%s.api%d" % (self.inbox, self._requests)
-        self.sock.sendall(
-            b"PUB $JS.API.%s %s %d\r\n%s\r\n" % (verb.encode(), reply, len(payload), payload)
-        )
+        head = b"PUB %s %s %d" % (subject.encode(), reply, len(payload))
+        self.sock.sendall(b"%s\r\n%s\r\n" % (head, payload))
         line = self._take_until(b"\r\n")
         while not line.startswith((b"MSG", b"HMSG")):
             if line.startswith(b"-ERR"):
-                raise LoadError(f"{verb}: {line!r}")
+                raise LoadError(f"{subject}: {line!r}")
             if line == b"PING\r\n":
                 self.sock.sendall(b"PONG\r\n")
             line = self._take_until(b"\r\n")
         text = self._take(int(line.split()[-1]) + 2)
         if line.startswith(b"HMSG"):
-            raise LoadError(f"{verb}: {text!r}")
+            raise LoadError(f"{subject}: {text!r}")
         answer: dict[str, Any] = json.loads(text)
         if "error" in answer:
-            raise LoadError(f"{verb}: {answer['error']}")
+            raise LoadError(f"{subject}: {answer['error']}")
         return answer
 
     def create_stream(self, **settings: object) -> None:

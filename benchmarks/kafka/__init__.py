@@ -1,0 +1,1 @@
+"""The connector beside Spark's own Kafka connector: `python -m benchmarks.kafka`."""
