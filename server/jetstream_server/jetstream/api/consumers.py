@@ -23,6 +23,7 @@ from jetstream_server.jetstream.consumers.consumer_creation import (
     pause_consumer,
     reset_consumer,
 )
+from jetstream_server.jetstream.consumers.consumer_info import pause_left_ns
 from jetstream_server.jetstream.consumers.halted_consumer import HaltedConsumer
 from jetstream_server.jetstream.origins.feed import IDENTITY
 from jetstream_server.jetstream.origins.origin_consumer import (
@@ -260,7 +261,7 @@ def pause(catalog: Catalog, request: Request) -> dict[str, Any]:
         "pause_until": ZERO_TEXT if until is None else format_time(int(until)),
     }
     if until is not None and consumer.is_paused:
-        answer["pause_remaining"] = int(until) - request.now
+        answer["pause_remaining"] = pause_left_ns(consumer, request.now)
     return answer
 
 

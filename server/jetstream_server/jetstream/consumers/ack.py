@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from jetstream_server.base.digits import unsigned
 from jetstream_server.base.nuid import DIGITS, Nuid
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.streams.publish_headers import header
@@ -23,7 +24,6 @@ from jetstream_server.protocol.ops import PubRun
 if TYPE_CHECKING:
     from jetstream_server.jetstream.consumers.consumer import Consumer
 
-_SEQUENCE_DIGITS_MAX = 20
 _LAST_STREAM_SEQ = b"Nats-Last-Stream"
 # Tokens of `$JS.ACK.<stream>.<consumer>.<delivered>.<sequence>...` and of the form with domain and
 # account hash in front.
@@ -49,7 +49,7 @@ def ack_sequence(subject: bytes) -> int:
     parts = subject.split(b".")
     token = _SEQUENCE_TOKEN_V1 if len(parts) == _TOKENS_V1 else _SEQUENCE_TOKEN_V2
     text = parts[token] if len(parts) > token else b""
-    return _number(text)
+    return unsigned(text)
 
 
 def ack_counts(subject: bytes) -> tuple[int, int]:
@@ -57,13 +57,7 @@ def ack_counts(subject: bytes) -> tuple[int, int]:
     subject; -1 for what is not a number."""
     parts = subject.split(b".")
     token = _SEQUENCE_TOKEN_V1 if len(parts) == _TOKENS_V1 else _SEQUENCE_TOKEN_V2
-    return _number(parts[token - 1]), _number(parts[token + 1])
-
-
-def _number(text: bytes) -> int:
-    if not text.isdigit() or len(text) > _SEQUENCE_DIGITS_MAX:
-        return -1
-    return int(text)
+    return unsigned(parts[token - 1]), unsigned(parts[token + 1])
 
 
 def ack_verb(body: bytes) -> tuple[Verb, bytes]:
@@ -129,10 +123,10 @@ class Acks:
     def take_last(self, headers: bytes, now: int) -> None:
         """Take the answer to flow control of a consumer that is acknowledged by it: everything up
         to the last message that it names."""
-        last = header(headers, _LAST_STREAM_SEQ)
-        if last.isdigit() and len(last) <= _SEQUENCE_DIGITS_MAX:
+        last = unsigned(header(headers, _LAST_STREAM_SEQ))
+        if last >= 0:
             progress = self._consumer.progress
-            sequence, floor = min(int(last), progress.stream_seq), progress.floor_stream_seq
+            sequence, floor = min(last, progress.stream_seq), progress.floor_stream_seq
             settled = progress.ack_through(sequence)
             self._acked(settled, floor, now, is_answered=False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jetstream_server import API_LEVEL, NATS_VERSION
+from jetstream_server.jetstream.wire.go_duration import DURATION_NS_MAX
 from jetstream_server.jetstream.wire.go_time import ZERO_TEXT, format_time
 
 if TYPE_CHECKING:
@@ -36,11 +37,16 @@ def consumer_info(consumer: Consumer, now: int) -> dict[str, Any]:
         info["push_bound"] = True
     if consumer.is_paused:
         info["paused"] = True
-        info["pause_remaining"] = max(consumer.paused_until - now, 0)
+        info["pause_remaining"] = pause_left_ns(consumer, now)
     info["ts"] = format_time(now)
     if consumer.config.priority_groups:
         info["priority_groups"] = [_group_info(consumer)]
     return info
+
+
+def pause_left_ns(consumer: Consumer, now: int) -> int:
+    """Return how long a pause still is, at most as long as a duration can be."""
+    return min(max(consumer.paused_until - now, 0), DURATION_NS_MAX)
 
 
 def _group_info(consumer: Consumer) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from jetstream_server.base.clock import HOUR, MICROSECOND, MILLISECOND, MINUTE, 
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 _WHOLE = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+")
 _TEXT_CHARACTERS_MAX = 64
-_NS_MAX = 2**63 - 1
+DURATION_NS_MAX = 2**63 - 1
 
 
 def format_duration(nanoseconds: int) -> str:
@@ -47,7 +47,7 @@ def parse_duration(text: str) -> int | None:
         total += int(whole or 0) * UNITS_NS[unit]
         if fraction:
             total += int(fraction) * UNITS_NS[unit] // 10 ** len(fraction)
-    if total > _NS_MAX:
+    if total > DURATION_NS_MAX:
         return None
     return -total if text.startswith("-") else total
 

@@ -148,6 +148,15 @@ def test_lists_of_an_unknown_stream_carry_empty_pages(api):
     assert answer["consumers"] == []
 
 
+def test_a_pause_without_end_is_as_long_as_a_duration_can_be(api):
+    """Probed with the genuine server: what does not fit into 64 bits ended the request."""
+    far = {"pause_until": "9999-12-31T23:59:59Z"}
+    made = create(api, PREFIX + ".C", {"durable_name": "C"} | far)
+    assert made["pause_remaining"] == 2**63 - 1
+    assert api.ask("CONSUMER.PAUSE.S.C", far)["pause_remaining"] == 2**63 - 1
+    assert api.ask("CONSUMER.INFO.S.C")["pause_remaining"] == 2**63 - 1
+
+
 def test_pause_and_resume(api):
     create(api, PREFIX + ".C", {"durable_name": "C"})
     paused = api.ask("CONSUMER.PAUSE.S.C", {"pause_until": "2099-01-01T00:00:00Z"})

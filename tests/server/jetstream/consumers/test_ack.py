@@ -39,6 +39,7 @@ def test_ack_subjects(subject, sequence):
         (b"$JS.ACK.S.C.1.22.3.4.5", (1, 3)),
         (b"$JS.ACK._.szMpdrwD.S.C.7.22.8.4.5.random", (7, 8)),
         (b"$JS.ACK.S.C.x.22.-1.4.5", (-1, -1)),
+        (b"$JS.ACK.S.C.18446744073709551616.22.99999999999999999999.4.5", (-1, -1)),
     ],
 )
 def test_counts_of_ack_subjects(subject, counts):
@@ -221,6 +222,18 @@ def test_naks_are_announced(account, delivered):
     account.ack(messages[1], b"-NAK")
     (advisory,) = [json.loads(message.payload) for message in account.client.take()]
     assert (advisory["consumer_seq"], advisory["stream_seq"], advisory["deliveries"]) == (2, 2, 1)
+
+
+@pytest.mark.parametrize("body", [b"-NAK", b"+TERM"])
+def test_counts_that_no_ack_can_have_are_not_told(account, delivered, body):
+    """They went into the advisory as they came; JSON has no room for them, and the consumer was
+    given up."""
+    _, messages = delivered()
+    account.subscribe(b"$JS.EVENT.ADVISORY.CONSUMER.>")
+    account.publish(b"$JS.ACK.S.C.99999999999999999999.2.2.1.0", body)
+    account.publish(b"$JS.ACK.S.C.1.2.99999999999999999999.1.0", body)
+    told = [json.loads(message.payload) for message in account.client.take()]
+    assert all(each["deliveries"] <= 1 and each["consumer_seq"] <= 2 for each in told) and told
 
 
 @pytest.mark.parametrize(("max_deliver", "redelivered"), [(1, 0), (2, 3)])
