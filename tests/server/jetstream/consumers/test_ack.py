@@ -228,7 +228,7 @@ def test_naks_are_announced(account, delivered):
 def test_counts_that_no_ack_can_have_are_not_told(account, delivered, body):
     """They went into the advisory as they came; JSON has no room for them, and the consumer was
     given up."""
-    _, messages = delivered()
+    delivered()
     account.subscribe(b"$JS.EVENT.ADVISORY.CONSUMER.>")
     account.publish(b"$JS.ACK.S.C.99999999999999999999.2.2.1.0", body)
     account.publish(b"$JS.ACK.S.C.1.2.99999999999999999999.1.0", body)

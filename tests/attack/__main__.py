@@ -1,0 +1,158 @@
+"""Attacks of many seeds; what a server does not stand is told with its seed.
+
+    python -m tests.attack --minutes 60
+    python -m tests.attack --seed 17 --seeds 1
+
+Most of the time goes to servers in this process, some to a process with sockets, and some to that
+process beside the genuine one: where one refuses what the other takes, or for another reason, is
+listed at the end, with how often and a seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.attack.acts import Act, Publish
+from tests.attack.grammar import COMPARED, FEATURES, sequence
+from tests.attack.process import Process, running
+from tests.attack.world import FoundError, attack
+
+# Of a hundred seeds: by sockets, and of these beside the genuine server.
+BY_SOCKETS, BESIDE = 4, 2
+Answered = tuple[str, int | None, int | None]
+
+
+class Attack:
+    """Many seeds, and what came of them.
+
+    Attributes:
+        found: how often something was found, by its last line.
+        differences: how often the servers answered differently: to what, and how; an example.
+    """
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._folder = folder
+        self._stack = stack
+        self._ours: Process | None = None
+        self._theirs: Process | None = None
+        self.inputs, self.slowest, self.late = 0, 0.0, 0.0
+        self.found: Counter[str] = Counter()
+        self.differences: Counter[Answered] = Counter()
+        self._examples: dict[Answered, int] = {}
+
+    def run(self, seed: int) -> None:
+        """Attack with one seed; say what was found."""
+        kind = seed % 100
+        try:
+            if kind < BESIDE and shutil.which("nats-server"):
+                self._beside(seed)
+            elif kind < BY_SOCKETS:
+                acts = sequence(seed)
+                self._process().begin()
+                self._do(self._process(), acts)
+            else:
+                acts = sequence(seed)
+                self.inputs += len(acts)
+                self.slowest = max(self.slowest, attack(self._folder, seed, acts))
+        except FoundError as error:
+            cause = str(error).strip().splitlines()[-1][:200]
+            self.found[cause] += 1
+            told = str(error) if self.found[cause] == 1 else f"again: {cause}"
+            print(f"seed {seed}: {told}\n", flush=True)
+            self._stack.close()
+            self._ours = self._theirs = None
+
+    def _process(self) -> Process:
+        if self._ours is None:
+            self._ours = self._stack.enter_context(running())
+        return self._ours
+
+    def _do(self, server: Process, acts: list[Act]) -> None:
+        for act in acts:
+            server.do(act)
+        self.inputs += len(acts)
+        self.late = max(self.late, server.check())
+
+    def _beside(self, seed: int) -> None:
+        if self._theirs is None:
+            self._theirs = self._stack.enter_context(running(["nats-server"]))
+        ours, theirs = self._process(), self._theirs
+        acts = sequence(seed, {feature: FEATURES[feature] for feature in COMPARED})
+        for server in (ours, theirs):
+            server.begin()
+            self._do(server, acts)
+        for act in acts:
+            if isinstance(act, Publish) and isinstance(act.reply, bytes):
+                answers = [each.ears.errors.get(act.reply) for each in (ours, theirs)]
+                if answers[0] != answers[1]:
+                    answered = (_kind(act), *answers)
+                    self.differences[answered] += 1
+                    self._examples.setdefault(answered, seed)
+
+    def report(self) -> None:
+        """Say where the servers differ."""
+        for answered, count in self.differences.most_common():
+            what, ours, theirs = answered
+            said = [f"error {each}" if each else "success" for each in (ours, theirs)]
+            said = [
+                "silence" if each is None else text
+                for each, text in zip((ours, theirs), said, strict=True)
+            ]
+            example = self._examples[answered]
+            print(f"{count:5} {what}: ours {said[0]}, genuine {said[1]}; seed {example}")
+
+
+def _kind(act: Publish) -> str:
+    """Return what sort of input it is."""
+    if not isinstance(act.subject, bytes):
+        return act.subject.kind
+    words = act.subject.decode(errors="replace").split(".")
+    if words[:2] != ["$JS", "API"]:
+        return "message with headers" if act.headers else "message"
+    return ".".join([word for word in words[2:] if word.isupper() and not word[-1:].isdigit()][:4])
+
+
+def resident_bytes() -> int:
+    """Return what this process holds of the memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def main() -> int:
+    """Run; return the number of seeds that found something."""
+    parser = argparse.ArgumentParser(prog="tests.attack")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=0, help="so many, instead of minutes")
+    parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--beside", action="store_true", help="only beside the genuine server")
+    options = parser.parse_args()
+    until = time.monotonic() + 60 * options.minutes
+    place = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
+    seed, seeds, step = options.seed, 0, 1
+    if options.beside:
+        seed, step = seed * 100, 100
+    with tempfile.TemporaryDirectory(dir=place) as folder, ExitStack() as stack:
+        attack = Attack(Path(folder), stack)
+        while seeds < options.seeds if options.seeds else time.monotonic() < until:
+            attack.run(seed)
+            seed, seeds = seed + step, seeds + 1
+            if seeds % 1000 == 0:
+                print(f"seed {seed}: {resident_bytes() >> 20} MiB", flush=True)
+    attack.report()
+    bad = attack.found.total()
+    print(
+        f"{seeds} seeds from {seed - seeds * step}, {attack.inputs} inputs, {bad} bad;"
+        f" the longest piece of work {attack.slowest:.3f} s,"
+        f" the longest wait for a PONG by sockets {attack.late:.3f} s"
+    )
+    return min(bad, 100)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

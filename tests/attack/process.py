@@ -1,0 +1,247 @@
+"""A server process under attack, of either kind: over sockets, in real time.
+
+The bundled one must live on, log nothing that no input may cause, and count nothing as contained.
+What the genuine one answers to the same is compared: which error, if any.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+
+from tests.attack.acts import (
+    Act,
+    Crash,
+    Ears,
+    Join,
+    Look,
+    Pass,
+    Publish,
+    Reload,
+    Say,
+    Web,
+    frame,
+)
+from tests.attack.world import CONFIG, USERS, VARIANTS, FoundError
+from tests.parity.server_process import ServerProcess, bundled_command
+
+ANSWER_SECONDS = 30.0
+# How long an answer that may never come is waited for.
+PATIENCE_SECONDS = 0.15
+PASSED_SECONDS_MAX = 0.02
+_MORE = """
+http: "127.0.0.1:-1"
+websocket {{ listen: "127.0.0.1:-1", no_tls: true, compression: true }}
+"""
+_COMPLAINTS = ("Traceback", "FTL", "internal error", "incident", "  File ", "panic")
+
+
+class Line:
+    """One connection of an attacker."""
+
+    def __init__(self, port: int, greeting: bytes) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS)
+        self.buffer = b""
+        self.is_open = True
+        self.say(greeting)
+
+    def say(self, data: bytes) -> None:
+        """Send, or notice that nobody listens any more."""
+        try:
+            self.socket.sendall(data)
+        except OSError:
+            self.is_open = False
+
+    def read(self, seconds: float = 0.0) -> bytes:
+        """Return what has come; wait that long for some of it."""
+        self.socket.settimeout(seconds)
+        found = b""
+        while self.is_open:
+            try:
+                data = self.socket.recv(1 << 18)
+            except (BlockingIOError, TimeoutError):
+                break
+            except OSError:
+                data = b""
+            if not data:
+                self.is_open = False
+            found += data
+            self.socket.settimeout(0.0)
+        self.buffer = (self.buffer + found)[-(1 << 20) :]
+        return found
+
+    def until(self, mark: bytes, seconds: float) -> bool:
+        """Tell whether something comes within a while."""
+        deadline = time.monotonic() + seconds
+        while mark not in self.buffer:
+            left = deadline - time.monotonic()
+            if left <= 0 or not self.is_open:
+                return False
+            self.read(min(left, 0.05))
+        return True
+
+    def close(self) -> None:
+        """Hang up."""
+        self.socket.close()
+
+
+class Process:
+    """A server process and those who attack it.
+
+    Args:
+        command: how it is started; the bundled server without.
+    """
+
+    def __init__(self, command: list[str] | None = None) -> None:
+        self.is_genuine = command is not None
+        self.server = ServerProcess(command or bundled_command())
+        self.ears = Ears()
+        self.lines: list[Line] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self.server.config = self._config(0)
+        self.server.start()
+        said = "".join(self.server.log)
+        self.monitor = int(re.search(r"http monitor on .*:(\d+)", said)[1])  # type: ignore[index]
+        self.websocket = int(re.search(r"websocket clients on .*:(\d+)", said)[1])  # type: ignore[index]
+        self._come()
+
+    def _config(self, number: int) -> str:
+        variant = {key: text.format() for key, text in VARIANTS[number].items()}
+        # Where to store is said by a flag.
+        config = CONFIG.replace('store_dir: "{folder}",', "")
+        return config.format(**variant) + _MORE.format()
+
+    def _come(self) -> None:
+        self.lines = [self._line(who) for who in range(len(USERS))]
+
+    def _line(self, who: int, connect: bytes = b"") -> Line:
+        user = USERS[who].encode()
+        usual = (
+            b'{"verbose":false,"headers":true,"no_responders":true,"user":"%b","pass":"x"}' % user
+        )
+        said = b"CONNECT %b\r\n" % (connect or usual)
+        if not connect:
+            said += b"SUB _INBOX.> 1\r\nSUB chunks 2\r\nSUB push.> 3\r\n"
+        return Line(self.server.port, said)
+
+    def begin(self) -> None:
+        """Begin a sequence: nothing is there, and nothing was heard."""
+        self.ears = Ears()
+        for line in self.lines:
+            line.close()
+        self._come()
+        first = self.lines[0]
+        for number in range(6):
+            first.say(b"PUB $JS.API.STREAM.DELETE.S%d _INBOX.d%d 0\r\n\r\n" % (number, number))
+        for number in range(6):
+            if not first.until(b"MSG _INBOX.d%d 1" % number, ANSWER_SECONDS):
+                raise FoundError("a stream cannot be deleted")
+
+    def do(self, act: Act) -> None:
+        """Do one thing."""
+        match act:
+            case Publish():
+                self._publish(act)
+            case Say():
+                self._speaker(act.who).say(act.data)
+            case Join():
+                self.lines[act.who].close()
+                self.lines[act.who] = self._line(act.who, act.connect)
+            case Web():
+                with contextlib.suppress(OSError), self._web() as client:
+                    client.sendall(act.request + act.frames)
+            case Pass():
+                time.sleep(min(act.nanoseconds / 1e9, PASSED_SECONDS_MAX))
+            case Look():
+                with contextlib.suppress(OSError):
+                    self._view(act.path, act.parameters)
+            case Reload():
+                self._reload(act.number)
+            case Crash():
+                self.server.stop(signal.SIGKILL)
+                self._begin()
+        for line in self.lines:
+            self.ears.hear(line.read())
+
+    def _publish(self, act: Publish) -> None:
+        line = self._speaker(act.who)
+        line.buffer = b""
+        line.say(frame(act, self.ears))
+        if isinstance(act.reply, bytes) and act.reply.startswith(b"_INBOX.r"):
+            line.until(act.reply + b" ", PATIENCE_SECONDS)
+            self.ears.hear(line.buffer)
+
+    def _speaker(self, who: int) -> Line:
+        self.lines[who].read()
+        if not self.lines[who].is_open:
+            self.lines[who].close()
+            self.lines[who] = self._line(who)
+        return self.lines[who]
+
+    def _web(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.websocket), timeout=ANSWER_SECONDS)
+
+    def _view(self, path: str, parameters: tuple[tuple[str, str], ...] = ()) -> bytes:
+        query = urllib.parse.urlencode(parameters, errors="surrogatepass")
+        address = f"http://127.0.0.1:{self.monitor}{path}?{query}"
+        with urllib.request.urlopen(address, timeout=ANSWER_SECONDS) as answer:
+            data: bytes = answer.read()
+        return data
+
+    def _reload(self, number: int) -> None:
+        file = self.server.folder / "server.conf"
+        file.write_text(self._config(number))
+        process = self.server.process
+        assert process is not None
+        os.kill(process.pid, signal.SIGHUP)
+
+    def check(self) -> float:
+        """Return how long a new client waits for a PONG, in seconds.
+
+        Raises:
+            FoundError: it is not served, or the server has something to tell.
+        """
+        process = self.server.process
+        assert process is not None
+        if process.poll() is not None:
+            raise FoundError(self.server.ending())
+        self._reload(0)
+        for line in self.lines:
+            line.close()
+        began = time.monotonic()
+        client = Line(self.server.port, b'CONNECT {"user":"x","pass":"x"}\r\nPING\r\n')
+        if not client.until(b"PONG\r\n", ANSWER_SECONDS):
+            raise FoundError(f"nobody is served: {client.buffer[:300]!r}\n{self.server.ending()}")
+        took = time.monotonic() - began
+        client.close()
+        if self.is_genuine:
+            return took
+        told = [line for line in self.server.log if any(mark in line for mark in _COMPLAINTS)]
+        if told:
+            raise FoundError("it complains:\n" + "".join(told[:40]))
+        contained = json.loads(self._view("/varz")).get("contained_incidents")
+        if contained:
+            raise FoundError(f"it has contained {contained}")
+        return took
+
+
+@contextlib.contextmanager
+def running(command: list[str] | None = None) -> Iterator[Process]:
+    """Give a server process, which ends afterwards."""
+    process = Process(command)
+    try:
+        yield process
+    finally:
+        for line in process.lines:
+            line.close()
+        process.server.end()
