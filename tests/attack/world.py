@@ -35,7 +35,7 @@ from jetstream_server.net.layer import LayerError
 from jetstream_server.net.websocket_layer import WebsocketLayer
 from jetstream_server.net.websocket_upgrade import WebsocketRules
 from jetstream_server.node.auth import Authenticator
-from jetstream_server.node.node import Node, NodeSettings
+from jetstream_server.node.node import Node
 from jetstream_server.node.reload import arrange_accounts, reload
 from jetstream_server.node.session import Session
 from jetstream_server.node.users import users_of
@@ -133,9 +133,8 @@ class World:
         options = self._options
         note = lambda level, text: self.log.append((level, text))  # noqa: E731
         self.containment = Containment(note)
-        settings = NodeSettings.of(options, port=0)
         gatekeeper = Authenticator(users_of(options))
-        self.node = node = Node(settings, gatekeeper, Random(7), note, self.containment)
+        self.node = node = Node(options, gatekeeper, Random(7), note, self.containment, port=0)
         arrange_accounts(node, options)
         node.chronicle = SystemEvents(node, self.now)
         for account in node.accounts.values():
