@@ -37,23 +37,8 @@ class BatchReader(DataSourceReader):
     """Reads [start, end) of every stream."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        points = options.starting
-        words = [points] if isinstance(points, str) else list((points or {}).values())
-        if LATEST in words and options.starting_timestamp_ns is None:
-            raise OptionsError(
-                ["option 'startingOffsets' cannot be latest in a batch: it would read nothing"]
-            )
-        if options.commit_mode in ("ack", "purge"):
-            raise OptionsError(
-                [f"option 'commitMode' = '{options.commit_mode}' is for streaming queries only"]
-            )
-        if options.kv_mode == CHANGES:
-            raise OptionsError(
-                [
-                    "option 'kvMode' = 'changes' is for streaming queries only; history reads all "
-                    "revisions that the bucket keeps, latest the current values"
-                ]
-            )
+        if problems := batch_problems(options):
+            raise OptionsError(problems)
         self.options = options
         self.pushed = PushedFilters()
         self.schema = arrow_schema(schema, columns_of(options))
@@ -105,6 +90,27 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range on an executor."""
         return iterate(read_partition(this_host(), self.options, self.schema, partition))
+
+
+def batch_problems(options: SourceOptions) -> list[str]:
+    """What the options of a read ask for that a batch cannot do."""
+    problems = []
+    points = options.starting
+    words = [points] if isinstance(points, str) else list((points or {}).values())
+    if LATEST in words and options.starting_timestamp_ns is None:
+        problems.append(
+            "option 'startingOffsets' cannot be latest in a batch: it would read nothing"
+        )
+    if options.commit_mode in ("ack", "purge"):
+        problems.append(
+            f"option 'commitMode' = '{options.commit_mode}' is for streaming queries only"
+        )
+    if options.kv_mode == CHANGES:
+        problems.append(
+            "option 'kvMode' = 'changes' is for streaming queries only; history reads all "
+            "revisions that the bucket keeps, latest the current values"
+        )
+    return problems
 
 
 class FilteredReader(DataSourceReader):

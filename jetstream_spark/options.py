@@ -100,7 +100,12 @@ class SourceOptions:
         Raises:
             OptionsError: it has mistakes; all of them are listed.
         """
-        return _parse(options, _read_source, SINK_ONLY)
+        return _sound(cls.examine(options))
+
+    @classmethod
+    def examine(cls, options: Mapping[str, str]) -> tuple[SourceOptions, list[str]]:
+        """Read the map; return the options, with defaults for mistakes, and all mistakes."""
+        return _examine(options, _read_source, SINK_ONLY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +135,27 @@ class SinkOptions:
         Raises:
             OptionsError: it has mistakes; all of them are listed.
         """
-        return _parse(options, _read_sink, SOURCE_ONLY)
+        return _sound(cls.examine(options))
+
+    @classmethod
+    def examine(cls, options: Mapping[str, str]) -> tuple[SinkOptions, list[str]]:
+        """Read the map; return the options, with defaults for mistakes, and all mistakes."""
+        return _examine(options, _read_sink, SOURCE_ONLY)
 
 
-def _parse(
+def _examine(
     options: Mapping[str, str], read: Callable[[OptionMap], T], of_other_side: tuple[str, ...]
-) -> T:
+) -> tuple[T, list[str]]:
     option_map = OptionMap(options)
     parsed = read(option_map)
     option_map.check_unknown(of_other_side)
-    if option_map.problems:
-        raise OptionsError(option_map.problems)
+    return parsed, option_map.problems
+
+
+def _sound(examined: tuple[T, list[str]]) -> T:
+    parsed, problems = examined
+    if problems:
+        raise OptionsError(problems)
     return parsed
 
 

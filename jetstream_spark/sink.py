@@ -105,7 +105,7 @@ class Sink:
                 rows, created = ids.fingerprint.rows, attempt.stream.created
                 return WrittenPartition(scope, partition, rows, skipped=rows, created=created)
         if attempt.stream.retention != "limits":
-            self._check_duplicate_window(attempt.stream)
+            check_duplicate_window(attempt.stream, self.options)
         ids = MessageIds(scope.text, partition)
         stored = yield from self._stored_ids(attempt, attempt.stream, scope, ids)
         last = None
@@ -277,24 +277,29 @@ class Sink:
         if self.options.dedupe == "none" or not self.options.stream:
             return None
         stream = yield from self._control().stream_state(self.options.stream)
-        self._check_duplicate_window(stream)
+        check_duplicate_window(stream, self.options)
         return stream
 
-    def _check_duplicate_window(self, stream: StreamState) -> None:
-        """Where the server's window is all there is, it must be as long as promised."""
-        needed_s, window_s = self.options.min_duplicate_window_s, _window_s(stream)
-        if window_s >= needed_s:
-            return
-        remedy = "Raise duplicate_window of the stream, or lower the option"
-        if stream.retention == "limits":
-            remedy += ", or set ledger=auto"
-        raise OptionsError(
-            [
-                f"option 'minDuplicateWindow' is {needed_s:g} s, but stream '{stream.name}' "
-                f"({stream.retention} retention) forgets message ids after {window_s:g} s"
-            ],
-            f"{remedy}.",
-        )
+
+def check_duplicate_window(stream: StreamState, options: SinkOptions) -> None:
+    """Where the server's window is all there is, it must be as long as promised.
+
+    Raises:
+        OptionsError: it is shorter.
+    """
+    needed_s, window_s = options.min_duplicate_window_s, _window_s(stream)
+    if window_s >= needed_s:
+        return
+    remedy = "Raise duplicate_window of the stream, or lower the option"
+    if stream.retention == "limits":
+        remedy += ", or set ledger=auto"
+    raise OptionsError(
+        [
+            f"option 'minDuplicateWindow' is {needed_s:g} s, but stream '{stream.name}' "
+            f"({stream.retention} retention) forgets message ids after {window_s:g} s"
+        ],
+        f"{remedy}.",
+    )
 
 
 def _window_s(stream: StreamState) -> float:

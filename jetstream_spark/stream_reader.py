@@ -42,19 +42,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The streaming source of one query."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        if options.ending is not None or options.ending_timestamp_ns is not None:
-            raise OptionsError(
-                ["options 'endingOffsets' and 'endingTimestamp' are for batch reads only"]
-            )
-        if options.kv_mode not in (None, CHANGES):
-            raise OptionsError(
-                [
-                    f"option 'kvMode' = '{options.kv_mode}' is for batch reads only; a streaming "
-                    "query reads changes"
-                ]
-            )
-        if not HAS_ADMISSION_CONTROL:
-            _check_without_admission_control(options)
+        if problems := stream_problems(options):
+            raise OptionsError(problems)
         stop_on_sigterm()
         self.options = options
         self.schema = arrow_schema(schema, columns_of(options))
@@ -153,16 +142,20 @@ def _limits_given(options: SourceOptions) -> list[str]:
     return [key for key, attribute in _LIMITS.items() if getattr(options, attribute) is not None]
 
 
-def _check_without_admission_control(options: SourceOptions) -> None:
-    """Refuse what this version of Spark cannot do.
-
-    Raises:
-        OptionsError: an option needs a newer one.
-    """
-    problems = [
-        f"option '{key}' needs PySpark 4.2 or newer, which tells a source where it stands; this is "
-        f"{VERSION}"
-        for key in _limits_given(options) + (["streamPattern"] if options.stream_pattern else [])
-    ]
-    if problems:
-        raise OptionsError(problems, "Leave it out, or upgrade PySpark.")
+def stream_problems(options: SourceOptions) -> list[str]:
+    """What the options of a read ask for that a streaming query, or this PySpark, cannot do."""
+    problems = []
+    if options.ending is not None or options.ending_timestamp_ns is not None:
+        problems.append("options 'endingOffsets' and 'endingTimestamp' are for batch reads only")
+    if options.kv_mode not in (None, CHANGES):
+        problems.append(
+            f"option 'kvMode' = '{options.kv_mode}' is for batch reads only; a streaming query "
+            "reads changes"
+        )
+    if not HAS_ADMISSION_CONTROL:
+        problems += [
+            f"option '{key}' needs PySpark 4.2 or newer, which tells a source where it stands; "
+            f"this is {VERSION}: leave it out, or upgrade PySpark"
+            for key in _limits_given(options) + (["streamPattern"] * bool(options.stream_pattern))
+        ]
+    return problems

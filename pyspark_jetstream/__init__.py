@@ -7,13 +7,12 @@ module never raises: without a usable PySpark it simply has no `DefaultSource`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register", "validate"]
+__all__ = ["register"]
 
 try:
     from jetstream_spark.source import JetStreamDataSource as DefaultSource
@@ -36,24 +35,3 @@ def register(spark: SparkSession) -> None:
             f"jetstream_spark cannot be used here: {_import_error}"
         ) from _import_error
     spark.dataSource.register(DefaultSource)
-
-
-def validate(options: Mapping[str, str], side: str) -> None:
-    """Check options without Spark and without a connection.
-
-    Spark looks at the options of a sink only in the first micro-batch; this looks now.
-
-    Args:
-        side: "source" or "sink".
-
-    Raises:
-        jetstream_spark.errors.OptionsError: the options have mistakes; all of them are listed.
-    """
-    from jetstream_spark.options import SinkOptions, SourceOptions
-
-    if side == "source":
-        SourceOptions.parse(options)
-    elif side == "sink":
-        SinkOptions.parse(options)
-    else:
-        raise ValueError(f"side must be 'source' or 'sink', not {side!r}")

@@ -73,12 +73,6 @@ def test_an_empty_map_explains_tables():
         JetStreamDataSource(CaseInsensitiveDict())
 
 
-def test_spark_finds_the_format_and_users_can_check_options():
+def test_spark_finds_the_format():
     assert pyspark_jetstream.DefaultSource is JetStreamDataSource
     assert JetStreamDataSource.name() == "jetstream"
-    pyspark_jetstream.validate(BASE, "source")
-    pyspark_jetstream.validate({"servers": "h", "subject": "a"}, "sink")
-    with pytest.raises(OptionsError):
-        pyspark_jetstream.validate(BASE | {"dedupe": "none"}, "source")
-    with pytest.raises(ValueError, match="side"):
-        pyspark_jetstream.validate(BASE, "both")
