@@ -35,6 +35,7 @@ _MASKS = [
     (re.compile(r"_R_\.\w+\.\w+(\.\w{8}\.T)?"), "<reply>"),
     (re.compile(r'"service":\d+,"system":\d+,"total":[1-9]\d*'), '"service":<ns>,<more>'),
     (re.compile(r'"id":\d+,"acc"'), '"id":<cid>,"acc"'),
+    (re.compile(r'"cid":\d+,"name":"[^"]*"|"cid":\d+'), '"cid":<cid>'),
     (re.compile(r"(.)\1{79,}"), lambda run: f"<{run[1]}*{len(run[0])}>"),
 ]  # fmt: skip
 

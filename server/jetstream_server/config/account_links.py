@@ -229,7 +229,7 @@ _EXPORT: values.Table = {
     "accounts": ("accounts", _accounts),
     "account_token_position": ("account_token_position", values.integer),
     "latency": ("latency", _latency),
-    "allow_trace": ("", values.boolean),
+    "allow_trace": ("allows_trace", values.boolean),
 }
 
 
@@ -257,6 +257,6 @@ _IMPORT: values.Table = {
     "prefix": ("prefix", values.string),
     "to": ("to", values.string),
     "share": ("is_sharing", values.boolean),
-    "allow_trace": ("", values.boolean),
+    "allow_trace": ("allows_trace", values.boolean),
     "local": ("to", values.string),
 }

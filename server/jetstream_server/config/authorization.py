@@ -12,6 +12,7 @@ from jetstream_server.base.errors import ConfigError
 from jetstream_server.base.nkey import USER, is_public_key
 from jetstream_server.config import values
 from jetstream_server.config.account_links import read_exports, read_imports
+from jetstream_server.config.account_trace import read_trace
 from jetstream_server.config.lexer import Token
 from jetstream_server.config.link_checks import check_links
 from jetstream_server.config.mappings import read_mappings
@@ -179,8 +180,8 @@ class _Reading:
             "imports": ("imports", self._imports),
             "mappings": ("mappings", self._mappings),
             "maps": ("mappings", self._mappings),
-            "msg_trace": ("", values.ignored),
-            "trace_dest": ("", values.ignored),
+            "msg_trace": ("trace", self._trace),
+            "trace_dest": ("trace", self._trace),
             "nkey": ("", values.ignored),
         }
         given = read_table(token.value, table, self.errors)
@@ -189,7 +190,8 @@ class _Reading:
                 self.claim(made, item)
             except ConfigError as error:
                 self.errors.append(error)
-        return AccountOptions(name=name, **(given.pop("limits", None) or {}), **given)
+        limits, trace = given.pop("limits", None) or {}, given.pop("trace", None) or {}
+        return AccountOptions(name=name, **limits, **trace, **given)
 
     def _account_jetstream(self, key: str, token: Token) -> AccountJetStreamOptions | None:
         value = token.value
@@ -218,6 +220,9 @@ class _Reading:
 
     def _imports(self, key: str, token: Token) -> Any:
         return read_imports(token, self.errors)
+
+    def _trace(self, key: str, token: Token) -> Any:
+        return read_trace(key, token, self.errors)
 
     def _mappings(self, key: str, token: Token) -> Any:
         return read_mappings(key, token, self.errors)

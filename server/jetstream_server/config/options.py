@@ -97,6 +97,7 @@ class ExportOptions:
         response: how many answers a request has: `singleton`, `stream` or `chunked`.
         response_threshold_ns: how long an answer may take, after the request or another answer.
         latency: None where answers are not timed.
+        allows_trace: whether who traces a request learns what becomes of it here.
     """
 
     kind: str
@@ -107,6 +108,7 @@ class ExportOptions:
     response: str = "singleton"
     response_threshold_ns: int = 2 * MINUTE
     latency: LatencyOptions | None = None
+    allows_trace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,7 @@ class ImportOptions:
         to: here, with `$1` or `*` for the wildcards of `subject`; empty for the same.
         prefix: of a stream's subjects here; instead of `to`.
         is_sharing: whether a service is told who asks.
+        allows_trace: whether who traces a message of a stream learns what becomes of it here.
     """
 
     kind: str
@@ -128,6 +131,7 @@ class ImportOptions:
     to: str = ""
     prefix: str = ""
     is_sharing: bool = False
+    allows_trace: bool = False
 
     @property
     def local_subject(self) -> str:
@@ -147,6 +151,8 @@ class AccountOptions:
         imports: what it takes from other accounts.
         mappings: as `ServerOptions.mappings`.
         claims: what its JWT says, None without an operator.
+        trace_dest: where traces go of messages that others follow; empty for nowhere.
+        trace_percent: of how many of them in a hundred.
     """
 
     name: str
@@ -160,6 +166,8 @@ class AccountOptions:
     imports: tuple[ImportOptions, ...] = ()
     mappings: tuple[SubjectMapping, ...] = ()
     claims: AccountClaims | None = None
+    trace_dest: str = ""
+    trace_percent: int = 100
 
 
 @dataclass(frozen=True, slots=True)

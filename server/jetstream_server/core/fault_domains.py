@@ -73,6 +73,7 @@ PLACES: dict[str, Row] = {
     "SystemEvents": _REQUEST,
     "LameDuck": Row(Domain.REQUEST, "self"),
     "Router": Row(Domain.MESSAGE, "self"),
+    "TracedRoute": _MESSAGE,
     "DomainMapping": _MESSAGE,
     "Shadow": _MESSAGE,
     "ServiceImport": _MESSAGE,

@@ -14,6 +14,7 @@ if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
     from jetstream_server.kernels.frames_pure import (
         delivered_bytes,
         encode_messages,
+        first_traced,
         published_bytes,
         scan_publishes,
     )
@@ -22,6 +23,7 @@ else:
         from jetstream_server.kernels.frames_fast import (
             delivered_bytes,
             encode_messages,
+            first_traced,
             published_bytes,
             scan_publishes,
         )
@@ -31,6 +33,7 @@ else:
         from jetstream_server.kernels.frames_pure import (
             delivered_bytes,
             encode_messages,
+            first_traced,
             published_bytes,
             scan_publishes,
         )
@@ -39,6 +42,7 @@ __all__ = [
     "TWIN",
     "delivered_bytes",
     "encode_messages",
+    "first_traced",
     "published_bytes",
     "scan_publishes",
 ]

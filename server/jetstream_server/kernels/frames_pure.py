@@ -113,6 +113,20 @@ def published_bytes(fields: array[int]) -> int:
     return sum(fields[6::STRIDE]) - sum(fields[4::STRIDE])
 
 
+def first_traced(chunk: bytes, fields: array[int], start: int, stop: int) -> int:
+    """Return the first message in [start, stop) whose headers ask for a trace, `stop` for none.
+
+    They do by the key `Nats-Trace-Dest`, in this case, or `traceparent`, in any.
+    """
+    for index in range(start, stop):
+        at = index * STRIDE
+        block = chunk[fields[at + 4] : fields[at + 5]]
+        for line in block.split(b"\n")[1:]:
+            if line.startswith(b"Nats-Trace-Dest:") or line[:12].lower() == b"traceparent:":
+                return index
+    return stop
+
+
 def delivered_bytes(frames: bytes) -> int:
     """Return how many bytes headers and payloads have in whole MSG and HMSG frames."""
     at = total = 0

@@ -26,8 +26,8 @@ from jetstream_server.config.claims.token import ClaimsError
 from jetstream_server.config.options import OperatorOptions
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.wire.go_json import encode
-from jetstream_server.monitor.server_info import server_info
 from jetstream_server.node.node import Node
+from jetstream_server.node.server_info import server_info
 from jetstream_server.protocol.ops import PubRun
 
 _ALL = (b"UPDATE", b"LIST", b"PACK", b"DELETE")

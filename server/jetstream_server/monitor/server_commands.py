@@ -16,8 +16,8 @@ import orjson
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.wire.go_json import encode
-from jetstream_server.monitor.server_info import server_info
 from jetstream_server.node.node import Node
+from jetstream_server.node.server_info import server_info
 from jetstream_server.protocol.ops import PubRun
 
 _KICKED = "Kicked"

@@ -25,13 +25,13 @@ from jetstream_server.monitor.expvarz import expvarz
 from jetstream_server.monitor.healthz import HealthzOptions, healthz
 from jetstream_server.monitor.jsz import JszOptions, account_detail, jsz
 from jetstream_server.monitor.query import BadQueryError, Query, UnreadableError
-from jetstream_server.monitor.server_info import server_info
 from jetstream_server.monitor.subsz import SubszOptions, subsz
 from jetstream_server.monitor.system_events import event
 from jetstream_server.monitor.varz import statsz, varz
 from jetstream_server.node.account import Account
 from jetstream_server.node.node import Node
 from jetstream_server.node.permissions import Permissions, SubjectRules
+from jetstream_server.node.server_info import server_info
 from jetstream_server.node.session import Session
 from jetstream_server.protocol.ops import PubRun
 

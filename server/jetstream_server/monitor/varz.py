@@ -16,15 +16,8 @@ from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.certificates import not_after
 from jetstream_server.node.account import Account
 from jetstream_server.node.node import Node
+from jetstream_server.node.server_info import FEATURE_FLAGS
 from jetstream_server.node.stats import Traffic
-
-# What the genuine server has behind switches of its configuration; none of it is here.
-FEATURE_FLAGS = {
-    "js_ack_fc_v2": False,
-    "js_api_reply_v2": False,
-    "js_raft_delete_range": False,
-    "js_snapshot_sources": False,
-}
 
 
 def varz(node: Node, now: int) -> dict[str, Any]:

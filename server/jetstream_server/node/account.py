@@ -20,6 +20,7 @@ from jetstream_server.node.router import Router
 from jetstream_server.node.service_replies import ServiceReplies
 from jetstream_server.node.stats import Traffic
 from jetstream_server.node.subject_mappings import SubjectMappings
+from jetstream_server.node.trace_request import TraceTerms
 
 if TYPE_CHECKING:
     from jetstream_server.jetstream.catalog import Catalog
@@ -54,6 +55,7 @@ class Account:
         limits: of its clients.
         updated_at: when its options last changed, 0 for not since the start.
         mappings: of what its clients publish, None without any.
+        trace_terms: which messages are traced that do not ask for it, None for none.
         clients: ids of the sessions that are connected to it.
         traffic: of its clients that are gone; of those that moved here, less what was before.
         replies: stands in for reply subjects of other accounts.
@@ -77,6 +79,7 @@ class Account:
         self.limits = ClientLimits()
         self.updated_at = 0
         self.mappings: SubjectMappings | None = None
+        self.trace_terms: TraceTerms | None = None
         self.clients: set[int] = set()
         self.traffic = Traffic()
         self.replies = ServiceReplies(self, random)

@@ -67,7 +67,7 @@ class AccountLinks:
         exporter = self._accounts[entry.account]
         mapping = WildcardMapping(entry.subject.encode(), entry.local_subject.encode())
         if entry.kind == "stream":
-            return StreamImport(importer, exporter, mapping)
+            return StreamImport(importer, exporter, mapping, allows_trace=entry.allows_trace)
         export = export_of(self._configured[entry.account], entry)
         assert export is not None, "an import without an export is refused when it is read"
         given, latency = export.latency, None
@@ -75,7 +75,13 @@ class AccountLinks:
             latency = LatencyTerms(given.percent, given.subject.encode())
         terms = ResponseTerms(export.response, export.response_threshold_ns, latency)
         return ServiceImport(
-            importer, exporter, mapping, terms, self._random, is_sharing=entry.is_sharing
+            importer,
+            exporter,
+            mapping,
+            terms,
+            self._random,
+            is_sharing=entry.is_sharing,
+            allows_trace=export.allows_trace,
         )
 
     def _reached(self, name: str) -> list[str]:

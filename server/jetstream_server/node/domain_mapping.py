@@ -43,9 +43,10 @@ class DomainMapping:
     ) -> None:
         """Publish messages again under their mapped subjects, in the name of who sent them."""
         for index in range(start, stop):
-            rest = run.subject(index)[len(self._prefix) :]
-            subject = rest if rest.startswith(_BUCKETS) else b"$JS.API." + rest
-            mapped = PubRun.single(
-                subject, run.reply(index), run.headers(index), run.payload(index)
-            )
-            self._account.router.route(mapped, origin, now)
+            self._account.router.route(self.mapped(run, index), origin, now)
+
+    def mapped(self, run: PubRun, index: int) -> PubRun:
+        """Return a message under its mapped subject."""
+        rest = run.subject(index)[len(self._prefix) :]
+        subject = rest if rest.startswith(_BUCKETS) else b"$JS.API." + rest
+        return PubRun.single(subject, run.reply(index), run.headers(index), run.payload(index))

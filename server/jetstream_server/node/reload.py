@@ -15,6 +15,7 @@ from jetstream_server.node.auth import GLOBAL_ACCOUNT, Gatekeeper, User
 from jetstream_server.node.node import Node
 from jetstream_server.node.session import Session
 from jetstream_server.node.subject_mappings import SubjectMappings
+from jetstream_server.node.trace_request import TraceTerms
 from jetstream_server.node.users import accounts_of
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
@@ -38,8 +39,11 @@ def arrange_accounts(node: Node, options: ServerOptions) -> None:
         given = configured.get(name)
         account.mappings = made.get(name)
         account.limits = ClientLimits()
+        account.trace_terms = None
         if given is not None and given.claims is not None:
             account.name_tag = given.claims.name or name
+        if given is not None and given.trace_dest:
+            account.trace_terms = TraceTerms(given.trace_dest.encode(), given.trace_percent)
         if given is not None:
             account.limits = ClientLimits(
                 given.max_connections, given.max_subscriptions, given.max_payload

@@ -9,7 +9,7 @@ tokens, are new with every message.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 
 from jetstream_server.base.errors import StoreError
@@ -136,6 +136,25 @@ class Router:
                     self._containment.contain(error, now)
                 break
         return reached
+
+    def reached(self, subject: bytes, origin: Origin) -> Iterator[tuple[Subscription, bool]]:
+        """Iterate over who gets one message, of each queue group one member.
+
+        The second value tells whether it is the publisher, who does not want it back.
+        """
+        if self._generation != self._sublist.generation:
+            self._forget()
+        targets = self._targets(subject)
+        for subscription in targets.plain:
+            if not subscription.closed:
+                yield subscription, not origin.echo and _is_own(subscription, origin)
+        for group in targets.queues:
+            members = list(in_turn(group, self._random))
+            others = [each for each in members if origin.echo or not _is_own(each, origin)]
+            if others:
+                yield others[0], False
+            elif members:
+                yield members[0], True
 
     def give_up(self, incident: Incident, now: int) -> None:
         """Look anew at who wants what."""

@@ -21,6 +21,7 @@ from jetstream_server.jetstream.streams.publish_headers import REQUEST_INFO, ext
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.node import service_latency
 from jetstream_server.node.service_replies import ACK_PREFIX, ResponseTerms
+from jetstream_server.node.trace_request import with_destination
 from jetstream_server.protocol.ops import PubRun
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class ServiceImport:
         terms: what the export says about answers.
         random: chooses the requests whose answers are timed.
         is_sharing: whether the service is told who the client is.
+        allows_trace: whether who traces a request learns what becomes of it there.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class ServiceImport:
         random: Random,
         *,
         is_sharing: bool,
+        allows_trace: bool = False,
     ) -> None:
         self.importer = importer
         self.exporter = exporter
@@ -61,6 +64,7 @@ class ServiceImport:
         self._terms = terms
         self._random = random
         self.is_sharing = is_sharing
+        self.allows_trace = allows_trace
 
     def open(self) -> None:
         """Begin to take requests."""
@@ -86,6 +90,13 @@ class ServiceImport:
         now: int,
     ) -> None:
         """Publish requests in the exporting account."""
+        request, crossing = self.crossing(run, start, stop, origin, now)
+        self.exporter.router.route(crossing, request, now)
+
+    def crossing(
+        self, run: PubRun, start: int, stop: int, origin: Origin | None, now: int
+    ) -> tuple[ServiceRequest, PubRun]:
+        """Return requests as they are published in the exporting account, and in whose name."""
         request = ServiceRequest(self, run, start, origin, now)
         messages = []
         for index in range(start, stop):
@@ -97,7 +108,14 @@ class ServiceImport:
             messages.append(
                 (self.subject_of(run.subject(index)), reply, headers, run.payload(index))
             )
-        self.exporter.router.route(PubRun.of(messages), request, now)
+        return request, PubRun.of(messages)
+
+    def with_trace_here(self, run: PubRun, destination: bytes, now: int) -> PubRun:
+        """Return a request that has traces of it go to the requester by way of this account."""
+        replies = self.exporter.replies
+        stand_in = replies.expect(self.importer, destination, self._terms, now)
+        headers = with_destination(run.headers(0), stand_in)
+        return PubRun.single(run.subject(0), run.reply(0), headers, run.payload(0))
 
     def _expected(self, reply: bytes, headers: bytes, request: ServiceRequest, now: int) -> bytes:
         """Return the stand-in for a reply subject, empty for none; the answer may be timed."""

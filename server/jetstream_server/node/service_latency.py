@@ -147,11 +147,15 @@ def traced(block: bytes) -> dict[str, list[str]] | None:
         parts = b3.split("-")
         is_denied = parts == ["0"] or parts[2:3] == ["0"]
         return None if is_denied else _of(given, (_B3,))
-    if parent := _first(given, _PARENT):
-        parts = parent.split("-")
-        if len(parts) == 4 and len(parts[3]) == 2 and _is_flagged(parts[3]):
-            return _of(given, (_PARENT, "Tracestate"))
+    if is_sampled(_first(given, _PARENT)):
+        return _of(given, (_PARENT, "Tracestate"))
     return None
+
+
+def is_sampled(parent: str) -> bool:
+    """Tell whether a `traceparent` of the W3C has its message followed."""
+    parts = parent.split("-")
+    return len(parts) == 4 and len(parts[3]) == 2 and _is_flagged(parts[3])
 
 
 def _is_flagged(text: str) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable
+from random import Random
 from typing import Any, Protocol
 
 from jetstream_server.base.clock import SECOND
@@ -29,15 +30,19 @@ from jetstream_server.node.connect_options import is_well_typed, known
 from jetstream_server.node.costly_requests import Pause, with_pauses
 from jetstream_server.node.door import Door
 from jetstream_server.node.expected_replies import ExpectedReplies
+from jetstream_server.node.message_trace import MessageTrace
 from jetstream_server.node.password_check import PasswordChecker
 from jetstream_server.node.password_inquiry import PasswordInquiry
 from jetstream_server.node.permissions import Permissions
 from jetstream_server.node.stats import NodeStats, Traffic
 from jetstream_server.node.trace import Trace
+from jetstream_server.node.trace_request import is_of_other_server, trace_request, without_trace
+from jetstream_server.node.traced_route import TracedRoute
 from jetstream_server.protocol import encoder
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
 from jetstream_server.protocol.ops import (
+    STRIDE,
     Connect,
     Op,
     Ping,
@@ -55,12 +60,18 @@ _NOBODY = User()
 # be busy with TLS, where a PING in clear would be out of place.
 FIRST_PING_NS = 2 * SECOND
 
+# A trace costs a hundred times what its message does: how much of that one client has in a turn.
+TRACE_EVENTS_OF_TURN_MAX = 200
+
 
 class Host(Protocol):
     """The server, as its clients' sessions know it.
 
     Attributes:
         name: of the server.
+        server_id: its key.
+        random: the only source of chance.
+        events: how often it was introduced in answers and events.
         options: what the operator said.
         authenticator: who may connect.
         password_checker: compares passwords that take long.
@@ -71,6 +82,9 @@ class Host(Protocol):
     """
 
     name: str
+    server_id: str
+    random: Random
+    events: int
     options: ServerOptions
     authenticator: Gatekeeper
     password_checker: PasswordChecker
@@ -149,6 +163,7 @@ class Session:
         self.traffic = Traffic()
         self.rtt_ns = 0
         self._ops: list[Op | Pause] = []
+        self._rest: PubRun | None = None  # of what is published, for another turn
         self._now = now
         self._pinged_at = 0
         self._pings_out = 0
@@ -210,6 +225,11 @@ class Session:
                 self.refuse(faults.AUTHORIZATION_VIOLATION)
                 return number
             _ACTIONS[type(op)](self, op)
+            if self._rest is not None:
+                rest, self._rest = self._rest, None
+                self._ops = [rest, *ops[number:]]
+                self.node.has_input(self)
+                return ops_max
             if self.answers.postponed:
                 self._ops = ops[number:]
                 return number
@@ -519,10 +539,26 @@ class Session:
         )
 
     def _publish(self, run: PubRun) -> None:
-        route, count, start = self.account.router.route, run.count, 0
+        count, start, left = run.count, 0, TRACE_EVENTS_OF_TURN_MAX
         traffic = self.traffic
         traffic.in_msgs += count
         traffic.in_bytes += frames.published_bytes(run.fields)
+        while True:
+            traced = frames.first_traced(run.chunk, run.fields, start, count)
+            self._publish_stretch(run, start, traced)
+            if traced == count:
+                return
+            left -= self._publish_traced(run, traced)
+            start = traced + 1
+            if left <= 0 and start < count:
+                self._rest = rest = PubRun(run.chunk, run.fields[start * STRIDE :])
+                traffic.in_msgs -= rest.count
+                traffic.in_bytes -= frames.published_bytes(rest.fields)
+                return
+
+    def _publish_stretch(self, run: PubRun, start: int, count: int) -> None:
+        """Publish messages of which none asks for a trace."""
+        route = self.account.router.route
         if self._is_plain:
             while start < count:
                 index = subjects.first_reserved(
@@ -535,7 +571,7 @@ class Session:
             return
         # The slow path: look at each message, and route the longest permitted stretches.
         mappings = self.account.mappings
-        for index in range(count):
+        for index in range(start, count):
             subject = mapped = run.subject(index)
             is_admitted = self._admits(run, index)
             if is_admitted and mappings is not None:
@@ -549,24 +585,67 @@ class Session:
                     mapped, run.reply(index), run.headers(index), run.payload(index)
                 )
                 route(one, self, self._now)
-        route(run, self, self._now, start)
+        route(run, self, self._now, start, count)
+
+    def _publish_traced(self, run: PubRun, index: int) -> int:
+        """Publish one message that seems to ask for a trace; return how many events it had."""
+        subject, reply, headers = run.subject(index), run.reply(index), run.headers(index)
+        request = trace_request(headers, self.account.trace_terms, self.node.random)
+        if request is None:
+            self._publish_stretch(run, index, index + 1)
+            return 0
+        run = PubRun.single(subject, reply, headers, run.payload(index))
+        if is_of_other_server(headers):
+            run = PubRun.single(subject, reply, without_trace(headers), run.payload(0))
+            self._publish_stretch(run, 0, 1)
+            return 1
+        if request.is_asked_for and not self._may_publish(request.subject):
+            self.refuse(faults.publish_denied(request.subject))
+            return 1
+        size = len(headers) + len(run.payload(0))
+        trace = MessageTrace(self, request, subject, size, self._now)
+        if fault := self._objection(run, 0):
+            trace.refused(fault.text)
+            self.refuse(fault)
+        elif (mapped := self._mapped(subject, trace)) is not None:
+            run = PubRun.single(mapped, reply, headers, run.payload(0))
+            TracedRoute(trace, self, self._now).route(self.account, run, self)
+        trace.send(self, self._now)
+        return len(trace)
+
+    def _mapped(self, subject: bytes, trace: MessageTrace) -> bytes | None:
+        """Return where a subject goes, None for nowhere."""
+        mappings = self.account.mappings
+        if mappings is None or not mappings.covers(subject):
+            return subject
+        mapped = mappings.apply(subject)
+        trace.mapped(mapped or subject)
+        return mapped or None
 
     def _admits(self, run: PubRun, index: int) -> bool:
+        fault = self._objection(run, index)
+        if fault is not None:
+            self.refuse(fault)
+        return fault is None
+
+    def _objection(self, run: PubRun, index: int) -> Fault | None:
+        """Return why a message may not be published; who may is told so, if it wants to know."""
         subject, reply = run.subject(index), run.reply(index)
+        if not self._may_publish(subject):
+            return faults.publish_denied(subject)
+        if reply and reserved.is_reserved(reply, reserved.REPLIES):
+            return faults.reply_denied(reply)
+        if self.pedantic and not is_valid_literal(subject):
+            self.refuse(faults.INVALID_PUBLISH_SUBJECT)
+        self._ok()
+        return None
+
+    def _may_publish(self, subject: bytes) -> bool:
         rules = self._permissions
         denied = rules is not None and not rules.publish.permits(subject)
         if denied and self._expected is not None:
             denied = not self._expected.take(subject, self._now)
-        if denied or reserved.is_reserved(subject, reserved.SUBJECTS):
-            self.refuse(faults.publish_denied(subject))
-            return False
-        if reply and reserved.is_reserved(reply, reserved.REPLIES):
-            self.refuse(faults.reply_denied(reply))
-            return False
-        if self.pedantic and not is_valid_literal(subject):
-            self.refuse(faults.INVALID_PUBLISH_SUBJECT)
-        self._ok()
-        return True
+        return not denied and not reserved.is_reserved(subject, reserved.SUBJECTS)
 
     def _subscribe(self, op: Sub) -> None:
         if op.sid in self.subscriptions:

@@ -36,12 +36,21 @@ class StreamImport:
         importer: whose subscriptions get shadows.
         exporter: where.
         mapping: from the exporter's subjects to the importer's.
+        allows_trace: whether who traces a message learns what becomes of it here.
     """
 
-    def __init__(self, importer: Account, exporter: Account, mapping: WildcardMapping) -> None:
+    def __init__(
+        self,
+        importer: Account,
+        exporter: Account,
+        mapping: WildcardMapping,
+        *,
+        allows_trace: bool = False,
+    ) -> None:
         self._importer = importer
         self._exporter = exporter
         self._mapping = mapping
+        self._allows_trace = allows_trace
         self._shadows: dict[Subscription, Subscription] = {}
         self.outage = ""
 
@@ -84,7 +93,7 @@ class StreamImport:
         part = intersection(sub.subject, self._mapping.target)
         if part is None:
             return
-        shadow = Shadow(sub, self._importer, self._mapping)
+        shadow = Shadow(sub, self._importer, self._mapping, allows_trace=self._allows_trace)
         # A subject that is renamed has to be renamed message by message, not in encoded frames.
         outlet = shadow if sub.outlet is not None and self._mapping.is_identity else None
         self._shadows[sub] = Subscription(
@@ -111,14 +120,22 @@ class Shadow:
         mapping: from the exporter's subjects to the importer's.
     """
 
-    def __init__(self, original: Subscription, importer: Account, mapping: WildcardMapping) -> None:
-        self._original = original
-        self._importer = importer
+    def __init__(
+        self,
+        original: Subscription,
+        importer: Account,
+        mapping: WildcardMapping,
+        *,
+        allows_trace: bool = False,
+    ) -> None:
+        self.original = original
+        self.importer = importer
+        self.allows_trace = allows_trace
         self._mapping = mapping
 
     @property
     def _outlet(self) -> Outlet:
-        outlet = self._original.outlet
+        outlet = self.original.outlet
         assert outlet is not None, "only a client's subscription has a shadow with an outlet"
         return outlet
 
@@ -142,28 +159,38 @@ class Shadow:
         now: int,
     ) -> None:
         """Deliver messages of the exporter under the importer's subjects."""
-        if isinstance(origin, ServiceRequest):
+        if not self.takes(origin):
             return
-        original, forward = self._original, self._mapping.forward
-        if not self._mapping.is_identity and not _is_delivery(run, start, origin):
-            run = PubRun.of(
-                [
-                    (forward(run.subject(at)), run.reply(at), run.headers(at), run.payload(at))
-                    for at in range(start, stop)
-                ]
-            )
-            start, stop = 0, run.count
+        original, renamed = self.original, self.renamed(run, start, stop, origin)
+        if renamed is not run:
+            run, start, stop = renamed, 0, renamed.count
         try:
             original.receiver.receive(run, start, stop, original, origin, now)
         except StoreError as error:
-            self._importer.store_failed(error)
+            self.importer.store_failed(error)
         except Exception as error:
-            self._importer.containment.contain(error, now)
+            self.importer.containment.contain(error, now)
+
+    def takes(self, origin: Origin | None) -> bool:
+        """Tell whether what somebody has published comes through."""
+        return not isinstance(origin, ServiceRequest)
+
+    def renamed(self, run: PubRun, start: int, stop: int, origin: Origin | None) -> PubRun:
+        """Return messages under the importer's subjects; the same run if they are the same."""
+        if self._mapping.is_identity or _is_delivery(run, start, origin):
+            return run
+        forward = self._mapping.forward
+        return PubRun.of(
+            [
+                (forward(run.subject(at)), run.reply(at), run.headers(at), run.payload(at))
+                for at in range(start, stop)
+            ]
+        )
 
     def deliver_frames(self, subscription: Subscription, data: bytes, count: int, now: int) -> None:
         """Send frames that a consumer of the exporter has encoded for the client."""
         subscription.delivered += count
-        self._outlet.deliver_frames(self._original, data, count, now)
+        self._outlet.deliver_frames(self.original, data, count, now)
 
 
 def _is_delivery(run: PubRun, start: int, origin: Origin | None) -> bool:

@@ -42,17 +42,25 @@ class SubjectMappings:
 
     def apply(self, subject: bytes) -> bytes:
         """Return where a subject goes, empty for nowhere."""
-        choices = self._literal.get(subject)
+        choices = self._choices_for(subject)
         if choices is None:
-            found = (chosen for source, chosen in self._patterns if matches(source, subject))
-            choices = next(found, None)
-            if choices is None:
-                return subject
+            return subject
         number = self._random.randrange(_HUNDRED)
         for bound, transform in choices:
             if number < bound:
                 return transform.apply(subject, self._random) or b""
         return b""
+
+    def covers(self, subject: bytes) -> bool:
+        """Tell whether a mapping is about a subject."""
+        return self._choices_for(subject) is not None
+
+    def _choices_for(self, subject: bytes) -> _Choices | None:
+        choices = self._literal.get(subject)
+        if choices is None:
+            found = (chosen for source, chosen in self._patterns if matches(source, subject))
+            choices = next(found, None)
+        return choices
 
 
 def _choices(mapping: SubjectMapping) -> _Choices:

@@ -247,3 +247,49 @@ def test_what_messages_hold_is_counted(frames: Any, messages: list[Message], hea
     assert frames.delivered_bytes(written) == sum(contents)
     if headers:
         assert frames.published_bytes(fields) == sum(contents)
+
+
+HEADER_LINES = st.lists(
+    st.sampled_from(
+        [
+            b"Nats-Trace-Dest: a",
+            b"Nats-Trace-Dest:",
+            b"nats-trace-dest: a",
+            b"Nats-Trace-Destination: a",
+            b"Nats-Trace-Dest",
+            b"traceparent:",
+            b"TraceParent: b",
+            b"traceparen",
+            b"Nats-Msg-Id: Nats-Trace-Dest: 1",
+            b"X: traceparent: 1",
+            b"",
+            b"N",
+            b"T",
+        ]
+    ),
+    max_size=4,
+)
+
+
+@given(blocks=st.lists(st.none() | HEADER_LINES, max_size=5), data=st.data())
+def test_messages_that_ask_for_a_trace_are_found(frames: Any, blocks: Any, data: Any) -> None:
+    run = PubRun.of(
+        (
+            b"Nats-Trace-Dest:",
+            b"",
+            b"" if lines is None else b"\r\n".join([b"NATS/1.0", *lines, b"", b""]),
+            b"\r\nNats-Trace-Dest: a",
+        )
+        for lines in blocks
+    )
+    start = data.draw(st.integers(0, len(blocks)))
+    wanted = [
+        at
+        for at in range(start, len(blocks))
+        if any(
+            line.startswith(b"Nats-Trace-Dest:") or line.lower().startswith(b"traceparent:")
+            for line in blocks[at] or ()
+        )
+    ]
+    found = frames.first_traced(run.chunk, run.fields, start, len(blocks))
+    assert found == (wanted[0] if wanted else len(blocks))

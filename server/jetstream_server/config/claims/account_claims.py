@@ -96,6 +96,7 @@ class ExportClaims(Claims):
     response_threshold: Integer = 0
     service_latency: LatencyClaims | None = None
     account_token_position: Integer = 0
+    allow_trace: bool = False
 
 
 class ImportClaims(Claims):
@@ -109,6 +110,7 @@ class ImportClaims(Claims):
     local_subject: str = ""
     type: _KINDS
     share: bool = False
+    allow_trace: bool = False
 
 
 class MappingClaims(Claims):
@@ -117,6 +119,13 @@ class MappingClaims(Claims):
     subject: str
     weight: Integer = 0
     cluster: str = ""
+
+
+class TraceClaims(Claims):
+    """Where traces of sampled messages go, and of how many in a hundred, 0 for all."""
+
+    dest: str = ""
+    sampling: Integer = 0
 
 
 class UserScope(Claims):
@@ -137,6 +146,7 @@ class _Account(Claims):
     default_permissions: PermissionClaims = PermissionClaims()
     mappings: Mapping[str, tuple[MappingClaims, ...]] = {}
     tags: tuple[str, ...] = ()
+    trace: TraceClaims | None = None
 
     @field_validator("signing_keys", mode="before")
     @classmethod

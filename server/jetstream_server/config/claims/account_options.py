@@ -113,6 +113,8 @@ def _account(
             ]
         ),
         claims=claims,
+        trace_dest=nats.trace.dest if nats.trace is not None else "",
+        trace_percent=(nats.trace.sampling if nats.trace is not None else 0) or 100,
     )
 
 
@@ -166,6 +168,7 @@ def _export(
         response=export.response_type.lower() or "singleton",
         response_threshold_ns=export.response_threshold or _THRESHOLD_NS,
         latency=_latency(export.service_latency),
+        allows_trace=export.allow_trace,
     )
 
 
@@ -200,4 +203,6 @@ def _import(entry: ImportClaims) -> ImportOptions:
             prefix = entry.to
         else:
             subject, to = entry.to, entry.subject
-    return ImportOptions(entry.type, entry.account, subject, to, prefix, entry.share)
+    return ImportOptions(
+        entry.type, entry.account, subject, to, prefix, entry.share, entry.allow_trace
+    )

@@ -58,6 +58,7 @@ from jetstream_server.jetstream.streams.refusals import Refusals
 from jetstream_server.jetstream.streams.removal_checks import check_delete, check_purge
 from jetstream_server.jetstream.streams.republish import Republisher
 from jetstream_server.jetstream.streams.schedule import Copy, Schedules
+from jetstream_server.jetstream.streams.storing_outcome import StoringOutcome
 from jetstream_server.jetstream.streams.stream_config import StreamConfig
 from jetstream_server.jetstream.streams.stream_state import describe_state
 from jetstream_server.kernels.message_ids import first_special, id_spans
@@ -196,7 +197,17 @@ class Stream:
         self.after_storing(first, first + stop - start - 1, now, subjects)
         return first
 
-    def _receive_one(self, run: PubRun, index: int, now: int) -> None:
+    def receive_traced(self, run: PubRun, now: int, outcome: StoringOutcome) -> None:
+        """Take the only message of a run, and note what became of it, or would have."""
+        if reason := self.outage or self.store.offline:
+            self.refusals.send_all(run, 0, 1, StoreError(reason))
+            outcome.error = reason
+            return
+        self._receive_one(run, 0, now, outcome)
+
+    def _receive_one(
+        self, run: PubRun, index: int, now: int, outcome: StoringOutcome | None = None
+    ) -> None:
         """Take one message on its own."""
         reply = run.reply(index)
         try:
@@ -206,28 +217,57 @@ class Stream:
             message = Candidate(subject, reply, run.headers(index), run.payload(index))
             if not self._ingest.admit(run.size(index), now):
                 raise errors.TOO_MANY_REQUESTS()
+            if outcome is not None:
+                outcome.begin(message)
             check_size(self, message)
             if reply.endswith(FAST_BATCH_REPLY):
                 if self.fast_batches is None:
                     raise errors.BATCH_PUBLISH_DISABLED()
-                self.fast_batches.receive(message, now)
-                self._arm(self.fast_batches.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
+                if outcome is None or not outcome.is_only:
+                    self.fast_batches.receive(message, now)
+                    self._arm(self.fast_batches.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
             elif names.BATCH_ID in message.special:
                 if self.atomic_batches is None:
                     raise errors.ATOMIC_PUBLISH_DISABLED()
-                self._answer(reply, self.atomic_batches.receive(message, now))
-                self._arm(self.atomic_batches.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
+                if outcome is None or outcome.is_of_batch(message):
+                    self._answer(reply, self.atomic_batches.receive(message, now))
+                    self._arm(self.atomic_batches.next_deadline(), now + _DEDUPE_GRANULARITY_NS)
+            elif outcome is not None and outcome.is_only:
+                self._look_at(message, outcome, now)
             else:
                 sequence, is_new = self.take(message, now)
                 self._answer(reply, self.pub_ack.taken(sequence, message.total, is_new=is_new))
+                if outcome is not None:
+                    outcome.taken(is_new=is_new, is_wanted=self._is_wanted(subject))
         except ApiError as error:
-            self.refusals.send(reply, error)
+            self._refuse(reply, error, outcome)
         except StoreError as failure:
-            self.refusals.send(reply, self.refusals.of(failure))
+            self._refuse(reply, self.refusals.of(failure), outcome)
         except Exception as error:
             incident = self.context.containment.contain(error, now)
             if incident.domain is Domain.MESSAGE:  # it is not stored
-                self.refusals.send(reply, errors.STREAM_GENERAL_ERROR(str(incident)))
+                self._refuse(reply, errors.STREAM_GENERAL_ERROR(str(incident)), outcome)
+
+    def _refuse(self, reply: bytes, error: ApiError, outcome: StoringOutcome | None) -> None:
+        self.refusals.send(reply, error)
+        if outcome is not None:
+            outcome.refused(error)
+
+    def _look_at(self, message: Candidate, outcome: StoringOutcome, now: int) -> None:
+        """Check a message that is not to be stored, as far as the genuine server does.
+
+        Raises:
+            ApiError: it would be refused.
+        """
+        self.dedupe.expire(now)
+        original = check(self, message, now)
+        if original is not None:
+            self._answer(message.reply, self.pub_ack.taken(original, b"", is_new=False))
+        outcome.taken(is_new=original is None, is_wanted=self._is_wanted(message.subject))
+
+    def _is_wanted(self, subject: bytes) -> bool:
+        """Tell whether anybody needs what is published to a subject."""
+        return self.config.retention != "interest" or retention.is_wanted(self.consumers, subject)
 
     def renamed(self, subject: bytes) -> bytes:
         """Return the subject under which the stream stores what is published to this one."""
@@ -255,9 +295,7 @@ class Stream:
 
     def store_one(self, message: Candidate, now: int) -> int:
         """Store one message that passed; return its sequence."""
-        is_wanted = self.config.retention != "interest" or retention.is_wanted(
-            self.consumers, message.subject
-        )
+        is_wanted = self._is_wanted(message.subject)
         previous = 0
         if is_wanted:
             check_ttl(self, message)

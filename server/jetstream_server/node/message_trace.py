@@ -1,0 +1,157 @@
+"""What happens to one message on its way, as it is told to who traces it.
+
+The document is the genuine server's: the server, the message's headers and size, and its events:
+`in`, `sm` (a subject mapping), `se` and `si` (through a stream's or a service's import), `js` and
+`eg` (to a client). It leaves when the message has been everywhere; where a stream has stored it,
+after the flush. Fields as probed with 2.15.1.
+"""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING, Any
+
+from jetstream_server.core.subject import is_valid_literal
+from jetstream_server.core.subscription import Subscription
+from jetstream_server.jetstream.streams.storing_outcome import StoringOutcome
+from jetstream_server.jetstream.wire.go_json import encode
+from jetstream_server.jetstream.wire.go_time import format_time
+from jetstream_server.node.server_info import server_info
+from jetstream_server.node.trace_request import TraceRequest
+
+if TYPE_CHECKING:
+    from jetstream_server.node.account import Account
+    from jetstream_server.node.session import Session
+
+# Who publishes a few bytes to thousands of subscribers is not told of all of them.
+EVENTS_MAX = 1000
+
+NO_ECHO = "Not delivered because of no echo"
+_CLIENT = 0  # the kind of a connection
+
+
+class MessageTrace:
+    """One traced message.
+
+    Args:
+        session: who has published it.
+        request: what was asked for.
+        subject: where it was published.
+        size: of headers and payload, in bytes.
+    """
+
+    def __init__(
+        self, session: Session, request: TraceRequest, subject: bytes, size: int, now: int
+    ) -> None:
+        self._account = session.account
+        self._request = request
+        self.subject = request.subject
+        self._size = size
+        self._at = format_time(now)
+        self._is_stored = False
+        self._is_staged = False
+        self.is_only = request.is_only
+        self._ingress = self._event("in", _of_client(session))
+        self._ingress |= {"acc": self._account.name, "subj": _text(subject)}
+        self._events = [self._ingress]
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def refused(self, text: str) -> None:
+        """Note that the message came no further."""
+        self._ingress["error"] = text
+
+    def mapped(self, subject: bytes) -> None:
+        """Note that it goes to another subject."""
+        self._add("sm", {"to": _text(subject)})
+
+    def exported(self, account: Account, subject: bytes) -> None:
+        """Note that an account that imports the stream gets it, and under which subject."""
+        self._add("se", {"acc": account.name, "to": _text(subject)})
+
+    def requested(self, account: str, before: bytes, after: bytes) -> None:
+        """Note that the service of an account is asked."""
+        self._add("si", {"acc": account, "from": _text(before), "to": _text(after)})
+
+    def stored(self, stream: str, outcome: StoringOutcome) -> None:
+        """Note what a stream has made of it."""
+        if outcome.is_staged:
+            self._is_staged = True
+            return
+        self._is_stored = True
+        event: dict[str, Any] = {"stream": stream}
+        if outcome.subject:
+            event["subject"] = _text(outcome.subject)
+        if outcome.is_unwanted:
+            event["nointerest"] = True
+        if outcome.error:
+            event["error"] = outcome.error
+        self._add("js", event)
+
+    def delivered(self, session: Session, subscription: Subscription, error: str = "") -> None:
+        """Note that a client gets it, or why not."""
+        event = _of_client(session)
+        if session.account is not self._account:
+            event["acc"] = session.account.name
+        event["sub"] = _text(subscription.subject)
+        if subscription.queue:
+            event["queue"] = _text(subscription.queue)
+        if error:
+            event["error"] = error
+        self._add("eg", event)
+
+    def send(self, session: Session, now: int) -> None:
+        """Tell all this, unless the message waits for the rest of its batch."""
+        subject = self._request.subject
+        if self._is_staged or not is_valid_literal(subject):
+            return
+        headers = {
+            _text(k): [_text(v) for v in values] for k, values in self._request.headers.items()
+        }
+        body = encode(
+            {
+                "server": server_info(session.node, now),
+                "request": {
+                    "header": dict(sorted(headers.items())),
+                    "msgsize": self._size,
+                },
+                "events": self._events,
+            }
+        )
+        block = b""
+        if encoding := self._request.encoding:
+            block = b"NATS/1.0\r\nContent-Encoding: %b\r\n\r\n" % encoding.encode()
+            body = _encoded(body, encoding)
+        output = self._account.output
+        if self._is_stored:
+            output.publish(subject, body, headers=block)
+        else:
+            output.publish_now(subject, body, headers=block)
+
+    def _event(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+        return {"type": kind, "ts": self._at} | fields
+
+    def _add(self, kind: str, fields: dict[str, Any]) -> None:
+        if len(self._events) < EVENTS_MAX:
+            self._events.append(self._event(kind, fields))
+
+
+def _of_client(session: Session) -> dict[str, Any]:
+    described: dict[str, Any] = {"kind": _CLIENT, "cid": session.cid}
+    if name := session.options.get("name"):
+        described["name"] = name
+    return described
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="replace")
+
+
+def _encoded(body: bytes, encoding: str) -> bytes:
+    if encoding == "gzip":
+        return gzip.compress(body, mtime=0)
+    # Imported here: a server that nobody asks for it starts sooner without.
+    import cramjam
+
+    return bytes(cramjam.snappy.compress(body))

@@ -1,0 +1,156 @@
+"""The way of a traced message: as the router's, one receiver after the other, each step noted.
+
+Who is not to have the message (`Nats-Trace-Only`) is passed by. What only looks things up in this
+server gets it all the same, as in the genuine one: direct gets, acks, requests for messages. Over
+an import the trace goes on where its owner allows it; otherwise the message says behind it that it
+is not traced.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from jetstream_server.base.errors import StoreError
+from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.jetstream.api.dispatch import Api
+from jetstream_server.jetstream.streams.publish_headers import replaced
+from jetstream_server.jetstream.streams.storing_outcome import StoringOutcome
+from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.node.domain_mapping import DomainMapping
+from jetstream_server.node.message_trace import NO_ECHO, MessageTrace
+from jetstream_server.node.service_imports import ServiceImport
+from jetstream_server.node.stream_imports import Shadow
+from jetstream_server.node.trace_request import DESTINATION, DISABLED, without_trace
+from jetstream_server.protocol.ops import PubRun
+
+if TYPE_CHECKING:
+    from jetstream_server.node.account import Account
+    from jetstream_server.node.session import Session
+
+_SYSTEM = b"$SYS.REQ."
+
+
+class TracedRoute:
+    """Brings one message to everybody whom it reaches.
+
+    Args:
+        trace: takes what happens.
+        session: who has published it.
+        now: the turn's time.
+    """
+
+    def __init__(self, trace: MessageTrace, session: Session, now: int) -> None:
+        self._trace = trace
+        self._session = session
+        self._system_account = session.node.options.system_account
+        self._now = now
+
+    def route(self, account: Account, run: PubRun, origin: Origin) -> None:
+        """Deliver the only message of a run to who wants it in an account."""
+        reached = False
+        for subscription, is_own in account.router.reached(run.subject(0), origin):
+            try:
+                if is_own:
+                    self._trace.delivered(self._session, subscription, NO_ECHO)
+                else:
+                    reached |= self._deliver(account, subscription, subscription, run, origin)
+            except StoreError as error:
+                account.store_failed(error)
+            except Exception as error:
+                account.containment.contain(error, self._now)
+        if not reached:
+            origin.unanswered(run, 0, 1)
+
+    def _deliver(
+        self,
+        account: Account,
+        subscription: Subscription,
+        shown: Subscription,
+        run: PubRun,
+        origin: Origin,
+    ) -> bool:
+        """Deliver to one subscription; tell whether somebody is behind it.
+
+        Args:
+            shown: the subscription that the trace names.
+        """
+        receiver, trace = subscription.receiver, self._trace
+        if subscription.outlet is not None and not isinstance(receiver, Shadow):
+            trace.delivered(cast("Session", receiver), shown)
+            if trace.is_only:
+                return True
+        elif isinstance(receiver, Shadow):
+            return self._export(receiver, subscription, run, origin)
+        elif isinstance(receiver, ServiceImport):
+            return self._request(receiver, run, origin)
+        elif isinstance(receiver, Stream):
+            outcome = StoringOutcome(is_only=trace.is_only)
+            receiver.receive_traced(run if trace.is_only else _kept(run), self._now, outcome)
+            trace.stored(receiver.name, outcome)
+            return True
+        elif isinstance(receiver, DomainMapping):
+            mapped = receiver.mapped(run, 0)
+            trace.mapped(mapped.subject(0))
+            self.route(account, mapped, origin)
+            return True
+        elif account.name != self._system_account and (
+            isinstance(receiver, Api) or run.subject(0).startswith(_SYSTEM)
+        ):
+            subject = run.subject(0)
+            served = _served(subject, account.name.encode())
+            trace.requested(self._system_account, subject, served)
+            if trace.is_only:
+                return False
+            run = _with_headers(run, without_trace(run.headers(0)))
+        receiver.receive(run, 0, 1, subscription, origin, self._now)
+        return True
+
+    def _export(
+        self, shadow: Shadow, subscription: Subscription, run: PubRun, origin: Origin
+    ) -> bool:
+        """Deliver to who imports the stream."""
+        if not shadow.takes(origin):
+            return True
+        renamed = shadow.renamed(run, 0, 1, origin)
+        self._trace.exported(shadow.importer, renamed.subject(0))
+        if shadow.allows_trace:
+            original = shadow.original
+            return self._deliver(shadow.importer, original, subscription, renamed, origin)
+        if not self._trace.is_only:
+            shadow.receive(run, 0, 1, subscription, origin, self._now)
+        return True
+
+    def _request(self, service: ServiceImport, run: PubRun, origin: Origin) -> bool:
+        """Ask the service of another account."""
+        before, trace = run.subject(0), self._trace
+        if trace.is_only and not service.allows_trace:
+            trace.requested(service.exporter.name, before, service.subject_of(before))
+            return False
+        request, crossing = service.crossing(run, 0, 1, origin, self._now)
+        trace.requested(service.exporter.name, before, crossing.subject(0))
+        if service.allows_trace:
+            crossing = service.with_trace_here(crossing, trace.subject, self._now)
+            self.route(service.exporter, crossing, request)
+        else:
+            crossing = _with_headers(crossing, without_trace(crossing.headers(0)))
+            service.exporter.router.route(crossing, request, self._now)
+        return True
+
+
+def _kept(run: PubRun) -> PubRun:
+    """Return a message as it is stored: who gets it later asks for no trace."""
+    return _with_headers(run, replaced(run.headers(0), DESTINATION, DISABLED))
+
+
+def _with_headers(run: PubRun, headers: bytes) -> PubRun:
+    return PubRun.single(run.subject(0), run.reply(0), headers, run.payload(0))
+
+
+def _served(subject: bytes, account: bytes) -> bytes:
+    """Return what the system account calls a request."""
+    kind, _, verb = subject.removeprefix(_SYSTEM).partition(b".")
+    if subject.startswith(_SYSTEM) and kind == b"USER":
+        return b"%bUSER.%b.%b" % (_SYSTEM, account, verb)
+    if subject.startswith(_SYSTEM) and verb.startswith(b"PING."):
+        return b"%bACCOUNT.%b.%b" % (_SYSTEM, account, verb.removeprefix(b"PING."))
+    return subject
