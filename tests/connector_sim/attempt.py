@@ -75,6 +75,7 @@ class Attempt:
 
     Attributes:
         driver: who waits for it.
+        stream: which it reads.
         rows: what it read.
         message: what its write returned.
         is_good: whether it succeeded.
@@ -91,6 +92,7 @@ class Attempt:
         number: int,
     ) -> None:
         self.driver = driver
+        self.stream = sequences.stream
         self.rows: list[tuple[int, bytes]] = []
         self.message: WrittenPartition | None = None
         self.is_good = False

@@ -16,13 +16,14 @@ class Checkpoint:
     Attributes:
         offsets: the end of each batch as JSON, from batch 0 on; before it lies `initial`.
         committed: how many batches are committed.
-        rows: what the accepted attempts of each committed batch had read, by partition.
+        rows: what the accepted attempts of each committed batch had read, for each partition the
+            stream and its messages.
     """
 
     initial: str = ""
     offsets: list[str] = field(default_factory=list)
     committed: int = 0
-    rows: dict[int, list[list[tuple[int, bytes]]]] = field(default_factory=dict)
+    rows: dict[int, list[tuple[str, list[tuple[int, bytes]]]]] = field(default_factory=dict)
 
     def start_of(self, batch: int) -> Offsets:
         """Where a batch begins."""

@@ -33,6 +33,10 @@ class FairCourse:
         """After how long an end learns of a cut."""
         return MILLISECOND
 
+    def breaks_handshake(self) -> bool:
+        """Whether a TLS handshake comes to nothing."""
+        return False
+
 
 class RoughCourse:
     """Bytes dawdle, stall, come in any pieces, and the connection is cut at some byte.
@@ -58,6 +62,7 @@ class RoughCourse:
         self._delay_ns = random.choice([200 * MICROSECOND, 2 * MILLISECOND, 30 * MILLISECOND])
         self._is_cut_up = random.random() < 0.3
         self._is_slow_start = random.random() < 0.3
+        self._break_chance = 0.2 * cut_chance
 
     def delay_ns(self) -> int:
         """How long the next piece takes."""
@@ -77,3 +82,7 @@ class RoughCourse:
         if self._random.random() < 0.1:
             return self._random.randrange(3 * SECOND)
         return self._random.randrange(20 * MILLISECOND)
+
+    def breaks_handshake(self) -> bool:
+        """Whether a TLS handshake comes to nothing."""
+        return self._random.random() < self._break_chance

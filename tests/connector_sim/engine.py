@@ -17,6 +17,7 @@ from typing import Any
 
 from jetstream_spark.client.operation import Operation
 from jetstream_spark.errors import ConnectorError, StreamNotFoundError
+from jetstream_spark.ledger import ScopeKind
 from jetstream_spark.offsets import Offsets
 from jetstream_spark.options import SinkOptions, SourceOptions
 from jetstream_spark.planner import plan_ranges
@@ -29,7 +30,7 @@ from tests.connector_sim.process import Join, Process, error_name
 from tests.connector_sim.world import World
 
 FAILURES_MAX = 4
-TRIGGER_S = 0.05
+TRIGGER_S = 0.1
 FOREVER_S = 1e9
 
 
@@ -67,6 +68,7 @@ class Query:
         checkpoint: what survives a run.
         errors: the conditions of which runs died, with their errors.
         task_errors: those of attempts.
+        spans, tries: how long each batch took from its first run on, and how many runs there were.
     """
 
     def __init__(
@@ -76,7 +78,9 @@ class Query:
         source: SourceOptions,
         sink: SinkOptions | None,
         habits: Habits,
+        kind: ScopeKind = ScopeKind.QUERY,
     ) -> None:
+        self._kind = kind
         self.world = world
         self.name = name
         self.source_options = source
@@ -93,6 +97,7 @@ class Query:
         self._is_wanted = True
         self._first_begun: dict[int, float] = {}
         self.spans: dict[int, float] = {}
+        self.tries: dict[int, int] = {}
 
     # -- the life of its drivers -------------------------------------------------------------
 
@@ -202,6 +207,7 @@ class Query:
     def _run_batch(self, driver: Process, batch: int) -> Operation[None]:
         log = self.checkpoint
         self._first_begun.setdefault(batch, driver.now())
+        self.tries[batch] = self.tries.get(batch, 0) + 1
         tasks = self._tasks(driver, batch)
         for task in tasks:
             task.launch()
@@ -215,10 +221,11 @@ class Query:
                 yield from scenes.sink(driver, self.sink_options).commit(messages)
             yield from self._step(driver, "after the sink's commit")
         self._check_own(driver)
-        log.rows[batch] = [task.result.rows for task in tasks]
+        log.rows[batch] = [(task.result.stream, task.result.rows) for task in tasks]
         log.committed += 1
         self.spans[batch] = driver.now() - self._first_begun[batch]
-        self.world.note(f"batch {batch} is committed, {sum(map(len, log.rows[batch]))} rows")
+        count = sum(len(rows) for _, rows in log.rows[batch])
+        self.world.note(f"batch {batch} is committed, {count} rows")
         yield from self._step(driver, "after the log of commits")
 
     def _tasks(self, driver: Process, batch: int) -> list[Task]:
@@ -235,7 +242,9 @@ class Query:
             for _ in range(2)
         ]
         assert planned[0] == planned[1], "partitions says two things"
-        scope = scenes.scope(self.name, batch)
+        scope = scenes.scope(self.name, batch, self._kind)
+        if self._kind is ScopeKind.JOB:
+            scope = scenes.scope(f"{self.name}-{batch}-{self.tries[batch]}", 0, self._kind)
         return [
             Task(self, driver, Attempt.of(self.executors, self, driver, scope, number, sequences))
             for number, sequences in enumerate(planned[0])

@@ -8,6 +8,7 @@ more, `finally` clauses neither; its machine closes its connections.
 from __future__ import annotations
 
 import dataclasses
+import ssl
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -38,8 +39,10 @@ class World(Protocol):
     def secret(self) -> str:
         """The password as it is written down now."""
 
-    def connect(self, process: Process, connected: Callable[[Wire | None], None]) -> None:
-        """Knock at the server; answer in a while with a wire, with None if refused, or never."""
+    def connect(
+        self, process: Process, address: str, connected: Callable[[Wire | None], None]
+    ) -> None:
+        """Knock at an address; answer in a while with a wire, with None if refused, or never."""
 
     def ended(self) -> None:
         """Something is over that somebody may wait for."""
@@ -217,8 +220,10 @@ class Activity:
         if isinstance(item, Pause):
             self._later(_moment(item.until), lambda: self._go_on(None, None))
             return
-        assert isinstance(item, Open), "there is no simulated TLS"
         self._later(_moment(item.deadline), lambda: self._go_on(None, TimeoutError("no answer")))
+        if isinstance(item, Encrypt):
+            self._shake_hands(item)
+            return
         turn = self._turn
 
         def connected(wire: Wire | None) -> None:
@@ -231,7 +236,22 @@ class Activity:
                 self.process.wires.append(wire)
                 self._go_on(Link(wire, BUFFER_BYTES), None)
 
-        self.process.world.connect(self.process, connected)
+        self.process.world.connect(self.process, item.server.host, connected)
+
+    def _shake_hands(self, item: Encrypt) -> None:
+        """Two round trips of TLS; bytes are not changed by it, and a cut or a stall ends it."""
+        wire = item.link.carrier
+        assert isinstance(wire, Wire), "the link was made by another runner"
+        duration_ns = sum(wire.course.delay_ns() for _ in range(4))
+
+        def shaken() -> None:
+            if wire.is_over or wire.course.breaks_handshake():
+                self._go_on(None, ssl.SSLEOFError("the peer ended in the middle of a handshake"))
+                return
+            item.link.is_encrypted = True
+            self._go_on(None, None)
+
+        self._later(self._agenda.clock.now_ns + duration_ns, shaken)
 
     def _wait_for_wire(self, item: Transfer) -> None:
         wire = item.link.carrier

@@ -15,7 +15,16 @@ class Program:
     """One seed's choices.
 
     Attributes:
-        is_queue: the source is a work queue, purged by the query's commits.
+        retention: of the source streams; of work queues and streams with interest the query's
+            commits remove what they cover.
+        streams: the source streams.
+        subjects: what the query reads of them, all when empty.
+        scope: who numbers what is written: a streaming query, a transaction, or a job.
+        max_age_s: for how long the source streams keep messages.
+        has_dead_letters: the sink stream refuses some rows, which go to a stream of their own.
+        is_encrypted: connections begin with a TLS handshake.
+        has_other_addresses: the option names servers that are not there, and INFO one that is.
+        starts_slowly: the server lets connections wait after each start.
         dedupe, ledger: of the sink; an empty dedupe is a query that only reads.
         messages: how many are published, in how many portions over how long.
         faults: what happens to the server and to the source stream while that lasts, by weight.
@@ -25,7 +34,15 @@ class Program:
     """
 
     seed: int
-    is_queue: bool = False
+    retention: str = "limits"
+    streams: tuple[str, ...] = ("IN",)
+    subjects: str = ""
+    scope: str = "query"
+    max_age_s: int = 0
+    has_dead_letters: bool = False
+    is_encrypted: bool = False
+    has_other_addresses: bool = False
+    starts_slowly: bool = False
     fetch_mode: str = ""
     dedupe: str = "auto"
     ledger: str = "auto"
@@ -44,9 +61,15 @@ class Program:
     flush_ns: int = 2_000_000
 
     @property
+    def is_queue(self) -> bool:
+        """Whether the query's commits remove what they cover."""
+        return self.retention != "limits"
+
+    @property
     def promises_exact_output(self) -> bool:
         """Whether the output is the input, however long a batch has to be run again."""
-        return self.ledger == "auto" and self.dedupe in ("auto", "column")
+        has_ledger = self.ledger == "auto" and self.dedupe in ("auto", "column")
+        return has_ledger and self.scope != "job"
 
     def __str__(self) -> str:
         parts = [f"{name}={getattr(self, name)}" for name in self.__slots__ if name != "seed"]
@@ -57,7 +80,8 @@ def choose(seed: int) -> Program:
     """The program of a seed."""
     random = Random(f"program {seed}")
     program = Program(seed)
-    program.is_queue = random.random() < 0.35
+    if random.random() < 0.35:
+        program.retention = "workqueue"
     if not program.is_queue:
         program.fetch_mode = random.choice(["", "", "consumer", "direct"])
     levels = [("auto", "auto")] * 4 + [("column", "auto")] * 2
@@ -69,6 +93,7 @@ def choose(seed: int) -> Program:
     program.flush_ns = random.choice([1, 5, 50, 200]) * 1_000_000
     _choose_options(program, random)
     _choose_faults(program, random)
+    _choose_kind(program, Random(f"kind {seed}"))
     return program
 
 
@@ -117,3 +142,31 @@ def _choose_faults(program: Program, random: Random) -> None:
         program.fails_on_loss = random.random() < 0.5
         program.source["failOnDataLoss"] = str(program.fails_on_loss).lower()
         program.faults += random.sample(["purge", "recreate", "fewer"], random.randrange(1, 3))
+
+
+def _choose_kind(program: Program, random: Random) -> None:
+    """What else there is beside one stream, one address, and a streaming query."""
+    if not program.is_lossy and random.random() < 0.2:
+        program.retention = "interest"
+        program.source |= {"commitMode": "ack", "consumer": "anchor"}
+    program.streams += random.choice([(), (), (), ("ALSO",), ("ALSO", "THIRD")])
+    if random.random() < 0.25:
+        has_one = program.source.get("commitMode") == "purge" or program.fetch_mode == "direct"
+        program.subjects = "*.a" if has_one else random.choice(["*.a", "*.a,*.b"])
+        program.source["subjects"] = program.subjects
+    if program.dedupe and random.random() < 0.2:
+        program.scope = random.choice(["txn", "txn", "job"])
+    if program.dedupe and random.random() < 0.15:
+        program.has_dead_letters = True
+        program.sink |= {"onError": "deadLetter", "deadLetterSubject": "dead.x"}
+    if program.is_lossy and random.random() < 0.4:
+        program.max_age_s = random.choice([2, 8])
+    program.is_encrypted = random.random() < 0.15
+    program.has_other_addresses = random.random() < 0.2
+    program.starts_slowly = random.random() < 0.2
+    if program.has_other_addresses and random.random() < 0.5:
+        program.faults.append("move")
+    servers = {"servers": "nats://gone:4222,nats://sim:4222,nats://mute:4222"}
+    for side in (program.source, program.sink):
+        side |= {"tlsFirst": "true"} if program.is_encrypted else {}
+        side |= servers if program.has_other_addresses else {}

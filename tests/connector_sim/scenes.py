@@ -103,9 +103,9 @@ def sink(process: Process, options: SinkOptions) -> Sink:
     return Sink(process, options, SinkColumns(schema, options), list)
 
 
-def scope(name: str, batch: int) -> Scope:
-    """A micro-batch of a query."""
-    return Scope(ScopeKind.QUERY, name, batch)
+def scope(name: str, batch: int, kind: ScopeKind = ScopeKind.QUERY) -> Scope:
+    """A micro-batch of a query, or a batch write."""
+    return Scope(kind, name, batch)
 
 
 def write(

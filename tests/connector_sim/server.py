@@ -20,6 +20,7 @@ from jetstream_server.node.auth import GLOBAL_ACCOUNT, Authenticator, User
 from jetstream_server.node.node import Node
 from jetstream_server.node.reload import reload
 from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.ports import MessageStore
 from jetstream_server.store.store_folder import open_folder
 from jetstream_server.store.vault import FileVault
 
@@ -39,6 +40,8 @@ class Server:
         is_up: it takes connections.
         is_gone: it does not even refuse them, because its machine is off.
         password: what its only user has to say now.
+        serves_from_ns: connections wait until then.
+        other_address: what INFO says of further servers, "" for none.
         failure: an error of its own, which no client may cause.
     """
 
@@ -46,6 +49,8 @@ class Server:
         self.agenda = agenda
         self.is_up = self.is_gone = False
         self.password = "first"
+        self.serves_from_ns = 0
+        self.other_address = ""
         self.failure: BaseException | None = None
         self.disk = SimDisk(Random(random.randrange(1 << 30)))
         self._random = random
@@ -86,16 +91,41 @@ class Server:
         self.failure = error
 
     def connect(self, wire: Wire) -> None:
-        """Accept a connection."""
+        """Accept a connection; it is served at once, or when the server has come up."""
         self._wires = [each for each in self._wires if not each.server.is_closing()]
         self._wires.append(wire)
+        if self.agenda.clock.now_ns < self.serves_from_ns:
+            wire.server.pause_reading()
+            self.agenda.plan(self.serves_from_ns, lambda: self._serve_late(wire))
+        else:
+            self._serve(wire)
+
+    def _serve_late(self, wire: Wire) -> None:
+        if wire in self._wires and not wire.server.is_closing():
+            self._serve(wire)
+            wire.server.resume_reading()
+
+    def _serve(self, wire: Wire) -> None:
+        wire.server.other_address = self.other_address
         wire.server.protocol = ClientConnection(self._pump)
         wire.server.protocol.connection_made(wire.server)
 
     def holds(self, stream: str) -> range:
         """The sequences that a stream holds, or passes over."""
-        store = self._node.accounts[GLOBAL_ACCOUNT].catalog.streams[stream].store
+        store = self._store(stream)
         return range(max(1, int(store.first_seq)), int(store.last_seq) + 1)
+
+    def change_mark(self, stream: str) -> tuple[int, int, int]:
+        """What differs whenever messages came or went."""
+        state = self._store(stream).state()
+        return state.first_seq, state.last_seq, state.messages
+
+    def has(self, stream: str, sequence: int) -> bool:
+        """Whether a stream holds a message."""
+        return self._store(stream).load(sequence) is not None
+
+    def _store(self, stream: str) -> MessageStore:
+        return self._node.accounts[GLOBAL_ACCOUNT].catalog.streams[stream].store
 
     def rotate(self, password: str) -> None:
         """Take another password from now on, and turn away who came with the one before."""

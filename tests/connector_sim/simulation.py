@@ -3,7 +3,8 @@
 What must hold:
 
 - A task reads of its range each message once, and on a stream that nobody else removes from, all.
-- Nothing leaves a work queue that is not in a committed batch.
+- Nothing leaves a work queue, or a stream with interest retention, that is not in a committed
+  batch; of other subjects nothing leaves it at all.
 - What went wrong is said with an error that the faults explain; where messages may be removed
   behind the query's back, a loss is told of when `failOnDataLoss` is true.
 - The driver's look at its streams never takes longer than its time limits.
@@ -27,6 +28,7 @@ from jetstream_spark.errors import (
     DataLossError,
     RetryableError,
 )
+from jetstream_spark.ledger import ScopeKind
 from tests.connector_sim import scenes
 from tests.connector_sim.attempt import PREFIX
 from tests.connector_sim.courses import FairCourse, RoughCourse
@@ -35,11 +37,13 @@ from tests.connector_sim.process import Join
 from tests.connector_sim.program import Program, choose
 from tests.connector_sim.truth import BrokenPromiseError, Life, Truth, require
 from tests.connector_sim.wire import Course
-from tests.connector_sim.world import World
+from tests.connector_sim.world import OTHER_ADDRESS, World
 
 # Faults end, the query has to catch up: a driver that has just failed, a few time limits, batches.
 CALM_LIMIT_S = 900
 WINDOW_S = 120
+# Where there are dead letters the sink stream refuses messages of this size.
+REFUSED_BYTES = 250
 
 
 class Simulation:
@@ -57,12 +61,14 @@ class Simulation:
         self._errors_before = 0
         self._wires = Random(self.random.randrange(1 << 30))
         program = self.program
-        source = scenes.source_options(stream="IN", **program.source)
+        source = scenes.source_options(stream=",".join(program.streams), **program.source)
         sink = None
         if program.dedupe:
             named = {"dedupe": program.dedupe, "ledger": program.ledger} | program.sink
             sink = scenes.sink_options(stream="OUT", **named)
-        self.query = Query(self.world, "q", source, sink, program.habits)
+        kind = ScopeKind(program.scope)
+        self.query = Query(self.world, "q", source, sink, program.habits, kind)
+        self._marks: dict[str, Any] = {}
 
     def run(self) -> str:
         """Play it; return the digest.
@@ -72,6 +78,8 @@ class Simulation:
         """
         world, program = self.world, self.program
         world.note(str(program))
+        if program.has_other_addresses:
+            world.server.other_address = f"{OTHER_ADDRESS}:4222"
         world.server.start()
         self._keep(self._make())
         world.course = self._course
@@ -119,14 +127,32 @@ class Simulation:
     # -- input -------------------------------------------------------------------------------
 
     def _make(self) -> Generator[Any, Any, None]:
-        retention = "workqueue" if self.program.is_queue else "limits"
-        state = yield from self.keeper.make("IN", retention=retention)
-        self.truth.lives.append(Life(state.created))
-        if self.program.dedupe:
-            yield from self.keeper.make("OUT")
+        program = self.program
+        for name in program.streams:
+            yield from self._make_source(name)
+        if program.dedupe:
+            most = {"max_msg_size": REFUSED_BYTES} if program.has_dead_letters else {}
+            yield from self.keeper.make("OUT", **most)
+        if program.has_dead_letters:
+            yield from self.keeper.make("DEAD")
+
+    def _make_source(self, name: str) -> Generator[Any, Any, None]:
+        program = self.program
+        config: dict[str, Any] = {"retention": program.retention}
+        if program.max_age_s:
+            age_ns = program.max_age_s * 10**9
+            config |= {"max_age": age_ns, "duplicate_window": age_ns}
+        state = yield from self.keeper.make(name, **config)
+        life = Life(name, state.created)
+        if program.max_age_s:
+            life.gone_below, self._has_lost = 1 << 60, True
+        self.truth.lives.append(life)
 
     def _produce(self) -> Generator[Any, Any, None]:
         program, control = self.program, self.keeper.control
+        while program.retention == "interest" and not self.query.checkpoint.initial:
+            # What nobody is interested in yet is not kept.
+            yield Join(lambda: False, control.host.now() + 0.1)
         number = 0
         for portion in range(program.portions):
             yield Join(lambda: False, control.host.now() + program.lasts_s / program.portions)
@@ -134,13 +160,26 @@ class Simulation:
                 data = b"%d" % number + b"x" * self.random.choice([0, 10, 300])
                 headers = b"NATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n" % data
                 number += 1
-                self.truth.uncertain.add(data)
+                stream, token = self._target()
+                is_ours = not program.subjects or f"*.{token}" in program.subjects
+                if is_ours:
+                    self.truth.uncertain.add(data)
                 yield from self._enter()
-                life = self.truth.now
-                ack = yield from control.request_message("in.x", data, headers)
-                life.stored[int(ack["seq"])] = data
+                life = self.truth.now(stream)
+                subject = f"{stream.lower()}.{token}"
+                ack = yield from control.request_message(subject, data, headers)
+                if is_ours:
+                    life.stored[int(ack["seq"])] = data
+                else:
+                    life.others.add(int(ack["seq"]))
                 self._is_entered = False
                 self.truth.uncertain.discard(data)
+
+    def _target(self) -> tuple[str, str]:
+        """The stream of the next message, and the last token of its subject."""
+        streams = self.program.streams
+        stream = self.random.choice(streams) if len(streams) > 1 else streams[0]
+        return stream, self.random.choice("abc") if self.program.subjects else "x"
 
     def _enter(self) -> Generator[Any, Any, None]:
         """Wait until nobody else changes the stream: what an ack says is of the stream as it is."""
@@ -169,12 +208,16 @@ class Simulation:
             case "kill" | "power":
                 server.kill(power=kind == "power")
                 yield Join(lambda: False, host.now() + outage_s)
-                server.start()
+                self._start_server()
             case "stop":
                 server.stop()
                 yield Join(lambda: not server.is_up, host.now() + 60)
                 yield Join(lambda: False, host.now() + outage_s)
-                server.start()
+                self._start_server()
+            case "move":
+                world.is_moved = True
+                yield Join(lambda: False, host.now() + outage_s)
+                world.is_moved = False
             case "deaf":
                 world.is_deaf = True
                 yield Join(lambda: False, host.now() + outage_s)
@@ -188,40 +231,48 @@ class Simulation:
                     if not wire.name.startswith("keeper"):
                         wire.cut()
             case "harmless config":
-                state = yield from self.keeper.control.stream_state("IN")
+                name = self._target()[0]
+                state = yield from self.keeper.control.stream_state(name)
                 config = state.config | {"description": f"{host.now()}"}
-                yield from self.keeper.control.request("STREAM.UPDATE.IN", config)
+                yield from self.keeper.control.request(f"STREAM.UPDATE.{name}", config)
             case _:
                 yield from self._enter()
-                yield from self._remove(kind)
+                yield from self._remove(kind, self._target()[0])
                 self._is_entered = False
 
-    def _remove(self, kind: str) -> Generator[Any, Any, None]:
-        control, life = self.keeper.control, self.truth.now
-        state = yield from control.stream_state("IN")
+    def _start_server(self) -> None:
+        server = self.world.server
+        if self.program.starts_slowly and not server.is_up:
+            after_s = self.random.choice([0.3, 3, 8])
+            server.serves_from_ns = self.world.agenda.clock.now_ns + round(after_s * 1e9)
+        server.start()
+
+    def _remove(self, kind: str, name: str) -> Generator[Any, Any, None]:
+        control, life = self.keeper.control, self.truth.now(name)
+        state = yield from control.stream_state(name)
         middle = self.random.randrange(state.first, state.next + 1)
         if kind == "recreate":
             life.gone_below = 1 << 60
             self._has_lost = True
-            yield from control.request("STREAM.DELETE.IN")
-            state = yield from self.keeper.make("IN")
-            self.truth.lives.append(Life(state.created))
+            yield from control.request(f"STREAM.DELETE.{name}")
+            yield from self._make_source(name)
             return
         life.gone_below = max(life.gone_below, middle)
         if kind == "purge":
-            yield from control.purge("IN", middle)
+            yield from control.purge(name, middle)
         else:
             count = max(1, state.next - middle)
             life.gone_below = 1 << 60  # and what comes pushes out more
             with contextlib.suppress(ConnectorError):
-                yield from control.request("STREAM.UPDATE.IN", state.config | {"max_msgs": count})
+                config = state.config | {"max_msgs": count}
+                yield from control.request(f"STREAM.UPDATE.{name}", config)
         self._has_lost = True
 
     def _calm_down(self) -> None:
         world = self.world
         world.note("calm")
         self.is_calm = True
-        world.is_deaf = False
+        world.is_deaf = world.is_moved = False
         world.server.start()
         habits = self.program.habits
         habits.dies = habits.killed = habits.lost = habits.speculated = 0.0
@@ -235,23 +286,32 @@ class Simulation:
 
     def _check_queue(self) -> None:
         """Nothing has left the work queue that is not in a committed batch."""
-        if not self.program.is_queue or not self.world.server.is_up:
+        server, program = self.world.server, self.program
+        if not program.is_queue or not server.is_up:
             return
-        first = self.world.server.holds("IN").start
         end = self.query.checkpoint.committed_end
-        reached = end.streams["IN"].next if end is not None else 1
-        require(first <= reached, f"the queue begins at {first}, committed is up to {reached}")
+        for name in program.streams:
+            life, mark = self.truth.now(name), server.change_mark(name)
+            if self._marks.get(name) == mark:
+                continue
+            self._marks[name] = mark
+            reached = end.streams[name].next if end is not None else 1
+            wanted = [sequence for sequence in life.stored if sequence >= reached]
+            wanted += life.others if program.retention == "workqueue" else ()
+            gone = [sequence for sequence in wanted if not server.has(name, sequence)]
+            require(not gone, f"of {name} are gone, committed is up to {reached}:", gone)
 
     def _has_all(self) -> bool:
-        if self._is_lost():
-            return True
+        return self._is_lost() or all(map(self._has_all_of, self.program.streams))
+
+    def _has_all_of(self, name: str) -> bool:
         end = self.query.checkpoint.committed_end
-        held = self.world.server.holds("IN")
+        held = self.world.server.holds(name)
         if not held:
             return True
         return end is not None and (
-            end.streams["IN"].created == self.truth.now.created
-            and end.streams["IN"].next >= held.stop
+            end.streams[name].created == self.truth.now(name).created
+            and end.streams[name].next >= held.stop
         )
 
     def _is_lost(self) -> bool:
@@ -290,27 +350,34 @@ class Simulation:
     def _check_input(self) -> None:
         """Each committed batch has each row of its ranges once."""
         log, program = self.query.checkpoint, self.program
+        is_whole = not program.is_lossy or program.fails_on_loss
         for batch in range(log.committed):
-            end = log.end_of(batch).streams["IN"]
-            start = log.start_of(batch).streams["IN"]
-            first = start.next if start.created == end.created else 1
-            rows = [row for part in log.rows[batch] for row in part]
-            is_whole = not program.is_lossy or program.fails_on_loss
-            self.truth.check_rows(end.created, first, end.next, rows, is_whole=is_whole)
+            starts = log.start_of(batch).streams
+            for name, end in log.end_of(batch).streams.items():
+                first = starts[name].next if starts[name].created == end.created else 1
+                rows = [row for stream, part in log.rows[batch] if stream == name for row in part]
+                life = self.truth.life(name, end.created)
+                self.truth.check_rows(life, first, end.next, rows, is_whole=is_whole)
 
     def _check_output(self) -> None:
         log = self.query.checkpoint
-        stored = self._keep(self.keeper.messages("OUT"))
-        found = Counter(stored.values())
-        batches = [[row for part in log.rows[n] for row in part] for n in range(log.committed)]
-        wanted = Counter(PREFIX + data for rows in batches for _, data in rows)
+        rows = [row for n in range(log.committed) for _, part in log.rows[n] for row in part]
+        wanted = Counter(PREFIX + data for _, data in rows)
+        found = Counter(self._keep(self.keeper.messages("OUT")).values())
+        if self.program.has_dead_letters:
+            dead = Counter(self._keep(self.keeper.messages("DEAD")).values())
+            small = [data for data in dead if len(data) < REFUSED_BYTES]
+            require(not small, "dead letters that the stream takes:", small)
+            found += dead
         lost = wanted - found
         require(not lost, "not in the sink:", sorted(lost))
         if self._is_lost():
             return  # of a batch that was not committed anything may be there
         program = self.program
         is_quick = max(self.query.spans.values(), default=0.0) < WINDOW_S
-        if program.promises_exact_output or (program.dedupe != "none" and is_quick):
+        is_exact = program.promises_exact_output and not program.has_dead_letters
+        is_exact = is_exact or (program.dedupe != "none" and is_quick and program.scope != "job")
+        if is_exact:
             if program.is_lossy:  # an earlier attempt may have read what is gone by now
                 wanted = Counter(dict.fromkeys(found, 1))
             require(found == wanted, "in the sink too often:", sorted(found - wanted))

@@ -7,16 +7,20 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Life:
-    """One incarnation of the source stream.
+    """One incarnation of a source stream.
 
     Attributes:
+        stream: its name.
         created: what the server says of it.
-        stored: payloads by sequence, as their acks said.
+        stored: payloads by sequence, as their acks said, of what the query is to read.
+        others: sequences of messages that it is not to read.
         gone_below: sequences below may have been removed.
     """
 
+    stream: str
     created: str
     stored: dict[int, bytes] = field(default_factory=dict)
+    others: set[int] = field(default_factory=set)
     gone_below: int = 1
 
 
@@ -37,33 +41,32 @@ class Truth:
         self.lives: list[Life] = []
         self.uncertain: set[bytes] = set()
 
-    @property
-    def now(self) -> Life:
-        """The stream as it is."""
-        return self.lives[-1]
+    def now(self, stream: str) -> Life:
+        """A stream as it is."""
+        return next(life for life in reversed(self.lives) if life.stream == stream)
 
-    def life(self, created: str) -> Life:
+    def life(self, stream: str, created: str) -> Life:
         """The incarnation of that time."""
         for life in self.lives:
-            if life.created == created:
+            if (life.stream, life.created) == (stream, created):
                 return life
-        raise BrokenPromiseError(f"no stream was made at {created}")
+        raise BrokenPromiseError(f"stream {stream} was not made at {created}")
 
     def check_rows(
-        self, created: str, start: int, stop: int, rows: list[tuple[int, bytes]], *, is_whole: bool
+        self, life: Life, start: int, stop: int, rows: list[tuple[int, bytes]], *, is_whole: bool
     ) -> None:
         """Compare what one task read with what its range holds.
 
         Args:
             is_whole: whether nothing may be missing but what was removed.
         """
-        life = self.life(created)
         sequences = [sequence for sequence, _ in rows]
         require(sequences == sorted(set(sequences)), "rows twice or out of order:", sequences)
         require(all(start <= at < stop for at in sequences), "outside its range:", sequences)
         for sequence, data in rows:
             known = life.stored.get(sequence)
             is_right = known == data if known is not None else data in self.uncertain
+            is_right = is_right and sequence not in life.others
             require(is_right, "sequence", sequence, "is", known, "and was read as", data)
         first = start if is_whole else max(start, life.gone_below)
         missing = [at for at in range(first, stop) if at in life.stored and at not in sequences]

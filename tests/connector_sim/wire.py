@@ -47,6 +47,9 @@ class Course(Protocol):
     def told_ns(self) -> int:
         """After how long an end learns of a cut."""
 
+    def breaks_handshake(self) -> bool:
+        """Whether a TLS handshake comes to nothing."""
+
 
 def _nothing() -> None:
     pass
@@ -78,6 +81,11 @@ class Wire:
         self._is_cut = False
         self._sent = 0
         self._up_at = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the client's end is told that it broke."""
+        return self._error is not None
 
     def send(self, data: memoryview) -> int:
         """Take what there is room for; return how much.
@@ -166,10 +174,16 @@ class Wire:
 
 
 class Transport:
-    """The server's end."""
+    """The server's end.
+
+    Attributes:
+        protocol: who reads, None until somebody does.
+        other_address: added to the first INFO, unless empty.
+    """
 
     def __init__(self, wire: Wire) -> None:
         self.protocol: Any = None
+        self.other_address = ""
         self._wire = wire
         self._written = 0
         self._down_at = 0
@@ -200,7 +214,8 @@ class Transport:
         """The connection is over."""
         if not self._is_told:
             self._is_told = self._is_closing = True
-            self.protocol.connection_lost(error)
+            if self.protocol is not None:
+                self.protocol.connection_lost(error)
 
     def died(self, is_silent: bool) -> None:
         """The server's process is gone; its machine says so unless it lost power."""
@@ -230,6 +245,9 @@ class Transport:
     def write(self, data: bytes) -> None:
         """Write bytes to the client."""
         wire, at = self._wire, 0
+        if self.other_address and not self._written:
+            urls = b'INFO {"connect_urls":["%b"],' % self.other_address.encode()
+            data = bytes(data).replace(b"INFO {", urls, 1)
         wire.digest(data)
         wire.said.append((False, self._written, data))
         now = wire.agenda.clock.now_ns

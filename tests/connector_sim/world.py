@@ -19,6 +19,8 @@ from tests.connector_sim.server import Server
 from tests.connector_sim.wire import Course, Wire
 from tests.sim.clock import START, Agenda, SimClock
 
+# Two names of the server, one where nobody listens, and one where nobody says so.
+FIRST_ADDRESS, OTHER_ADDRESS, GONE, MUTE = "sim", "sim2", "gone", "mute"
 STEP_NS = 20 * MILLISECOND
 FLUSH_NS = 2 * MILLISECOND
 
@@ -29,6 +31,7 @@ class World:
     Attributes:
         course: makes the course of the next connection of a process, by its name.
         is_deaf: whether who knocks at the server gets no answer at all.
+        is_moved: whether nobody listens at the server's first address any more.
         known_password: the password as the secret's file says it now.
         trace: what happened, each with its second.
     """
@@ -38,7 +41,7 @@ class World:
         self.agenda = Agenda(SimClock(), Random(random.randrange(1 << 30)))
         self.server = Server(self.agenda, Random(random.randrange(1 << 30)), flush_ns)
         self.course: Callable[[str], Course] = lambda name: FairCourse()
-        self.is_deaf = False
+        self.is_deaf = self.is_moved = False
         self.known_password = self.server.password
         self.processes: list[Process] = []
         self.wires: list[Wire] = []
@@ -121,14 +124,17 @@ class World:
         """The password as it is written down now."""
         return self.known_password
 
-    def connect(self, process: Process, connected: Callable[[Wire | None], None]) -> None:
-        """Knock at the server; answer in a while with a wire, with None if refused, or never."""
+    def connect(
+        self, process: Process, address: str, connected: Callable[[Wire | None], None]
+    ) -> None:
+        """Knock at an address; answer in a while with a wire, with None if refused, or never."""
         course = self.course(process.name)
 
         def knock() -> None:
-            if self.is_deaf or self.server.is_gone:
+            if self.is_deaf or self.server.is_gone or address == MUTE:
                 return
-            if not self.server.is_up:
+            is_moved = self.is_moved and address == FIRST_ADDRESS and process.name != "keeper"
+            if not self.server.is_up or address == GONE or is_moved:
                 connected(None)
                 return
             wire = Wire(self.agenda, course, self._digest.update, process.name)
