@@ -18,6 +18,7 @@ help:
 	@echo "make model  stores, streams, consumers and more beside obvious twins: thousands of examples"
 	@echo "make soak   the demo again and again, SOAK_RUNS times (20), 30 crashes, a cluster's outages, copies under chaos"
 	@echo "make fuzz   bad input of every kind, FUZZ_ROUNDS (200) times what the tests try"
+	@echo "make fuzz-parsers  parsers and decoders, guided by coverage, FUZZ_MINUTES (60)"
 	@echo "make attack  sequences of hostile input over every receiver, ATTACK_MINUTES (60)"
 	@echo "make differential  random requests to this server and the genuine one, DIFFERENTIAL_ROUNDS (1000)"
 	@echo "make versions  the connector with PySpark 4.0, 4.1, 4.2 and 4.3, each in its environment"
@@ -115,6 +116,14 @@ FUZZ_ROUNDS ?= 200
 
 fuzz: $(READY)-test
 	FUZZ_ROUNDS=$(FUZZ_ROUNDS) $(BIN)/pytest tests/fuzz --timeout 3600
+
+FUZZ_MINUTES ?= 60
+
+# There is no atheris for every Python, so it is no dependency of the tests.
+.PHONY: fuzz-parsers
+fuzz-parsers: $(READY)-test
+	$(INSTALL) atheris
+	PYTHONPATH=server:. $(BIN)/python -m tests.fuzz.parsers --minutes $(FUZZ_MINUTES)
 
 ATTACK_SEED ?= 1000
 ATTACK_MINUTES ?= 60

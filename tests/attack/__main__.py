@@ -95,6 +95,7 @@ class Attack:
                     answered = (_kind(act), *answers)
                     self.differences[answered] += 1
                     self._examples.setdefault(answered, seed)
+                    break  # what comes after it may come of it
 
     def report(self) -> None:
         """Say where the servers differ."""

@@ -112,13 +112,13 @@ class ServerProcess:
 
 def _started(command: list[str]) -> subprocess.Popen[str]:
     try:
-        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace")
     except OSError as error:
         # Seen once in ten thousand starts on a virtual machine that was short of everything: its
         # kernel could not read the arguments of exec.
         if error.errno != errno.EFAULT:
             raise
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace")
 
 
 def bundled_command() -> list[str]:
