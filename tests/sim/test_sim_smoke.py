@@ -41,6 +41,8 @@ FOUND = {
     7000116: "(the explanation's) a full disk makes room for what a crash then takes back",
     7000329: "as 5310188",
     7000334: "as 910101",
+    7300828: "(the audit's) a lowered limit is enforced in slices",
+    7301272: "the last block lost its end to a rewrite, and with it the last sequence",
 }
 
 

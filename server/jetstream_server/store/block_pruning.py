@@ -393,8 +393,11 @@ class BlockPruning(BlockLog):
     def _compact(self, block: Block) -> None:
         """Rewrite a sealed block with its tombstones and live messages only.
 
-        The index goes first, so it can never be taken for that of the other version.
+        The index goes first, so it can never be taken for that of the other version. What is last
+        in the store may go, so another block has to know its numbers by then.
         """
+        if self._open is None and block is self._blocks[-1]:
+            self._begin()
         content = self._content(block)
         positions, subject_ids, sequences = array("I"), array("I"), array("Q")
         smaller = bytearray(block.tombstones) + bytes(block.recorded)

@@ -87,3 +87,31 @@ def test_files_of_a_purge_go_one_block_after_the_other(disk):
     disk.restart()
     again = FileStore(FOLDER, GroupCommit(disk), block_bytes=2000)
     assert (again.state().messages, again.last_seq) == (0, 401)
+
+
+def test_the_last_block_loses_its_end_to_a_rewrite_and_no_sequence_comes_again(sim_disk_module):
+    """The store had no newer block that knew the last sequence, and was offline after a crash."""
+    for dark_in in range(40):
+        disk = sim_disk_module.SimDisk(Random(dark_in))
+        commit = GroupCommit(disk)
+        store = FileStore(FOLDER, commit, block_bytes=20_000)
+        store.append(b"a", b"", b"first", 1)
+        store._rotate()
+        for number in range(2, 32):
+            store.append(b"a" if number < 5 else b"b", b"", b"x" * 600, number)
+        assert not store.rest() and store.rest()
+        commit.drain()
+        disk.dark_in = dark_in
+        is_done = True
+        try:
+            assert store.purge(store.filter([b"b"]), 0, 0) == 27
+            commit.drain()
+        except sim_disk_module.PowerLostError:
+            is_done = False
+        disk.restart()
+        again = FileStore(FOLDER, GroupCommit(disk), block_bytes=20_000)
+        assert again.offline == ""
+        assert again.last_seq == 31
+        if is_done:
+            return
+    raise AssertionError("the power was always lost")
