@@ -52,8 +52,6 @@ def _compare_stream(life: Life, stream: Stream, now: int) -> None:
     require(not store.offline, life.name, "is offline after a start:", store.offline)
     last = store.last_seq
     require(max(life.seen, default=0) <= last, life.name, "took sequences back, last", last)
-    if life.was_full:
-        life.unkept |= {at: entry for at, entry in life.journal.items() if at > last}
     found: set[int] = set()
     for message in messages(store, None, store.first_seq, 1 << 30, 1 << 23):
         found.add(message.sequence)

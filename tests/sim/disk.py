@@ -64,7 +64,6 @@ class SimDisk:
         dark_in: that many changes from now, the power goes.
         is_read_only: every change fails.
         changes: how many there were.
-        refusals: how often there was no room.
     """
 
     def __init__(self, random: Random) -> None:
@@ -75,7 +74,6 @@ class SimDisk:
         self.dark_in: int | None = None
         self.is_read_only = False
         self.changes = 0
-        self.refusals = 0
         self._files: dict[Path, _File] = {}
         self._durable: dict[Path, _File] = {}
         self._folders = {Path("/")}
@@ -123,7 +121,6 @@ class SimDisk:
                 raise OSError(self.fail_errno, os.strerror(self.fail_errno), str(path))
 
     def _no_room(self, path: Path) -> OSError:
-        self.refusals += 1
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     def _room(self) -> int:

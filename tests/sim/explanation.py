@@ -32,9 +32,6 @@ def is_explained(life: Life, sequence: int, last: int, now: int) -> bool:
     if entry.ttl_ns and now + SLACK_NS >= entry.timestamp + entry.ttl_ns:
         return True
     later = [other for at, other in life.journal.items() if at > sequence]
-    # On a full disk room is made for messages that the disk has not taken, and may never take.
-    later += [other for at, other in life.unkept.items() if at not in life.journal]
-    last = max(last, *life.unkept, 0)
     if any(_replaces(other, entry) for other in later):
         return True
     if any(_is_over(config, entry, sequence, last, later, now) for config in life.configs):

@@ -235,8 +235,6 @@ class Life:
         gone: removed, and somebody was told.
         explained: gone for a reason that was looked up already.
         live: stored when the server crashed.
-        was_full: the disk was, at some time before the last crash.
-        unkept: what such a crash took back.
         ids: message ids, each with the last sequence stored.
         copiers: streams that copied from it; what they have, a work queue may let go.
     """
@@ -257,8 +255,6 @@ class Life:
     explained: set[int] = field(default_factory=set)
     readers: dict[str, Reader] = field(default_factory=dict)
     live: set[int] = field(default_factory=set)
-    was_full: bool = False
-    unkept: dict[int, Stored] = field(default_factory=dict)
     ids: dict[bytes, int] = field(default_factory=dict)
     copiers: list[Life] = field(default_factory=list)
 

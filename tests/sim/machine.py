@@ -115,7 +115,6 @@ class Machine:
         self.random = random
         self.witness = witness
         self.disk = SimDisk(Random(random.randrange(1 << 30)))
-        self._refusals = 0
         self.is_up = False
         self.is_calm = False
         self.lazily_ns = random.choice([0, 0, 0, 2 * SECOND])
@@ -138,7 +137,6 @@ class Machine:
         """Start the server; False when the power went while it started."""
         witness, now = self.witness, self.agenda.clock.now_ns
         witness.starts += 1
-        self._refusals = self.disk.refusals
         witness.count("starts")
         will_fail = self.disk.fail_in is not None
         chance = Random(self.random.randrange(1 << 30))
@@ -230,8 +228,7 @@ class Machine:
     def crash(self, *, power: bool) -> None:
         """End without warning."""
         if self.is_up:
-            was_full = self.disk.refusals > self._refusals
-            self.witness.crashing(self.catalogs, was_full=was_full)
+            self.witness.crashing(self.catalogs)
             self._end()
         if power and self.loses_unsynced:
             self.witness.count("power cuts")
@@ -246,8 +243,7 @@ class Machine:
         while self.pump._flushing:
             self.agenda.run_until(self.agenda.clock.now_ns + MILLISECOND)
         self.worker.is_stopping = True
-        was_full = self.disk.refusals > self._refusals
-        self.witness.crashing(self.catalogs, was_full=was_full)
+        self.witness.crashing(self.catalogs)
         ending = self.pump.stop()
         try:
             ending.send(None)

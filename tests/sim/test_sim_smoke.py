@@ -38,7 +38,7 @@ FOUND = {
     9100327: "the same, beside a NAK",
     9100899: "a schedule took the sequence of a lost message before its consumers were opened",
     7000015: "(the audit's) as 5300118, of max_msgs",
-    7000116: "(the explanation's) a full disk makes room for what a crash then takes back",
+    7000116: "a full disk made room for what a crash then took back",
     7000329: "as 5310188",
     7000334: "as 910101",
     7300828: "(the audit's) a lowered limit is enforced in slices",

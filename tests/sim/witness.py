@@ -240,10 +240,9 @@ class Witness:
             require(before is not None and before.subject == entry.subject, *where, before)
         self.count("republished")
 
-    def crashing(self, catalogs: Catalogs, *, was_full: bool) -> None:
+    def crashing(self, catalogs: Catalogs) -> None:
         """Note what the server holds in memory: everything else has been removed."""
         for life in self.lives:
-            life.was_full = was_full
             stream = find_stream(catalogs, life)
             life.live = live_sequences(stream) if stream is not None else set()
 

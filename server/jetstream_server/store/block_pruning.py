@@ -110,7 +110,7 @@ class BlockPruning(BlockLog):
         self._messages -= messages
         self._hold(-accounted)
 
-    def truncate_front(self, first_seq: int) -> int:
+    def truncate_front(self, first_seq: int, *, gives_way: bool = False) -> int:
         """Remove everything below `first_seq`, which may lie beyond the end."""
         self._check_online()
         removed, messages = 0, self._messages
@@ -118,13 +118,13 @@ class BlockPruning(BlockLog):
             self._is_used = True
             self._floor = first_seq
             self._note(Tombstone(tombstone.FLOOR, first_seq))
-            self._drop_below(first_seq)
+            self._drop_below(first_seq, gives_way=gives_way)
             removed = messages - self._messages
             self._last_seq = max(self._last_seq, first_seq - 1)
             self._tidy(self._blocks[:1])
         return removed
 
-    def _drop_below(self, first_seq: int) -> None:
+    def _drop_below(self, first_seq: int, *, gives_way: bool = False) -> None:
         """Remove messages below a floor that is already noted."""
         self._oldest = None
         table = self._table
@@ -145,7 +145,7 @@ class BlockPruning(BlockLog):
                 gone.append(block)
         if gone:
             del self._blocks[: len(gone)]
-            self._retire(gone, is_below_floor=True)
+            self._retire(gone, is_below_floor=True, follows=gives_way)
         block_now = self._blocks[0] if self._blocks else None
         if block_now is not None and block_now.first_seq < first_seq <= block_now.last_seq:
             content = self._content(block_now)
@@ -188,11 +188,13 @@ class BlockPruning(BlockLog):
             self._table.counts,
         )
 
-    def purge(self, wanted: SubjectFilter | None, below: int, keep: int) -> int:
+    def purge(
+        self, wanted: SubjectFilter | None, below: int, keep: int, *, gives_way: bool = False
+    ) -> int:
         """Remove matching messages below `below` (0: all), all but the newest `keep`."""
         self._check_online()
         if wanted is None and not keep:
-            return self.truncate_front(below or self._last_seq + 1)
+            return self.truncate_front(below or self._last_seq + 1, gives_way=gives_way)
         left = max(self.count(wanted, 0) - keep, 0)
         start, stop, removed = self.first_seq, below or self._last_seq + 1, 0
         while removed < left and start < stop:
@@ -336,7 +338,9 @@ class BlockPruning(BlockLog):
             self._blocks.remove(block)
             self._retire([block])
 
-    def _retire(self, gone: list[Block], *, is_below_floor: bool = False) -> None:
+    def _retire(
+        self, gone: list[Block], *, is_below_floor: bool = False, follows: bool = False
+    ) -> None:
         """Remove sealed blocks without messages, which are not in the list any more.
 
         Their tombstones go with them, so those that other blocks need are repeated first; the
@@ -356,14 +360,15 @@ class BlockPruning(BlockLog):
             durable = [at for at, block in enumerate(gone) if block.pinned is None]
             waiting = durable[-1] if durable else 0
         self._high_water.forget(numbers, self._floor)
+        commit = self._commit
         for at, block in enumerate(gone):
             if is_below_floor and at < waiting:
                 voids = self._high_water.path
-                self._commit.remove(self, block.path, lazily=True, voids=voids)
-                self._commit.remove(self, block.index_path, lazily=True)
+                commit.remove(self, block.path, lazily=True, voids=voids, follows=follows)
+                commit.remove(self, block.index_path, lazily=True, follows=follows)
             else:
-                self._commit.remove(self, block.index_path)
-                self._commit.remove(self, block.path, waits=True)
+                commit.remove(self, block.index_path, follows=follows)
+                commit.remove(self, block.path, waits=True)
 
     def _is_outlived(self, block: Block) -> bool:
         """Tell whether a newer block, which knows the numbers of the store, is on the disk."""

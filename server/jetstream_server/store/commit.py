@@ -18,8 +18,9 @@ Invariants:
 - A full disk is no such failure. The operations of the owner concerned stay queued, unacknowledged
   and in order, and are tried again every `RETRY_NS`; nothing is rolled back, because what
   the state machines above concluded from these messages (duplicates, counts, positions) cannot be.
-  Writing again is safe: bytes come from memory, not from the page cache. Removals that only free
-  space do not wait, else a purge could not end the shortage.
+  Writing again is safe: bytes come from memory, not from the page cache. Removals that somebody
+  asked for do not wait, else a purge could not end the shortage; those that make room for what is
+  queued do (`follows`).
 - With a `Reserve` (`store/reserve.py`) refused operations get room at once. `full` says that there
   is a shortage, and stores then take no messages; it ends when the reserve is as it was. Only when
   the reserve is used up as well does anything stay queued.
@@ -185,14 +186,16 @@ class GroupCommit:
         waits: bool = False,
         lazily: bool = False,
         voids: Path | None = None,
+        follows: bool = False,
     ) -> None:
         """Queue the removal of a file, for when all the owner wrote is durable.
 
-        Unless it `waits`, it goes ahead of writes that a full disk holds up; the log that it
-        `voids` goes before it then. `lazily` is for large files that mean nothing any more: a few
-        go with each flush, for each takes milliseconds.
+        Unless it `waits` or `follows`, it goes ahead of writes that a full disk holds up; the log
+        that it `voids` goes before it then. What gives way to something that was written has to
+        follow it: a crash would take both. `lazily` is for large files that mean nothing any more:
+        a few go with each flush, for each takes milliseconds.
         """
-        removal = Remove(owner, path, waits, voids)
+        removal = Remove(owner, path, waits, voids, follows)
         if lazily:
             self._rubbish[path] = (self._removals, removal)
             return

@@ -97,7 +97,14 @@ class FileStore(BlockPruning):
         messages = self._messages - limits.max_msgs if limits.max_msgs >= 0 else 0
         accounted = self._held_bytes - limits.max_bytes if limits.max_bytes >= 0 else 0
         if self._messages and (messages > 0 or accounted > 0):
-            self._trim(max(messages, 0), max(accounted, 0), -_ALL, removed, TRIMMED_AT_ONCE)
+            self._trim(
+                max(messages, 0),
+                max(accounted, 0),
+                -_ALL,
+                removed,
+                TRIMMED_AT_ONCE,
+                gives_way=True,
+            )
         return removed
 
     def exceeds(self, limits: Limits) -> bool:
@@ -118,6 +125,8 @@ class FileStore(BlockPruning):
         expired_at: int,
         removed: list[tuple[int, int]],
         blocks_max: int,
+        *,
+        gives_way: bool = False,
     ) -> None:
         """Remove from the front until that much is gone and nothing has expired, or so many blocks
         have been emptied."""
@@ -139,7 +148,7 @@ class FileStore(BlockPruning):
                     break
             messages -= block.live
             accounted -= block.accounted
-        self.truncate_front(target)
+        self.truncate_front(target, gives_way=gives_way)
         removed.append((start, target))
 
     def _enforce_per_subject(self, limit: int, removed: list[tuple[int, int]]) -> None:

@@ -92,6 +92,7 @@ class Remove:
     path: Path
     waits: bool
     voids: Path | None = None  # a `StateLog` that is false when it goes before what is queued
+    follows: bool = False  # what the owner wrote before, also on a full disk
 
 
 @dataclass(slots=True, eq=False)
@@ -396,7 +397,7 @@ class Flush:
 
 def _frees_space(operation: Operation) -> bool:
     if isinstance(operation, Remove):
-        return not operation.waits
+        return not (operation.waits or operation.follows)
     return isinstance(operation, RemoveTree | Clear)
 
 

@@ -123,7 +123,9 @@ class MemoryStore(Tallied):
             self._last_seq = first_seq - 1
         return removed
 
-    def purge(self, wanted: SubjectFilter | None, below: int, keep: int) -> int:
+    def purge(
+        self, wanted: SubjectFilter | None, below: int, keep: int, *, gives_way: bool = False
+    ) -> int:
         """Remove matching messages below `below` (0: all), all but the newest `keep`."""
         if wanted is None and not keep:
             return self.truncate_front(below or self._last_seq + 1)

@@ -160,8 +160,12 @@ class MessageStore(Protocol):
         """
         ...
 
-    def purge(self, wanted: SubjectFilter | None, below: int, keep: int) -> int:
+    def purge(
+        self, wanted: SubjectFilter | None, below: int, keep: int, *, gives_way: bool = False
+    ) -> int:
         """Remove matching messages below sequence `below` (0: all), all but the newest `keep`.
+
+        What `gives_way` to a newer message stays on a full disk until that is durable.
 
         An unfiltered purge of everything leaves first_seq = last_seq + 1; a filtered one leaves
         last_seq where it is.

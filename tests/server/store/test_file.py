@@ -301,6 +301,35 @@ def test_purging_a_full_disk_makes_room(disk):
     assert commit.drain() == []
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("is_rollup", [False, True])
+def test_what_gives_way_stays_on_a_full_disk_until_what_came_is_durable(disk, is_rollup, is_killed):
+    """A crash took both: the oldest acknowledged messages, and the newest, of which nobody knew."""
+    store, commit = open_store(disk, block_bytes=2000)
+    publish(store, 100)
+    commit.drain()
+    disk.capacity = sum(disk.size(FOLDER / name) for name in disk.names(FOLDER))
+    publish(store, 60)
+    if is_rollup:
+        store.purge(None, 160, 0, gives_way=True)
+    else:
+        store.enforce(Limits(max_msgs=100), 5)
+    for _ in range(9):
+        assert commit.drain() != []
+    if is_killed:
+        disk.restart()
+        found = sequences(open_store(disk)[0])
+        assert found[:100] == list(range(1, 101))
+        return
+    disk.capacity = None
+    assert commit.drain() == []
+    commit.drain()
+    disk.restart()
+    left = sequences(open_store(disk)[0])
+    assert left == ([160] if is_rollup else list(range(61, 161)))
+    assert len(disk.names(FOLDER)) < 20
+
+
 def test_failed_sync_takes_the_store_offline_for_good(disk):
     store, commit = open_store(disk)
     publish(store, 1)

@@ -347,7 +347,7 @@ class Stream:
         store, purged = self.store, 0
         if message.rollup:
             wanted = store.filter([message.subject]) if message.rollup == b"sub" else None
-            purged = store.purge(wanted, sequence, 0)
+            purged = store.purge(wanted, sequence, 0, gives_way=True)
         if self.schedules is not None and (ended := self.schedules.end(message.special)):
             purged += store.purge(store.filter([ended]), 0, 0)
         if purged:
