@@ -55,6 +55,9 @@ from jetstream_spark.stored_ids import read_stored_ids
 
 _log = logging.getLogger("jetstream_spark")
 
+# So far the clocks of server and executors may be apart where times of messages are looked for.
+CLOCKS_S = 600
+
 # No stream has a name with blanks, so whichever gets this refuses it.
 _REFUSE_ME = b"NATS/1.0\r\nNats-Expected-Stream: none of them\r\n\r\n"
 
@@ -159,6 +162,19 @@ class Inquiry:
                 "Run the batch again: all of it is written to the stream as it is now.",
             )
         look = before.name, after + 1, self._id_prefix, self._subject
+        return (yield from read_stored_ids(self._control, *look))
+
+    def recent_ids(self) -> Operation[set[bytes]]:
+        """Return the ids that were stored within the duplicate window, by whatever attempt.
+
+        Raises:
+            RetryableError: the server does not answer.
+        """
+        assert self._stream is not None, "a write in batches names its stream"
+        now = yield from self._control.stream_state(self._stream.name)
+        since_ns = self._control.host.wall_time_ns() - int((self.window_s + CLOCKS_S) * 1e9)
+        first = yield from self._control.first_since(now, since_ns)
+        look = now.name, first, self._id_prefix, self._subject
         return (yield from read_stored_ids(self._control, *look))
 
     def _until_gone(self, flow: Flow, inboxes: Sequence[bytes]) -> Operation[None]:

@@ -33,6 +33,9 @@ T = TypeVar("T")
 EARLIEST = "earliest"
 LATEST = "latest"
 
+# What a server takes in one batch unless it was told otherwise.
+ATOMIC_ROWS = 1_000
+
 _STREAM_NAME = re.compile(r"[^\s.*>/\\]{1,255}")
 
 
@@ -127,6 +130,9 @@ class SinkOptions:
     null_data: str = "error"
     on_error: str = "fail"
     dead_letter_subject: str = ""
+    publish_mode: str = "each"
+    atomic_unit: str = "block"
+    atomic_rows: int = ATOMIC_ROWS
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -340,11 +346,22 @@ def _read_sink(options: OptionMap) -> SinkOptions:
         null_data=options.choice("nullData", ("error", "empty"), "error"),
         on_error=options.choice("onError", ("fail", "deadLetter"), "fail"),
         dead_letter_subject=_publish_subject(options, "deadLetterSubject"),
+        publish_mode=options.choice("publishMode", ("each", "atomic"), "each"),
+        atomic_unit=options.choice("atomicUnit", ("block", "partition"), "block"),
+        atomic_rows=options.number("atomicRows", ATOMIC_ROWS),
     )
     if bool(sink.txn_app_id) != (sink.txn_version is not None):
         options.add_problem("txnAppId", "and txnVersion go together; give both or neither")
     if (sink.on_error == "deadLetter") != bool(sink.dead_letter_subject):
         options.add_problem("deadLetterSubject", "and onError=deadLetter go together")
+    if sink.publish_mode != "each" and not stream:
+        options.add_problem(
+            "publishMode",
+            "needs the option stream: a batch goes to one stream, which must allow it",
+        )
+    for key in ("atomicUnit", "atomicRows"):
+        if options.has(key) and sink.publish_mode != "atomic":
+            options.add_problem(key, "is about publishMode=atomic")
     if not re.fullmatch(r"[A-Za-z0-9_-]+", sink.ledger_bucket):
         options.add_problem("ledgerBucket", "must be letters, digits, '-' and '_'")
     return sink

@@ -42,21 +42,21 @@ from jetstream_spark.client import pool
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import Flow, Message
 from jetstream_spark.client.operation import Host, Operation
-from jetstream_spark.client.patience import PASSING, Patience
+from jetstream_spark.client.patience import PASSING
 from jetstream_spark.dead_letter import dead_letter_frame
 from jetstream_spark.errors import (
     ConnectionLostError,
     ConnectorError,
-    NotAcknowledgedError,
     PublishRefusedError,
-    ReadTimeoutError,
-    RowRefusedError,
 )
 from jetstream_spark.inquiry import Inquiry
 from jetstream_spark.kernels.arrow_to_wire import ROW_DIGITS
 from jetstream_spark.kernels.pub_acks import take_pub_acks
 from jetstream_spark.last_stored import LastStored
 from jetstream_spark.options import SinkOptions
+from jetstream_spark.outgoing_rows import OutgoingRows, check_payloads
+from jetstream_spark.recovery import Recovery
+from jetstream_spark.refusals import TOO_MANY_REQUESTS, is_passing, refused
 
 Rows = npt.NDArray[np.int64]
 
@@ -67,25 +67,12 @@ RETRY_PAUSE_S = 0.25
 # The server keeps so many publishes of all tasks waiting (`max_buffered_msgs`, 100,000 unless set)
 # and refuses more. It says so of many rows at once: one look at it for each pause.
 WINDOW_DIVISOR = 4
-_TOO_MANY_REQUESTS = 429
 
 _log = logging.getLogger("jetstream_spark")
 
 _PLAIN_ACK = re.compile(rb'(\{"stream":"[^"\\]+", ?"seq":)[0-9]+\}')
-# Not the leader; the same id is on its way to the replicas. Codes 429 and 503 say it themselves.
-_BUSY_ERRORS = frozenset({10009, 10158})
 # Whether a stream without a leader is still there is asked so often.
 LOOK_EVERY_S = 2.0
-_NOT_STORED = 10077  # with the store's own text: a limit of the stream, or its disk
-_REMEDIES = {
-    10060: "The option stream names another stream than the one that collects this subject.",
-    10054: "Raise max_msg_size of the stream, or write smaller messages.",
-    _NOT_STORED: "The stream is full and discards new messages; raise its limits or consume it.",
-    10071: "expectedLastSeq or expectedLastSubjectSeq: somebody else has published meanwhile.",
-    10164: "expectedLastSubjectSeq: somebody else has published to this subject meanwhile.",
-    10165: "A ttl is at least a second: seconds, a duration like 1h30m, or never.",
-    10166: "Set allow_msg_ttl on the stream, or leave the column ttl out.",
-}
 
 
 class _Block:
@@ -160,10 +147,16 @@ class Publisher:
     """
 
     def __init__(
-        self, host: Host, options: SinkOptions, inquiry: Inquiry | None, flow: Flow
+        self,
+        host: Host,
+        options: SinkOptions,
+        inquiry: Inquiry | None,
+        recovery: Recovery,
+        flow: Flow,
     ) -> None:
         self._host = host
         self._inquiry = inquiry
+        self._recovery = recovery
         self.duplicates = 0
         self.dead_letters = 0
         self._options = options
@@ -175,12 +168,9 @@ class Publisher:
         self._ack_head = b""
         self._is_own_head = False  # not that of the dead letters' stream
         self._last_progress = self._settled_at = host.now()
-        self._silences = 0  # since the last ack, of a server that is there
-        self._outage = Patience(host, options.connection.outage_timeout_s)
         self._looked_at = float("-inf")
         # What is sent from now on is stored behind this sequence.
         self._acknowledged = inquiry.last_sequence if inquiry else 0
-        self._given_up: list[bytes] = []  # inboxes of connections that rows were sent over
         self._window_closes = math.inf  # for what was sent again without looking
         self._late = 0
         self._attempts: dict[int, int] = {}
@@ -200,7 +190,8 @@ class Publisher:
             inquiry: for rows whose acks do not come; None when they have no ids, and then they are
                 not sent again.
         """
-        return cls(host, options, inquiry, (yield from _take(host, options)))
+        recovery = Recovery(host, options, inquiry)
+        return cls(host, options, inquiry, recovery, (yield from recovery.take()))
 
     @property
     def last_sequence(self) -> int:
@@ -245,7 +236,8 @@ class Publisher:
             return
         block = _Block(frames, offsets, first_row, wanted, ids)
         block.first_sent, block.after = self._host.now(), self._acknowledged
-        self._check_sizes(block)
+        largest = int(self._flow.info.get("max_payload", 1 << 20))
+        check_payloads(block.frames, offsets, first_row, largest)
         if not block.pending:
             return
         if not self._in_flight:
@@ -269,6 +261,13 @@ class Publisher:
             self._in_flight_bytes += int(block.sizes[part].sum())
             yield from self._send(block, part)
             at = stop
+
+    def publish_rows(
+        self, rows: OutgoingRows, first_row: int, wanted: npt.NDArray[np.bool_] | None = None
+    ) -> Operation[None]:
+        """Send consecutive rows, those that are wanted. As `publish`."""
+        frames, offsets = rows.frames(self.reply_prefix, first_row)
+        yield from self.publish(frames, offsets, first_row, wanted, rows.ids)
 
     def finish(self) -> Operation[None]:
         """Wait until every row is acknowledged."""
@@ -302,7 +301,7 @@ class Publisher:
         while self._blocks:
             yield from self._await_acks()
         self._flow.close()
-        self._flow = yield from _take(self._host, self._options)
+        self._flow = yield from self._recovery.take()
         self._sid = self._flow.subscribe(self.reply_prefix + b"*")
 
     def _window_stop(self, block: _Block, rows: Rows, at: int) -> int:
@@ -345,20 +344,6 @@ class Publisher:
                     yield from self._send_stretches(block, part)
         self._retries.clear()
         self._last_progress = self._host.now()
-
-    def _check_sizes(self, block: _Block) -> None:
-        """Refuse a message that the server would close the connection for."""
-        largest = int(self._flow.info.get("max_payload", 1 << 20))
-        for row in np.flatnonzero(block.sizes > largest).tolist():
-            line = bytes(block.frame(row)[:5000]).partition(b"\r\n")[0]
-            size = int(line.rpartition(b" ")[2])
-            if size > largest:
-                raise RowRefusedError(
-                    block.first_row + row,
-                    block.subject(row),
-                    f"headers and data are {size} bytes, and the server takes {largest}",
-                    "Raise max_payload of the server, or write smaller messages.",
-                )
 
     # --- acks -------------------------------------------------------------------------------
 
@@ -423,8 +408,7 @@ class Publisher:
         if not len(rows):
             return
         self._last_progress = self._settled_at = self._host.now()
-        self._silences = 0
-        self._outage.note_progress()
+        self._recovery.note_progress()
         for block in self._blocks:
             local = rows - block.first_row
             local = local[(local >= 0) & (local < block.sent)]
@@ -456,9 +440,9 @@ class Publisher:
         if error:
             code, err_code = int(error.get("code", 0)), int(error.get("err_code", 0))
             text = str(error.get("description", ""))
-            if code == _TOO_MANY_REQUESTS:
+            if code == TOO_MANY_REQUESTS:
                 self._cut_window()
-            if code in (_TOO_MANY_REQUESTS, 503) or err_code in _BUSY_ERRORS:
+            if is_passing(code, err_code):
                 yield from self._retry(row, code, err_code, text)
                 return
             yield from self._divert(row, code, err_code, text)
@@ -497,14 +481,14 @@ class Publisher:
     def _retry(self, row: int, code: int, err_code: int, text: str) -> Operation[None]:
         """The server did not take the row: plan to send it again, or give up."""
         # While the window can still be cut, too many requests are our mistake and not the row's.
-        is_counted = code != _TOO_MANY_REQUESTS or self._window == 1
+        is_counted = code != TOO_MANY_REQUESTS or self._window == 1
         attempts = self._attempts.get(row, 0) + is_counted
         self._attempts[row] = attempts
         is_hopeless = attempts > self._options.publish_retries
         if is_hopeless and (
-            code == _TOO_MANY_REQUESTS or not (yield from self._has_stream_without_leader(row))
+            code == TOO_MANY_REQUESTS or not (yield from self._has_stream_without_leader(row))
         ):
-            if code == _TOO_MANY_REQUESTS or row in self._diverted:
+            if code == TOO_MANY_REQUESTS or row in self._diverted:
                 raise self._refused(row, code, err_code, text)
             yield from self._divert(row, code, err_code, text)
             return
@@ -551,45 +535,37 @@ class Publisher:
 
     def _recover(self, error: Exception) -> Operation[None]:
         """No acks come: find out what the stream has, and send the rest over another connection."""
-        if self._inquiry is None:
-            raise self._not_acknowledged(error) from None
-        self._silences += self._flow.is_open
-        if self._silences > self._options.publish_retries:
-            raise self._not_acknowledged(error) from None
+        recovery = self._recovery
+        inquiry = recovery.begin(self._flow, error, self._in_flight)
         while True:
-            if self._flow.inbox not in self._given_up:
-                self._given_up.append(self._flow.inbox)
-            self._flow.close()
+            recovery.give_up(self._flow)
             try:
-                yield from self._begin_again(self._inquiry)
+                yield from self._begin_again(inquiry)
                 return
-            except (TimeoutError, ReadTimeoutError, *PASSING) as again:
-                error = again
-            try:
-                yield from self._outage.wait(error, "a write")
-            except (TimeoutError, ConnectorError):
-                raise self._not_acknowledged(error) from None
+            except recovery.PASSING as again:
+                yield from recovery.wait(again, self._in_flight)
 
     def _begin_again(self, inquiry: Inquiry) -> Operation[None]:
-        flow = yield from pool.connect(self._host, self._options.connection, "writer")
-        try:
-            if (oldest := self._oldest_outstanding()) is not None:
-                yield from self._inquire(inquiry, flow, oldest)
-        except BaseException:
-            flow.close()
-            raise
-        self._given_up.clear()
+        oldest = self._oldest_outstanding()
+        if oldest is None:
+            flow, _ = yield from self._recovery.reconnect(None, 0)
+        else:
+            subject = oldest.subject(int(oldest.outstanding()[0])).encode()
+            flow, stored = yield from self._recovery.reconnect(subject, oldest.after)
+            try:
+                self._settle_stored(inquiry, stored, oldest.first_sent)
+            except BaseException:
+                flow.close()
+                raise
         self._flow = flow
         self._sid = flow.subscribe(self.reply_prefix + b"*")
         yield from self._send_outstanding()
 
-    def _inquire(self, inquiry: Inquiry, flow: Flow, oldest: _Block) -> Operation[None]:
+    def _settle_stored(self, inquiry: Inquiry, stored: set[bytes], first_sent: float) -> None:
         """Settle what the stream has; raise when the others cannot be sent again."""
-        subject = oldest.subject(int(oldest.outstanding()[0])).encode()
-        stored = yield from inquiry.stored_ids(flow, self._given_up, subject, oldest.after)
-        inquiry.check_window(oldest.first_sent, self._options.ack_timeout_s)
+        inquiry.check_window(first_sent, self._options.ack_timeout_s)
         if not inquiry.can_look:
-            self._window_closes = oldest.first_sent + inquiry.window_s
+            self._window_closes = first_sent + inquiry.window_s
         if not stored:
             return
         ids, last = pa.array(stored, pa.binary()), LastStored()
@@ -606,40 +582,13 @@ class Publisher:
     def _oldest_outstanding(self) -> _Block | None:
         return next((block for block in self._blocks if len(block.outstanding())), None)
 
-    def _not_acknowledged(self, error: Exception) -> ConnectorError:
-        reason = error.what if isinstance(error, ConnectorError) else ""
-        reason = reason or f"no ack came within {self._options.ack_timeout_s:g} s."
-        remedy = (
-            "Look into the state of the server; raise ackTimeout, publishRetries or outageTimeout."
-        )
-        if self._inquiry is None:
-            remedy = "With dedupe=none rows cannot be sent again safely; set dedupe=auto."
-        return NotAcknowledgedError(
-            f"{self._in_flight} rows were published and not acknowledged: {reason}", remedy
-        )
-
     def _refused(self, row: int, code: int, err_code: int, text: str) -> PublishRefusedError:
         block = self._block_of(row)
         subject = block.subject(row - block.first_row) if block else "?"
-        remedy = _REMEDIES.get(err_code, "")
-        if err_code == _NOT_STORED and "maximum" not in text:
-            remedy = "The server's log and /healthz say what is wrong with the stream."
-        if code == 503 and not err_code:
-            remedy = "Create a stream whose subjects match it, then run the write again."
-        return PublishRefusedError(row, subject, code, err_code, text, remedy)
+        return refused(row, subject, code, err_code, text)
 
     def _block_of(self, row: int) -> _Block | None:
         for block in self._blocks:
             if 0 <= row - block.first_row < len(block.sizes):
                 return block
         return None
-
-
-def _take(host: Host, options: SinkOptions) -> Operation[Flow]:
-    """A connection for a write; an outage is waited out."""
-    patience = Patience(host, options.connection.outage_timeout_s)
-    while True:
-        try:
-            return (yield from pool.take(host, options.connection, "writer"))
-        except PASSING as error:
-            yield from patience.wait(error, "a write")

@@ -20,17 +20,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 
+from jetstream_spark.batch_publisher import BatchPublisher
 from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.errors import OptionsError
 from jetstream_spark.inquiry import Inquiry
-from jetstream_spark.kernels.arrow_to_wire import encode_publishes
 from jetstream_spark.last_stored import LastStored
 from jetstream_spark.ledger import Attempt, Ledger, Scope, Standing
 from jetstream_spark.message_ids import MessageIds
 from jetstream_spark.options import SinkOptions
+from jetstream_spark.outgoing_rows import OutgoingRows
 from jetstream_spark.publisher import Publisher
-from jetstream_spark.sink_columns import OutgoingRows, SinkColumns
+from jetstream_spark.sink_columns import SinkColumns
 from jetstream_spark.stored_ids import read_stored_ids
 
 # Frames of one kernel call; keeps the columns in reach of the cache and far below 2 GiB.
@@ -104,6 +105,7 @@ class Sink:
             if ids.fingerprint == attempt.fingerprint:
                 rows, created = ids.fingerprint.rows, attempt.stream.created
                 return WrittenPartition(scope, partition, rows, skipped=rows, created=created)
+        check_batches(attempt.stream, self.options)
         if attempt.stream.retention != "limits":
             check_duplicate_window(attempt.stream, self.options)
         ids = MessageIds(scope.text, partition)
@@ -159,26 +161,18 @@ class Sink:
     ) -> Operation[WrittenPartition]:
         row = skipped = 0
         known = pa.array(stored, pa.binary()) if stored else None
-        publisher = yield from Publisher.open(self._host, self.options, self._inquiry(stream, ids))
+        kind = Publisher if self.options.publish_mode == "each" else BatchPublisher
+        publisher = yield from kind.open(self._host, self.options, self._inquiry(stream, ids))
         try:
             for block in _blocks(batches):
                 rows = self.columns.take(block, row)
-                row_ids = self._row_ids(rows, ids)
-                frames, offsets = encode_publishes(
-                    rows.subjects,
-                    publisher.reply_prefix,
-                    row,
-                    self.columns.fixed_lines,
-                    row_ids,
-                    rows.lines,
-                    rows.payloads,
-                )
-                wanted = _not_in(row_ids, known)
+                rows.ids = self._row_ids(rows, ids)
+                wanted = _not_in(rows.ids, known)
                 if wanted is not None and last is not None:
                     wanted &= ~last.is_after(rows.subjects, np.arange(row, row + len(wanted)))
                 if wanted is not None:
                     skipped += len(wanted) - int(wanted.sum())
-                yield from publisher.publish(frames, offsets, row, wanted, row_ids)
+                yield from publisher.publish_rows(rows, row, wanted)
                 row += block.num_rows
             yield from publisher.finish()
         except BaseException:
@@ -274,11 +268,40 @@ class Sink:
 
     def _stream_state(self) -> Operation[StreamState | None]:
         """Look at the stream of a write without a ledger, if it was named."""
-        if self.options.dedupe == "none" or not self.options.stream:
+        has_ids = self.options.dedupe != "none"
+        if not self.options.stream or not (has_ids or self.options.publish_mode != "each"):
             return None
         stream = yield from self._control().stream_state(self.options.stream)
-        check_duplicate_window(stream, self.options)
+        check_batches(stream, self.options)
+        if has_ids:
+            check_duplicate_window(stream, self.options)
         return stream
+
+
+def check_batches(stream: StreamState, options: SinkOptions) -> None:
+    """Refuse to begin a write in batches that the stream would refuse.
+
+    Raises:
+        OptionsError: it would.
+    """
+    if options.publish_mode != "atomic":
+        return
+    if not stream.config.get("allow_atomic"):
+        raise OptionsError(
+            [f"option 'publishMode' is atomic, but stream '{stream.name}' does not allow it"],
+            "Set allow_atomic on the stream (nats-server 2.12 or later; it can be set while the "
+            "stream is in use), or leave publishMode out.",
+        )
+    if stream.retention != "limits" and options.dedupe != "none":
+        raise OptionsError(
+            [
+                "option 'publishMode' is atomic, and which rows of a batch that was refused for a "
+                f"duplicate stream '{stream.name}' has cannot be looked up, because it has "
+                f"{stream.retention} retention"
+            ],
+            "Leave publishMode out; or set dedupe=none, and a task that is run again writes its "
+            "rows again.",
+        )
 
 
 def check_duplicate_window(stream: StreamState, options: SinkOptions) -> None:

@@ -10,8 +10,6 @@ that messages read with their headers can be written on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import (
@@ -26,6 +24,7 @@ from pyspark.sql.types import (
 from jetstream_spark.errors import RowRefusedError, SchemaError
 from jetstream_spark.kernels.arrow_to_wire import BytesColumn, header_lines
 from jetstream_spark.options import SinkOptions
+from jetstream_spark.outgoing_rows import OutgoingRows
 
 # The server takes 4,096 bytes of command line; the reply and the sizes take up to 100 of them.
 SUBJECT_BYTES_MAX = 4096 - 100
@@ -45,6 +44,8 @@ _HEADER_COLUMNS = {
     "expectedlastseq": b"Nats-Expected-Last-Sequence",
     "expectedlastsubjectseq": b"Nats-Expected-Last-Subject-Sequence",
 }
+# A message that was stored as part of a batch keeps saying so; written on, it is none of that one.
+_BATCH_HEADERS = (b"Nats-Batch-Id", b"Nats-Batch-Sequence", b"Nats-Batch-Commit")
 # What the server takes: seconds, a Go duration, or never.
 _TTL = r"^(?:never|[1-9][0-9]*|(?:[0-9]+(?:\.[0-9]+)?(?:h|m|s|ms|us|ns))+)$"
 # One dot between tokens, no blank in them, no token that is a wildcard.
@@ -52,22 +53,6 @@ _LITERAL = r"^(?:[^.\s*>][^.\s]*|[*>][^.\s]+)(?:\.(?:[^.\s*>][^.\s]*|[*>][^.\s]+
 _SERVER_SPACE = r"^(?:\$JS|\$SYS|_INBOX)\."
 _HEADER_NAME = r"^[!-9;-~]+$"
 _LINE_END = r"[\r\n]"
-
-
-@dataclass(slots=True)
-class OutgoingRows:
-    """Columns of one batch, without nulls, ready to encode.
-
-    Attributes:
-        subjects, lines: a binary column, or one value for all rows.
-        payloads: a binary column.
-        ids: ids that the rows bring along, None when the sink makes them or there are none.
-    """
-
-    subjects: BytesColumn
-    lines: BytesColumn
-    payloads: pa.BinaryArray
-    ids: pa.BinaryArray | None
 
 
 class SinkColumns:
@@ -87,18 +72,13 @@ class SinkColumns:
                 "Shape it with select(), e.g. select('subject', 'data').",
             )
         self._fixed = b""
-        self._dropped = []
+        self._dropped = list(_BATCH_HEADERS)
         if options.stream:
             self._fixed = b"Nats-Expected-Stream: %b\r\n" % options.stream.encode()
             self._dropped.append(b"Nats-Expected-Stream")
         if options.dedupe != "none":
             self._dropped.append(b"Nats-Msg-Id")
         self._dropped += [_HEADER_COLUMNS[name] for name in self._names if name in _HEADER_COLUMNS]
-
-    @property
-    def fixed_lines(self) -> bytes:
-        """The header lines that every row carries."""
-        return self._fixed
 
     def _missing_problems(self) -> list[str]:
         problems = []
@@ -146,7 +126,8 @@ class SinkColumns:
             if name in columns:
                 _check_header_column(name, columns[name], subjects, first_row)
                 lines = pc.binary_join_element_wise(lines, _lines_of(header, columns[name]), b"")
-        return OutgoingRows(subjects, lines, payloads, self._ids(columns, subjects, first_row))
+        ids = self._ids(columns, subjects, first_row)
+        return OutgoingRows(subjects, lines, payloads, ids, self._fixed)
 
     def _subjects(self, columns: dict[str, pa.Array], first_row: int) -> BytesColumn:
         if self._options.subject:

@@ -31,7 +31,7 @@ from jetstream_spark.options import EARLIEST, LATEST, SinkOptions, SourceOptions
 from jetstream_spark.partition import columns_of, open_fetch
 from jetstream_spark.ranges import SequenceRange
 from jetstream_spark.rows import arrow_schema
-from jetstream_spark.sink import check_duplicate_window
+from jetstream_spark.sink import check_batches, check_duplicate_window
 from jetstream_spark.sink_columns import SinkColumns
 from jetstream_spark.spark_api import HAS_STREAM_ARROW_WRITER, VERSION
 from jetstream_spark.stream_reader import stream_problems
@@ -192,6 +192,10 @@ def _of_sink_stream(state: StreamState, options: SinkOptions) -> list[str]:
         found.append(f"stream '{state.name}' is sealed and takes no messages")
     if state.config.get("no_ack"):
         found.append(f"stream '{state.name}' acknowledges nothing (no_ack), and every row waits")
+    try:
+        check_batches(state, options)
+    except OptionsError as error:
+        found += error.problems
     has_ledger = options.ledger == "auto" and options.dedupe != "none"
     if options.dedupe != "none" and not (has_ledger and state.retention == "limits"):
         try:

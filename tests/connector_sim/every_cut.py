@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from jetstream_spark.client.operation import Pause
 from jetstream_spark.errors import NotAcknowledgedError
 from jetstream_spark.options import SinkOptions, SourceOptions
 from jetstream_spark.ranges import SequenceRange
@@ -41,6 +42,8 @@ from tests.connector_sim.world import World
 
 # What messages of the scenes, and the acks of their rows, have in them.
 ROW_MARKS = (b" s.a ", b" $KV.B.", b"PUB s.x ", b'{"stream":"S", "seq"', b"Nats-Sequence:")
+# A batch whose writer is gone is forgotten after this, and a server keeps only so many.
+BATCHES_END_AFTER_S = 10.1
 # Nothing may take longer than this, whatever is cut: pauses and the server's own time limits.
 LIMIT_S = 60
 
@@ -174,18 +177,20 @@ class BucketScene(ReadScene):
 class WriteScene(Scene):
     """Four rows in two batches, and the driver's commit."""
 
-    def __init__(self, dedupe: str, ledger: str) -> None:
-        self.options: SinkOptions = sink_options(stream="S", dedupe=dedupe, ledger=ledger)
+    def __init__(self, dedupe: str, ledger: str, **named: str) -> None:
+        self.options: SinkOptions = sink_options(stream="S", dedupe=dedupe, ledger=ledger, **named)
         self.number = 100_000
         self.reached = 1
         super().__init__()
 
     def prepare(self) -> Any:
         """Make the stream."""
-        yield from self.keeper.make("S")
+        yield from self.keeper.make("S", allow_atomic=True)
 
     def play(self, process: Process) -> None:
         """Write, and look."""
+        if self.options.publish_mode == "atomic":
+            self.run(self.keeper.process, self._let_batches_end())
         self.number += 1
         payloads = [b"%d-%d" % (self.number, row) for row in range(4)]
         batches = outgoing(self.options, "s.x", payloads)
@@ -199,6 +204,9 @@ class WriteScene(Scene):
             written = None
         self.run(self.keeper.process, self._look(payloads, written is not None))
 
+    def _let_batches_end(self) -> Any:
+        yield Pause(self.keeper.process.now() + BATCHES_END_AFTER_S)
+
     def _look(self, payloads: list[bytes], is_written: bool) -> Any:
         state = yield from self.keeper.control.stream_state("S")
         found = []
@@ -208,6 +216,8 @@ class WriteScene(Scene):
         if is_written:
             assert sorted(found) == payloads, f"stored {found}"
         assert len(set(found)) == len(found), f"stored twice: {found}"
+        if self.options.publish_mode == "atomic":
+            assert len(found) in (0, 3, 4), f"stored in part: {found}"
 
 
 SCENES: dict[str, Callable[[], Scene]] = {
@@ -219,6 +229,11 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "write-column-ledger": lambda: WriteScene("column", "auto"),
     "write-column": lambda: WriteScene("column", "none"),
     "write-none": lambda: WriteScene("none", "none"),
+    "write-atomic-ledger": lambda: WriteScene("auto", "auto", publishMode="atomic"),
+    "write-atomic-none": lambda: WriteScene("none", "none", publishMode="atomic"),
+    "write-atomic-partition": lambda: WriteScene(
+        "auto", "auto", publishMode="atomic", atomicUnit="partition"
+    ),
 }
 
 

@@ -1,0 +1,32 @@
+"""What became of the rows of one batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+Places = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Rows that the stream did not take, by their places in the batch, and what the server said."""
+
+    places: Places
+    code: int
+    err_code: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOutcome:
+    """The rows that no refusal names are stored.
+
+    Attributes:
+        last_sequence: as far as the stream is known to have come, 0 when nothing was stored.
+    """
+
+    last_sequence: int
+    refusals: list[Refusal] = field(default_factory=list)

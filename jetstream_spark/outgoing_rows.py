@@ -1,0 +1,132 @@
+"""Rows that are ready to be sent: columns without nulls, and the frames that are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jetstream_spark.errors import RowRefusedError
+from jetstream_spark.kernels.arrow_to_wire import BytesColumn, encode_publishes
+
+
+@dataclass(slots=True)
+class OutgoingRows:
+    """Columns of some rows of a partition.
+
+    Attributes:
+        subjects, lines: a binary column, or one value for all rows.
+        payloads: a binary column.
+        ids: what the server and a later attempt know the rows by, None when they have none.
+        fixed_lines: header lines that every row carries.
+    """
+
+    subjects: BytesColumn
+    lines: BytesColumn
+    payloads: pa.BinaryArray
+    ids: pa.BinaryArray | None
+    fixed_lines: bytes = b""
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    @property
+    def nbytes(self) -> int:
+        """What the columns take in memory."""
+        columns = (self.subjects, self.lines, self.payloads, self.ids)
+        return sum(one.nbytes for one in columns if isinstance(one, pa.Array))
+
+    def at(self, places: npt.NDArray[np.int64]) -> OutgoingRows:
+        """Return the rows at these places."""
+        taken = pa.array(places)
+        return replace(
+            self,
+            subjects=_taken(self.subjects, taken),
+            lines=_taken(self.lines, taken),
+            payloads=self.payloads.take(taken),
+            ids=None if self.ids is None else self.ids.take(taken),
+        )
+
+    def part(self, start: int, count: int) -> OutgoingRows:
+        """Return up to `count` rows from one on, without a copy."""
+        return replace(
+            self,
+            subjects=_sliced(self.subjects, start, count),
+            lines=_sliced(self.lines, start, count),
+            payloads=self.payloads.slice(start, count),
+            ids=None if self.ids is None else self.ids.slice(start, count),
+        )
+
+    def with_lines(self, fixed: bytes, lines: pa.BinaryArray) -> OutgoingRows:
+        """Return the same rows with further header lines, of all of them and of each."""
+        joined = pc.binary_join_element_wise(self.lines, lines, b"")
+        return replace(self, fixed_lines=self.fixed_lines + fixed, lines=joined)
+
+    def subject_column(self) -> pa.BinaryArray:
+        """The subject of each row."""
+        if isinstance(self.subjects, bytes):
+            return pa.array([self.subjects] * len(self), pa.binary())
+        return self.subjects
+
+    def frames(
+        self, reply_prefix: bytes, first_row: int
+    ) -> tuple[pa.Buffer, npt.NDArray[np.int32]]:
+        """Return the frames back to back, and where each starts; see `encode_publishes`."""
+        return encode_publishes(
+            self.subjects,
+            reply_prefix,
+            first_row,
+            self.fixed_lines,
+            self.ids,
+            self.lines,
+            self.payloads,
+        )
+
+
+def joined_rows(parts: Sequence[OutgoingRows]) -> OutgoingRows:
+    """All rows of some parts of one write, one after the other."""
+    first = parts[0]
+    ids = None if first.ids is None else pa.concat_arrays([part.ids for part in parts])
+    return replace(
+        first,
+        subjects=_concatenated([part.subjects for part in parts]),
+        lines=_concatenated([part.lines for part in parts]),
+        payloads=pa.concat_arrays([part.payloads for part in parts]),
+        ids=ids,
+    )
+
+
+def check_payloads(
+    frames: memoryview, offsets: npt.NDArray[np.int32], first_row: int, largest: int
+) -> None:
+    """Refuse a message that the server would close the connection for.
+
+    Raises:
+        RowRefusedError: of the first one that is larger than `largest` bytes with its headers.
+    """
+    for row in np.flatnonzero(np.diff(offsets) > largest).tolist():
+        line = bytes(frames[offsets[row] : offsets[row] + 5000]).partition(b"\r\n")[0]
+        size = int(line.rpartition(b" ")[2])
+        if size > largest:
+            raise RowRefusedError(
+                first_row + row,
+                line.split(b" ", 2)[1].decode("utf-8", "replace"),
+                f"headers and data are {size} bytes, and the server takes {largest}",
+                "Raise max_payload of the server, or write smaller messages.",
+            )
+
+
+def _taken(column: BytesColumn, places: pa.Array) -> BytesColumn:
+    return column if isinstance(column, bytes) else column.take(places)
+
+
+def _sliced(column: BytesColumn, start: int, count: int) -> BytesColumn:
+    return column if isinstance(column, bytes) else column.slice(start, count)
+
+
+def _concatenated(columns: list[BytesColumn]) -> BytesColumn:
+    return columns[0] if isinstance(columns[0], bytes) else pa.concat_arrays(columns)

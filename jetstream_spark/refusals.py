@@ -1,0 +1,58 @@
+"""What a server says when it does not store a row: whether it passes, and what helps.
+
+The answers are those to a publish, whether a row was sent alone or within a batch.
+"""
+
+from __future__ import annotations
+
+from jetstream_spark.errors import PublishRefusedError
+
+TOO_MANY_REQUESTS = 429
+NOBODY = 503  # no stream collects the subject, JetStream is off, or there is no leader just now
+WRONG_STREAM = 10060
+BATCH_INCOMPLETE = 10176
+DUPLICATE_IN_BATCH = 10201
+
+# Not the leader; the same id is on its way to the replicas; a batch that was forgotten on its way.
+_BUSY_ERRORS = frozenset({10009, 10158, BATCH_INCOMPLETE})
+# Batches that others have begun; one whose writer is gone is forgotten after 10 s.
+TOO_MANY_BATCHES = frozenset({10210, 10211})
+# The stream allows no batches, whatever is in them; the batch is longer than the server allows.
+_ABOUT_THE_STREAM = frozenset({10174, 10199})
+_NOT_STORED = 10077  # with the store's own text: a limit of the stream, or its disk
+_REMEDIES = {
+    WRONG_STREAM: "The option stream names another stream than the one that collects this subject.",
+    10054: "Raise max_msg_size of the stream, or write smaller messages.",
+    _NOT_STORED: "The stream is full and discards new messages; raise its limits or consume it.",
+    10071: "expectedLastSeq or expectedLastSubjectSeq: somebody else has published meanwhile.",
+    10164: "expectedLastSubjectSeq: somebody else has published to this subject meanwhile.",
+    10165: "A ttl is at least a second: seconds, a duration like 1h30m, or never.",
+    10166: "Set allow_msg_ttl on the stream, or leave the column ttl out.",
+    10174: "Set allow_atomic on the stream, which can be done while it is in use.",
+    BATCH_INCOMPLETE: "A row of the batch may have a subject that the stream does not collect.",
+    10210: "Write with fewer tasks at once; a stream takes 50 batches at a time (limits.batch).",
+    10177: "Leave this header out, or set publishMode=each.",
+    10199: "Lower atomicRows to the limit of the server (jetstream.limits.batch.max_msgs).",
+    DUPLICATE_IN_BATCH: "A row of the batch is in the stream already and cannot be told from the "
+    "others, because messages were removed since; run the write again after the duplicate_window.",
+}
+
+
+def is_passing(code: int, err_code: int) -> bool:
+    """Whether the same row may be taken a little later."""
+    return code in (TOO_MANY_REQUESTS, NOBODY) or err_code in _BUSY_ERRORS
+
+
+def is_about_the_stream(err_code: int) -> bool:
+    """Whether every row would be refused in the same way, so that none is a dead letter."""
+    return err_code in _ABOUT_THE_STREAM
+
+
+def refused(row: int, subject: str, code: int, err_code: int, text: str) -> PublishRefusedError:
+    """The error that names a row which was refused for good."""
+    remedy = _REMEDIES.get(err_code, "")
+    if err_code == _NOT_STORED and "maximum" not in text:
+        remedy = "The server's log and /healthz say what is wrong with the stream."
+    if code == NOBODY and not err_code:
+        remedy = "Create a stream whose subjects match it, then run the write again."
+    return PublishRefusedError(row, subject, code, err_code, text, remedy)
