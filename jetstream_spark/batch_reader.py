@@ -25,6 +25,7 @@ from jetstream_spark.options import EARLIEST, LATEST, SourceOptions
 from jetstream_spark.partition import LatestPartition, RangePartition, columns_of, read_partition
 from jetstream_spark.planner import plan_ranges
 from jetstream_spark.pushed_filters import PushedFilters
+from jetstream_spark.read_ahead import read_ahead
 from jetstream_spark.rows import arrow_schema
 from jetstream_spark.stream_watch import StreamWatch
 
@@ -89,7 +90,8 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range on an executor."""
-        return iterate(read_partition(this_host(), self.options, self.schema, partition))
+        batches = read_partition(this_host(), self.options, self.schema, partition)
+        return read_ahead(iterate(batches))
 
 
 def batch_problems(options: SourceOptions) -> list[str]:

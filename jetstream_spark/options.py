@@ -65,7 +65,7 @@ class SourceOptions:
     max_bytes_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_s: float = 900.0
-    max_offsets_per_partition: int = 250_000
+    max_offsets_per_partition: int = 1_000_000
     min_partitions: int = 1
     max_partitions: int = 64
     include_headers: bool = False
@@ -201,7 +201,7 @@ def _read_source(options: OptionMap) -> SourceOptions:
         min_offsets_per_trigger=options.maybe_number("minOffsetsPerTrigger"),
         max_trigger_delay_s=options.seconds("maxTriggerDelay", "15m"),
         max_offsets_per_partition=options.number(
-            options.name_given("maxOffsetsPerPartition", "maxRecordsPerPartition"), 250_000
+            options.name_given("maxOffsetsPerPartition", "maxRecordsPerPartition"), 1_000_000
         ),
         min_partitions=options.number("minPartitions", 1),
         max_partitions=options.number("maxPartitions", 64),

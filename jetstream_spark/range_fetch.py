@@ -45,8 +45,9 @@ from jetstream_spark.options import SourceOptions
 from jetstream_spark.ranges import SequenceRange
 from jetstream_spark.rows import Block
 
-# A record batch of this many wire bytes: large enough for Arrow, far below its 2 GiB.
-BLOCK_BYTES = 16 << 20
+# A record batch of this many wire bytes: large enough for Arrow and its fixed costs, and little
+# enough that what was received is still in the processor's cache when columns are made of it.
+BLOCK_BYTES = 4 << 20
 ROOM_BYTES_MIN = 1 << 16
 # The server answers a pull request, or says so, well before this.
 SILENCE_MAX_S = 10.0

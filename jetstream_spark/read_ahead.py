@@ -1,16 +1,17 @@
-"""Arrow batches of a task, read ahead of their use.
+"""Arrow batches of a task, made or read ahead of their use.
 
-Spark's JVM hands batches to the Python worker through a socket that holds less than one of them.
-Whoever reads the next batch when the last one is written has the JVM wait for the stream's server,
-and then the server for the JVM. A thread that reads ahead keeps all three busy; it spends its time
-in `recv`, which leaves the interpreter to others.
+A task that writes reads its rows from Spark's JVM through a socket that holds less than one of
+them, and one that reads hands its rows over the same way. Whoever asks for the next batch when the
+last one is used up has the JVM wait for the stream's server, and then the server for the JVM. A
+thread that is ahead keeps all three busy; it spends its time in `recv` and in kernels, which leave
+the interpreter to others.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 import pyarrow as pa
 
@@ -59,10 +60,11 @@ class _Shelf:
 
 
 def read_ahead(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches in their order, while a thread reads the next ones.
+    """Yield the batches in their order, while a thread asks for the next ones.
 
-    Raises what reading raised, behind the batches that came before. When it is closed early, the
-    thread ends with the read that is under way.
+    Raises what making them raised, behind the batches that came before. When it is closed early,
+    the thread ends with the batch that is under way, and closes what it asked, if that is a
+    generator.
     """
     shelf = _Shelf()
     errors: list[BaseException] = []
@@ -76,7 +78,10 @@ def read_ahead(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             pass
         except BaseException as error:  # whatever it is, it is the user's to handle
             errors.append(error)
-        shelf.end()
+        finally:
+            shelf.end()
+            if isinstance(source, Generator):
+                source.close()  # here, as it runs here: connections it holds are not left open
 
     threading.Thread(target=read, name="jetstream-read-ahead", daemon=True).start()
     try:

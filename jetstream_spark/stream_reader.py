@@ -23,6 +23,7 @@ from jetstream_spark.offsets import Offsets
 from jetstream_spark.options import SourceOptions
 from jetstream_spark.partition import RangePartition, columns_of, read_partition
 from jetstream_spark.planner import plan_ranges
+from jetstream_spark.read_ahead import read_ahead
 from jetstream_spark.rows import arrow_schema
 from jetstream_spark.spark_api import (
     HAS_ADMISSION_CONTROL,
@@ -119,7 +120,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range on an executor."""
-        return iterate(read_partition(this_host(), self.options, self.schema, partition))
+        batches = read_partition(this_host(), self.options, self.schema, partition)
+        return read_ahead(iterate(batches))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark will not ask for anything before `end` again."""

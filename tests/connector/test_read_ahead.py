@@ -88,3 +88,22 @@ def test_the_thread_ends_when_nobody_wants_more() -> None:
     ahead.close()
     source.join()
     assert sum(source.read.acquire(blocking=False) for _ in range(11)) < 4
+
+
+def test_a_generator_is_closed_in_the_thread_that_ran_it() -> None:
+    closed_in: list[threading.Thread] = []
+    is_closed = threading.Event()
+
+    def made():
+        try:
+            for number in range(10):
+                yield batch(number, AHEAD_BYTES)
+        finally:
+            closed_in.append(threading.current_thread())
+            is_closed.set()
+
+    ahead = read_ahead(made())
+    next(ahead)
+    ahead.close()
+    assert is_closed.wait(10)
+    assert closed_in != [threading.current_thread()]
