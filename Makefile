@@ -10,7 +10,7 @@ READY  := $(VENV)/.ready
 help:
 	@echo "make demo   336,776 flights through JetStream and Spark, on this machine"
 	@echo "make test   install everything, then all checks and tests"
-	@echo "make check  formatting, lint, types, import rules; no tests"
+	@echo "make check  formatting, lint, types, import rules, dead code; no tests"
 	@echo "make bench  this server beside the genuine one, on this machine"
 	@echo "make stall  how long what one client sends keeps another one waiting, ours beside genuine"
 	@echo "make sim    whole servers through simulated crashes, SIM_SEEDS times (1000)"
@@ -54,6 +54,7 @@ check: $(READY)-test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/vulture
 
 # Spark's tests wait for Java most of the time, the parity tests for timers and those of clusters for
 # elections, so the others run beside them.

@@ -13,11 +13,10 @@ _STIME = 12
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """CPU seconds of all threads, user and system; resident memory now and at most, in bytes."""
+    """CPU seconds of all threads, user and system; resident memory in bytes."""
 
     cpu_s: float
     resident_bytes: int
-    resident_peak_bytes: int
 
 
 def usage(pid: int) -> Usage:
@@ -27,13 +26,9 @@ def usage(pid: int) -> Usage:
         OSError: there is no such process.
     """
     stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    memory = {}
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name in ("VmRSS", "VmHWM"):
-            memory[name] = int(value.split()[0]) * 1024
+    status = Path(f"/proc/{pid}/status").read_text()
+    _, _, resident = status.partition("VmRSS:")  # not there in a process that has ended
     return Usage(
         cpu_s=(int(stat[_UTIME]) + int(stat[_STIME])) / _TICKS,
-        resident_bytes=memory.get("VmRSS", 0),
-        resident_peak_bytes=memory.get("VmHWM", 0),
+        resident_bytes=int(resident.split()[0]) * 1024 if resident else 0,
     )

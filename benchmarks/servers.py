@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -44,10 +43,6 @@ class ServerKind:
     command: tuple[str, ...]
     settings: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def is_installed(self) -> bool:
-        return shutil.which(self.command[0]) is not None
 
 
 OURS = ServerKind("ours", _OURS)

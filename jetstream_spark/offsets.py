@@ -98,14 +98,6 @@ class Offsets:
             ) from None
         return cls(streams)
 
-    def sequences_to(self, end: Offsets) -> int:
-        """How many sequences lie between this offset and `end`, over all streams."""
-        return sum(
-            max(0, end.streams[name].next - at.next)
-            for name, at in self.streams.items()
-            if name in end.streams
-        )
-
 
 def parse_starting_point(text: str, streams: tuple[str, ...]) -> StartingPoint:
     """Read `earliest`, `latest`, or JSON that names every stream with a sequence or a word.

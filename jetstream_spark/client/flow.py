@@ -50,8 +50,6 @@ from jetstream_spark.option_values import ServerAddress
 ROOM_BYTES_MIN = 1 << 16
 # The server's own ceiling for max_payload is 64 MiB; header block included, with room to spare.
 MESSAGE_BYTES_MAX = 128 << 20
-# What is said in passing (SUB, UNSUB, a request without a wait) may take so long to leave.
-SAY_WITHIN_S = 5.0
 
 REQUEST_SID = b"1"
 

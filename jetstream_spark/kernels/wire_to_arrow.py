@@ -1,14 +1,13 @@
 """Delivered messages, from the frames they arrive in to Arrow columns.
 
-The compiled twin when it was built, else the pure one; `JETSTREAM_PURE=1` forces the pure one. The
-layout of `fields` and `numbers` is the pure one's.
+The layout of `fields` and `numbers` is the pure one's.
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
+from jetstream_spark.kernels.twins import adopt
 from jetstream_spark.kernels.wire_to_arrow_pure import (
     DELIVERED,
     HEADER_START,
@@ -23,29 +22,12 @@ from jetstream_spark.kernels.wire_to_arrow_pure import (
     TIMESTAMP,
 )
 
-TWIN = "pure"
-
-if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
+if TYPE_CHECKING:
     from jetstream_spark.kernels.wire_to_arrow_pure import (
         binary_column,
         header_column,
         scan_deliveries,
     )
-else:
-    try:
-        from jetstream_spark.kernels.wire_to_arrow_fast import (
-            binary_column,
-            header_column,
-            scan_deliveries,
-        )
-
-        TWIN = "compiled"
-    except ImportError:
-        from jetstream_spark.kernels.wire_to_arrow_pure import (
-            binary_column,
-            header_column,
-            scan_deliveries,
-        )
 
 __all__ = [
     "DELIVERED",
@@ -64,3 +46,5 @@ __all__ = [
     "header_column",
     "scan_deliveries",
 ]
+
+TWIN = adopt(__name__, globals())

@@ -42,9 +42,3 @@ def test_a_checkpoint_of_version_1():
 def test_anything_else_is_refused_with_a_remedy(text):
     with pytest.raises(OffsetsError, match="checkpointLocation"):
         Offsets.from_json(json.loads(text))
-
-
-def test_how_far_apart():
-    start = Offsets({"A": StreamOffset("t", 3), "B": StreamOffset("t", 9)})
-    end = Offsets({"A": StreamOffset("t", 10), "B": StreamOffset("t", 9)})
-    assert (start.sequences_to(end), end.sequences_to(start)) == (7, 0)

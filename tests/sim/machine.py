@@ -221,7 +221,9 @@ class Machine:
         node = self.pump.node
         wakes_at = node.next_deadline()
         for account in node.accounts.values():
-            deadline = 0 if account.output.has_any else account.next_deadline()
+            output = account.output
+            has_sends = output.sends or output.sends_after_flush
+            deadline = 0 if has_sends else account.next_deadline()
             is_missed = deadline is not None and (wakes_at is None or wakes_at > deadline)
             require(not is_missed, "oversleeps", account.name, deadline, wakes_at)
 

@@ -222,7 +222,6 @@ class JetStreamOptions:
         default_max_consumers: on a stream where nothing else limits them; 0 is 1,000, below none.
         batches_per_stream, batches_total, batch_messages_max, batch_timeout_ns: of atomic and fast
             batches; 0 is the default.
-        request_queue_limit, info_queue_limit: API requests that may wait; 0 is the default.
         encryption_key: of everything stored, also a passphrase; empty for no encryption.
         previous_encryption_key: what it was, while it is being changed.
         cipher: `chacha` (ChaCha20-Poly1305) or `aes` (AES-256-GCM).
@@ -235,7 +234,6 @@ class JetStreamOptions:
     domain: str = ""
     sync_interval_ns: int = 0
     is_strict: bool = True
-    unique_tag: str = ""
     max_ack_pending: int = -1
     max_request_batch: int = -1
     max_ha_assets: int = 0
@@ -245,8 +243,6 @@ class JetStreamOptions:
     batches_total: int = 0
     batch_messages_max: int = 0
     batch_timeout_ns: int = 0
-    request_queue_limit: int = 0
-    info_queue_limit: int = 0
     max_buffered_size: int = 0
     max_buffered_messages: int = 0
     encryption_key: str = field(default="", repr=False)
@@ -274,7 +270,6 @@ class TlsOptions:
     cipher_suites: tuple[str, ...] = ()
     curve_preferences: tuple[str, ...] = ()
     pinned_certs: tuple[str, ...] = ()
-    connection_rate_limit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,14 +278,12 @@ class WebsocketOptions:
 
     host: str = "0.0.0.0"
     port: int = 0
-    advertise: str = ""
     is_without_tls: bool = False
     tls: TlsOptions | None = None
     is_same_origin: bool = False
     allowed_origins: tuple[str, ...] = ()
     is_compressing: bool = False
     handshake_timeout_ns: int = 2 * SECOND
-    no_auth_user: str = ""
     jwt_cookie: str = ""
     user_cookie: str = ""
     password_cookie: str = ""

@@ -106,7 +106,7 @@ _TLS: values.Table = {
     "cipher_suites": ("cipher_suites", _tls_names),
     "curve_preferences": ("curve_preferences", _tls_names),
     "pinned_certs": ("pinned_certs", _tls_pins),
-    "connection_rate_limit": ("connection_rate_limit", _tls_rate),
+    "connection_rate_limit": ("", _tls_rate),
     "insecure": ("", _tls_boolean),
     "verify_cert_and_check_known_urls": ("", _tls_boolean),
     "ca_certs_match": ("", ignored),

@@ -6,22 +6,10 @@ The start is random and the walk goes round until a member can take it, as in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 
 from jetstream_server.core.subscription import Subscription
-
-
-def choose(
-    members: Sequence[Subscription],
-    random: Random,
-    is_deliverable: Callable[[Subscription], bool],
-) -> Subscription | None:
-    """Return a member that is open and deliverable, None when there is none."""
-    for member in in_turn(members, random):
-        if is_deliverable(member):
-            return member
-    return None
 
 
 def in_turn(members: Sequence[Subscription], random: Random) -> Iterator[Subscription]:

@@ -71,11 +71,6 @@ class Output:
     sends: list[Send] = field(default_factory=list)
     sends_after_flush: list[Send] = field(default_factory=list)
 
-    @property
-    def has_any(self) -> bool:
-        """Return whether anything wants to be sent."""
-        return bool(self.sends or self.sends_after_flush)
-
     def publish(
         self, subject: bytes, payload: bytes, *, reply: bytes = b"", headers: bytes = b""
     ) -> Publish:
@@ -124,20 +119,47 @@ class Output:
         `head` is the JSON up to the number, as in `{"stream":"ORDERS","seq":`. Messages without
         a reply get nothing.
         """
+
+        def framed(first: int, cut: int, sid: bytes) -> bytes:
+            sequence = first_seq + first - start
+            return acks.encode_pub_acks(run.chunk, run.fields, first, cut, sid, head, sequence)
+
+        self.answer(run, start, stop, framed, lambda at: b"%b%d}" % (head, first_seq + at - start))
+
+    def answer(
+        self,
+        run: PubRun,
+        start: int,
+        stop: int,
+        framed: Callable[[int, int, bytes], bytes],
+        body: Callable[[int], bytes],
+    ) -> None:
+        """Answer messages of a run, each stretch that goes to one client as one buffer.
+
+        Args:
+            framed: gives the MSG frames for messages from one up to another, for a sid.
+            body: gives the answer to one message, where several or others than clients listen.
+        """
         index = start
         while index < stop:
-            cut, reply, exact = acks.reply_run(run.chunk, run.fields, index, stop)
-            if reply:
-                sequence = first_seq + index - start
-                target = (
-                    self.sublist.match_one(reply) if exact else self.sublist.match_prefix(reply)
-                )
-                if target is not None and target.outlet is not None and not target.max_messages:
-                    data = acks.encode_pub_acks(
-                        run.chunk, run.fields, index, cut, target.sid, head, sequence
-                    )
-                    self.frames(target, data, cut - index)
-                else:
-                    for at in range(index, cut):
-                        self.publish(run.reply(at), b"%b%d}" % (head, sequence + at - index))
+            cut, reply, target = self.reply_stretch(run, index, stop)
+            if target is not None and target.outlet is not None and not target.max_messages:
+                self.frames(target, framed(index, cut, target.sid), cut - index)
+            elif reply:
+                for at in range(index, cut):
+                    self.publish(run.reply(at), body(at))
             index = cut
+
+    def reply_stretch(
+        self, run: PubRun, start: int, stop: int
+    ) -> tuple[int, bytes, Subscription | None]:
+        """Return (cut, reply, target) for the messages from `start` that are answered alike.
+
+        They end before `cut`. `reply` is empty where they want no answer; `target` is the one
+        subscription that takes all the answers, None where there is no such one.
+        """
+        cut, reply, exact = acks.reply_run(run.chunk, run.fields, start, stop)
+        if not reply:
+            return cut, reply, None
+        match = self.sublist.match_one if exact else self.sublist.match_prefix
+        return cut, reply, match(reply)

@@ -1,16 +1,12 @@
-"""The columns of a block's entries: count, find, choose and bury messages.
-
-The compiled twin when it was built, else the pure one; `JETSTREAM_PURE=1` forces the pure one.
-"""
+"""The columns of a block's entries: count, find, choose and bury messages."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-TWIN = "pure"
+from jetstream_server.kernels.twins import adopt
 
-if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
+if TYPE_CHECKING:
     from jetstream_server.kernels.columns_pure import (
         bury,
         count,
@@ -23,35 +19,6 @@ if TYPE_CHECKING or os.environ.get("JETSTREAM_PURE") == "1":
         tally,
         withdraw,
     )
-else:
-    try:
-        from jetstream_server.kernels.columns_fast import (
-            bury,
-            count,
-            find,
-            find_last,
-            localize,
-            merge,
-            number_names,
-            select,
-            tally,
-            withdraw,
-        )
-
-        TWIN = "compiled"
-    except ImportError:
-        from jetstream_server.kernels.columns_pure import (
-            bury,
-            count,
-            find,
-            find_last,
-            localize,
-            merge,
-            number_names,
-            select,
-            tally,
-            withdraw,
-        )
 
 __all__ = [
     "TWIN",
@@ -66,3 +33,5 @@ __all__ = [
     "tally",
     "withdraw",
 ]
+
+TWIN = adopt(__name__, globals())

@@ -25,11 +25,6 @@ def get(block: bytes, key: bytes) -> bytes | None:
     return block[start : stop if stop >= 0 else None].lstrip(b" ")
 
 
-def get_all(block: bytes, key: bytes) -> list[bytes]:
-    """Return the values of every line with `key`, in order."""
-    return [value for name, value in pairs(block) if name == key]
-
-
 def pairs(block: bytes) -> list[tuple[bytes, bytes]]:
     """Return every (key, value) in order; lines without a colon are left out."""
     found = []

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jetstream_server.base.clock import MINUTE, SECOND
 from jetstream_server.base.errors import ConfigError
+from jetstream_server.config import jetstream_block, tls_block, websocket_block
 from jetstream_server.config.lexer import parse_text
-from jetstream_server.config.load import load, options_of
+from jetstream_server.config.load import _IDLE_IN, load, options_of
 from jetstream_server.config.options import (
     AccountJetStreamOptions,
     ExportOptions,
@@ -328,3 +329,17 @@ def test_options_without_effect_are_warned_of(folder: Path) -> None:
 def test_options_without_effect_are_warned_of_in_blocks(folder: Path, text: str, name: str) -> None:
     (warning,) = read(text).warnings
     assert f"{name} has no effect in this server" in warning
+
+
+@pytest.mark.parametrize(
+    ("path", "table"),
+    [
+        (("jetstream",), jetstream_block._JETSTREAM),
+        (("tls",), tls_block._TLS),
+        (("websocket",), websocket_block._WEBSOCKET),
+    ],
+)
+def test_whatever_a_block_reads_and_forgets_is_in_the_table_of_warnings(path, table) -> None:
+    refused = {"tpm", "authorization", "authentication"}
+    forgotten = {name for name, (field, _) in table.items() if not field}
+    assert forgotten - refused == _IDLE_IN[path]

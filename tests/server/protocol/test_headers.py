@@ -25,8 +25,7 @@ def test_a_key_counts_only_at_the_start_of_a_line() -> None:
     assert headers.get(block, b"X") == b"B: 1\nB: 2"
 
 
-def test_get_all_and_pairs_keep_order() -> None:
-    assert headers.get_all(BLOCK, b"A") == [b"1", b"2"]
+def test_pairs_keep_order() -> None:
     assert headers.pairs(BLOCK) == [
         (b"A", b"1"),
         (b"Nats-Msg-Id", b"id 7 "),
@@ -88,7 +87,6 @@ def test_what_is_built_is_found_again(first: list, second: list) -> None:
     assert headers.pairs(block) == expected
     for key in (b"A", b"B"):
         values = [value for name, value in expected if name == key]
-        assert headers.get_all(block, key) == values
         assert headers.get(block, key) == (values[0] if values else None)
     left = [pair for pair in expected if pair[0] != b"A"]
     assert headers.pairs(headers.strip(block, [b"A"])) == left

@@ -22,7 +22,6 @@ from jetstream_server.jetstream.streams.direct_replies import DirectReplies
 from jetstream_server.jetstream.streams.direct_selection import Selection, decode
 from jetstream_server.jetstream.streams.publish_headers import extended, header
 from jetstream_server.jetstream.streams.scan import WINDOW_BYTES, WINDOW_MESSAGES, messages
-from jetstream_server.kernels import acks
 from jetstream_server.kernels.direct_gets import encode_answers
 from jetstream_server.kernels.moments import time_text
 from jetstream_server.kernels.single_gets import encode_found, sequences_asked, subjects_asked
@@ -84,12 +83,11 @@ class DirectGet:
         now: int,
     ) -> None:
         """Answer requests as far as there is room; one without reply is of no consequence."""
-        sublist, index = self._output.sublist, start
+        index = start
         answers = origin.answers if origin is not None else None
         while index < stop:
-            cut, reply, exact = acks.reply_run(run.chunk, run.fields, index, stop)
+            cut, reply, target = self._output.reply_stretch(run, index, stop)
             if reply:
-                target = sublist.match_one(reply) if exact else sublist.match_prefix(reply)
                 replies = DirectReplies(self._output, target, answers)
                 cut = self._answer_some(replies, run, index, cut)
                 replies.send()

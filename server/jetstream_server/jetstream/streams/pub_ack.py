@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream.output import Output
 from jetstream_server.jetstream.wire.go_json import encode
-from jetstream_server.kernels import acks
 from jetstream_server.protocol.ops import PubRun
 
 _DUPLICATE_TAIL = b',"duplicate": true}'
@@ -70,23 +69,14 @@ class PubAck:
         A writer that repeats a batch meets only these, so they too leave as one buffer for each
         stretch of replies.
         """
-        index, stop = start, start + len(sequences)
-        while index < stop:
-            cut, reply, exact = acks.reply_run(run.chunk, run.fields, index, stop)
-            if reply:
-                bodies = [
-                    self.duplicate(sequence) for sequence in sequences[index - start : cut - start]
-                ]
-                target = (
-                    output.sublist.match_one(reply) if exact else output.sublist.match_prefix(reply)
-                )
-                if target is not None and target.outlet is not None and not target.max_messages:
-                    frames = [
-                        b"MSG %b %b %d\r\n%b\r\n" % (run.reply(at), target.sid, len(body), body)
-                        for at, body in enumerate(bodies, index)
-                    ]
-                    output.frames(target, b"".join(frames), len(frames))
-                else:
-                    for at, body in enumerate(bodies, index):
-                        output.publish(run.reply(at), body)
-            index = cut
+
+        def body(at: int) -> bytes:
+            return self.duplicate(sequences[at - start])
+
+        def framed(first: int, cut: int, sid: bytes) -> bytes:
+            bodies = [(run.reply(at), body(at)) for at in range(first, cut)]
+            return b"".join(
+                [b"MSG %b %b %d\r\n%b\r\n" % (to, sid, len(text), text) for to, text in bodies]
+            )
+
+        output.answer(run, start, start + len(sequences), framed, body)

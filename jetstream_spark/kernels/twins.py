@@ -1,0 +1,33 @@
+"""Which of two twins a kernel is: the compiled one where it was built, else the pure one.
+
+`JETSTREAM_PURE=1` forces the pure one.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import Any
+
+
+def adopt(kernel: str, names: dict[str, Any]) -> str:
+    """Fill in what a kernel exports from one of its twins; return which: `compiled` or `pure`.
+
+    A compiled twin that lacks a name is of another build, and nothing of it is used. The pure twin
+    is not even imported unless it is needed.
+
+    Args:
+        kernel: the module's name, with which the names of both twins begin.
+        names: its globals; what `__all__` names and is not there yet comes from the twin.
+    """
+    missing = [name for name in names["__all__"] if name not in names and name != "TWIN"]
+    if os.environ.get("JETSTREAM_PURE") != "1":
+        try:
+            compiled = import_module(f"{kernel}_fast")
+            names.update({name: getattr(compiled, name) for name in missing})
+            return "compiled"
+        except (ImportError, AttributeError):
+            pass
+    pure = import_module(f"{kernel}_pure")
+    names.update({name: getattr(pure, name) for name in missing})
+    return "pure"
