@@ -1,15 +1,16 @@
 """A disk that keeps exactly what the port promises, and no more.
 
 Bytes written and not synced vanish, tear at sectors or survive in any order when the power goes;
-so do names in a folder that was not synced. Faults on request: the N-th change fails, the power
-goes at the N-th change, the disk fills.
+so do names in a folder that was not synced. Of folders that were made and set aside under one name
+some first part survives: the file system has one name for two of them at no time. Faults on
+request: the N-th change fails, the power goes at the N-th change, the disk fills.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -55,6 +56,32 @@ class _File:
         self.sync()
 
 
+class _Temporary:
+    """A file beside the one that it is to replace."""
+
+    def __init__(self, disk: SimDisk, path: Path, content: bytes) -> None:
+        self._disk, self._path = disk, path
+        self._temporary = path.with_name(path.name + ".tmp")
+        disk._change(path)
+        if len(content) > disk._room():
+            raise disk._no_room(path)
+        if path.parent not in disk._folders:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", str(path))
+        self._file = disk._files[self._temporary] = _File()
+        self._file.write(0, content)
+
+    def sync(self) -> None:
+        self._disk.sync(self._file)
+
+    def place(self) -> None:
+        self._disk._change(self._path)
+        del self._disk._files[self._temporary]
+        self._disk._files[self._path] = self._file
+
+    def drop(self) -> None:
+        del self._disk._files[self._temporary]
+
+
 class SimDisk:
     """Files in memory.
 
@@ -77,12 +104,16 @@ class SimDisk:
         self._files: dict[Path, _File] = {}
         self._durable: dict[Path, _File] = {}
         self._folders = {Path("/")}
+        # What happened to folders of a name since the folder above was synced: the name that one
+        # was set aside under, None where one was made.
+        self._renamed: dict[Path, list[Path | None]] = {}
         self._locks: set[Path] = set()
 
     def restart(self) -> None:
         """Lose what was not durable, and whoever held locks; faults end, but for a full disk."""
         self.fail_in = self.dark_in = None
         self._locks.clear()
+        self._lose_folders()
         survived: dict[Path, _File] = {}
         for path in sorted({*self._files, *self._durable}):
             versions = [self._files.get(path), self._durable.get(path)]
@@ -158,20 +189,12 @@ class SimDisk:
         pass
 
     def replace(self, path: Path, parts: Sequence[Buffer]) -> None:
-        self._change(path)
-        content = b"".join(parts)
-        if len(content) > self._room():
-            raise self._no_room(path)
-        if path.parent not in self._folders:
-            raise FileNotFoundError(errno.ENOENT, "no such folder", str(path))
-        file = _File()
-        file.write(0, content)
-        file.sync()
-        temporary = path.with_name(path.name + ".tmp")
-        self._files[temporary] = file
-        self._change(path)
-        del self._files[temporary]
-        self._files[path] = file
+        replacement = self.prepare(path, parts)
+        replacement.sync()
+        replacement.place()
+
+    def prepare(self, path: Path, parts: Sequence[Buffer]) -> _Temporary:
+        return _Temporary(self, path, b"".join(parts))
 
     def truncate(self, path: Path, size: int) -> None:
         self._change(path)
@@ -216,9 +239,31 @@ class SimDisk:
         return sorted(inside)
 
     def make_folder(self, path: Path) -> None:
-        if path not in self._folders:
-            self._change(path)
-            self._folders.update((path, *path.parents))
+        for folder in self.add_folder(path):
+            self.sync_folder(folder)
+
+    def add_folder(self, path: Path) -> list[Path]:
+        if path in self._folders:
+            return []
+        self._change(path)
+        missing = [each for each in (path, *path.parents) if each not in self._folders][::-1]
+        for folder in missing:
+            self._folders.add(folder)
+            self._renamed.setdefault(folder, []).append(None)
+        return [folder.parent for folder in missing]
+
+    def together(self, syncs: Sequence[Callable[[], None]]) -> list[OSError | None]:
+        outcomes: dict[int, OSError | None] = {}
+        order = list(range(len(syncs)))
+        if len(order) > 1:
+            self.random.shuffle(order)
+        for at in order:
+            try:
+                syncs[at]()
+                outcomes[at] = None
+            except OSError as error:
+                outcomes[at] = error
+        return [outcomes[at] for at in range(len(syncs))]
 
     def sync_folder(self, path: Path) -> None:
         if path not in self._folders:
@@ -229,6 +274,8 @@ class SimDisk:
                 self._durable[other] = self._files[other]
             else:
                 self._durable.pop(other, None)
+        for other in [p for p in self._renamed if p.parent == path]:
+            del self._renamed[other]
 
     def remove(self, path: Path) -> None:
         self._change(path)
@@ -241,23 +288,39 @@ class SimDisk:
         number = 0
         while (aside := path.with_name(f"{REMOVED_PREFIX}{number}")) in self._folders:
             number += 1
-        for names in (self._files, self._durable):
-            for other in [p for p in names if p.is_relative_to(path)]:
-                names[aside / other.relative_to(path)] = names.pop(other)
-        inside = {p for p in self._folders if p.is_relative_to(path)}
-        self._folders -= inside
-        self._folders |= {aside / p.relative_to(path) for p in inside} | {aside}
+        self._rename(path, aside)
+        self._renamed.setdefault(path, []).append(aside)
         return aside
 
-    def clear(self, path: Path, files_max: int) -> bool:
+    def _rename(self, path: Path, other: Path) -> None:
+        for names in (self._files, self._durable, self._renamed):
+            for each in [p for p in names if p.is_relative_to(path) and p != path]:
+                names[other / each.relative_to(path)] = names.pop(each)
+        inside = {p for p in self._folders if p.is_relative_to(path)}
+        self._folders -= inside
+        self._folders |= {other / p.relative_to(path) for p in inside} | {other}
+
+    def _lose_folders(self) -> None:
+        """Go back to some moment for each name of a folder that is not durable."""
+        # From the leaves: what is in a folder is found where the folder is now.
+        for path in sorted(self._renamed, key=lambda each: (-len(each.parts), each)):
+            changes = self._renamed[path]
+            for aside in reversed(changes[self.random.randrange(len(changes) + 1) :]):
+                if aside is None:
+                    self.remove_tree(path)
+                else:
+                    self._rename(aside, path)
+        self._renamed.clear()
+
+    def clear(self, path: Path, files_max: int) -> int:
         inside = sorted(p for p in self._files if p.is_relative_to(path))
         for other in inside[:files_max]:
             self._change(other)
             del self._files[other]
-        if len(inside) > files_max:
-            return False
+        if len(inside) >= files_max:
+            return 0
         self._folders = {p for p in self._folders if not p.is_relative_to(path)}
-        return True
+        return files_max - len(inside)
 
     def remove_tree(self, path: Path) -> None:
         """Make a folder disappear, as somebody else would."""

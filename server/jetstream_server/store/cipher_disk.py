@@ -32,7 +32,7 @@ from typing import Any
 
 from cryptography.exceptions import InvalidTag
 
-from jetstream_server.store.disk import Buffer, Disk
+from jetstream_server.store.disk import Buffer, Disk, Replacement, Sync
 from jetstream_server.store.keyring import CIPHERS, NONCE_BYTES, SALT_BYTES, Aead, Keyring
 
 _MAGICS = {"chacha": b"JSCRYPTC", "aes": b"JSCRYPTA"}
@@ -154,6 +154,11 @@ class CipherDisk:
         seal = self._fresh_seal(path)
         self._disk.replace(path, [seal.header, seal.frame(b"".join(parts), 0)])
 
+    def prepare(self, path: Path, parts: Sequence[Buffer]) -> Replacement:
+        """Write what is to be put in place."""
+        seal = self._fresh_seal(path)
+        return self._disk.prepare(path, [seal.header, seal.frame(b"".join(parts), 0)])
+
     def truncate(self, path: Path, size: int) -> None:
         """Cut the content; the file is written anew."""
         content = self.read(path)
@@ -222,9 +227,17 @@ class CipherDisk:
         """Make a folder."""
         self._disk.make_folder(path)
 
+    def add_folder(self, path: Path) -> list[Path]:
+        """Make a folder that is yet to be synced."""
+        return self._disk.add_folder(path)
+
     def sync_folder(self, path: Path) -> None:
         """Sync a folder."""
         self._disk.sync_folder(path)
+
+    def together(self, syncs: Sequence[Sync]) -> list[OSError | None]:
+        """Carry out several syncs."""
+        return self._disk.together(syncs)
 
     def remove(self, path: Path) -> None:
         """Remove a file."""
@@ -235,7 +248,7 @@ class CipherDisk:
         self._keyring.forget(path)
         return self._disk.set_aside(path)
 
-    def clear(self, path: Path, files_max: int) -> bool:
+    def clear(self, path: Path, files_max: int) -> int:
         """Remove some files of a folder."""
         return self._disk.clear(path, files_max)
 

@@ -445,7 +445,7 @@ class GroupCommit:
         else:
             files = CLEARED_FILES
             taken = [removal for _, removal in islice(self._rubbish.values(), RUBBISH_FILES)]
-            aside = [*islice(self._aside, 1)]
+            aside = [*islice(self._aside, CLEARED_FILES)]
         for removal in taken:
             del self._rubbish[removal.path]
         return [*taken, *(Clear(self._aside.pop(path), path, files) for path in aside)]

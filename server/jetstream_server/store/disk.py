@@ -16,7 +16,8 @@ import fcntl
 import itertools
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,6 +31,29 @@ FOLDER_MODE = 0o700
 
 # Full, quota used up: conditions that end, after which the same write may succeed.
 FULL_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT))
+
+
+# Each waits for the device, which answers many as fast as one.
+_SYNC_THREADS = 8
+_TOGETHER_MIN = 3  # of fewer, threads cost more than they save
+
+Sync = Callable[[], None]
+
+
+class Replacement(Protocol):
+    """A new content for a file, written beside it; to be synced, and then placed or dropped."""
+
+    def sync(self) -> None:
+        """Return when the content is durable."""
+        ...
+
+    def place(self) -> None:
+        """Put it in place of the file; the folder is to be synced."""
+        ...
+
+    def drop(self) -> None:
+        """Remove it."""
+        ...
 
 
 class Disk(Protocol):
@@ -53,6 +77,10 @@ class Disk(Protocol):
 
     def replace(self, path: Path, parts: Sequence[Buffer]) -> None:
         """Put a whole new content in place at once, durable but for the folder entry."""
+        ...
+
+    def prepare(self, path: Path, parts: Sequence[Buffer]) -> Replacement:
+        """Write what `replace` puts in place, and no more; one at a time for each file."""
         ...
 
     def truncate(self, path: Path, size: int) -> None:
@@ -87,8 +115,20 @@ class Disk(Protocol):
         """Make a folder and those above it; durable, names included."""
         ...
 
+    def add_folder(self, path: Path) -> list[Path]:
+        """Make a folder and those above it.
+
+        Returns:
+            The folders that are to be synced for that, from the top.
+        """
+        ...
+
     def sync_folder(self, path: Path) -> None:
         """Return when every name made, changed or removed in the folder is durable."""
+        ...
+
+    def together(self, syncs: Sequence[Sync]) -> list[OSError | None]:
+        """Carry out syncs in any order; return for each how it failed, None if it did not."""
         ...
 
     def remove(self, path: Path) -> None:
@@ -96,7 +136,9 @@ class Disk(Protocol):
         ...
 
     def set_aside(self, path: Path) -> Path | None:
-        """Take a folder with everything in it out of the way, durably.
+        """Take a folder with everything in it out of the way.
+
+        It is there as before or not at all after a power cut; the folder above is to be synced.
 
         Returns:
             Where it is now, beside where it was and under a name that begins with
@@ -104,8 +146,12 @@ class Disk(Protocol):
         """
         ...
 
-    def clear(self, path: Path, files_max: int) -> bool:
-        """Remove up to so many files of a folder; return whether all of it is gone."""
+    def clear(self, path: Path, files_max: int) -> int:
+        """Remove up to so many files of a folder, and the folder with the last.
+
+        Returns:
+            How many more it might have removed; 0 when something may be left.
+        """
         ...
 
     def lock(self, path: Path, note: bytes) -> Any | None:
@@ -130,6 +176,7 @@ class OsDisk:
 
     def __init__(self, spares: SpareDescriptors | None = None) -> None:
         self._spares = spares
+        self._asides = itertools.count()
 
     @contextlib.contextmanager
     def _briefly(self, path: Path, flags: int) -> Iterator[int]:
@@ -187,6 +234,10 @@ class OsDisk:
                 temporary.unlink()  # on a full disk it would keep the space
             raise
         temporary.replace(path)
+
+    def prepare(self, path: Path, parts: Sequence[Buffer]) -> Replacement:
+        """Write a temporary file beside it."""
+        return _Temporary(self, path, parts)
 
     def truncate(self, path: Path, size: int) -> None:
         """Cut and sync."""
@@ -263,29 +314,55 @@ class OsDisk:
             return os.listdir(path)  # noqa: PTH208 - names are wanted, not paths
 
     def make_folder(self, path: Path) -> None:
-        """Make what is missing, from the top, syncing each parent."""
-        missing = [path, *path.parents]
-        missing = [folder for folder in missing if not folder.exists()]
-        for folder in reversed(missing):
-            folder.mkdir(exist_ok=True, mode=FOLDER_MODE)
-            try:
-                self.sync_folder(folder.parent)
-            except OSError:
-                folder.rmdir()  # else the next try would find it there, and not sync
-                raise
+        """Make what is missing, and sync what it is in."""
+        made = self.add_folder(path)
+        try:
+            for folder in made:
+                self.sync_folder(folder)
+        except OSError:
+            # Else the next try would find them there, and not sync.
+            for folder in [path, *path.parents][: len(made)]:
+                folder.rmdir()
+            raise
+
+    def add_folder(self, path: Path) -> list[Path]:
+        """Make what is missing, from the top."""
+        missing = list(itertools.takewhile(lambda each: not each.exists(), (path, *path.parents)))
+        made: list[Path] = []
+        try:
+            for folder in reversed(missing):
+                folder.mkdir(exist_ok=True, mode=FOLDER_MODE)
+                made.append(folder)
+        except OSError:  # the next try would find them there, and not have them synced
+            for folder in reversed(made):
+                folder.rmdir()
+            raise
+        return [folder.parent for folder in reversed(missing)]
 
     def sync_folder(self, path: Path) -> None:
         """Sync the folder itself."""
         with self._briefly(path, os.O_RDONLY) as handle:
             os.fsync(handle)
 
+    def together(self, syncs: Sequence[Sync]) -> list[OSError | None]:
+        """Wait for the device once for several, in threads."""
+        if len(syncs) < _TOGETHER_MIN:
+            return [_outcome(each) for each in syncs]
+        with ThreadPoolExecutor(min(_SYNC_THREADS, len(syncs)), "sync") as pool:
+            outcomes = list(pool.map(_outcome, syncs))
+        # Where descriptors are short, so many at once may need more than there are.
+        return [
+            _outcome(sync) if error is not None and error.errno in DESCRIPTOR_ERRNOS else error
+            for sync, error in zip(syncs, outcomes, strict=True)
+        ]
+
     def remove(self, path: Path) -> None:
         """Unlink."""
         path.unlink(missing_ok=True)
 
     def set_aside(self, path: Path) -> Path | None:
-        """Rename, so that a crash never leaves half of it under its name."""
-        for number in itertools.count():
+        """Rename it."""
+        for number in self._asides:
             aside = path.with_name(f"{REMOVED_PREFIX}{number}")
             try:
                 path.rename(aside)
@@ -295,15 +372,15 @@ class OsDisk:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
             else:
-                break
-        self.sync_folder(path.parent)
-        return aside
+                return aside
+        raise AssertionError("numbers end")
 
-    def clear(self, path: Path, files_max: int) -> bool:
+    def clear(self, path: Path, files_max: int) -> int:
         """Remove from the leaves."""
-        with contextlib.suppress(FileNotFoundError):
-            _clear(path, files_max)
-        return not path.exists()
+        try:
+            return _clear(path, files_max)
+        except FileNotFoundError:
+            return files_max
 
     def lock(self, path: Path, note: bytes) -> int | None:
         """Lock a file with `flock` and write `note` (who holds it) into it."""
@@ -323,6 +400,54 @@ class OsDisk:
     def unlock(self, lock: int) -> None:
         """Close the file, which ends the lock."""
         os.close(lock)
+
+
+class _Temporary:
+    """A file beside the one that it is to replace.
+
+    Args:
+        disk: writes it.
+        path: of the file to be replaced.
+        parts: the content.
+    """
+
+    def __init__(self, disk: OsDisk, path: Path, parts: Sequence[Buffer]) -> None:
+        self._path = path
+        self._temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        self._handle = os.open(self._temporary, flags, FILE_MODE)
+        try:
+            offset = 0
+            for part in parts:
+                with memoryview(part) as view:
+                    disk.write(self._handle, view, offset)
+                    offset += len(view)
+        except OSError:
+            self.drop()
+            raise
+
+    def sync(self) -> None:
+        """Sync the file."""
+        _sync_data(self._handle)
+
+    def place(self) -> None:
+        """Rename it."""
+        os.close(self._handle)
+        self._temporary.replace(self._path)
+
+    def drop(self) -> None:
+        """Unlink it: on a full disk it would keep the space."""
+        os.close(self._handle)
+        with contextlib.suppress(OSError):
+            self._temporary.unlink()
+
+
+def _outcome(sync: Sync) -> OSError | None:
+    try:
+        sync()
+    except OSError as error:
+        return error
+    return None
 
 
 def _clear(folder: Path, left: int) -> int:

@@ -9,18 +9,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from jetstream_server.base.errors import StoreError
-from jetstream_server.store.disk import FULL_ERRNOS, Buffer, Disk
+from jetstream_server.store.disk import FULL_ERRNOS, Buffer, Disk, Replacement
 from jetstream_server.store.reserve import Reserve
 from jetstream_server.store.spare_descriptors import DESCRIPTOR_ERRNOS
 
+_TOGETHER_MAX = 64  # small files that are replaced at once, each with a descriptor
 # A flush of no more than this, without a sync, is not worth a thread.
 _QUICK_WRITES_MAX = 8
 _QUICK_BYTES_MAX = 16 * 1024
-CLEARED_FILES = 8  # of a removed folder at a time: some take milliseconds each
+CLEARED_FILES = 8  # of removed folders at a time: some take milliseconds each
 _OVERHEAD_BYTES = 16 * 1024  # of one operation: names, the ends of files
 
 
@@ -127,7 +129,15 @@ class Append:
     syncs: bool
 
 
-Operation = Write | Seal | Replace | Remove | RemoveTree | Clear | Overwrite | Append
+@dataclass(slots=True, eq=False)
+class SyncNames:
+    """The sync of a folder that found no room."""
+
+    owner: Owner
+    path: Path
+
+
+Operation = Write | Seal | Replace | Remove | RemoveTree | Clear | Overwrite | Append | SyncNames
 
 
 @dataclass(slots=True, eq=False)
@@ -167,7 +177,14 @@ class Flush:
     _lacks_room: bool = False
     _full: dict[Owner, list[StoreError]] = field(default_factory=dict)
     _broken: dict[Owner, None] = field(default_factory=dict)
-    _folders: dict[Path, Owner] = field(default_factory=dict)
+    _replacements: dict[Path, Replace] = field(default_factory=dict)
+    # To be synced, with those to whom it matters.
+    _folders: dict[Path, dict[Owner, None]] = field(default_factory=dict)
+    _removed_from: dict[Path, None] = field(default_factory=dict)  # those that folders went from
+    _set_aside: list[tuple[Path, Owner]] = field(default_factory=list)
+    _files_max: int = CLEARED_FILES  # that may still be cleared
+    _lost: set[Path] = field(default_factory=set)  # folders whose names cannot be made durable
+    _unsettled: set[Path] = field(default_factory=set)  # those whose names are yet to be
 
     @property
     def is_quick(self) -> bool:
@@ -185,21 +202,23 @@ class Flush:
     def run(self) -> list[tuple[Owner, StoreError]]:
         """Carry everything out; return what failed, empty when all is durable."""
         for operation in self.operations:
-            owner = operation.owner
-            self.touched[owner] = None
-            if owner in self._broken and not isinstance(operation, RemoveTree | Clear):
+            self.touched[operation.owner] = None
+            if type(operation) is Replace:
+                if operation.path in self._replacements:
+                    self._replace()
+                self._replacements[operation.path] = operation
+                if len(self._replacements) == _TOGETHER_MAX:
+                    self._replace()
                 continue
-            if owner in self._full and not _frees_space(operation):
-                self.stalled.append(operation)
-                continue
-            try:
-                self._carry_out(operation)
-            except OSError as error:
-                self._fail(operation, error)
+            if self._replacements:
+                self._replace()
+            self._attempt(operation)
+        self._replace()
         self._sync_folders()
         if self.syncs:
             for file, owner in list(self.unsynced.items()):
                 self._sync(file, owner)
+        self._clear()
         self._drop_broken()
         if self.reserve is not None:
             if self.stalled and self._lacks_room:
@@ -207,6 +226,75 @@ class Flush:
             elif self.fills and not self.stalled:
                 self.shortage = self.reserve.fill()
         return self.failures
+
+    def _is_due(self, operation: Operation) -> bool:
+        """Tell whether an operation is to be carried out after what happened to its owner."""
+        owner = operation.owner
+        if owner in self._broken and not isinstance(operation, RemoveTree | Clear):
+            return False
+        if owner in self._full and not _frees_space(operation):
+            self.stalled.append(operation)
+            return False
+        return True
+
+    def _attempt(self, operation: Operation) -> None:
+        if not self._is_due(operation):
+            return
+        try:
+            if self._removed_from and not isinstance(operation, RemoveTree | Clear):
+                self._sync_removals()
+            self._carry_out(operation)
+        except OSError as error:
+            self._fail(operation, error)
+
+    def _replace(self) -> None:
+        """Replace small files, with one wait for the device for the contents of all of them."""
+        operations, self._replacements = [*self._replacements.values()], {}
+        if len(operations) <= 1:
+            for operation in operations:
+                self._attempt(operation)
+            return
+        prepared: list[tuple[Replace, Replacement | OSError]] = []
+        for operation in operations:
+            prepared.append((operation, self._prepare(operation)))
+        ready = [each for _, each in prepared if not isinstance(each, OSError)]
+        failures = dict(zip(ready, self.disk.together([each.sync for each in ready]), strict=True))
+        for operation, replacement in prepared:
+            if isinstance(replacement, OSError):
+                self._try_again(operation, replacement)
+            else:
+                self._place(operation, replacement, failures[replacement])
+
+    def _prepare(self, operation: Replace) -> Replacement | OSError:
+        try:
+            if self._removed_from:
+                self._sync_removals()
+            self._make_folder(operation.path.parent, operation.owner)
+            return self.disk.prepare(operation.path, operation.parts)
+        except OSError as error:
+            return error
+
+    def _try_again(self, operation: Replace, failure: OSError) -> None:
+        """Do with fewer descriptors what could not be done together with others."""
+        if failure.errno in DESCRIPTOR_ERRNOS:
+            self._attempt(operation)
+        elif self._is_due(operation):
+            self._fail(operation, failure)
+
+    def _place(self, operation: Replace, replacement: Replacement, failure: OSError | None) -> None:
+        """Put a new content in place, unless it or one before it of the same owner failed."""
+        is_due = self._is_due(operation)
+        if failure is None and is_due:
+            try:
+                replacement.place()
+            except OSError as error:
+                failure = error
+            else:
+                self._note_folder(operation.path.parent, operation.owner)
+        else:
+            replacement.drop()
+        if failure is not None and is_due:
+            self._fail(operation, failure)
 
     def _drop_broken(self) -> None:
         """Have nobody wait for room who has failed as well: what followed the failure is skipped,
@@ -233,9 +321,9 @@ class Flush:
                 elif operation.owner in self._full:
                     self.stalled.append(operation)
             case Replace():
-                disk.make_folder(path.parent)
+                self._make_folder(path.parent, operation.owner)
                 disk.replace(path, operation.parts)
-                self._folders[path.parent] = operation.owner
+                self._note_folder(path.parent, operation.owner)
             case Remove():
                 self._remove(operation)
             case Overwrite():
@@ -243,20 +331,37 @@ class Flush:
             case Append():
                 self._append(operation)
             case Clear():
-                self._clear(path, operation.owner, operation.files_max)
+                self._files_max = max(self._files_max, operation.files_max)
+                self._set_aside.append((path, operation.owner))
             case RemoveTree():
                 if (aside := disk.set_aside(path)) is not None:
-                    self._clear(aside, operation.owner, CLEARED_FILES)
-                self._folders = {
-                    folder: owner
-                    for folder, owner in self._folders.items()
-                    if not folder.is_relative_to(path)
-                }
-                self._folders[path.parent] = operation.owner
+                    self._set_aside.append((aside, operation.owner))
+                self._note_folder(path.parent, operation.owner)
+                self._removed_from[path.parent] = None
+            case SyncNames():
+                self._note_folder(path, operation.owner)
+                self._sync_pending(path / "names")
 
-    def _clear(self, path: Path, owner: Owner, files_max: int) -> None:
-        if not self.disk.clear(path, files_max):
-            self.aside[path] = owner
+    def _clear(self) -> None:
+        """Remove some files of folders that are durably out of the way.
+
+        One whose removal is not durable would come back without them.
+        """
+        for path, owner in self._set_aside:
+            if path.parent in self._lost:
+                continue  # the next process finds it
+            is_gone = False
+            if self._files_max and path.parent not in self._unsettled:
+                try:
+                    self._files_max = self.disk.clear(path, self._files_max)
+                except OSError as error:
+                    if error.errno not in FULL_ERRNOS | DESCRIPTOR_ERRNOS:
+                        self._break(owner, path, error, "clear")
+                        continue
+                else:
+                    is_gone = self._files_max > 0
+            if not is_gone:
+                self.aside[path] = owner
 
     def _remove(self, operation: Remove) -> None:
         """Remove a file once everything the owner wrote is durable, or at once on a full disk.
@@ -279,7 +384,7 @@ class Flush:
         if operation.waits or owner in self._full:
             self.disk.sync_folder(operation.path.parent)
         else:
-            self._folders[operation.path.parent] = owner
+            self._note_folder(operation.path.parent, owner)
 
     def _void(self, removal: Remove) -> None:
         if (log := removal.voids) is None:
@@ -311,7 +416,8 @@ class Flush:
         try:
             handle, made = disk.open(path)
         except FileNotFoundError:
-            disk.make_folder(path.parent)
+            self._make_folder(path.parent, operation.owner)
+            self._sync_pending(path)
             handle, made = disk.open(path)
         try:
             with memoryview(b"".join(operation.parts)) as view:
@@ -326,8 +432,8 @@ class Flush:
     def _write(self, operation: Write) -> None:
         file = operation.file
         if file.handle is None:
+            self._make_folder(file.path.parent, operation.owner)
             self._sync_pending(file.path)  # messages must not survive without a config
-            self.disk.make_folder(file.path.parent)
             file.handle, made = self.disk.open(file.path)
             self.files[file] = operation.owner
             file.is_nameless |= made
@@ -355,20 +461,63 @@ class Flush:
             self.unsynced.pop(file, None)
         return True
 
+    def _make_folder(self, path: Path, owner: Owner) -> None:
+        for folder in self.disk.add_folder(path):
+            self._note_folder(folder, owner)
+
+    def _note_folder(self, path: Path, owner: Owner) -> None:
+        """Have a folder synced at the end, or before what must not survive without its names."""
+        self._folders.setdefault(path, {})[owner] = None
+
     def _sync_pending(self, path: Path) -> None:
         """Sync the folders above a file now that are to be synced at the end."""
-        for folder in path.parents:
+        if self._folders:
+            for folder in reversed(path.parents):
+                if folder in self._folders:
+                    self._sync_folder(folder)
+
+    def _sync_removals(self) -> None:
+        """Sync what folders were removed from: what was queued later may rely on their absence."""
+        for folder in [*self._removed_from]:
             if folder in self._folders:
-                self.disk.sync_folder(folder)
-                del self._folders[folder]
+                self._sync_folder(folder)
+            self._removed_from.pop(folder, None)
+
+    def _sync_folder(self, folder: Path) -> None:
+        """Sync a folder now.
+
+        Raises:
+            OSError: it failed; all to whom it mattered are told, whoever wanted it now.
+        """
+        try:
+            self.disk.sync_folder(folder)
+        except FileNotFoundError:
+            del self._folders[folder]
+        except OSError as error:
+            self._lose_names(folder, error)
+            raise
+        else:
+            del self._folders[folder]
 
     def _sync_folders(self) -> None:
-        for folder, owner in self._folders.items():
-            try:
-                self.disk.sync_folder(folder)
-            except FileNotFoundError:
-                continue  # removed since, by an operation that synced the folder above
-            except OSError as error:
+        folders = [*self._folders]
+        syncs = [partial(self.disk.sync_folder, folder) for folder in folders]
+        for folder, error in zip(folders, self.disk.together(syncs), strict=True):
+            if error is None or isinstance(error, FileNotFoundError):
+                # Removed since, by an operation that synced the folder above.
+                self._folders.pop(folder, None)
+            else:
+                self._lose_names(folder, error)
+
+    def _lose_names(self, folder: Path, error: OSError) -> None:
+        """Tell everybody with names in a folder that they are not durable, or not yet."""
+        passes = error.errno in FULL_ERRNOS | DESCRIPTOR_ERRNOS
+        (self._unsettled if passes else self._lost).add(folder)
+        for owner in self._folders.pop(folder):
+            if passes:
+                self.stalled.insert(0, SyncNames(owner, folder))
+                self._refuse(owner, folder, error)
+            else:
                 self._break(owner, folder, error, "sync")
 
     def _fail(self, operation: Operation, error: OSError) -> None:

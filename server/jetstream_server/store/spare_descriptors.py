@@ -36,9 +36,13 @@ class SpareDescriptors:
         try:
             return os.open(path, flags, mode)
         except OSError as error:
-            if error.errno not in DESCRIPTOR_ERRNOS or not self._spares:
+            if error.errno not in DESCRIPTOR_ERRNOS:
                 raise
-        os.close(self._spares.pop())
+            try:
+                spare = self._spares.pop()
+            except IndexError:  # other threads have them
+                raise error from None
+        os.close(spare)
         return os.open(path, flags, mode)
 
     def close(self, handle: int) -> None:

@@ -150,7 +150,7 @@ def test_who_fails_on_a_full_disk_does_not_wait_for_room(disk, owner):
 def test_sync_that_finds_no_room_writes_again(disk, owner):
     commit = GroupCommit(disk)
     commit.write(owner, BlockFile(A), bytearray(b"hello"), 0, 5)
-    disk.fail_in, disk.fail_errno = 4, errno.ENOSPC
+    disk.fail_in, disk.fail_errno = 5, errno.ENOSPC
     assert "full" in str(commit.drain()[0][1])
     assert commit.is_stalled
     assert commit.drain() == []
@@ -364,6 +364,6 @@ def test_a_failed_owners_files_are_closed(disk, owner):
     commit = GroupCommit(disk)
     file = BlockFile(A)
     commit.write(owner, file, bytearray(b"x"), 0, 1)
-    disk.fail_in = 4
+    disk.fail_in = 5
     assert "sync failed" in str(commit.drain()[0][1])
     assert file.handle is None

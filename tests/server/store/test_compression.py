@@ -192,7 +192,7 @@ def test_an_erasure_that_a_crash_cut_short_is_finished_when_there_is_room(
     sim_disk_module, cipher, count
 ):
     put_off = 0
-    for dark_in in range(12):
+    for dark_in in range(24):
         disk = sim_disk_module.SimDisk(Random(dark_in))
         store, commit = open_store(disk, cipher=cipher)
         publish(store, count, SECRET * 3)
