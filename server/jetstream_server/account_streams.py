@@ -126,6 +126,7 @@ class AccountStreams:
             nuid=self._node.nuid,
             ingest_limits=self._ingest_limits,
             batches=self._batches,
+            workload=self._node.workload,
             log=self._log,
             containment=account.containment,
             is_strict=self._options.jetstream.is_strict,

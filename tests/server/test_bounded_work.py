@@ -23,6 +23,7 @@ from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.node.auth import Authenticator
 from jetstream_server.node.node import Node
+from jetstream_server.node.session import MESSAGES_OF_TURN_MAX
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.disk import OsDisk
 from jetstream_server.store.vault import FileVault
@@ -40,7 +41,15 @@ class Bench:
         self.commit = GroupCommit(OsDisk())
         self.node = Node(OPTIONS, Authenticator([]), Random(1), lambda level, text: None, port=4222)
         account = self.node.accounts["$G"]
-        context = Context("$G", "n1", "", account.sublist, account.output, Nuid(Random(1)))
+        context = Context(
+            "$G",
+            "n1",
+            "",
+            account.sublist,
+            account.output,
+            Nuid(Random(1)),
+            workload=self.node.workload,
+        )
         account.catalog = Catalog(context, FileVault(folder, "$G", self.commit, OsDisk()))
         account.catalog.recover(NOW)
         Api(account.catalog).subscribe()
@@ -255,10 +264,8 @@ def test_a_consumer_is_made_with_three_syncs(tmp_path: Path) -> None:
     assert disk.syncs == 3
 
 
-def test_many_costly_requests_at_once_take_turns(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    made = b"".join(frames(*stream(f"S{n}")) for n in range(20))
-    bench.session.feed(made + b"PUB S19.x 1\r\nx\r\nPING\r\n")
+def counts_of_turns(bench: Bench) -> list[int]:
+    """Have turns until all is quiet; return how many streams there were after each."""
     counts, catalog = [], bench.node.accounts["$G"].catalog
     assert catalog is not None
     while bench.node.next_deadline() == 0:
@@ -266,7 +273,69 @@ def test_many_costly_requests_at_once_take_turns(tmp_path: Path) -> None:
         assert not bench.commit.drain()
         bench.node.release(bench.node.take_held(), NOW)
         counts.append(len(catalog.streams) - 1)
-    assert counts[:4] == [6, 12, 18, 20]
+    return counts
+
+
+@pytest.mark.parametrize("between", [b"", b"PING\r\n", b"PUB x 0\r\n\r\n"])
+@pytest.mark.parametrize("pedantic", [False, True])
+def test_many_costly_requests_at_once_take_turns(
+    tmp_path: Path, between: bytes, pedantic: bool
+) -> None:
+    bench = Bench(tmp_path)
+    if pedantic:  # every message is looked at
+        bench.say(b'CONNECT {"verbose":false,"pedantic":true}\r\nSUB r 1\r\n')
+    made = b"".join(frames(*stream(f"S{n}")) + between for n in range(20))
+    bench.session.feed(made + b"PUB S19.x 1\r\nx\r\nPING\r\n")
+    catalog = bench.node.accounts["$G"].catalog
+    assert catalog is not None
+    assert counts_of_turns(bench)[:4] == [6, 12, 18, 20]
     # What was said behind them has come behind them.
     assert catalog.streams["S19"].store.last_seq == 1
     assert bench.session.take_output().count(b"did_create") == 20
+
+
+def test_costly_requests_of_many_clients_take_turns_as_well(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    sessions = [bench.node.open_session("10.0.0.2", port, NOW) for port in range(9)]
+    for number, session in enumerate(sessions):
+        made = b"".join(frames(*stream(f"S{number}-{n}")) for n in range(2))
+        session.feed(b'CONNECT {"verbose":false}\r\n' + made)
+    assert counts_of_turns(bench)[:3] == [6, 12, 18]
+
+
+def test_making_files_waits_while_the_disk_is_behind(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    catalog, workload = bench.node.accounts["$G"].catalog, bench.node.workload
+    assert catalog is not None
+    bench.session.feed(
+        frames("STREAM.INFO.B", b"", *stream("S"), "STREAM.INFO.S", b"") + b"PING\r\n"
+    )
+    workload.is_held = True
+    for _ in range(3):
+        bench.node.run(NOW)
+    assert "S" not in catalog.streams
+    assert bench.node.next_deadline() != 0
+    workload.is_held = False
+    said = bench.say(b"")
+    assert said.count(b"stream_info_response") == 2
+    assert said.count(b"did_create") == 1
+    assert b'"error"' not in said
+    assert b"PONG\r\n" in said
+
+
+def test_messages_that_are_looked_at_one_by_one_take_turns(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.say(b'CONNECT {"verbose":false,"pedantic":true}\r\nSUB r 1\r\n')
+    store = bench.node.accounts["$G"].catalog.streams["B"].store  # type: ignore[union-attr]
+    count = 3 * MESSAGES_OF_TURN_MAX
+    bench.session.feed(b"".join(b"PUB b.x 5\r\n%05d\r\n" % n for n in range(count)))
+    stored = []
+    while bench.node.next_deadline() == 0:
+        bench.node.run(NOW)
+        assert not bench.commit.drain()
+        bench.node.release(bench.node.take_held(), NOW)
+        stored.append(store.last_seq)
+    assert stored[:3] == [MESSAGES_OF_TURN_MAX * n for n in (1, 2, 3)]
+    assert [store.load(n).payload for n in (1, count)] == [b"00000", b"%05d" % (count - 1)]
+    assert bench.session.traffic.in_msgs == count + 1
+    assert bench.session.traffic.in_bytes >= 5 * count

@@ -4,7 +4,8 @@ A request can be ten thousand times smaller than its answer: what a client asks 
 be more than it can take before it counts as a slow consumer, and more than fits into memory. So
 only so much is under way to a client at a time. Once that is reached, the rest of its requests are
 put off, and with them whatever it says behind them, until it has taken what it was told. It is not
-read from meanwhile, so TCP slows it down.
+read from meanwhile, so TCP slows it down. The same is done with requests that a turn has no time
+for (`core/workload.py`).
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ class Answers:
         self.look_again()
 
     def look_again(self) -> None:
-        """Go on if something was put off and there is room: the client has taken something."""
+        """Go on if something was put off and there is room: the client has taken something, or
+        there is time again."""
         if self.postponed and self.room_bytes:
             self._go_on()
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.containment import UNCONTAINED, Containment, Incident
 from jetstream_server.core.sublist import Sublist
+from jetstream_server.core.workload import Workload
 from jetstream_server.jetstream.open_batches import OpenBatches
 from jetstream_server.jetstream.output import Output
 from jetstream_server.jetstream.streams.ingest import IngestLimits
@@ -66,6 +67,7 @@ class Context:
         watching: consumers that deliver while somebody listens; to be woken when interest changes.
         ingest_limits: what one stream takes in in one turn.
         batches: what all accounts of the server have open, and may have.
+        workload: how many requests a turn of the server takes on.
         log: notes for the operator: level (`INF`, `WRN`, `ERR`) and text.
         containment: of exceptions that nobody foresaw.
         outages: takes what is given up for them, None where nothing is.
@@ -83,6 +85,7 @@ class Context:
     watching: dict[Runnable, None] = field(default_factory=dict)
     ingest_limits: IngestLimits = field(default_factory=IngestLimits)
     batches: OpenBatches = field(default_factory=OpenBatches)
+    workload: Workload = field(default_factory=Workload)
     log: Callable[[str, str], None] = lambda level, text: None
     containment: Containment = UNCONTAINED
     outages: Losses | None = None

@@ -103,6 +103,7 @@ class Pump:
             now = self.clock.now()
             if self._busy_poll is not None:
                 self._busy_poll.turn_began(now)
+            self.node.workload.is_held = self._is_crowded
             self.node.run(now)
             self._flush_or_release(now)
             self._write(now)
@@ -118,6 +119,11 @@ class Pump:
         commit = self._commit
         # What a full disk holds up cannot grow: publishes are refused.
         return 0 if commit is None or commit.is_stalled else commit.unflushed_bytes
+
+    @property
+    def _is_crowded(self) -> bool:
+        """Return whether the disk has enough to do already when this flush is done."""
+        return self._flushing and self._commit is not None and self._commit.is_crowded
 
     # -- the disk ----------------------------------------------------------------------------
 
@@ -164,6 +170,7 @@ class Pump:
             now = self.clock.now()
             self._settle(flush, held, failures, now)
             self._flush_or_release(now)
+            self.node.workload.is_held = self._is_crowded
             self._write(now)
             self.intake.flushed(self._unflushed_bytes)
             self._arm(now)

@@ -23,6 +23,7 @@ from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.workload import UNITS_OF_TURN, Workload
 from jetstream_server.jetstream.output import Frames, Handover, Send, Settled
 from jetstream_server.node.account import Account
 from jetstream_server.node.account_links import AccountLinks
@@ -131,6 +132,7 @@ class Node:
         self.links = AccountLinks({}, {}, random)
         self.is_half_reloaded = False  # a reload has tripped halfway
         self.disk_full = ""  # which file or folder finds no room, as the pump was told
+        self.workload = Workload(UNITS_OF_TURN)
         self.events = 0  # answers and events in the name of the server so far
         self._next_cid = 1
         self._fed: dict[Session, None] = {}
@@ -260,6 +262,7 @@ class Node:
         """Do everything that is to be done at `now`."""
         if self._given_up:
             self._forget_given_up()
+        self.workload.begin()
         self._run_sessions(now)
         for session in self._timers.pop_due(now):
             self._tick(session, now)
@@ -337,7 +340,7 @@ class Node:
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do although nothing arrives."""
-        if self._stirred or self._fed or self._given_up:
+        if self._stirred or self._fed or self._given_up or self.workload.is_due:
             return 0
         deadline = earlier(self._timers.next_deadline(), self._account_timers.next_deadline())
         if self.lame_duck is not None and not self.lame_duck.is_over:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 from jetstream_server.base.errors import StoreError
+from jetstream_server.core.answers import Answers
 from jetstream_server.core.containment import UNCONTAINED, Containment, Incident
 from jetstream_server.core.queue_group import in_turn
 from jetstream_server.core.sublist import Match, Sublist
@@ -76,8 +77,16 @@ class Router:
         now: int,
         start: int = 0,
         stop: int | None = None,
-    ) -> None:
-        """Deliver messages `start` up to `stop` of a run to everybody who wants them."""
+        answers: Answers | None = None,
+    ) -> int:
+        """Deliver messages `start` up to `stop` of a run to everybody who wants them.
+
+        Args:
+            answers: who says all of it waits as soon as requests are put off here.
+
+        Returns:
+            How far it came: `stop`, or where that was.
+        """
         if stop is None:
             stop = run.count
         index = start
@@ -110,6 +119,9 @@ class Router:
             if not reached and origin is not None:
                 origin.unanswered(run, index, cut)
             index = cut
+            if answers is not None and answers.postponed:
+                break
+        return index
 
     def _deliver_to_group(
         self,

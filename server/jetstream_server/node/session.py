@@ -27,7 +27,6 @@ from jetstream_server.node import reserved
 from jetstream_server.node.account import Account
 from jetstream_server.node.auth import Arrival, Gatekeeper, User
 from jetstream_server.node.connect_options import is_well_typed, known
-from jetstream_server.node.costly_requests import Pause, with_pauses
 from jetstream_server.node.door import Door
 from jetstream_server.node.expected_replies import ExpectedReplies
 from jetstream_server.node.message_trace import MessageTrace
@@ -162,8 +161,9 @@ class Session:
         self.closing = ""
         self.traffic = Traffic()
         self.rtt_ns = 0
-        self._ops: list[Op | Pause] = []
-        self._rest: PubRun | None = None  # of what is published, for another turn
+        self._ops: list[Op] = []
+        self._left: PubRun | None = None  # of the run that was acted on last
+        self._traced: PubRun | None = None  # what is left, and was traced with the run
         self._now = now
         self._pinged_at = 0
         self._pings_out = 0
@@ -178,7 +178,7 @@ class Session:
     def feed(self, data: bytes) -> None:
         """Take bytes from the socket; they are acted on in the node's next run."""
         if not self.closing:
-            self._ops += with_pauses(self.parser.feed(data))
+            self._ops += self.parser.feed(data)
             self.node.has_input(self)
 
     def take_output(self) -> bytes:
@@ -211,11 +211,11 @@ class Session:
         for number, op in enumerate(ops, 1):
             if self.closing:
                 return number
-            if number > ops_max or isinstance(op, Pause):
-                self._ops = ops[number if isinstance(op, Pause) else ops_max :]
+            if number > ops_max:
+                self._ops = ops[ops_max:]
                 self.node.has_input(self)
                 return ops_max
-            if trace is not None and not self._inquiry.is_answered:
+            if trace is not None and op is not self._traced and not self._inquiry.is_answered:
                 trace.arrived(self, op)
             if (
                 self.node.authenticator.is_required
@@ -225,10 +225,11 @@ class Session:
                 self.refuse(faults.AUTHORIZATION_VIOLATION)
                 return number
             _ACTIONS[type(op)](self, op)
-            if self._rest is not None:
-                rest, self._rest = self._rest, None
-                self._ops = [rest, *ops[number:]]
-                self.node.has_input(self)
+            if self._left is not None:
+                self._traced = self._left
+                self._ops, self._left = [self._left, *ops[number:]], None
+                if not self.answers.postponed:
+                    self.node.has_input(self)
                 return ops_max
             if self.answers.postponed:
                 self._ops = ops[number:]
@@ -545,47 +546,64 @@ class Session:
         traffic.in_bytes += frames.published_bytes(run.fields)
         while True:
             traced = frames.first_traced(run.chunk, run.fields, start, count)
-            self._publish_stretch(run, start, traced)
-            if traced == count:
-                return
+            start = self._publish_stretch(run, start, traced)
+            if start < traced or start == count:
+                break
             left -= self._publish_traced(run, traced)
             start = traced + 1
-            if left <= 0 and start < count:
-                self._rest = rest = PubRun(run.chunk, run.fields[start * STRIDE :])
-                traffic.in_msgs -= rest.count
-                traffic.in_bytes -= frames.published_bytes(rest.fields)
-                return
+            if left <= 0 or self.answers.postponed:
+                break
+        if start < count:
+            self._leave(run, start)
 
-    def _publish_stretch(self, run: PubRun, start: int, count: int) -> None:
-        """Publish messages of which none asks for a trace."""
-        route = self.account.router.route
-        if self._is_plain:
-            while start < count:
-                index = subjects.first_reserved(
-                    run.chunk, run.fields, start, count, reserved.SUBJECTS, reserved.REPLIES
-                )
-                route(run, self, self._now, start, index)
-                if index < count:
-                    self._admits(run, index)  # refuses it
-                start = index + 1
-            return
-        # The slow path: look at each message, and route the longest permitted stretches.
-        mappings = self.account.mappings
+    def _leave(self, run: PubRun, start: int) -> None:
+        """Act on the messages from `start` on in a later turn."""
+        left = self._left = PubRun(run.chunk, run.fields[start * STRIDE :])
+        self.traffic.in_msgs -= left.count
+        self.traffic.in_bytes -= frames.published_bytes(left.fields)
+
+    def _publish_stretch(self, run: PubRun, start: int, count: int) -> int:
+        """Publish messages of which none asks for a trace; return how far it came: all the way, or
+        as far as there is time and room for what they ask for."""
+        if not self._is_plain:
+            return self._publish_one_by_one(run, start, min(count, start + MESSAGES_OF_TURN_MAX))
+        route, answers = self.account.router.route, self.answers
+        while start < count:
+            index = subjects.first_reserved(
+                run.chunk, run.fields, start, count, reserved.SUBJECTS, reserved.REPLIES
+            )
+            start = route(run, self, self._now, start, index, answers)
+            if start < index:
+                break
+            if index < count:
+                self._admits(run, index)  # refuses it
+                start += 1
+        return start
+
+    def _publish_one_by_one(self, run: PubRun, start: int, count: int) -> int:
+        """Look at each message, and route the longest permitted stretches."""
+        route, mappings = self.account.router.route, self.account.mappings
         for index in range(start, count):
             subject = mapped = run.subject(index)
             is_admitted = self._admits(run, index)
             if is_admitted and mappings is not None:
                 mapped = mappings.apply(subject)
             if is_admitted and mapped == subject:
-                continue
-            route(run, self, self._now, start, index)
+                if not subject.startswith(_REQUESTS):
+                    continue
+                route(run, self, self._now, start, index + 1)
+            else:
+                route(run, self, self._now, start, index)
+                if is_admitted and mapped:
+                    one = PubRun.single(
+                        mapped, run.reply(index), run.headers(index), run.payload(index)
+                    )
+                    route(one, self, self._now)
             start = index + 1
-            if is_admitted and mapped:
-                one = PubRun.single(
-                    mapped, run.reply(index), run.headers(index), run.payload(index)
-                )
-                route(one, self, self._now)
+            if self.answers.postponed:
+                return start
         route(run, self, self._now, start, count)
+        return count
 
     def _publish_traced(self, run: PubRun, index: int) -> int:
         """Publish one message that seems to ask for a trace; return how many events it had."""
@@ -720,6 +738,11 @@ class Session:
             subscription.closed = True
         return given_up
 
+
+# What may be put off, and with it what is behind it.
+_REQUESTS = b"$JS."
+# Of those that are looked at one by one, which takes microseconds each.
+MESSAGES_OF_TURN_MAX = 1000
 
 _ACTIONS: dict[type, Callable[[Session, Any], None]] = {
     Connect: Session._connect,

@@ -63,6 +63,7 @@ LAZY_REPLACE_NS = 100 * MILLISECOND
 RUBBISH_NS = 20 * MILLISECOND
 RUBBISH_FILES = 2  # of a block
 RETRY_NS = 250 * MILLISECOND
+CROWD_OPERATIONS = 32  # each a file or a folder that is waited for, or a stretch of a block
 FILL_NS = SECOND  # how often the end of a shortage is looked for
 
 
@@ -282,6 +283,11 @@ class GroupCommit:
     def is_stalled(self) -> bool:
         """Return whether operations wait for space on the disk."""
         return self._stalled > 0
+
+    @property
+    def is_crowded(self) -> bool:
+        """Return whether so much is queued that who makes more of it should wait."""
+        return not self._stalled and len(self._queue) > CROWD_OPERATIONS
 
     @property
     def has_fresh(self) -> bool:

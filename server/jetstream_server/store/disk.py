@@ -34,7 +34,7 @@ FULL_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
 # Each waits for the device, which answers many as fast as one.
-_SYNC_THREADS = 8
+_SYNC_THREADS = 16
 _TOGETHER_MIN = 3  # of fewer, threads cost more than they save
 
 Sync = Callable[[], None]

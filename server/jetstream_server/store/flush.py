@@ -212,7 +212,13 @@ class Flush:
                 continue
             if self._replacements:
                 self._replace()
-            self._attempt(operation)
+            if self._full or self._broken or self._removed_from:
+                self._attempt(operation)
+                continue
+            try:  # as nearly always
+                self._carry_out(operation)
+            except OSError as error:
+                self._fail(operation, error)
         self._replace()
         self._sync_folders()
         if self.syncs:

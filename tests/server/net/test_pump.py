@@ -34,6 +34,7 @@ class HeldCommit:
         self.flushes = 0
         self.settled = 0
         self.is_stalled = False
+        self.is_crowded = False
         self.full = None
         self.unflushed_bytes = 0
 

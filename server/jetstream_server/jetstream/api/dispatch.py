@@ -13,6 +13,7 @@ from typing import Any
 
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.subscription import Origin, PostponedRequests, Subscription
+from jetstream_server.core.workload import units_of
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.advisory import publish_api_audit
 from jetstream_server.jetstream.api import (
@@ -79,8 +80,9 @@ class Api:
         origin: Origin | None,
         now: int,
     ) -> None:
-        """Answer requests `start` up to `stop`, as far as there is room for it."""
+        """Answer requests `start` up to `stop`, as far as there is time and room for it."""
         answers = origin.answers if origin is not None else None
+        workload = self._context.workload
         for index in range(start, stop):
             if origin is not None and answers is not None and not answers.room_bytes:
                 answers.postpone(PostponedRequests(subscription, run, index, stop, origin))
@@ -92,6 +94,12 @@ class Api:
             if route is None:
                 continue
             payload, headers, reply = run.payload(index), run.headers(index), run.reply(index)
+            if origin is not None and answers is not None:
+                units = units_of(len(payload), is_costly=route.is_costly)
+                if answers.postponed or not workload.takes(units):
+                    answers.postpone(PostponedRequests(subscription, run, index, stop, origin))
+                    workload.wait(answers.look_again)
+                    return
             request = Request(subject, tokens, payload, headers, reply, origin, now)
             try:
                 self._answer(route, request)

@@ -64,6 +64,7 @@ class Route:
             look at their body first, or at nothing at all.
         quiet: whether success is neither counted nor audited.
         silent: whether refusals are not either.
+        is_costly: whether it makes, changes or removes files, or tells of very many things.
     """
 
     pattern: tuple[str, ...]
@@ -73,7 +74,13 @@ class Route:
     level_first: bool = True
     quiet: bool = False
     silent: bool = False
+    is_costly: bool = False
 
+
+# Verbs that are costly, the second token of each.
+_COSTLY = frozenset(
+    ("CREATE", "DURABLE", "UPDATE", "DELETE", "LIST", "NAMES", "PURGE", "SNAPSHOT", "RESTORE")
+)
 
 ROUTES: list[Route] = []
 
@@ -91,7 +98,10 @@ def route(
 
     def register(handler: Handler) -> Handler:
         tokens = tuple(pattern.split("."))
-        ROUTES.append(Route(tokens, response, handler, zero or {}, level_first, quiet, silent))
+        is_costly = not _COSTLY.isdisjoint(tokens)
+        ROUTES.append(
+            Route(tokens, response, handler, zero or {}, level_first, quiet, silent, is_costly)
+        )
         return handler
 
     return register

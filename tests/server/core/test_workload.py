@@ -1,0 +1,50 @@
+"""What a turn takes on, and who waits."""
+
+from __future__ import annotations
+
+from jetstream_server.core.workload import FILE_UNITS, UNIT_BYTES, Workload, units_of
+
+
+def test_a_turn_takes_on_so_much_and_the_others_go_on_in_their_order() -> None:
+    workload = Workload(2 * FILE_UNITS)
+    heard: list[str] = []
+    assert workload.takes(FILE_UNITS)
+    assert workload.takes(FILE_UNITS)
+    assert not workload.takes(1)
+    assert not workload.is_due
+    workload.wait(lambda: heard.append("a"))
+    workload.wait(lambda: heard.append("b"))
+    assert workload.is_due
+    workload.begin()
+    assert heard == ["a", "b"]
+    assert not workload.is_due
+    assert workload.takes(1)
+
+
+def test_a_request_that_is_worth_more_than_a_turn_has_one_of_its_own() -> None:
+    workload = Workload(10)
+    assert workload.takes(1000)
+    assert not workload.takes(1)
+    workload.begin()
+    assert workload.takes(1)
+    assert not workload.takes(1000)
+
+
+def test_while_the_disk_is_behind_only_what_makes_files_waits() -> None:
+    workload = Workload(1000)
+    workload.is_held = True
+    heard: list[str] = []
+    assert not workload.takes(units_of(0, is_costly=True))
+    assert workload.takes(units_of(0, is_costly=False))
+    workload.wait(lambda: heard.append("a"))
+    workload.begin()
+    assert not heard and not workload.is_due
+    workload.is_held = False
+    assert workload.is_due
+    workload.begin()
+    assert heard == ["a"]
+
+
+def test_what_is_long_is_worth_more() -> None:
+    assert units_of(0, is_costly=False) == 1
+    assert units_of(10 * UNIT_BYTES, is_costly=True) == FILE_UNITS + 10
