@@ -151,6 +151,33 @@ def _make_streams_at_once(count: int) -> Act:
     return lambda port: _at_once(port, texts)
 
 
+def _make_streams_between_pings(count: int) -> Act:
+    streams = [_stream(f"S{n}") for n in range(count)]
+    requests = [(verb.encode(), json.dumps(body).encode()) for verb, body in streams]
+
+    def act(port: int) -> None:
+        with Wire(port, TIMEOUT_S) as wire:
+            wire.subscribe_inbox()
+            wire.sock.sendall(
+                b"".join(
+                    b"PUB $JS.API.%b %d\r\n%b\r\nPING\r\n" % (verb, len(body), body)
+                    for verb, body in requests
+                )
+            )
+            wire.ping()
+            while wire.api("STREAM.NAMES")["total"] <= count:  # the witness has one as well
+                time.sleep(0.01)
+
+    return act
+
+
+def _publish_pedantically(port: int) -> None:
+    """Publish 200,000 small messages, each of which is looked at by itself."""
+    with Wire(port, TIMEOUT_S, {"pedantic": True}) as wire:
+        wire.sock.sendall(b"PUB nobody.listens 1\r\nx\r\n" * 200_000)
+        wire.ping()
+
+
 def _delete_streams(count: int) -> Act:
     return lambda port: _at_once(port, [(f"STREAM.DELETE.S{n}", b"") for n in range(count)])
 
@@ -259,7 +286,9 @@ INPUTS = [
     Input("235 consumers made one by one", _make_consumers(235), _make_stream),
     Input("300 streams made one by one", _make_streams(300)),
     Input("300 streams made at once", _make_streams_at_once(300)),
+    Input("300 streams made at once, PINGs between", _make_streams_between_pings(300)),
     Input("300 streams deleted at once", _delete_streams(300), _make_streams_at_once(300)),
+    Input("200,000 messages of a pedantic client", _publish_pedantically),
     Input("100,000 subscriptions and away", _subscribe_and_leave),
     Input("100,000 subscriptions taken back", _subscribe_and_unsubscribe),
     Input(

@@ -10,6 +10,7 @@ meet nearly everywhere without ever overlapping; so the walk has an end, in prop
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from jetstream_server.core.subject import overlaps
 
@@ -22,13 +23,16 @@ class TooManyMeetError(ValueError):
     """Patterns with stars that cannot be told apart with reasonable effort."""
 
 
+_NONE: dict[bytes, Any] = {}  # of the many places that nothing follows; never written to
+
+
 class _Place:
     """What follows one token."""
 
     __slots__ = ("count", "literals", "star", "tails")
 
     def __init__(self) -> None:
-        self.literals: dict[bytes, _Place] = {}
+        self.literals: dict[bytes, _Place] = _NONE
         self.star: _Place | None = None
         self.count = 0  # of patterns that end here
         self.tails = 0  # and that end with a `>` behind this
@@ -71,7 +75,11 @@ class PatternTree:
             else:
                 below = place.literals.get(token)
                 if below is None:
-                    below = place.literals[token] = _Place()
+                    below = _Place()
+                    if place.literals is _NONE:
+                        place.literals = {token: below}
+                    else:
+                        place.literals[token] = below
             place = below
         place.count += 1
 
@@ -115,7 +123,8 @@ class PatternTree:
                     steps_left = _meet(literal, star, steps_left)
                     if steps_left == _FOUND:
                         return True
-            waiting.extend(place.children())
+                waiting.append(star)
+            waiting.extend(place.literals.values())
         return False
 
     def overlaps(self, other: PatternTree) -> bool:
@@ -170,12 +179,20 @@ def _meet(one: _Place, two: _Place, steps_left: int) -> int:
     return steps_left
 
 
+def _are_different_literals(patterns: list[bytes]) -> bool:
+    """Tell whether there are no wildcards, and nothing twice, which is soon seen."""
+    together = b"".join(patterns)
+    return b"*" not in together and b">" not in together and len({*patterns}) == len(patterns)
+
+
 def first_overlap(patterns: list[bytes]) -> tuple[int, int] | None:
     """Return the places of the first pattern that overlaps a later one, and of that; None for none.
 
     Raises:
         TooManyMeetError: that takes too long to find out.
     """
+    if _are_different_literals(patterns):
+        return None
     tree = PatternTree(patterns)
     if not tree.overlaps_itself():
         return None
@@ -196,7 +213,7 @@ def first_overlapped(patterns: list[bytes]) -> int | None:
     Raises:
         TooManyMeetError: that takes too long to find out.
     """
-    if not PatternTree(patterns).overlaps_itself():
+    if _are_different_literals(patterns) or not PatternTree(patterns).overlaps_itself():
         return None
     tree, steps_left = PatternTree(), _steps_max(sum(each.count(b".") + 1 for each in patterns))
     for place, pattern in enumerate(patterns):

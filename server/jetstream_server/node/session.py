@@ -207,6 +207,9 @@ class Session:
         if self._inquiry.is_open:
             return 0
         ops, self._ops = self._ops, []
+        if self.parser.has_more and not self.closing:
+            ops = ops or self.parser.read_on()
+            self.node.has_input(self)
         trace = self.node.protocol_trace
         for number, op in enumerate(ops, 1):
             if self.closing:
@@ -242,7 +245,7 @@ class Session:
     @property
     def has_postponed(self) -> bool:
         """Return whether it has heard more than it has acted on, and is not to hear more yet."""
-        return bool(self.answers.postponed or self._ops)
+        return bool(self.answers.postponed or self._ops or self.parser.has_more)
 
     def tick(self, now: int) -> None:
         """Look after pings and the time allowed for CONNECT."""

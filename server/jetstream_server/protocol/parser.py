@@ -27,6 +27,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -64,6 +65,9 @@ _PUBLISH_TOKEN = re.compile(rb"[^ \t]++")
 _TOKEN = re.compile(rb"[^ \t\r]++")
 _SIZE = re.compile(rb"[0-9]{1,9}")  # nine digits at most, as the genuine server
 
+# At a time; each takes a microsecond or two.
+OPS_MAX = 2000
+
 # Where the next frame starts, or HELD: the rest of the chunk waits for more.
 _HELD = -1
 _Taken = tuple[int, Op | None]
@@ -91,6 +95,8 @@ class Parser:
         "_held",
         "_held_bytes",
         "_in_line",
+        "_later",
+        "_unread_at",
         "control_line_max",
         "headers",
         "payload_max",
@@ -109,13 +115,18 @@ class Parser:
         self._awaited_bytes = 0  # no use looking at the held frame before it has so many
         self._frame_bytes = 0  # how long it will be, if that is known
         self._in_line = False  # ... or before a line feed comes, if its limit allows
+        self._later: deque[bytes] = deque()  # what is to be read, the first from `_unread_at` on
+        self._unread_at = 0
 
     def feed(self, data: bytes) -> list[Op]:
-        """Return the ops that `data` completes, in order.
+        """Return the ops that `data` completes, in order: the first of them, if they are many.
 
         A `Violation` is the last op of a connection; what is fed after it is ignored.
         """
         if self._ended:
+            return []
+        if self._later:
+            self._later.append(data)
             return []
         if not self._held:
             return self._parse(data)
@@ -133,12 +144,29 @@ class Parser:
         self._held.clear()
         return self._parse(chunk)
 
+    @property
+    def has_more(self) -> bool:
+        """Return whether there are ops that `feed` left for `read_on`."""
+        return bool(self._later)
+
+    def read_on(self) -> list[Op]:
+        """Return the next ops of what was fed."""
+        ops: list[Op] = []
+        while self._later and not ops and not self._ended:
+            data, at, self._unread_at = self._later.popleft(), self._unread_at, 0
+            waiting, self._later = self._later, deque()
+            ops = self._parse(data, at) if at else self.feed(data)
+            self._later.extend(waiting)
+        if self._ended:
+            self._later.clear()
+        return ops
+
     def _complete(self, data: bytes, lacking: int) -> list[Op]:
         """Parse the held frame with the bytes that it lacks, and what is behind them."""
         frame = b"".join((*self._held, data[:lacking]))
         self._held.clear()
         ops = self._parse(frame)
-        return ops if self._ended else ops + self._parse(data, lacking)
+        return ops if self._ended else ops + self._parse(data, lacking)  # of one op at most
 
     def _parse(self, chunk: bytes, at: int = 0) -> list[Op]:
         ops: list[Op] = []
@@ -157,6 +185,10 @@ class Parser:
                 ops.append(op)
                 self._ended = type(op) is Violation
             if self._ended or at == _HELD:
+                break
+            if len(ops) >= OPS_MAX and at < len(chunk):
+                self._later.append(chunk)
+                self._unread_at = at
                 break
         if fields:
             ops.append(PubRun(chunk, fields))

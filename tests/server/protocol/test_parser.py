@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jetstream_server.protocol import encoder, errors
 from jetstream_server.protocol import parser as parser_module
 from jetstream_server.protocol.ops import Connect, Op, Ping, Pong, PubRun, Sub, Unsub, Violation
-from jetstream_server.protocol.parser import Parser
+from jetstream_server.protocol.parser import OPS_MAX, Parser
 
 CONTROL_LINE_MAX = 256
 PAYLOAD_MAX = 2000
@@ -351,6 +351,8 @@ def test_work_is_linear(make: Callable[[int], list[bytes]]) -> None:
             began = time.perf_counter()
             for piece in pieces:
                 under_test.feed(piece)
+                while under_test.has_more:
+                    under_test.read_on()
             best = min(best, time.perf_counter() - began)
         return best
 
@@ -417,3 +419,41 @@ def test_plain_lines_are_read_as_all_others_are(seed, monkeypatch):
     with_plain = ops()
     monkeypatch.setattr(parser_module, "_PLAIN", re.compile(rb"(?!)"))
     assert with_plain == ops()
+
+
+def test_many_ops_are_given_a_few_at_a_time_and_in_order():
+    random = Random(7)
+    for _ in range(20):
+        count = random.randrange(1, 3 * OPS_MAX)
+        said = b"".join(
+            b"SUB a.%d %d\r\n" % (n, n) if n % 7 else b"PUB x 3\r\n%03d\r\n" % (n % 1000)
+            for n in range(count)
+        )
+        parser, whole = Parser(4096, 1024), []
+        at = 0
+        while at < len(said) or parser.has_more:
+            if at < len(said) and (not parser.has_more or random.random() < 0.3):
+                size = random.choice((1, 100, 10_000, 100_000))
+                ops = parser.feed(said[at : at + size])
+                at += size
+            else:
+                ops = parser.read_on()
+            assert len(ops) <= OPS_MAX + 2
+            whole += ops
+        seen = []
+        for op in whole:
+            if isinstance(op, PubRun):
+                seen += [op.payload(index) for index in range(op.count)]
+            else:
+                seen.append(op.sid)
+        assert seen == [b"%d" % n if n % 7 else b"%03d" % (n % 1000) for n in range(count)]
+    assert parser.feed(b"PING\r\n") == [Ping()]
+
+
+def test_nothing_is_read_behind_a_violation():
+    parser = Parser(4096, 1024)
+    assert len(parser.feed(b"PING\r\n" * OPS_MAX + b"NONSENSE\r\nPING\r\n")) == OPS_MAX
+    assert parser.feed(b"PING\r\n") == []
+    ops = parser.read_on()
+    assert [type(op) for op in ops] == [Violation]
+    assert not parser.has_more
