@@ -11,7 +11,7 @@ from jetstream_server.core.subscription import Origin
 # Where answers to requests of the server's own parts go.
 OWN_INBOX = b"$JSC."
 # Where nothing may go in a client's name: deliveries to mirrors and sources, their flow control.
-_OWN = (OWN_INBOX, b"$JS.M.", b"$JS.S.", b"$JS.FC.")
+OWN = (OWN_INBOX, b"$JS.M.", b"$JS.S.", b"$JS.FC.")
 
 
 def is_from_server(origin: Origin | None) -> bool:
@@ -21,4 +21,4 @@ def is_from_server(origin: Origin | None) -> bool:
 
 def is_own_subject(subject: bytes) -> bool:
     """Tell whether only parts of the server send to a subject."""
-    return subject.startswith(_OWN)
+    return subject.startswith(OWN)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 from typing import TYPE_CHECKING, Any
 
+from jetstream_server.core.provenance import is_own_subject
 from jetstream_server.core.subject import is_valid_literal
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.streams.storing_outcome import StoringOutcome
@@ -104,7 +105,7 @@ class MessageTrace:
     def send(self, session: Session, now: int) -> None:
         """Tell all this, unless the message waits for the rest of its batch."""
         subject = self._request.subject
-        if self._is_staged or not is_valid_literal(subject):
+        if self._is_staged or not is_valid_literal(subject) or is_own_subject(subject):
             return
         headers = {
             _text(k): [_text(v) for v in values] for k, values in self._request.headers.items()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from jetstream_server.core.provenance import OWN_INBOX
+from jetstream_server.core.provenance import OWN
 
 # A client must not answer a JetStream delivery's ack subject as if it were an inbox, nor use the
-# prefixes under which servers route replies, or have them sent to themselves.
-REPLIES = (b"$JS.ACK.", b"_R_.", b"_GR_.", b"$GR.", OWN_INBOX)
+# prefixes under which servers route replies, or have the server answer where only it speaks: an
+# answer is the server's own word.
+REPLIES = (b"$JS.ACK.", b"_R_.", b"_GR_.", b"$GR.", *OWN)
 SUBJECTS = (b"$NRG.", b"_GR_.", b"$GR.")
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from jetstream_server.core.provenance import is_from_server, is_own_subject
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.request import Request, route
 from jetstream_server.jetstream.api.request_body import read_body, read_body_if_json
@@ -155,6 +156,9 @@ def _create(
 ) -> dict[str, Any]:
     bounds = catalog.consumer_bounds()
     check_replicas(config, bounds)
+    if is_own_subject(config.deliver_subject.encode()) and not is_from_server(request.origin):
+        # It would be heard there as the consumer of a mirror or source.
+        raise errors.CONSUMER_INVALID_DELIVER_SUBJECT()
     stream = catalog.stream(body.stream_name)
     if is_for_copying := config.direct or config.sourcing:
         check_identity(stream, request.headers)

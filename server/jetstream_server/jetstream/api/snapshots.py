@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.core.provenance import is_own_subject
 from jetstream_server.core.subject import is_valid_literal
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.account_limits import AccountLimits
@@ -72,7 +73,7 @@ def snapshot(catalog: Catalog, request: Request) -> Later:
         raise errors.STREAM_NOT_FOUND()
     body = read_body(catalog, request, StreamSnapshotRequest)
     deliver = body.deliver_subject.encode()
-    if not is_valid_literal(deliver):
+    if not is_valid_literal(deliver) or is_own_subject(deliver):
         raise errors.SNAPSHOT_DELIVER_SUBJECT_INVALID()
     if stream is None or stream.store.offline:
         raise errors.STREAM_SNAPSHOT_FAILED("stream closed")

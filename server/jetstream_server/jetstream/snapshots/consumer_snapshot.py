@@ -16,6 +16,8 @@ import orjson
 
 from jetstream_server.base.digits import unsigned
 from jetstream_server.base.errors import ApiError
+from jetstream_server.core.provenance import is_own_subject
+from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.consumers.ack_pending import Run
 from jetstream_server.jetstream.consumers.consumer import Consumer, ack_rules
 from jetstream_server.jetstream.consumers.consumer_checks import check
@@ -178,6 +180,8 @@ def _config(
             f'failed to decode consumer "{name}" state: {_after_colon(error)}'
         ) from None
     try:
+        if is_own_subject(config.deliver_subject.encode()):
+            raise errors.CONSUMER_INVALID_DELIVER_SUBJECT()
         config = with_defaults(config, stream, bounds, pedantic=False)
         check(config, stream, bounds)
     except ApiError as error:

@@ -54,6 +54,16 @@ def test_progress_comes_back(transfers) -> None:
     assert progress.cursor.next_seq == source.progress.cursor.next_seq
 
 
+def test_none_that_delivers_where_only_the_server_speaks(transfers) -> None:
+    source = consumer(transfers)
+    payload = encode_consumer(source).replace(
+        b'"name":"C"', b'"name":"C","deliver_subject":"$JS.S.x"', 1
+    )
+    assert b"$JS.S.x" in payload
+    with pytest.raises(ArchiveError, match=r"invalid push consumer deliver subject \(10112\)"):
+        decode_consumer("C", payload, source.stream.config, BOUNDS)
+
+
 def test_what_is_left_of_last_per_subject_comes_back(transfers) -> None:
     source = consumer(transfers, deliver_policy="last_per_subject", filter_subject="s.*")
     record = decode_consumer("C", encode_consumer(source), source.stream.config, BOUNDS)
