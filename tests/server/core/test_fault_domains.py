@@ -94,3 +94,139 @@ def test_what_is_given_up_can_be():
 
 def test_domains_have_words():
     assert [domain.word for domain in (Domain.MESSAGE, Domain.STREAM)] == ["message", "stream"]
+
+
+# -- whatever changes a stream ----------------------------------------------------------------
+
+# What the port of stores has: a new method belongs to one of these.
+CHANGING = {
+    "append_run", "append", "skip", "delete", "truncate_front", "purge", "purge_some", "enforce",
+    "rest", "close", "forsake", "count_in", "destroy",
+}  # fmt: skip
+LOOKING = {
+    "exceeds", "next_expiry", "state", "first_seq", "last_seq", "deleted", "load", "locate",
+    "load_last", "load_next", "next_with_headers", "sequence_at", "filter", "count",
+    "subject_counts", "subject_last", "subject_lasts", "subject_count", "last_sequences", "window",
+    "offline",
+}  # fmt: skip
+# Change a store, but none that is half changed when they fail.
+HARMLESS = {
+    "Spool.append": "what a restore has received so far is no stream",
+    "Spool.take": "what a restore has received so far is no stream",
+    "Rebuild._take_message": "the stream is not there yet, and a restore that fails leaves nothing",
+    "Rebuild.finish": "the stream is not there yet, and a restore that fails leaves nothing",
+    "Metering.admit": "what is counted, and not what is stored",
+    "Metering.dismiss": "what is counted, and not what is stored",
+    "Outages._abandon": "it takes a store out of service that nothing can be promised of",
+    "drop_unfinished": "before the stream is there: a start that fails leaves it offline",
+}
+# Change a stream's own state beside its store, but only on the way of a place that says so, or
+# while the stream is made.
+WITHIN = {
+    "remember_id": "a field that is set at once",
+    "_arm": "a field that is set at once",
+    "_end": "when it is stopped or deleted",
+    "_configure": "`reconfigure`, or when it is made",
+    "_recover": "when it is made",
+    "__init__": "when it is made",
+}
+
+
+@functools.cache
+def functions() -> dict[str, ast.FunctionDef]:
+    """Return the functions of JetStream by the names that tracebacks show."""
+    found: dict[str, ast.FunctionDef] = {}
+    for path in sorted((ROOT / "jetstream").rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef):
+                found[node.name] = node
+            elif isinstance(node, ast.ClassDef) and not is_protocol(node):
+                methods = (each for each in node.body if isinstance(each, ast.FunctionDef))
+                found.update((f"{node.name}.{method.name}", method) for method in methods)
+    return found
+
+
+@functools.cache
+def calls() -> list[tuple[str, str, str]]:
+    """Return which function calls of what which method."""
+    return [
+        (name, ast.unparse(each.func.value), each.func.attr)
+        for name, node in functions().items()
+        for each in ast.walk(node)
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)
+    ]
+
+
+def changers() -> list[str]:
+    """Return the functions that have a store change."""
+    found = [name for name, of, called in calls() if of.endswith("store") and called in CHANGING]
+    return list(dict.fromkeys(found))
+
+
+def is_covered(name: str, seen: frozenset[str] = frozenset()) -> bool:
+    """Tell whether whatever fails in a function has come through a place that gives up a stream."""
+    row = row_of(name)
+    if row is not None and row.domain >= Domain.STREAM:
+        return True
+    owner, _, method = name.rpartition(".")
+    if owner == "Stream" or row is not None or name in seen:
+        return False
+    attribute = {"Expiry": "_expiry", "Trimming": "_trimming"}.get(owner)
+    callers = [
+        caller
+        for caller, of, called in calls()
+        if called == method
+        and (of == f"self.{attribute}" or (of == "self" and caller.startswith(f"{owner}.")))
+    ]
+    return bool(callers) and all(is_covered(each, seen | {name}) for each in callers)
+
+
+def test_every_method_of_stores_changes_or_looks():
+    (port,) = (
+        node
+        for node in ast.parse((ROOT / "store/ports.py").read_text()).body
+        if isinstance(node, ast.ClassDef) and node.name == "MessageStore"
+    )
+    methods = {each.name for each in port.body if isinstance(each, ast.FunctionDef)}
+    assert not CHANGING & LOOKING
+    assert methods == CHANGING | LOOKING, "say of a new method whether it changes the store"
+
+
+@pytest.mark.parametrize("name", changers())
+def test_whatever_changes_a_stream_has_a_domain(name):
+    if name in HARMLESS:
+        assert not is_covered(name) or row_of(name) is not None
+        return
+    assert is_covered(name), f"say in core/fault_domains.py that a stream goes when {name} fails"
+
+
+def test_whatever_changes_a_stream_is_found():
+    assert {"Stream.store_run", "Mirror._put_run", "_put_batch", "Expiry.remove_due"} <= set(
+        changers()
+    )
+    assert set(HARMLESS) <= set(changers()), "what no longer changes a store needs no reason"
+
+
+def assigned(node: ast.FunctionDef) -> set[str]:
+    """Return which of its own fields a method sets."""
+    targets: list[ast.expr] = []
+    for each in ast.walk(node):
+        if isinstance(each, ast.Assign | ast.Delete):
+            targets += each.targets
+        elif isinstance(each, ast.AugAssign | ast.AnnAssign):
+            targets.append(each.target)
+    return {
+        ast.unparse(target)
+        for target in targets
+        if any(isinstance(each, ast.Name) and each.id == "self" for each in ast.walk(target))
+    }
+
+
+def test_methods_of_streams_that_set_something_have_a_domain():
+    setting = {
+        name.removeprefix("Stream.")
+        for name, node in functions().items()
+        if name.startswith("Stream.") and assigned(node)
+    }
+    given_up = {name for name in setting if PLACES.get(f"Stream.{name}") is not None}
+    assert setting - given_up == set(WITHIN), "say in core/fault_domains.py that the stream goes"

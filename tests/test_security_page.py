@@ -1,0 +1,56 @@
+"""The page on security says what the code does, and every row of it names a test."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from jetstream_server.base import limits
+from jetstream_server.jetstream.wire.go_duration import DURATION_NS_MAX
+from jetstream_server.net import descriptors, password_threads, websocket_upgrade
+from jetstream_server.node import costly_requests, expected_replies, node
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs/security.md").read_text()
+ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and "Shown by" not in line]
+SOURCES = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip()[:60])
+def test_every_row_names_tests_that_exist(row):
+    named = re.findall(r"`(test_[a-z_0-9]+)`", row)
+    assert named
+    assert [each for each in named if f"def {each}(" not in SOURCES] == []
+
+
+def test_there_are_rows():
+    assert len(ROWS) > 35
+    named = re.findall(r"`(test_[a-z_0-9]+)`", PAGE)
+    assert [each for each in named if f"def {each}(" not in SOURCES] == []
+
+
+@pytest.mark.parametrize(
+    ("what", "number"),
+    [
+        ("A line of the protocol", limits.CONTROL_LINE_BYTES_MAX),
+        ("A message", limits.PAYLOAD_BYTES_MAX),
+        ("deliveries", limits.OUTBOX_HIGH_BYTES),
+        ("deliveries", limits.OUTBOX_LOW_BYTES),
+        ("in a turn", limits.TURN_READ_BYTES),
+        ("in a turn", node.OPS_OF_SESSION_MAX),
+        ("waits for the disk", limits.UNFLUSHED_HIGH_BYTES),
+        ("Passwords", password_threads.WAITING_MAX),
+        ("Passwords", password_threads.WAITING_OF_ADDRESS_MAX),
+        ("Passwords", password_threads._THREADS_MAX),
+        ("Costly requests", costly_requests.COSTLY_OF_TURN_MAX),
+        ("upgrade to WebSocket", websocket_upgrade.HEAD_BYTES_MAX),
+        ("File descriptors", descriptors.RESERVED_MAX),
+        ("may still answer", expected_replies._OPEN_MAX),
+        ("A pause", DURATION_NS_MAX),
+    ],
+)
+def test_the_numbers_are_those_of_the_code(what, number):
+    section = PAGE.partition("## What bounds it")[2].partition("\n## ")[0]
+    rows = [row for row in section.splitlines() if what in row]
+    assert any(re.search(rf"\b{number}\b", row) for row in rows), (what, number)
