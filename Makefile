@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check bench stall sim model soak fuzz differential versions server-versions clean
+.PHONY: help demo test check bench stall sim model soak fuzz differential versions pythons server-versions clean
 
 help:
 	@echo "make demo   336,776 flights through JetStream and Spark, on this machine"
@@ -22,6 +22,7 @@ help:
 	@echo "make attack  sequences of hostile input over every receiver, ATTACK_MINUTES (60)"
 	@echo "make differential  random requests to this server and the genuine one, DIFFERENTIAL_ROUNDS (1000)"
 	@echo "make versions  the connector with PySpark 4.0, 4.1, 4.2 and 4.3, each in its environment"
+	@echo "make pythons   the connector and the bundled server with Python 3.11 to 3.14, likewise"
 	@echo "make server-versions  the connector beside nats-server 2.10 to 2.15, each installed for the while"
 	@echo "make clean  remove what these commands made"
 
@@ -58,7 +59,7 @@ check: $(READY)-test
 
 # Spark's tests wait for Java most of the time, the parity tests for timers and those of clusters for
 # elections, so the others run beside them.
-SPARK_TESTS  := tests/spark tests/benchmarks tests/test_examples.py tests/test_docs.py
+SPARK_TESTS  := tests/spark tests/benchmarks tests/test_examples.py tests/test_pipeline.py
 PARITY_TESTS := tests/parity tests/cluster
 
 # A shorter life for a JVM: no second compiler, no collector threads.
@@ -145,6 +146,9 @@ SPARK_VERSIONS ?=
 
 versions: $(READY)-test
 	$(BIN)/python -m tests.versions $(SPARK_VERSIONS)
+
+pythons: $(READY)-test
+	$(BIN)/python -m tests.versions --pythons
 
 clean:
 	rm -rf $(VENV) .venv-versions .demo build dist *.egg-info spark-warehouse metastore_db derby.log

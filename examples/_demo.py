@@ -126,14 +126,32 @@ def connect(url: str) -> Any:
     return Blocking(Control(this_host(), options.connection))
 
 
-def fresh_stream(url: str, name: str, *subjects: str) -> None:
+def fresh_stream(url: str, name: str, *subjects: str, **config: Any) -> None:
     """Make a stream, without what an earlier run left in it."""
     from jetstream_spark.errors import RequestRefusedError
 
     control = connect(url)
     with contextlib.suppress(RequestRefusedError):
         control.request(f"STREAM.DELETE.{name}")
-    control.request(f"STREAM.CREATE.{name}", {"name": name, "subjects": list(subjects)})
+    body = {"name": name, "subjects": list(subjects), **config}
+    control.request(f"STREAM.CREATE.{name}", body)
+
+
+def fresh_bucket(url: str, name: str) -> None:
+    """Make a key-value bucket, without what an earlier run left in it."""
+    settings = {"max_msgs_per_subject": 5, "allow_rollup_hdrs": True, "allow_direct": True}
+    fresh_stream(url, f"KV_{name}", f"$KV.{name}.>", **settings)
+
+
+def put(url: str, bucket: str, key: str, value: str) -> None:
+    """Put a value into a bucket."""
+    connect(url).request_message(f"$KV.{bucket}.{key}", value.encode())
+
+
+def delete_key(url: str, bucket: str, key: str) -> None:
+    """Delete a key of a bucket."""
+    mark = b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n"
+    connect(url).request_message(f"$KV.{bucket}.{key}", b"", mark)
 
 
 def message_count(url: str, stream: str) -> int:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import jetstream_spark
@@ -115,28 +111,6 @@ def test_the_version_info_names_every_kernel():
     assert info["version"] == jetstream_spark.__version__
     assert set(info["kernels"]) == kernels
     assert set(info["kernels"].values()) <= {"pure", "compiled"}
-
-
-@pytest.mark.spark
-@pytest.mark.timeout(240)
-def test_the_readme_example_runs_as_pasted(tmp_path):
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
-    script = tmp_path / "example.py"
-    script.write_text(code)
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    if Path(jetstream_spark.__file__).is_relative_to(ROOT):
-        # Spark finds formats by listing folders, which an editable install is not in.
-        environment["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(ROOT / "server")))
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=220,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("|copies.") == 3
 
 
 def test_options_of_the_server_are_documented_and_work():

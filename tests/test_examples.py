@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -16,15 +17,19 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 STORIES = sorted(path.stem for path in EXAMPLES.glob("[a-z]*.py"))
 EXPECTED = {
+    "bucket_to_table": "version 1 of the table has 3 prices, those of the bucket",
     "batch_write_and_read": "33 orders from Italy between sequences 100 and 199",
+    "dead_letters": "after their way back there are 100 notes",
     "flights": "Every flight went in and came out once; the delays equal those of the file.",
     "foreach_batch": "3 batches of 7 pages, each written twice: 21 messages",
     "spark_connect": "1000 copies went there and back over Spark Connect",
     "stream_to_stream": "RAW has 1500 readings, CLEAN has 1500",
+    "windowed_join": "60 of 90 orders were paid within ten minutes",
+    "work_queue": "300 jobs of two queues are done, 0 are left",
 }
 
-# The demo, as `make demo` runs it, and the one whose Spark is another kind.
-OF_THEIR_OWN = ["flights", "spark_connect"]
+# Its Spark is of another kind.
+OF_THEIR_OWN = ["spark_connect"]
 
 
 def run(example: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -59,29 +64,52 @@ def test_an_example_of_its_own_runs(example, genuine) -> None:
     assert EXPECTED[example] in result.stdout
 
 
-# One process, so that the JVM starts once; each example makes and stops its own Spark session.
+# One process, so that the JVM starts once; each example makes and stops its own Spark session. A
+# notebook's cells are run one after another, and a cell's value is printed as notebooks show it.
 _ONE_AFTER_ANOTHER = """
-import runpy, sys
+import ast, json, pathlib, runpy, sys
+
+def run_notebook(path):
+    names = {"__name__": "__main__"}
+    for cell in json.loads(pathlib.Path(path).read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            body = ast.parse("".join(cell["source"])).body
+            value = body.pop() if isinstance(body[-1], ast.Expr) else None
+            exec(compile(ast.Module(body, []), path, "exec"), names)
+            if value is not None:
+                shown = eval(compile(ast.Expression(value.value), path, "eval"), names)
+                if shown is not None:
+                    print(repr(shown), flush=True)
+
 examples = sys.argv[1:]
 for example in examples:
     sys.argv = [example]
     print("== " + example, flush=True)
-    runpy.run_path(example, run_name="__main__")
+    if example.endswith(".ipynb"):
+        run_notebook(example)
+    else:
+        runpy.run_path(example, run_name="__main__")
 """
 
 
 @pytest.fixture(scope="module")
-def told(genuine) -> dict[str, str]:
-    """What each of the small examples printed."""
-    paths = [str(EXAMPLES / f"{story}.py") for story in STORIES if story not in OF_THEIR_OWN]
+def told(genuine, tmp_path_factory) -> dict[str, str]:
+    """What each of the examples printed, the notebook's and the README's among them."""
+    paths = [EXAMPLES / f"{story}.py" for story in STORIES if story not in OF_THEIR_OWN]
+    readme = tmp_path_factory.mktemp("readme") / "readme.py"
+    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
+    readme.write_text(code)
     environment = {**os.environ, "JETSTREAM_URL": genuine.url, "COLUMNS": "100"}
+    environment |= {"DEMO_ROWS": "3000", "SPARK_LOCAL_IP": "127.0.0.1"}
     environment["PYTHONPATH"] = os.pathsep.join((str(EXAMPLES), os.environ.get("PYTHONPATH", "")))
+    environment["PYSPARK_PYTHON"] = sys.executable
     result = subprocess.run(
-        [sys.executable, "-c", _ONE_AFTER_ANOTHER, *paths],
+        [sys.executable, "-c", _ONE_AFTER_ANOTHER, *paths, EXAMPLES / "notebook.ipynb", readme],
+        cwd=readme.parent,
         env=environment,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=500,
     )
     assert result.returncode == 0, result.stderr
     sections = result.stdout.split("== ")[1:]
@@ -90,10 +118,26 @@ def told(genuine) -> dict[str, str]:
 
 @pytest.mark.spark
 @pytest.mark.genuine
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(540)
 @pytest.mark.parametrize("example", [story for story in STORIES if story not in OF_THEIR_OWN])
 def test_an_example_runs(example, told) -> None:
     assert EXPECTED[example] in told[example]
+
+
+@pytest.mark.spark
+@pytest.mark.genuine
+@pytest.mark.timeout(540)
+def test_the_cells_of_the_notebook_run(told) -> None:
+    assert "[]\n" in told["notebook"], "validate found something"
+    assert "|     100|  21.49|" in told["notebook"]
+    assert told["notebook"].count("|  100|") == 3
+
+
+@pytest.mark.spark
+@pytest.mark.genuine
+@pytest.mark.timeout(540)
+def test_the_readme_example_runs_as_pasted(told) -> None:
+    assert told["readme"].count("|copies.") == 3
 
 
 @pytest.mark.parametrize("example", STORIES)

@@ -1,61 +1,103 @@
-"""Tries each version of PySpark in an environment of its own; `make versions`.
+"""Tries versions of PySpark and of Python, each pair in an environment of its own.
 
-    python -m tests.versions                 all of them
-    python -m tests.versions 4.1 4.2         some
+    python -m tests.versions                 PySpark 4.0 to 4.3 with this Python; `make versions`
+    python -m tests.versions 4.1 4.2@3.12    some; 4.2@3.12 is PySpark 4.2 with Python 3.12
+    python -m tests.versions --pythons       the newest PySpark with each Python; `make pythons`
+    python -m tests.versions --all           every pair that PySpark supports
 
 The environments stay in `.venv-versions` and are used again. Each gets the wheel of this working
-copy, so what is tried is what users install.
+copy with compiled kernels, so what is tried is what users install.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.versions.interpreters import NoInterpreterError, find, tool
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".venv-versions"
 SMOKE = Path(__file__).with_name("smoke.py")
-VERSIONS = ("4.0", "4.1", "4.2", "4.3")
+HERE = "{}.{}".format(*sys.version_info)
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+# The Pythons that each PySpark is said to support, of those that the connector does.
+SUPPORTED = {"4.0": PYTHONS[:3], "4.1": PYTHONS, "4.2": PYTHONS, "4.3": PYTHONS}
+NEWEST = max(SUPPORTED)
 SMOKE_SECONDS_MAX = 600
 
 
-def build_wheel() -> Path:
-    """Build the wheel of this working copy."""
-    target = FOLDER / "wheel"
+def uv(*arguments: str | Path) -> None:
+    """Call uv, which makes environments of any interpreter."""
+    environment = {**os.environ, "JETSTREAM_COMPILED": "1"}
+    environment.pop("PYTHONPATH", None)
+    command = [str(tool("uv")), arguments[0], "--quiet", *map(str, arguments[1:])]
+    subprocess.run(command, check=True, env=environment)
+
+
+def build_wheel(python: Path, version: str) -> Path:
+    """Build the wheel of this working copy for a Python."""
+    target = FOLDER / f"wheel-{version}"
     for old in target.glob("*.whl"):
         old.unlink()
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
-    subprocess.run([*command, "--wheel-dir", str(target), str(ROOT)], check=True)
+    uv("build", "--wheel", "--python", python, "--out-dir", target, ROOT)
     [wheel] = target.glob("*.whl")
     return wheel
 
 
-def environment(version: str, wheel: Path) -> Path:
-    """Make or update the environment of a version; return its interpreter."""
-    folder = FOLDER / version
-    python = folder / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*install, f"pyspark=={version}.*", str(wheel)], check=True)
-    subprocess.run([*install, "--no-deps", "--force-reinstall", str(wheel)], check=True)
-    return python
+def environment(pyspark: str, version: str, python: Path, wheel: Path) -> Path:
+    """Make or update the environment of a pair; return its interpreter."""
+    folder = FOLDER / f"{pyspark}-{version}"
+    if not folder.exists():
+        uv("venv", "--python", python, folder)
+    install = ("pip", "install", "--python", folder)
+    uv(*install, f"pyspark=={pyspark}.*", wheel)
+    uv(*install, "--no-deps", "--reinstall", wheel)
+    return folder / "bin" / "python"
 
 
-def main(versions: list[str]) -> int:
-    """Try the versions; return how many failed."""
-    wheel = build_wheel()
-    failed = []
-    for version in versions:
-        python = environment(version, wheel)
-        # From another folder, so that the wheel is imported and not the working copy.
-        run = subprocess.run([str(python), str(SMOKE)], cwd=FOLDER, timeout=SMOKE_SECONDS_MAX)
-        if run.returncode:
-            failed.append(version)
-    print(f"PySpark {', '.join(versions)}:", f"FAILED: {', '.join(failed)}" if failed else "good")
+def pairs_of(arguments: list[str]) -> list[tuple[str, str]]:
+    """The pairs of PySpark and Python that the arguments mean."""
+    if arguments == ["--all"]:
+        return [(pyspark, python) for pyspark, those in SUPPORTED.items() for python in those]
+    if arguments == ["--pythons"]:
+        return [(NEWEST, python) for python in PYTHONS]
+    words = [argument.partition("@") for argument in arguments or SUPPORTED]
+    return [(pyspark, python or HERE) for pyspark, _, python in words]
+
+
+def smoke(python: Path) -> bool:
+    """Run the small reads and writes; True if all went well."""
+    own = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    # From another folder, so that the wheel is imported and not the working copy.
+    done = subprocess.run([str(python), str(SMOKE)], cwd=FOLDER, env=own, timeout=SMOKE_SECONDS_MAX)
+    return done.returncode == 0
+
+
+def main(arguments: list[str]) -> int:
+    """Try the pairs; return how many failed."""
+    FOLDER.mkdir(exist_ok=True)
+    wheels: dict[str, tuple[Path, Path]] = {}
+    failed, tried = [], []
+    for pyspark, version in pairs_of(arguments):
+        name = f"PySpark {pyspark} with Python {version}"
+        tried.append(name)
+        try:
+            if version not in wheels:
+                python = find(version, FOLDER)
+                wheels[version] = python, build_wheel(python, version)
+            is_good = smoke(environment(pyspark, version, *wheels[version]))
+        except (NoInterpreterError, subprocess.SubprocessError) as error:
+            print(f"{name}: {error}", flush=True)
+            is_good = False
+        if not is_good:
+            failed.append(name)
+    for name in tried:
+        print(f"{name}: {'FAILED' if name in failed else 'good'}")
     return len(failed)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:] or list(VERSIONS)))
+    sys.exit(main(sys.argv[1:]))

@@ -6,6 +6,7 @@ What a version lacks is said in the error; that is tried as well.
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import tempfile
 from collections.abc import Callable
@@ -17,12 +18,14 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 import pyspark
 from pyspark.sql import SparkSession
 
+import jetstream_spark
 from jetstream_spark.client.blocking import Blocking, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.embedded import JetStreamServer
 from jetstream_spark.options import SinkOptions
 
 VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+NAME = f"PySpark {pyspark.__version__}, Python {platform.python_version()}"
 ROWS = 500
 
 
@@ -62,6 +65,10 @@ class Smoke:
         for name in ("IN", "OUT"):
             body = {"name": name, "subjects": [f"{name.lower()}.>"]}
             self.control.request(f"STREAM.CREATE.{name}", body)
+
+    def kernels(self) -> None:
+        found = jetstream_spark.__version_info__["kernels"]
+        assert set(found.values()) == {"compiled"}, found
 
     def write_batch(self) -> None:
         rows = self.spark.range(ROWS).selectExpr(
@@ -157,6 +164,7 @@ class Smoke:
 
     def run(self) -> None:
         for step in (
+            self.kernels,
             self.write_batch,
             self.read_batch,
             self.copy_stream,
@@ -165,7 +173,7 @@ class Smoke:
             self.stream_writer,
         ):
             step()
-            print(f"PySpark {pyspark.__version__}: {step.__name__} is good", flush=True)
+            print(f"{NAME}: {step.__name__} is good", flush=True)
 
 
 def main() -> None:

@@ -1,0 +1,63 @@
+"""The example of a declarative pipeline, run as its file says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+import jetstream_spark
+from jetstream_spark.client.blocking import Blocking, this_host
+from jetstream_spark.client.control import Control
+from jetstream_spark.options import SinkOptions
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(280)]
+
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "examples" / "pipeline"
+
+
+@pytest.fixture
+def spec(tmp_path) -> Path:
+    """The example's specification, with a storage of the test's own."""
+    text = (EXAMPLE / "spark-pipeline.yml").read_text()
+    assert "file:///tmp/jetstream-pipeline" in text
+    spec = tmp_path / "spark-pipeline.yml"
+    spec.write_text(text.replace("file:///tmp/jetstream-pipeline", (tmp_path / "kept").as_uri()))
+    (tmp_path / "transformations").symlink_to(EXAMPLE / "transformations")
+    return spec
+
+
+def run(spec: Path, url: str) -> None:
+    environment = {**os.environ, "JETSTREAM_URL": url, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment |= {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    if Path(jetstream_spark.__file__).is_relative_to(ROOT):
+        # Spark finds formats by listing folders, which an editable install is not in.
+        environment["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(ROOT / "server")))
+    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-pipelines"), "run"]
+    done = subprocess.run(
+        [*command, "--spec", str(spec)],
+        cwd=spec.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=260,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
+
+
+def test_the_pipeline_takes_what_is_new(genuine, spec):
+    control = Blocking(Control(this_host(), SinkOptions.parse({"servers": genuine.url}).connection))
+    for name, subject in (("ORDERS", "orders.>"), ("LARGE_ORDERS", "large.>")):
+        control.request(f"STREAM.CREATE.{name}", {"name": name, "subjects": [subject]})
+    for number in range(100):
+        control.request_message("orders.de", b'{"id": %d, "euros": %d}' % (number, number))
+    run(spec, genuine.url)
+    state = control.stream_state("LARGE_ORDERS")
+    for name in ("ORDERS", "LARGE_ORDERS"):
+        control.request(f"STREAM.DELETE.{name}")
+    assert state.messages == 19
