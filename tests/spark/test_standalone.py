@@ -122,6 +122,8 @@ def folder(tmp_path_factory) -> Path:
             root = Path(package.__file__).parent
             for file in [*root.rglob("*.py"), *root.rglob("*.so")]:
                 packed.write(file, file.relative_to(root.parent))
+    [rename] = [words for words in commands() if words[0] == "cp"]
+    subprocess.run(" ".join(rename), shell=True, cwd=folder, check=True)
     return folder
 
 
@@ -193,8 +195,6 @@ def said(process: subprocess.Popen[str], folder: Path) -> str:
 
 
 def test_a_wheel_as_an_archive_while_a_worker_is_killed(submit, standalone, streams, folder, spark):
-    [rename] = [words for words in commands() if words[0] == "cp"]
-    subprocess.run(" ".join(rename), shell=True, cwd=folder, check=True)
     streams.publish([(f"orders.{i % 7}", b"%d" % i) for i in range(ROWS)])
     process = submit("--archives")
     deadline = time.monotonic() + 200

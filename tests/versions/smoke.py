@@ -102,7 +102,7 @@ class Smoke:
         else:
             writer = writer.foreachBatch(self._write_one)
         query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(120), "the query hangs"
+        assert query.awaitTermination(300), "the query hangs"
         assert query.exception() is None, query.exception()
 
     def _write_one(self, rows: Any, number: int) -> None:
@@ -128,7 +128,8 @@ class Smoke:
         self.control.request("STREAM.DELETE.IN")
         self.control.request("STREAM.CREATE.IN", {"name": "IN", "subjects": ["in.>"]})
         self.write_more(3)
-        assert "STREAM_RECREATED" in refusal(self.copy_all)
+        told = refusal(self.copy_all)
+        assert "STREAM_RECREATED" in told, told
 
     def limits(self) -> None:
         rows = self.stream(maxOffsetsPerTrigger="2", stream="OUT")
