@@ -22,7 +22,7 @@ from typing import Any
 
 from jetstream_spark.accepted_loss import AcceptedLoss
 from jetstream_spark.client.control import StreamState
-from jetstream_spark.client.operation import Host, Operation
+from jetstream_spark.client.operation import Host, Operation, Pause
 from jetstream_spark.client.patience import PASSING, PAUSE_MAX_S, PAUSE_S, Patience, by_chance
 from jetstream_spark.data_loss import find_loss
 from jetstream_spark.errors import (
@@ -40,6 +40,8 @@ from jetstream_spark.stream_watch import StreamWatch
 _log = logging.getLogger("jetstream_spark")
 
 _OUTAGE = (*PASSING, StreamOfflineError)
+# The longest that "nothing new" is held back until the streams are looked at again.
+LULL_MAX_S = 0.1
 
 
 class StreamSource:
@@ -59,6 +61,7 @@ class StreamSource:
         self._admitted: set[str] = set()
         self._begins: dict[tuple[str, str], int] = {}
         self._is_checked = False
+        self._had_nothing = False
         self._outage = _Outage(host, options.connection.outage_timeout_s)
 
     # --- offsets ------------------------------------------------------------------------------
@@ -100,6 +103,7 @@ class StreamSource:
                 yield from self._commit(at)
             tails = self._frozen
             if tails is None:
+                yield from self._wait_for_look(at)
                 tails = yield from self._watch.tails()
             if self.options.stream_pattern:
                 tails = yield from self._matched(at, tails)
@@ -116,7 +120,20 @@ class StreamSource:
         if end != at:
             self._last_batch_at = self._host.now()
         self._last_end = end
+        self._had_nothing = end == at
         return end
+
+    def _wait_for_look(self, at: Offsets) -> Operation[None]:
+        """Say "nothing new" no sooner than it could be otherwise.
+
+        Spark asks a query that has nothing to do a hundred times a second, and each time takes a
+        fair part of a millisecond in this process and in the JVM. Other sources of the query wait
+        as long, so it is little.
+        """
+        if self._had_nothing and at == self._last_end:
+            until = min(self._watch.looks_at, self._host.now() + LULL_MAX_S)
+            if until > self._host.now():
+                yield Pause(until)
 
     def _first_look(self) -> Operation[Offsets]:
         """Where the streams end, for a Spark before 4.2 that goes on from a checkpoint.

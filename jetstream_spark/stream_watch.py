@@ -66,6 +66,11 @@ class StreamWatch:
             self._asked_at = self._host.now()
         return self._states
 
+    @property
+    def looks_at(self) -> float:
+        """When the answers may be others: seconds of the host's clock."""
+        return self._asked_at + self.options.poll_interval_s
+
     def _stream_names(self) -> Operation[tuple[str, ...]]:
         """The streams that the options mean; with a pattern looked up every few seconds."""
         if not self.options.stream_pattern:

@@ -8,7 +8,7 @@ import sys
 from types import SimpleNamespace
 
 from benchmarks.kafka.__main__ import table
-from benchmarks.kafka.processes import cpu_s_of_tree
+from benchmarks.kafka.processes import cpu_s_of_tree, descendants_of
 from benchmarks.kafka.queries import _waits_ms
 from benchmarks.kafka.sides import Kafka
 
@@ -50,3 +50,12 @@ def test_processor_time_counts_children_that_have_ended():
     spin = "import time\nwhile time.process_time() < 0.3: pass"
     subprocess.run([sys.executable, "-c", spin], check=True)
     assert cpu_s_of_tree(os.getpid()) - before >= 0.3
+
+
+def test_a_child_is_found_by_its_command():
+    sleep = [sys.executable, "-c", "input()", "a-word-of-its-own"]
+    with subprocess.Popen(sleep, stdin=subprocess.PIPE) as child:
+        found = {one.pid: one.command for one in descendants_of(os.getpid())}
+        assert found[child.pid].endswith("a-word-of-its-own")
+        assert os.getpid() not in found
+        child.kill()

@@ -10,6 +10,7 @@ import pytest
 
 from jetstream_spark import stream_watch
 from jetstream_spark.client.blocking import Blocking, BlockingHost, iterate, run, this_host
+from jetstream_spark.client.operation import Pause, Transfer
 from jetstream_spark.embedded import JetStreamServer
 from jetstream_spark.errors import (
     ConnectionFailedError,
@@ -375,3 +376,26 @@ def test_a_new_stream_that_cannot_be_read_is_an_error(orders):
     orders(2, 1, retention="workqueue")
     with pytest.raises(RetentionRefusedError, match="ORDERS_2"):
         source.latest_offset(at)
+
+
+def test_nothing_new_is_said_no_sooner_than_it_could_be_otherwise(anywhere):
+    calm = query(anywhere, pollInterval="5s")
+    at = calm.latest_offset(calm.initial_offset())
+    assert calm.latest_offset(at) == at
+    asked_at = time.monotonic()
+    again = calm.inner.latest_offset(at)
+    pause = next(again)
+    assert isinstance(pause, Pause)
+    assert asked_at < pause.until <= time.monotonic() + 0.1
+    with pytest.raises(StopIteration) as answered:
+        again.send(None)
+    assert answered.value.value == at
+
+
+def test_a_look_that_is_due_waits_for_nothing(anywhere):
+    eager = query(anywhere)
+    at = eager.latest_offset(eager.initial_offset())
+    assert eager.latest_offset(at) == at
+    again = eager.inner.latest_offset(at)
+    assert isinstance(next(again), Transfer)
+    again.close()
