@@ -1,11 +1,15 @@
-"""One task's work, as it travels from the driver to an executor, and its reading."""
+"""One task's work, as it travels from the driver to an executor, and its reading.
+
+Spark starts a process for every streaming query, which imports this. So what only buckets need,
+`pyarrow.compute` among it (a fifth of all that the connector imports), is imported for buckets.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -15,12 +19,10 @@ from jetstream_spark.client.operation import Host, Operation, Production, mapped
 from jetstream_spark.direct_fetch import DirectWay
 from jetstream_spark.errors import StreamNotFoundError
 from jetstream_spark.fetch import Fetch, Way
-from jetstream_spark.kv_latest import LatestRows, LatestWay, unbounded
-from jetstream_spark.kv_rows import BUCKET_COLUMNS, bucket_batch
 from jetstream_spark.options import SourceOptions
 from jetstream_spark.range_fetch import ConsumerWay
 from jetstream_spark.ranges import SequenceRange
-from jetstream_spark.rows import COLUMNS, record_batch
+from jetstream_spark.rows import COLUMNS, Block, record_batch
 
 _log = logging.getLogger("jetstream_spark")
 
@@ -48,7 +50,11 @@ class LatestPartition(InputPartition):
 
 def columns_of(options: SourceOptions) -> Mapping[str, str]:
     """The columns that there are to choose from."""
-    return BUCKET_COLUMNS if options.bucket else COLUMNS
+    if options.bucket:
+        from jetstream_spark.kv_rows import BUCKET_COLUMNS
+
+        return BUCKET_COLUMNS
+    return COLUMNS
 
 
 def read_partition(
@@ -60,6 +66,8 @@ def read_partition(
         DataLossError, ReadTimeoutError, ConnectorError: as `Fetch.blocks`.
     """
     if isinstance(partition, LatestPartition):
+        from jetstream_spark.kv_latest import LatestRows, LatestWay, unbounded
+
         sequences = partition.range
         way = LatestWay(host, options, sequences)
         fetch = Fetch(host, options, unbounded(sequences), way)
@@ -71,10 +79,18 @@ def read_partition(
         stream = partition.range.stream
         if partition.subjects is not None:
             options = dataclasses.replace(options, subjects=partition.subjects)
-        batch_of_block = bucket_batch if options.bucket else record_batch
+        batch_of_block = _batch_maker(options)
         fetch = yield from open_fetch(host, options, partition.range)
         yield from mapped(fetch.blocks(), lambda block: batch_of_block(block, stream, schema))
         _warn_of_loss(fetch)
+
+
+def _batch_maker(options: SourceOptions) -> Callable[[Block, str, pa.Schema], pa.RecordBatch]:
+    if options.bucket:
+        from jetstream_spark.kv_rows import bucket_batch
+
+        return bucket_batch
+    return record_batch
 
 
 def _warn_of_loss(fetch: Fetch) -> None:
