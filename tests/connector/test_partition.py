@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import pickle
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
@@ -52,3 +54,9 @@ def test_accepted_loss_is_logged(stream, caplog):
     with caplog.at_level(logging.WARNING, "jetstream_spark"):
         assert read(stream, 1, 10, failOnDataLoss="false") == [5, 6, 7, 8, 9]
     assert "MESSAGES_EXPIRED" in caplog.text
+
+
+def test_what_only_buckets_need_is_not_imported_for_every_query():
+    code = "import sys, jetstream_spark.stream_reader; print('pyarrow.compute' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
