@@ -23,6 +23,7 @@ from jetstream_server.jetstream.open_batches import OpenBatches
 from jetstream_server.jetstream.streams.ingest import IngestLimits
 from jetstream_server.node.account import Account
 from jetstream_server.node.account_links import has_own_api
+from jetstream_server.node.api_watch import ApiWatch
 from jetstream_server.node.domain_mapping import DomainMapping
 from jetstream_server.node.node import Node
 from jetstream_server.node.users import accounts_of
@@ -138,7 +139,7 @@ class AccountStreams:
         limits = self._limits_of(account.name)
         if limits is None:
             if has_api:
-                self._refusing[account.name] = Api.disabled(context)
+                self._refusing[account.name] = Api.disabled(context, self._watch_of(account))
                 self._refusing[account.name].subscribe()
             return
         vault = FileVault(
@@ -158,7 +159,7 @@ class AccountStreams:
         self._catalogs.append(catalog)
         catalog.recover(now)
         if has_api:
-            Api(catalog).subscribe()
+            Api(catalog, self._watch_of(account)).subscribe()
         if context.domain:
             DomainMapping(account, context.domain).subscribe()
         if catalog.streams:
@@ -168,6 +169,11 @@ class AccountStreams:
                 f"  Recovered {len(catalog.streams):,} streams, {messages:,} messages"
                 f" for account {account.name}",
             )
+
+    def _watch_of(self, account: Account) -> ApiWatch | None:
+        """Return who is told of requests to an account's API."""
+        system = self._node.add_account(self._options.system_account)
+        return ApiWatch(system, self._node.random) if account is not system else None
 
     def _limits_of(self, account: str) -> AccountJetStreamOptions | None:
         """Return what an account may store, None for nothing."""

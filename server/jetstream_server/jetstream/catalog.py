@@ -157,10 +157,21 @@ class Catalog:
 
     # -- making and changing ---------------------------------------------------------------
 
-    def create(self, config: StreamConfig, now: int, *, pedantic: bool = False) -> Stream:
+    def create(
+        self,
+        config: StreamConfig,
+        now: int,
+        *,
+        pedantic: bool = False,
+        names_storage: bool = False,
+    ) -> Stream:
         """Make a stream, or return the one that has just this config.
 
         One that lost its config gets this one, and serves again with all that it had.
+
+        Args:
+            names_storage: the request says which storage. Then, as in the genuine server, there
+                must be room for the stream once more, even if it is there.
 
         Raises:
             ApiError: refused; the first of the genuine server's checks that fails.
@@ -174,7 +185,7 @@ class Catalog:
             raise errors.STREAM_OFFLINE_REASON(offline.reason)
         if config.name not in self.streams and offline is None:
             self._check_count(config)
-        self.metering.check_reservation(config)
+        self.metering.check_reservation(config, is_twice=names_storage)
         self._check_config(config, pedantic=pedantic)
         check_replicas(config)
         config = self._with_defaults(config)

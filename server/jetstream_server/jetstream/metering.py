@@ -108,8 +108,11 @@ class Metering:
                 return errors.INSUFFICIENT_RESOURCES()
         return None
 
-    def check_reservation(self, config: StreamConfig) -> None:
+    def check_reservation(self, config: StreamConfig, *, is_twice: bool = False) -> None:
         """Refuse a stream for which there is no room beside what others have reserved.
+
+        Args:
+            is_twice: the server must have room for it beside the stream that has its name.
 
         Raises:
             ApiError: 10120, 10026, 10028, 10047.
@@ -123,7 +126,8 @@ class Metering:
         if not self.limits.tiers:  # whose limits are for each replica
             wanted *= max(config.num_replicas, 1)
         own = self._reserved(config.name, memory=memory)
-        everybody = own + sum(peer._reserved(memory=memory) for peer in self._peers())
+        mine = self._reserved(memory=memory) if is_twice else own
+        everybody = mine + sum(peer._reserved(memory=memory) for peer in self._peers())
         if self.is_of_no_tier_here(config):
             own = 0
         if (0 <= limits.max_usage(memory=memory) < own + wanted) or (

@@ -106,6 +106,14 @@ def test_the_number_of_streams_is_limited_but_not_for_what_exists() -> None:
     assert refusal(lambda: catalog.create(config("S", max_msgs=1), START)) == 10058
 
 
+def test_room_for_a_stream_that_is_there() -> None:
+    catalog = make_catalog(server_limits=ServerLimits(max_storage=1000))
+    catalog.create(config("A", max_bytes=600), START, names_storage=True)
+    assert catalog.create(config("A", max_bytes=600), START).name == "A"
+    again = config("A", max_bytes=600)
+    assert refusal(lambda: catalog.create(again, START, names_storage=True)) == 10047
+
+
 def test_reservations_of_an_account() -> None:
     catalog = make_catalog(limits=AccountLimits(max_memory=100, max_storage=1000))
     catalog.create(config("A", max_bytes=600), START)

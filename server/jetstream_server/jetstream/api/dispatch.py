@@ -9,7 +9,7 @@ by the API's: who asks for one that does not exist is told so by `503 No Respond
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.subscription import Origin, PostponedRequests, Subscription
@@ -40,24 +40,38 @@ TYPE = "io.nats.jetstream.api.v1."
 _CREATE_FAILED = errors.STREAM_CREATE_FAILED("").err_code
 
 
+class Watch(Protocol):
+    """Who is told of requests."""
+
+    def heard(self, run: PubRun, index: int, origin: Origin | None, now: int) -> None:
+        """One is about to be answered."""
+        ...
+
+
 class Api:
     """The API of one account.
+
+    Args:
+        catalog: its streams.
+        watch: told of every request, None for nobody.
 
     Attributes:
         subscriptions: what it subscribes to, in the account's sublist after `subscribe`.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, watch: Watch | None = None) -> None:
         self._catalog: Catalog | None = catalog
         self._context = catalog.context
+        self._watch = watch
         self.subscriptions = _subscriptions(self)
 
     @classmethod
-    def disabled(cls, context: Context) -> Api:
+    def disabled(cls, context: Context, watch: Watch | None = None) -> Api:
         """Return the API of an account without JetStream, which refuses every request."""
         self = cls.__new__(cls)
         self._catalog = None
         self._context = context
+        self._watch = watch
         self.subscriptions = _subscriptions(self)
         return self
 
@@ -87,6 +101,8 @@ class Api:
             if origin is not None and answers is not None and not answers.room_bytes:
                 answers.postpone(PostponedRequests(subscription, run, index, stop, origin))
                 return
+            if self._watch is not None:
+                self._watch.heard(run, index, origin, now)
             subject = run.subject(index)
             # A token that is not UTF-8 names nothing that exists.
             tokens = subject.decode(errors="replace").split(".")[2:]

@@ -77,7 +77,12 @@ def create(catalog: Catalog, request: Request) -> dict[str, Any]:
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
     if body.template_owner and not catalog.templates.owns(body.template_owner, body.name):
         raise errors.STREAM_CREATE_FAILED("stream not owned by template")
-    stream = catalog.create(body.config(), request.now, pedantic=body.pedantic)
+    stream = catalog.create(
+        body.config(),
+        request.now,
+        pedantic=body.pedantic,
+        names_storage=b'"storage"' in request.body,
+    )
     return {**created_info(stream, request.now), "did_create": True}
 
 
