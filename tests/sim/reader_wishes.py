@@ -112,7 +112,7 @@ def reset_reader(workload: Workload, program: Program) -> None:
     def said(frame: Frame) -> None:
         reader.resets -= 1
         reader.reset_at = workload.now
-        if workload.counted("reset reader", frame) and not reader.resets:
+        if workload.counted("reset reader", frame):
             reader.answered.clear()
             reader.forget_deliveries()
 

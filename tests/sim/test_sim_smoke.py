@@ -42,6 +42,8 @@ FOUND = {
     7000329: "as 5310188",
     7000334: "as 910101",
     7300828: "(the audit's) a lowered limit is enforced in slices",
+    7303792: "(the workload's) of two resets the second was refused",
+    7305282: "a block that the high-water mark names went without a new mark",
     7301272: "the last block lost its end to a rewrite, and with it the last sequence",
 }
 

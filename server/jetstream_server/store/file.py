@@ -233,10 +233,13 @@ class FileStore(BlockPruning):
             self.notes.append(f"accepted the loss: {error}")
 
     def _go_on_from(self, high_water: HighWater) -> None:
+        # A block that is written on may stand in the mark: it must not go without a new one.
         sealed = {
             block.number: max(block.last_seq, high_water.sealed.get(block.number, 0))
             for block in self._blocks
-            if self._open is None or block is not self._open.block
+            if self._open is None
+            or block is not self._open.block
+            or block.number in high_water.sealed
         }
         self._high_water.adopt(high_water, sealed)
 

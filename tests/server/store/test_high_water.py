@@ -185,3 +185,19 @@ def test_on_a_full_disk_a_purge_goes_ahead_of_the_floor_and_takes_the_mark_along
     assert store._commit.drain() != []
     disk.restart()
     assert open_store(disk).offline == ""
+
+
+def test_a_block_that_was_written_on_after_a_start_goes_with_the_mark_that_names_it(disk):
+    """The mark went on naming it, and the store was offline for its absence."""
+    store = open_store(disk)
+    publish(store, 5)
+    store._rotate()
+    store._commit.drain()
+    store = open_store(disk)
+    store.delete(range(1, 6))
+    store._rotate()
+    store._commit.drain()
+    disk.restart()
+    assert "1.blk" not in disk.names(FOLDER)
+    store = open_store(disk)
+    assert (store.offline, store.last_seq) == ("", 5)
