@@ -6,6 +6,7 @@ import pytest
 
 from jetstream_spark.anchor import Anchor
 from jetstream_spark.client.blocking import Blocking
+from jetstream_spark.embedded import JetStreamServer
 from jetstream_spark.errors import (
     ConsumerDeletedError,
     MessagesAcknowledgedError,
@@ -100,3 +101,38 @@ def test_an_older_server(interest, monkeypatch):
     monkeypatch.setattr(interest.control.inner, "request", info)
     with pytest.raises(RetentionRefusedError, match=r"needs nats-server 2\.14"):
         anchor.check_server()
+
+
+@pytest.fixture(params=["genuine", "bundled"])
+def restarted(request, start_genuine, tmp_path):
+    """A server, and how to restart it on the same address."""
+    if request.param == "genuine":
+        server = start_genuine()
+        yield server.url, lambda: (server.kill(), server.start())
+        return
+    with JetStreamServer(tmp_path) as server:
+        port = int(server.url.rpartition(":")[2])
+
+        def restart() -> None:
+            server.stop()
+            again.append(JetStreamServer(tmp_path, port).start())
+
+        again: list[JetStreamServer] = []
+        yield server.url, restart
+        for each in again:
+            each.stop()
+
+
+def test_messages_of_other_subjects_and_a_restart_acknowledge_nothing(restarted, make_stream):
+    """They leave a stream with interest at once, and its beginning moves."""
+    url, restart = restarted
+    stream = make_stream(url, retention="interest")
+    subjects = (f"{stream.subject}.a",)
+    anchor = Blocking(Anchor(stream.control.inner, stream.name, "query", subjects))
+    anchor.hold(at(1))
+    publish(stream, 3, "b")
+    restart()
+    assert anchor.find(at(1)) is None
+    publish(stream, 2)
+    anchor.acknowledge(at(5))
+    assert stream.count == 1

@@ -421,7 +421,7 @@ def _forget_missing(
     if is_ahead:
         progress.rewind(end)
     if first_seq > 1:
-        progress.purged(first_seq)
+        progress.recovered(first_seq)
     for sequence in missing(store, progress.pending.sequences()):
         progress.removed(sequence, sequence + 1)
     return is_ahead

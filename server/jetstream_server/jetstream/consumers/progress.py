@@ -286,6 +286,15 @@ class Progress:
         self.stream_seq = max(self.stream_seq, first_seq - 1)
         return taken
 
+    def recovered(self, first_seq: int) -> None:
+        """The stream begins at `first_seq` after a restart; what of it was pending is forgotten.
+
+        What was delivered and acknowledged is not more for that: a message that nobody wanted, or
+        that a limit took, moves no floor either while the server runs.
+        """
+        self.cursor.purged(first_seq)
+        self._drop(0, first_seq, strictly=True)
+
     def rewind(self, next_seq: int) -> None:
         """Go back behind messages that are lost, as their sequences will be used again."""
         self.removed(next_seq, max(self.stream_seq, self.cursor.next_seq) + 1)

@@ -101,6 +101,18 @@ def test_a_restored_ephemeral_goes_when_nobody_uses_it(account, stream):
     assert not stream.consumers
 
 
+def test_what_left_the_stream_before_a_restart_moves_no_floor(account, stream):
+    """As the genuine server has it; whoever reads the floor would take it for acknowledged."""
+    consumer = account.create(stream, durable_name="C", ack_policy="explicit")
+    before = consumer.info(account.now)
+    stream.store.truncate_front(3)
+    after = account.restart(consumer).info(account.now)
+    for key in ("ack_floor", "delivered"):
+        assert (after[key]["stream_seq"], after[key]["consumer_seq"]) == (0, 0)
+        assert before[key]["stream_seq"] == 0
+    assert after["num_pending"] == before["num_pending"] - 2
+
+
 def test_a_pause_survives(account, stream):
     account.subscribe(b"_INBOX.p")
     until = Instant(account.now + 5 * SECOND)
