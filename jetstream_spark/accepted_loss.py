@@ -26,12 +26,15 @@ class _Standing:
     Attributes:
         loss: what is wrong with it now, None when nothing is.
         counted: of which incarnation sequences were counted, and the end of the last ones.
+        skipped: sequences that were passed over before a task was told to read them.
+        overtaken: sequences that were gone when the batch that was to read them had ended.
         warned: for each condition, when it was last logged.
     """
 
     loss: DataLossError | None
     counted: tuple[str, int]
     skipped: int
+    overtaken: int
     warned: dict[str, float]
 
 
@@ -51,7 +54,7 @@ class AcceptedLoss:
             created: the incarnation that the sequences are of.
             start, stop: what will be passed over because of it, [start, stop).
         """
-        one = self._streams.setdefault(stream, _Standing(None, ("", 0), 0, {}))
+        one = self._of(stream)
         one.loss = loss
         start = max(start, one.counted[1]) if one.counted[0] == created else start
         if start < stop:
@@ -64,6 +67,26 @@ class AcceptedLoss:
         total = f"; {one.skipped} sequences passed over so far" if one.skipped else ""
         _log.warning("reading on after data loss (failOnDataLoss=false): %s%s", loss, total)
 
+    def _of(self, stream: str) -> _Standing:
+        return self._streams.setdefault(stream, _Standing(None, ("", 0), 0, 0, {}))
+
+    def note_overtaken(self, stream: str, start: int, stop: int) -> None:
+        """Note that [start, stop) of a finished batch is gone; its tasks may have come too late.
+
+        They know, and have no way to say so but their executor's log.
+        """
+        if start >= stop:
+            return
+        self._of(stream).overtaken += stop - start
+        _log.warning(
+            "the sequences %d to %d of stream '%s' were removed before the batch that was to read "
+            "them had ended; what its tasks did not get is in the logs of their executors, as data "
+            "loss",
+            start,
+            stop - 1,
+            stream,
+        )
+
     def note_none(self, stream: str) -> None:
         """Note that nothing is wrong with a stream just now."""
         if (one := self._streams.get(stream)) is not None and one.loss is not None:
@@ -74,12 +97,17 @@ class AcceptedLoss:
         """How many sequences were passed over, in all streams."""
         return sum(one.skipped for one in self._streams.values())
 
+    @property
+    def overtaken(self) -> int:
+        """How many sequences may have been lost by tasks, at most, in all streams."""
+        return sum(one.overtaken for one in self._streams.values())
+
     def report(self, stream: str) -> dict[str, Any]:
-        """What the progress says of a stream: `skipped`, and `loss` while there is one."""
+        """What the progress says of a stream: the counts, and `loss` while there is one."""
         one = self._streams.get(stream)
         if one is None:
             return {}
-        said: dict[str, Any] = {"skipped": one.skipped}
+        said: dict[str, Any] = {"skipped": one.skipped, "overtaken": one.overtaken}
         if one.loss is not None:
             said["loss"] = f"[{one.loss.condition}] {one.loss.what}"
         return said

@@ -69,6 +69,10 @@ class DirectWay:
         flow = yield from pool.take(self._host, options, "reader")
         with pool.keeping(self._host, options, "reader", flow):
             messages, following = yield from self._ask(flow, position)
+        # An answer does not say which incarnation it is of; one that is there still was there then.
+        step = yield from self._check(position, is_identity_only=True)
+        if step is not None:
+            return step
         if messages:
             is_last = following >= self._range.stop
             return Step(following, _block(messages), is_last, _gap(messages, position, following))
@@ -84,13 +88,17 @@ class DirectWay:
         """Nothing is left behind."""
         yield from ()
 
-    def _check(self, position: int) -> Operation[Step | None]:
-        """Compare the stream with what the range was planned on."""
+    def _check(self, position: int, is_identity_only: bool = False) -> Operation[Step | None]:
+        """Compare the stream with what the range was planned on; the step when there is loss.
+
+        Args:
+            is_identity_only: what is gone from its beginning does not matter.
+        """
         try:
             state = yield from self._control.stream_state(self._range.stream)
         except StreamNotFoundError:
             state = None
-        removals = self._options.expects_removals
+        removals = self._options.expects_removals or is_identity_only
         loss, following = find_loss_in_range(self._range, position, state, removals)
         if loss is None:
             return None

@@ -60,6 +60,7 @@ class StreamSource:
         self._lost = AcceptedLoss(host)
         self._admitted: set[str] = set()
         self._begins: dict[tuple[str, str], int] = {}
+        self._batch_start: Offsets | None = None  # of the batch that was planned last
         self._is_checked = False
         self._had_nothing = False
         self._outage = _Outage(host, options.connection.outage_timeout_s)
@@ -107,6 +108,7 @@ class StreamSource:
                 tails = yield from self._watch.tails()
             if self.options.stream_pattern:
                 tails = yield from self._matched(at, tails)
+            self._note_overtaken(at, tails)
             begins = yield from self._check_loss(at, tails)
         except _OUTAGE as error:
             self._outage.note(error)
@@ -119,6 +121,7 @@ class StreamSource:
         end = plan_end(at, present, self._limits(is_limited), begins)
         if end != at:
             self._last_batch_at = self._host.now()
+            self._batch_start = at
         self._last_end = end
         self._had_nothing = end == at
         return end
@@ -247,6 +250,23 @@ class StreamSource:
                 self._accept_loss(name, loss)
         return begins
 
+    def _note_overtaken(self, at: Offsets, tails: Mapping[str, Tail | None]) -> None:
+        """Whether the batch that has ended read what was about to be removed.
+
+        Only its tasks know what they missed, and Spark has no way for them to tell; this is the
+        most that it can be. What this query or others remove as read says nothing.
+        """
+        before, self._batch_start = self._batch_start, None
+        options = self.options
+        if before is None or options.fail_on_data_loss or options.expects_removals:
+            return
+        for name, start in before.streams.items():
+            end, tail = at.streams.get(name), tails.get(name)
+            if end is None or tail is None or tail.is_consumed:
+                continue
+            if start.created == end.created == tail.created:
+                self._lost.note_overtaken(name, start.next, min(tail.first, end.next))
+
     def _begin_of_copy(self, name: str, position: StreamOffset, tail: Tail) -> Operation[int]:
         key = (name, tail.created)
         if key not in self._begins:
@@ -308,6 +328,7 @@ class StreamSource:
             "streams": {name: streams[name] for name in sorted(streams)},
             "lag": sum(lags.values()),
             "skipped": self._lost.skipped,
+            "overtaken": self._lost.overtaken,
         }
         return report | _as_kafka_says(lags) | self._outage.report()
 

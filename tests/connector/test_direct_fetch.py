@@ -12,6 +12,8 @@ from jetstream_spark.errors import (
     MessagesAcknowledgedError,
     MessagesExpiredError,
     RetentionRefusedError,
+    StreamRecreatedError,
+    StreamRestoredError,
 )
 from jetstream_spark.fetch import Fetch
 from jetstream_spark.options import SourceOptions
@@ -20,6 +22,9 @@ from jetstream_spark.rows import record_batch
 
 pytestmark = pytest.mark.genuine
 
+# The genuine server may give the first message of a stream a time a little before that of the
+# stream itself; then it looks like one that was restored.
+MADE_ANEW = (StreamRecreatedError, StreamRestoredError)
 SCHEMA = pa.schema(
     {
         "subject": pa.string(),
@@ -89,16 +94,15 @@ def test_a_server_without_batches_is_named(queue, monkeypatch):
 
 
 class _Overtaken(DirectWay):
-    """The stream loses its beginning between the look at it and the first answer."""
+    """Something happens to the stream between the look at it and the first answer."""
 
-    def __init__(self, stream, first: int, *known) -> None:
+    def __init__(self, happen, *known) -> None:
         super().__init__(*known)
-        self._remove = lambda: stream.control.purge(stream.name, first)
+        self._happen = happen
 
-    def _check(self, position):
-        step = yield from super()._check(position)
-        self._remove()
-        return step
+    def _ask(self, flow, position):
+        self._happen()
+        return super()._ask(flow, position)
 
 
 @pytest.mark.parametrize("first", [3, 6])
@@ -114,6 +118,37 @@ def test_what_expires_between_the_look_and_the_answer_is_loss(
         named["subjects"] = f"{stream.subject}.{subjects}"
     sequences = SequenceRange(stream.name, stream.control.stream_state(stream.name).created, 1, 6)
     options, host = SourceOptions.parse(named), this_host()
-    way = _Overtaken(stream, first, host, options, sequences)
+    way = _Overtaken(lambda: stream.control.purge(stream.name, first), host, options, sequences)
     with pytest.raises(MessagesExpiredError, match=f"1 to {first - 1}"):
         list(iterate(Fetch(host, options, sequences, way).blocks()))
+
+
+@pytest.mark.parametrize("count", [0, 5])
+def test_answers_of_a_stream_that_was_made_anew_are_not_rows(genuine, make_stream, count):
+    """Direct gets name a stream, and whatever has that name answers."""
+    stream = make_stream(genuine.url, allow_direct=True)
+
+    def fill(count: int) -> None:
+        for i in range(count):
+            stream.control.request_message(f"{stream.subject}.a", b"%d" % i)
+
+    def make_anew() -> None:
+        config = stream.control.stream_state(stream.name).config
+        stream.control.request(f"STREAM.DELETE.{stream.name}")
+        stream.control.request(f"STREAM.CREATE.{stream.name}", config)
+        fill(count)
+
+    fill(5)
+    for accept in ("false", "true"):
+        named = {"servers": stream.url, "stream": stream.name, "failOnDataLoss": accept}
+        created = stream.control.stream_state(stream.name).created
+        sequences = SequenceRange(stream.name, created, 1, 6)
+        options, host = SourceOptions.parse(named), this_host()
+        way = _Overtaken(make_anew, host, options, sequences)
+        fetch = Fetch(host, options, sequences, way)
+        if accept == "true":
+            with pytest.raises(MADE_ANEW):
+                list(iterate(fetch.blocks()))
+        else:
+            assert list(iterate(fetch.blocks())) == []
+            assert isinstance(fetch.loss, MADE_ANEW)

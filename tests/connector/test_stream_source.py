@@ -251,6 +251,25 @@ def test_what_is_passed_over_is_in_the_progress(stream):
     assert report["skipped"] == 5 and "loss" not in report["streams"][stream.name]
 
 
+def test_what_tasks_may_have_missed_is_in_the_progress(stream, caplog):
+    """A task that comes too late has no way to say so; the next look sees what it may be."""
+    publish(stream, 10)
+    source = query(stream, maxOffsetsPerTrigger="6", **ACCEPT)
+    start = source.initial_offset()
+    end = source.latest_offset(start)
+    assert end.streams[stream.name].next == 7
+    stream.control.purge(stream.name, 5)
+    assert read(stream, start, end, **ACCEPT) == [5, 6]
+    then = source.latest_offset(end)
+    report = source.report()
+    assert report["overtaken"] == report["streams"][stream.name]["overtaken"] == 4
+    assert report["skipped"] == 0
+    assert "sequences 1 to 4" in caplog.text
+    stream.control.purge(stream.name, 7)  # what was read in time
+    source.latest_offset(then)
+    assert source.report()["overtaken"] == 4
+
+
 def test_a_deleted_stream_is_named_for_as_long_as_it_is_missing(stream, caplog):
     publish(stream, 3)
     clock = Clock()
