@@ -22,6 +22,7 @@ FOUND = {
     20204: "a zombie that read behind the purge of its batch was taken for the query (simulator)",
     110805: "direct gets were answered by a stream that was made anew while a task read",
     100145: "a restart of the bundled server acknowledged what had left the stream unread",
+    110874: "the same, after a power cut",
     110360: "the same; it moved a consumer's floor to the stream's beginning",
     20946: "what a ghost's tasks were told, behind the purge, was the query's (simulator)",
     30906: "the same, of a ghost whose tasks began after the next driver had",
