@@ -27,6 +27,7 @@ from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer_creation import create_consumer, restore_consumer
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.ending import Ending
 from jetstream_server.jetstream.output import Frames, Output
 from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.jetstream.streams.stream_config import StreamConfig, with_defaults
@@ -309,7 +310,7 @@ class ConsumerMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self):
-        self.consumer.stop("409 Server Shutdown", self.now)
+        self.consumer.stop(Ending.SHUTDOWN, self.now)
         self.stream.consumers.clear()
         files = self.stream.folder.consumer("C")
         self.consumer = restore_consumer(self.stream, "C", files, self.now)

@@ -30,6 +30,7 @@ from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer_creation import create_consumer, restore_consumer
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.ending import Ending
 from jetstream_server.jetstream.output import Frames, Output, Publish
 from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.jetstream.streams.stream_config import StreamConfig, with_defaults
@@ -385,7 +386,7 @@ class StreamMachine(RuleBasedStateMachine):
         self.context.deadlines.cancel(self.stream)
         names = sorted(self.stream.consumers)
         for consumer in self.stream.consumers.values():
-            consumer.stop("409 Server Shutdown", self.now)
+            consumer.stop(Ending.SHUTDOWN, self.now)
         self.stream = self.open(self.stream.config)
         for name in names:
             restore_consumer(self.stream, name, self.folder.consumer(name), self.now)

@@ -22,6 +22,7 @@ from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer_creation import create_consumer, restore_consumer
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.ending import Ending
 from jetstream_server.jetstream.output import Frames, Handover, Output
 from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.jetstream.streams.stream_config import StreamConfig, with_defaults
@@ -129,7 +130,7 @@ class ConsumerBench:
         """End a consumer and open it again from its files."""
         self.turn()
         stream, name = consumer.stream, consumer.name
-        consumer.stop("409 Server Shutdown", self.now)
+        consumer.stop(Ending.SHUTDOWN, self.now)
         stream.consumers.pop(name)
         restored = restore_consumer(stream, name, stream.folder.consumer(name), self.now)
         self.turn()

@@ -105,7 +105,7 @@ def account_of(part: Any) -> str:
         ("_context", "account"),
         ("stream", "context", "account"),
         ("_stream", "context", "account"),
-        ("_consumer", "context", "account"),
+        ("_shared", "stream", "context", "account"),
         ("_catalog", "context", "account"),
     ):
         found = part

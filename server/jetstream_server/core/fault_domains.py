@@ -50,6 +50,7 @@ _MESSAGE = Row(Domain.MESSAGE)
 _REQUEST = Row(Domain.REQUEST)
 _CONNECTION = Row(Domain.CONNECTION, "self")
 _CONSUMER = Row(Domain.CONSUMER, "self")
+_PART = Row(Domain.CONSUMER, "self._shared")  # of a consumer
 _SOURCE = Row(Domain.SOURCE, "self")
 _PROCESS = Row(Domain.PROCESS)
 
@@ -90,9 +91,12 @@ PLACES: dict[str, Row] = {
     "Consumer.info": _REQUEST,
     "Consumer.wants": _REQUEST,
     "Consumer.needs": _REQUEST,
-    "Acks": Row(Domain.CONSUMER, "self._consumer"),
-    "Pull": Row(Domain.CONSUMER, "self._consumer"),
-    "Push": Row(Domain.CONSUMER, "self._consumer"),
+    "Acks": _PART,
+    "Pull": _PART,
+    "Push": _PART,
+    "Supply": _PART,
+    "ConsumerFiles": _PART,
+    "Inactivity": _PART,
     "update_consumer": Row(Domain.CONSUMER, "consumer"),
     "pause_consumer": Row(Domain.CONSUMER, "consumer"),
     "reset_consumer": Row(Domain.CONSUMER, "consumer"),

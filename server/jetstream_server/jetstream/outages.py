@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Protocol
 from jetstream_server.base.clock import MILLISECOND, MINUTE, SECOND
 from jetstream_server.base.errors import JetStreamServerError
 from jetstream_server.core.containment import Incident
-from jetstream_server.jetstream.consumers.consumer import INTERRUPTED, Consumer
+from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.consumer_creation import (
     restart_consumer,
     restore_consumer,
 )
 from jetstream_server.jetstream.consumers.halted_consumer import HaltedConsumer, Remnant
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.ending import Ending
 from jetstream_server.jetstream.offline_stream import OfflineStream
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class Outages:
         remnants = [
             Remnant.of(each)
             for each in stream.consumers.values()
-            if isinstance(each, Consumer) and each.files is None and not each.internal
+            if isinstance(each, Consumer) and each.files.files is None and not each.internal
         ]
         self._abandon(stream, str(incident), now)
         offline = catalog.take_offline(stream, str(incident))
@@ -161,7 +162,7 @@ class Outages:
             stream.unsubscribe,
             lambda: self._context.deadlines.cancel(stream),
             lambda: [each.close() for each in stream.open_batches],
-            lambda: stream.consumers.tell(lambda each: each.stop(INTERRUPTED, now), now),
+            lambda: stream.consumers.tell(lambda each: each.stop(Ending.INTERRUPTED, now), now),
         ):
             try:
                 act()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from jetstream_server.jetstream.ending import Ending
+
 
 class StreamConsumer(Protocol):
     """A consumer, as its stream uses it."""
@@ -51,9 +53,8 @@ class StreamConsumer(Protocol):
         out."""
         ...
 
-    def stop(self, status: str, now: int) -> None:
-        """Stop for good or for shutdown: waiting pulls get `status` (`409 Consumer Deleted`,
-        `409 Server Shutdown`), subscriptions go, timers end."""
+    def stop(self, ending: Ending, now: int) -> None:
+        """Stop for good or for now: waiting pulls are told, subscriptions go, timers end."""
         ...
 
     def info(self, now: int) -> dict[str, Any]:

@@ -417,7 +417,7 @@ def test_blocked_consumers_go_on_when_a_client_reads_again() -> None:
     outlet: Any = object()
     catalog.outlet_drained(outlet)
     assert consumer not in catalog.context.ready
-    consumer.blocked = True
+    consumer.shared.is_blocked = True
     catalog.outlet_drained(outlet)
     assert consumer in catalog.context.ready
 

@@ -265,7 +265,7 @@ def pause(catalog: Catalog, request: Request) -> dict[str, Any]:
         "pause_until": ZERO_TEXT if until is None else format_time(int(until)),
     }
     if until is not None and consumer.is_paused:
-        answer["pause_remaining"] = pause_left_ns(consumer, request.now)
+        answer["pause_remaining"] = pause_left_ns(consumer.paused_until, request.now)
     return answer
 
 

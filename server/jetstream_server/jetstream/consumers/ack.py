@@ -8,21 +8,21 @@ change nothing.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING
 
 import orjson
 
 from jetstream_server.base.digits import unsigned
 from jetstream_server.base.nuid import DIGITS, Nuid
 from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
+from jetstream_server.jetstream.consumers.consumer_files import ConsumerFiles
+from jetstream_server.jetstream.consumers.inactivity import Inactivity
 from jetstream_server.jetstream.streams.publish_headers import header
 from jetstream_server.jetstream.wire.go_duration import parse_duration
 from jetstream_server.kernels.acks import take_plain_acks
 from jetstream_server.protocol.ops import PubRun
-
-if TYPE_CHECKING:
-    from jetstream_server.jetstream.consumers.consumer import Consumer
 
 _LAST_STREAM_SEQ = b"Nats-Last-Stream"
 # Tokens of `$JS.ACK.<stream>.<consumer>.<delivered>.<sequence>...` and of the form with domain and
@@ -90,10 +90,23 @@ def nak_delay(text: bytes) -> int:
 
 
 class Acks:
-    """Takes the acks of one consumer. A Receiver for its ack subjects."""
+    """Takes the acks of one consumer. A Receiver for its ack subjects.
 
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
+    Args:
+        request: takes a pull request that came with an ack: reply subject, body and time.
+    """
+
+    def __init__(
+        self,
+        shared: ConsumerContext,
+        files: ConsumerFiles,
+        inactivity: Inactivity,
+        request: Callable[[bytes, bytes, int], None],
+    ) -> None:
+        self._shared = shared
+        self._files = files
+        self._inactivity = inactivity
+        self._request = request
 
     def receive(
         self,
@@ -105,10 +118,10 @@ class Acks:
         now: int,
     ) -> None:
         """Take acks; plain ones a run at a time."""
-        consumer = self._consumer
-        if consumer.stream.store.offline:
+        shared = self._shared
+        if shared.stream.store.offline:
             return  # nothing can be saved any more, so nothing is answered
-        consumer.touch(now)
+        self._inactivity.touch(now)
         at = start
         while at < stop:
             sequences: array[int] = array("Q")
@@ -118,25 +131,25 @@ class Acks:
             if at < stop:
                 self._take(run, at, now)
                 at += 1
-        consumer.context.wake(consumer)
+        shared.wake()
 
     def take_last(self, headers: bytes, now: int) -> None:
         """Take the answer to flow control of a consumer that is acknowledged by it: everything up
         to the last message that it names."""
         last = unsigned(header(headers, _LAST_STREAM_SEQ))
         if last >= 0:
-            progress = self._consumer.progress
+            progress = self._shared.progress
             sequence, floor = min(last, progress.stream_seq), progress.floor_stream_seq
             settled = progress.ack_through(sequence)
             self._acked(settled, floor, now, is_answered=False)
 
     def _take(self, run: PubRun, index: int, now: int) -> None:
         """Take one ack that is not plain."""
-        consumer = self._consumer
+        shared = self._shared
         subject, reply, body = run.subject(index), run.reply(index), run.payload(index)
         sequence = ack_sequence(subject)
         # Nothing is said about what was never delivered (docs/reference/consumers.md#acks).
-        if sequence < 0 or (sequence and not consumer.progress.cursor.has_passed(sequence)):
+        if sequence < 0 or (sequence and not shared.progress.cursor.has_passed(sequence)):
             return
         verb, text = ack_verb(body)
         if verb in (Verb.ACK, Verb.NEXT):
@@ -147,12 +160,12 @@ class Acks:
         elif verb is Verb.TERM:
             reason = text.decode("utf-8", "replace")
             self._terminate(sequence, reason, ack_counts(subject), now)
-        elif verb is Verb.WORK and consumer.progress.work(sequence, now):
-            consumer.changed(now, must_precede_answer=bool(reply))
+        elif verb is Verb.WORK and shared.progress.work(sequence, now):
+            self._files.changed(now, must_precede_answer=bool(reply))
         if verb is Verb.NEXT:
-            consumer.pull.request(reply, text, now)
+            self._request(reply, text, now)
         elif reply:
-            consumer.answer(reply)
+            self._files.answer(reply)
 
     def _ack(
         self,
@@ -164,11 +177,11 @@ class Acks:
         is_answered: bool = False,
     ) -> None:
         """Take acks of these sequences, which stand in the run from `first` on."""
-        consumer = self._consumer
-        progress = consumer.progress
+        shared = self._shared
+        progress = shared.progress
         floor = progress.floor_stream_seq
         if not progress.rules.cumulative:
-            if consumer.config.sample_freq:
+            if shared.config.sample_freq:
                 self._sample(sequences, now)
             settled = progress.ack(sequences)
             settled += self._late(sequences, settled)
@@ -177,14 +190,14 @@ class Acks:
             settled = progress.ack_through(last, max(counted, 0))
         else:
             if is_answered:
-                consumer.changed(now, must_precede_answer=True)
+                self._files.changed(now, must_precede_answer=True)
             return
         self._acked(settled, floor, now, is_answered=is_answered)
 
     def _last_counting(self, sequences: array[int]) -> int:
         """Return the last of these whose ack counts for all before it, 0 for none: one that is
         pending, or was when its message was removed from the stream."""
-        progress, store = self._consumer.progress, self._consumer.stream.store
+        progress, store = self._shared.progress, self._shared.stream.store
         pending = progress.last_pending(sequences)
         above = max(pending, progress.floor_stream_seq)
         for sequence in sorted({each for each in sequences if each > above}, reverse=True):
@@ -198,8 +211,8 @@ class Acks:
         Nothing is remembered of a message that was given up on after its first delivery; whether
         it was by the limit of today does not matter.
         """
-        consumer = self._consumer
-        progress, stream = consumer.progress, consumer.stream
+        shared = self._shared
+        progress, stream = shared.progress, shared.stream
         late: array[int] = array("Q")
         if (
             len(settled) == len(sequences)
@@ -212,32 +225,32 @@ class Acks:
             if sequence in known or not progress.is_done_with(sequence):
                 continue
             message = stream.store.load(sequence)
-            if message is not None and consumer.wants(message.subject):
+            if message is not None and progress.cursor.wants(message.subject):
                 late.append(sequence)
         return late
 
     def _acked(self, settled: array[int], floor: int, now: int, *, is_answered: bool) -> None:
         """Have what an ack changed saved, from a floor before it, and the stream told."""
-        consumer = self._consumer
-        consumer.acked_at = now
+        shared = self._shared
+        shared.acked_at = now
         # What an earlier ack changed may not be on disk yet.
-        if settled or is_answered or consumer.progress.floor_stream_seq != floor:
-            consumer.changed(now, must_precede_answer=is_answered)
-        consumer.settle(settled, now)
+        if settled or is_answered or shared.progress.floor_stream_seq != floor:
+            self._files.changed(now, must_precede_answer=is_answered)
+        shared.settle(settled, now)
 
     def _sample(self, sequences: array[int], now: int) -> None:
-        consumer = self._consumer
-        if not consumer.advisories.wants_metrics():
+        shared = self._shared
+        if not shared.advisories.wants_metrics():
             return
-        progress = consumer.progress
-        percent = consumer.config.sample_percent
+        progress = shared.progress
+        percent = shared.config.sample_percent
         for sequence in sequences:
             consumer_seq = progress.pending.consumer_seq(sequence)
-            if not consumer_seq or _percentile(consumer.context.nuid) >= percent:
+            if not consumer_seq or _percentile(shared.nuid) >= percent:
                 continue
             waited = now - progress.pending.sent_at(sequence)
             deliveries = progress.redelivery.deliveries(sequence)
-            consumer.advisories.acked(consumer_seq, sequence, waited, deliveries, now)
+            shared.advisories.acked(consumer_seq, sequence, waited, deliveries, now)
 
     def _nak(
         self,
@@ -248,8 +261,8 @@ class Acks:
         *,
         is_answered: bool,
     ) -> None:
-        consumer = self._consumer
-        progress = consumer.progress
+        shared = self._shared
+        progress = shared.progress
         deliveries, consumer_seq = counts
         if not progress.floor_consumer_seq < consumer_seq <= progress.consumer_seq:
             return
@@ -258,20 +271,20 @@ class Acks:
         else:
             is_pending = progress.refuse(sequence)
         if is_pending:
-            consumer.changed(now, must_precede_answer=is_answered)
-            consumer.advisories.naked(consumer_seq, sequence, max(deliveries, 0), now)
+            self._files.changed(now, must_precede_answer=is_answered)
+            shared.advisories.naked(consumer_seq, sequence, max(deliveries, 0), now)
 
     def _terminate(self, sequence: int, reason: str, counts: tuple[int, int], now: int) -> None:
-        consumer = self._consumer
-        progress = consumer.progress
-        consumer.changed(now, must_precede_answer=True)  # though it may change nothing now
+        shared = self._shared
+        progress = shared.progress
+        self._files.changed(now, must_precede_answer=True)  # though it may change nothing now
         if sequence in progress.pending:
             settled = progress.terminate(sequence)
-            consumer.acked_at = now
-            consumer.settle(settled, now)
+            shared.acked_at = now
+            shared.settle(settled, now)
         # It is told also of a message that was settled before, as the genuine server does.
         deliveries, consumer_seq = (max(count, 0) for count in counts)
-        consumer.advisories.terminated(consumer_seq, sequence, deliveries, reason, now)
+        shared.advisories.terminated(consumer_seq, sequence, deliveries, reason, now)
 
 
 def _percentile(nuid: Nuid) -> int:

@@ -96,7 +96,7 @@ def create_consumer(
         stream, name, config, now, _new_progress(stream, config), _files(stream, name, config)
     )
     try:
-        consumer.save_config()
+        consumer.files.save_config()
         stream.add_consumer(consumer)
         consumer.start(now)
         consumer.advisories.created(now)
@@ -217,7 +217,7 @@ def _change_config(consumer: Consumer, config: ConsumerConfig, now: int) -> None
     push = consumer.push
     if push is not None and config.deliver_subject != old.deliver_subject and push.has_interest():
         raise errors.CONSUMER_NAME_EXIST()
-    consumer.config = config
+    consumer.shared.config = config
     consumer.progress.rules = ack_rules(config)
     consumer.delivery.headers_only = config.headers_only
     if config.filters != old.filters:
@@ -228,19 +228,18 @@ def _change_config(consumer: Consumer, config: ConsumerConfig, now: int) -> None
         if config.deliver_subject != old.deliver_subject:
             consumer.progress.start_over()
     if config.inactive_threshold != old.inactive_threshold:
-        consumer.timers.cancel("inactive")
-        consumer.touch(now)
+        consumer.inactivity.restart(now)
         if push is not None:
             push.watch_inactivity(now)
-    consumer.save_config()
-    consumer.context.wake(consumer)
+    consumer.files.save_config()
+    consumer.wake()
 
 
 def pause_consumer(consumer: Consumer, until: Instant | None, now: int) -> None:
     """Pause a consumer until a time, or resume it; the config remembers what was asked."""
-    consumer.config = with_pause(consumer.config, None if until == ZERO else until)
+    consumer.shared.config = with_pause(consumer.config, None if until == ZERO else until)
     consumer.pause(ZERO if until is None else int(until), now)
-    consumer.save_config()
+    consumer.files.save_config()
 
 
 def reset_consumer(consumer: Consumer, sequence: int, now: int) -> int:
@@ -263,9 +262,9 @@ def reset_consumer(consumer: Consumer, sequence: int, now: int) -> int:
     else:
         sequence = progress.floor_stream_seq + 1
     progress.reset(sequence)
-    consumer.delivered_at = consumer.acked_at = 0
-    consumer.save()
-    consumer.context.wake(consumer)
+    consumer.shared.delivered_at = consumer.shared.acked_at = 0
+    consumer.files.save()
+    consumer.wake()
     # A work queue keeps what was passed over; beyond the end nothing counts as passed over.
     if consumer.stream.config.retention == "interest" and sequence <= store.last_seq + 1:
         consumer.stream.settle(consumer, range(store.first_seq, sequence), now)
@@ -312,9 +311,9 @@ def restore_consumer(
         stream.context.log("ERR", f"{text}: {problem}")
     progress = progress or _first_progress(stream, config, created)
     consumer = Consumer(stream, name, config, created, progress, files)
-    consumer.has_state_file = has_state_file
+    consumer.files.has_state_file = has_state_file
     if is_ahead:  # what is said of lost messages must not be said of others
-        consumer.save()
+        consumer.files.save()
     stream.add_consumer(consumer)
     consumer.start(now)
     return consumer
@@ -344,8 +343,8 @@ def restore_snapshot(
     """Add a consumer that comes out of a snapshot; what was pending goes out again."""
     _forget_missing(progress, stream.store, config, stream.store.last_seq)
     consumer = Consumer(stream, name, config, created, progress, _files(stream, name, config))
-    consumer.save_config()
-    consumer.changed(now, must_precede_answer=True)
+    consumer.files.save_config()
+    consumer.files.changed(now, must_precede_answer=True)
     stream.add_consumer(consumer)
     consumer.start(now)
     return consumer

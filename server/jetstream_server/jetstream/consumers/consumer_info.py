@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jetstream_server import API_LEVEL, NATS_VERSION
+from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
+from jetstream_server.jetstream.consumers.priority import Pin
+from jetstream_server.jetstream.consumers.pull import Pull
+from jetstream_server.jetstream.consumers.push import Push
 from jetstream_server.jetstream.wire.go_duration import DURATION_NS_MAX
 from jetstream_server.jetstream.wire.go_time import ZERO_TEXT, format_time
 
-if TYPE_CHECKING:
-    from jetstream_server.jetstream.consumers.consumer import Consumer
 
-
-def consumer_info(consumer: Consumer, now: int) -> dict[str, Any]:
+def consumer_info(
+    consumer: ConsumerContext,
+    created: int,
+    pull: Pull,
+    push: Push | None,
+    paused_until: int,
+    now: int,
+) -> dict[str, Any]:
     """Return ConsumerInfo, without `type`."""
     progress = consumer.progress
     config = consumer.config.to_wire()
@@ -22,7 +30,7 @@ def consumer_info(consumer: Consumer, now: int) -> dict[str, Any]:
     info: dict[str, Any] = {
         "stream_name": consumer.stream.name,
         "name": consumer.name,
-        "created": format_time(consumer.created),
+        "created": format_time(created),
         "config": config,
         "delivered": _position(progress.consumer_seq, progress.stream_seq, consumer.delivered_at),
         "ack_floor": _position(
@@ -30,28 +38,27 @@ def consumer_info(consumer: Consumer, now: int) -> dict[str, Any]:
         ),
         "num_ack_pending": len(progress.pending),
         "num_redelivered": progress.num_redelivered,
-        "num_waiting": consumer.pull.num_waiting(),
+        "num_waiting": pull.num_waiting,
         "num_pending": progress.cursor.num_pending(),
     }
-    if consumer.push is not None and consumer.push.has_interest():
+    if push is not None and push.has_interest():
         info["push_bound"] = True
     if consumer.is_paused:
         info["paused"] = True
-        info["pause_remaining"] = pause_left_ns(consumer, now)
+        info["pause_remaining"] = pause_left_ns(paused_until, now)
     info["ts"] = format_time(now)
     if consumer.config.priority_groups:
-        info["priority_groups"] = [_group_info(consumer)]
+        info["priority_groups"] = [_group_info(consumer.config.priority_groups[0], pull.pin)]
     return info
 
 
-def pause_left_ns(consumer: Consumer, now: int) -> int:
-    """Return how long a pause still is, at most as long as a duration can be."""
-    return min(max(consumer.paused_until - now, 0), DURATION_NS_MAX)
+def pause_left_ns(until: int, now: int) -> int:
+    """Return how long a pause until a time still is, at most as long as a duration can be."""
+    return min(max(until - now, 0), DURATION_NS_MAX)
 
 
-def _group_info(consumer: Consumer) -> dict[str, Any]:
-    pin = consumer.pull.pin
-    group: dict[str, Any] = {"group": consumer.config.priority_groups[0]}
+def _group_info(name: str, pin: Pin) -> dict[str, Any]:
+    group: dict[str, Any] = {"group": name}
     if pin.id:
         group["pinned_client_id"] = pin.id
     group["pinned_ts"] = format_time(pin.pinned_at) if pin.pinned_at else ZERO_TEXT

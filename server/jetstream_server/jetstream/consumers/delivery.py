@@ -20,6 +20,7 @@ from jetstream_server.base import limits
 from jetstream_server.core.relay import REPLY_PREFIX, resolved
 from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Subscription
+from jetstream_server.jetstream.consumers.progress import Progress
 from jetstream_server.jetstream.context import Context
 from jetstream_server.kernels.deliveries import encode_deliveries
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
@@ -275,6 +276,15 @@ class Delivery:
         """
         headers = b"%b %b\r\n%b\r\n" % (_VERSION_LINE, line, fields)
         self._output.publish(subject, b"", reply=reply, headers=headers)
+
+    def heartbeat(self, subject: bytes, progress: Progress, fields: bytes = b"") -> None:
+        """Tell a client how far it should have come."""
+        fields = b"Nats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n%b" % (
+            progress.consumer_seq,
+            progress.stream_seq,
+            fields,
+        )
+        self.status(subject, b"100 Idle Heartbeat", fields)
 
 
 def timestamp_at(window: Window, at: int) -> int:

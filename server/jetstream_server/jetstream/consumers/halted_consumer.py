@@ -22,6 +22,7 @@ from jetstream_server.jetstream.consumers.consumer_creation import (
     restart_consumer,
     restore_consumer,
 )
+from jetstream_server.jetstream.ending import Ending
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import StateFile
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 # Of requests that wait for the restart; more are told at once.
 _WAITING_MAX = 512
-_AGAIN = b"NATS/1.0 409 Leadership Change\r\n\r\n"
+_AGAIN = b"NATS/1.0 %b\r\n\r\n" % Ending.INTERRUPTED.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Remnant:
             info = {}
         next_seq = consumer.progress.floor_stream_seq + 1
         config, created = consumer.config, consumer.created
-        return cls(consumer.name, config, created, consumer.files, next_seq, info)
+        return cls(consumer.name, config, created, consumer.files.files, next_seq, info)
 
 
 class HaltedConsumer:
@@ -155,20 +156,20 @@ class HaltedConsumer:
         else:  # what was restarted has a stand-in of its own by now
             self._detach()
 
-    def stop(self, status: str, now: int) -> None:
+    def stop(self, ending: Ending, now: int) -> None:
         """Stop for good or for shutdown."""
         self._detach()
         for reply in self._waiting:
-            head = b"NATS/1.0 %b\r\n\r\n" % status.encode()
+            head = b"NATS/1.0 %b\r\n\r\n" % ending.value
             self._context.output.publish(reply, b"", headers=head)
         self._waiting.clear()
-        if status.endswith("Deleted") and self.remnant.files is not None:
+        if ending.is_for_good and self.remnant.files is not None:
             for file in self.remnant.files:
                 file.remove()
 
     def delete(self, now: int) -> None:
         """Remove the consumer from its stream."""
-        self.stop("409 Consumer Deleted", now)
+        self.stop(Ending.DELETED, now)
         self.stream.remove_consumer(self, now)
 
     def _detach(self) -> None:

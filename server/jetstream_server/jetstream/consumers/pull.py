@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import dataclasses
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING
 
+from jetstream_server import API_LEVEL
 from jetstream_server.base import limits
 from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
 from jetstream_server.jetstream.consumers.dealing import deal, picked
 from jetstream_server.jetstream.consumers.delivery import Batch
+from jetstream_server.jetstream.consumers.inactivity import Inactivity
 from jetstream_server.jetstream.consumers.priority import (
     LAST_PRIORITY,
     Pin,
@@ -25,12 +27,10 @@ from jetstream_server.jetstream.consumers.priority import (
 )
 from jetstream_server.jetstream.consumers.pull_request import PullRequest, parse_request
 from jetstream_server.jetstream.consumers.selection import shortened
+from jetstream_server.jetstream.consumers.supply import Offer, Supply
 from jetstream_server.jetstream.wire.go_duration import format_duration
 from jetstream_server.protocol import headers
 from jetstream_server.protocol.ops import PubRun
-
-if TYPE_CHECKING:
-    from jetstream_server.jetstream.consumers.consumer import Consumer, Offer
 
 # What one consumer sends in one turn before others get theirs; the rest follows in the next turn.
 TURN_BYTES = limits.OUTBOX_LOW_BYTES
@@ -47,15 +47,15 @@ class Pull:
 
     Attributes:
         pin: the chosen client of a `pinned_client` consumer.
-        active_at: when somebody last asked, for the inactivity timer.
     """
 
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
+    def __init__(self, shared: ConsumerContext, supply: Supply, inactivity: Inactivity) -> None:
+        self._shared = shared
+        self._supply = supply
+        self._inactivity = inactivity
         # Insertion order is the order of service; a served request moves to the end.
         self._waiting: dict[PullRequest, None] = {}
         self.pin = Pin()
-        self.active_at = 0
 
     # -- requests come in ------------------------------------------------------------------
 
@@ -78,45 +78,44 @@ class Pull:
 
     def request(self, reply: bytes, body: bytes, now: int, level: bytes | None = None) -> None:
         """Take one request: queue it, or refuse it with a status."""
-        consumer = self._consumer
-        consumer.touch(now)
-        self.active_at = now
-        if consumer.delivery.match(reply).empty:
+        shared = self._shared
+        self._inactivity.touch(now)
+        if shared.delivery.match(reply).empty:
             return
-        if consumer.config.is_push:
-            consumer.delivery.status(reply, b"409 Consumer is push based")
+        if shared.config.is_push:
+            shared.delivery.status(reply, b"409 Consumer is push based")
             return
-        if level is not None and not consumer.offers_level(level):
-            consumer.delivery.status(reply, b"412 Required Api Level")
+        if level is not None and not _offers_level(level):
+            shared.delivery.status(reply, b"412 Required Api Level")
             return
         request = parse_request(reply, body, now)
         if isinstance(request, str):
             line = b"400 Bad Request - " + request.encode()
-            consumer.delivery.status(reply, line)
+            shared.delivery.status(reply, line)
             return
         if request.is_text:
             request.priority = LAST_PRIORITY
         line = self._refusal(request, now)
         if line:
-            consumer.delivery.status(reply, line)
+            shared.delivery.status(reply, line)
             return
         if 0 < request.expires_at <= now:
-            consumer.delivery.status(reply, b"408 Request Timeout", request.pending_fields)
+            shared.delivery.status(reply, b"408 Request Timeout", request.pending_fields)
             return
         if request.no_wait and not self._may_answer_at_once(request):
             return
-        if len(self._waiting) >= consumer.config.max_waiting:
+        if len(self._waiting) >= shared.config.max_waiting:
             self._prune(now)
-        if len(self._waiting) >= consumer.config.max_waiting:
+        if len(self._waiting) >= shared.config.max_waiting:
             # A client that waits for heartbeats would take the status for the end of its request.
             if not request.heartbeat_ns:
-                consumer.delivery.status(reply, b"409 Exceeded MaxWaiting")
+                shared.delivery.status(reply, b"409 Exceeded MaxWaiting")
             return
         self._enqueue(request)
-        consumer.context.wake(consumer)
+        shared.wake()
 
     def _refusal(self, request: PullRequest, now: int) -> bytes:
-        config = self._consumer.config
+        config = self._shared.config
         if 0 < config.max_batch < request.batch:
             return b"409 Exceeded MaxRequestBatch of %d" % config.max_batch
         if 0 < config.max_expires < request.expires_at - now:
@@ -135,19 +134,19 @@ class Pull:
 
     def _may_answer_at_once(self, request: PullRequest) -> bool:
         """Refuse a no_wait request that can get nothing; True when it shall be queued."""
-        progress = self._consumer.progress
+        progress = self._shared.progress
         available = progress.cursor.num_pending() + progress.redelivery.queued
         if not available:
             if not request.expires_at:
-                self._consumer.delivery.status(request.reply, _NO_MESSAGES)
+                self._shared.delivery.status(request.reply, _NO_MESSAGES)
                 return False
         elif available < sum(waiting.batch for waiting in self._waiting):
-            self._consumer.delivery.status(request.reply, b"408 Requests Pending")
+            self._shared.delivery.status(request.reply, b"408 Requests Pending")
             return False
         return True
 
     def _enqueue(self, request: PullRequest) -> None:
-        if self._consumer.config.priority_policy == "prioritized":
+        if self._shared.config.priority_policy == "prioritized":
             # A stable sort puts a request behind its equals.
             self._waiting = dict.fromkeys(sorted((*self._waiting, request), key=_priority))
         else:
@@ -161,40 +160,41 @@ class Pull:
         for request in served:
             del self._waiting[request]
         self._waiting.update(dict.fromkeys(served))
-        if self._consumer.config.priority_policy == "prioritized":
+        if self._shared.config.priority_policy == "prioritized":
             self._waiting = dict.fromkeys(sorted(self._waiting, key=_priority))
 
     def _watch(self, request: PullRequest) -> None:
         if request.deadline:
-            self._consumer.timers.schedule(request, request.deadline)
+            self._shared.timers.schedule(request, request.deadline)
 
     def _drop(self, request: PullRequest, line: bytes = b"", fields: bytes = b"") -> None:
         del self._waiting[request]
-        self._consumer.timers.cancel(request)
+        self._shared.timers.cancel(request)
         if line:
-            self._consumer.delivery.status(request.reply, line, fields)
+            self._shared.delivery.status(request.reply, line, fields)
 
     # -- messages go out -------------------------------------------------------------------
 
     def advance(self, now: int) -> None:
         """Serve the waiting requests with what there is."""
-        consumer = self._consumer
+        shared = self._shared
         budget = TURN_BYTES
         while self._waiting:
             if budget <= 0:
-                consumer.context.wake(consumer)
+                shared.wake()
                 return
             sent = self._serve_next(budget, now)
             if sent is None:
                 break
             budget -= sent
-        if not consumer.blocked and consumer.progress.room:
+        if not shared.is_blocked and shared.progress.room:
             self._end_no_wait()
 
     def _serve_next(self, budget: int, now: int) -> int | None:
         """Serve those whose turn it is; return the bytes queued, None when nothing can be sent."""
-        consumer = self._consumer
-        available = consumer.count_available(now)
+        shared = self._shared
+        self._supply.pass_over(now)
+        available = self._supply.count
         turns = self._turns(available, now) if available else []
         if not turns:
             return None
@@ -202,20 +202,20 @@ class Pull:
         is_limited = any(request.limits_bytes for request, _ in turns)
         room = sum(request.batch for request, _ in turns)
         is_shared = len(self._waiting) > 1
-        if is_shared and is_limited and not (request.is_text or consumer.config.priority_policy):
+        if is_shared and is_limited and not (request.is_text or shared.config.priority_policy):
             sent = self._deal_within(turns, budget, now)
             if sent:
                 return sent
         if is_shared and (is_limited or request.is_text):
             # Whether the next one fits, or somebody can be pinned, may change with each message.
             room = 1
-        elif consumer.config.priority_policy == "overflow":
+        elif shared.config.priority_policy == "overflow":
             room = min(room, self._steady_count())
-        offer = consumer.peek(room, budget, now)
+        offer = self._supply.prepare(room, budget, now)
         if offer is None:
             return None
         extra = b""
-        if consumer.config.priority_policy == "pinned_client":
+        if shared.config.priority_policy == "pinned_client":
             if not request.is_text:
                 self._pin(request, now)
             extra = b"Nats-Pin-Id: %b\r\n" % self.pin.id.encode()
@@ -233,8 +233,8 @@ class Pull:
         Returns:
             The bytes queued; 0 when it has to be looked at message by message.
         """
-        consumer = self._consumer
-        if consumer.progress.redelivery.queued or consumer.delivery.headers_only:
+        shared = self._shared
+        if shared.progress.redelivery.queued or shared.delivery.headers_only:
             return 0
         limited = [(at, request) for at, (request, _) in enumerate(turns) if request.limits_bytes]
         limit = min(request.max_bytes for _, request in limited)
@@ -242,11 +242,11 @@ class Pull:
         room = min(
             (request.batch - 1) * len(turns) + at + 1 for at, (request, _) in enumerate(turns)
         )
-        offer = consumer.peek(room, min(budget, limit // _SHARE), now)
+        offer = self._supply.prepare(room, min(budget, limit // _SHARE), now)
         if offer is None:
             return 0
-        whole = consumer.preview(offer, len(offer.window))
-        count, reply_bytes = consumer.delivery.even_stretch(whole)
+        whole = self._supply.preview(offer, len(offer.window))
+        count, reply_bytes = shared.delivery.even_stretch(whole)
         offer = dataclasses.replace(offer, window=shortened(offer.window, count))
         sizes = offer.window.sizes
         if sum(sizes) + count * reply_bytes > limit:
@@ -260,7 +260,7 @@ class Pull:
         for _, request in limited:
             if not request.batch:
                 line = b"409 Batch Completed"
-                consumer.delivery.status(request.reply, line, request.pending_fields)
+                shared.delivery.status(request.reply, line, request.pending_fields)
         return sent
 
     def _turns(self, count_max: int, now: int) -> list[tuple[PullRequest, Match]]:
@@ -269,7 +269,7 @@ class Pull:
         What makes them eligible is the same for all of them, and stays so while they are served
         (`_steady_count`).
         """
-        policy = self._consumer.config.priority_policy
+        policy = self._shared.config.priority_policy
         turns: list[tuple[PullRequest, Match]] = []
         for request in list(self._waiting):
             if len(turns) >= count_max:
@@ -278,7 +278,7 @@ class Pull:
                 break
             if turns and policy == "pinned_client" and request.pin != self.pin.id:
                 continue
-            match = self._reach(request, now)
+            match = self._match_or_drop(request, now)
             if match is None or (policy and not self._is_eligible(request, policy)):
                 continue
             turns.append((request, match))
@@ -300,7 +300,7 @@ class Pull:
 
     def _steady_count(self) -> int:
         """Return how many messages may go before a minimum is reached or no longer reached."""
-        progress = self._consumer.progress
+        progress = self._shared.progress
         pending, ack_pending = progress.cursor.num_pending(), len(progress.pending)
         changes = [
             change
@@ -313,9 +313,10 @@ class Pull:
         ]
         return min(changes, default=_ANY_COUNT)
 
-    def _reach(self, request: PullRequest, now: int) -> Match | None:
-        """Return where a request's messages go, None when it is over or cannot take any now."""
-        delivery = self._consumer.delivery
+    def _match_or_drop(self, request: PullRequest, now: int) -> Match | None:
+        """Return where a request's messages go, None when it cannot take any now; drop it when it
+        is over."""
+        delivery = self._shared.delivery
         if 0 < request.expires_at <= now:
             self._drop(request, b"408 Request Timeout", request.pending_fields)
             return None
@@ -324,7 +325,7 @@ class Pull:
             self._drop(request)
             return None
         if delivery.is_congested(match):
-            self._consumer.blocked = True
+            self._shared.is_blocked = True
             return None
         return match
 
@@ -337,9 +338,9 @@ class Pull:
         for: clients ask again before the last request is used up, on the same inbox or on another
         that the same wildcard subscription reads.
         """
-        consumer = self._consumer
+        shared = self._shared
         count = len(offer.window)
-        batch = consumer.take(offer, count, now)
+        batch = self._supply.take(offer, count, now)
         shares = deal([request.batch for request, _ in turns], count)
         last_places: list[tuple[int, PullRequest]] = []
         outlets: dict[object, tuple[Match, list[range]]] = {}
@@ -358,9 +359,9 @@ class Pull:
         last_places.sort(key=itemgetter(0))
         self._rotate([request for _, request in last_places])
         if len(outlets) == 1:
-            return consumer.delivery.send(turns[0][1], batch, None, extra)
+            return shared.delivery.send(turns[0][1], batch, None, extra)
         return sum(
-            consumer.delivery.send(match, batch, picked(ranges), extra)
+            shared.delivery.send(match, batch, picked(ranges), extra)
             for match, ranges in outlets.values()
         )
 
@@ -371,7 +372,7 @@ class Pull:
             self._watch(request)
 
     def _is_eligible(self, request: PullRequest, policy: str) -> bool:
-        progress = self._consumer.progress
+        progress = self._shared.progress
         if policy == "overflow":
             pending = progress.cursor.num_pending()
             return is_overflowing(request, pending, len(progress.pending))
@@ -386,15 +387,15 @@ class Pull:
         self, request: PullRequest, match: Match, offer: Offer, extra: bytes, now: int
     ) -> int:
         """Send as much of an offer as a request takes; return the bytes queued."""
-        consumer = self._consumer
+        shared = self._shared
         count = len(offer.window)
         if request.limits_bytes:
-            count = self._count_within(request, consumer.preview(offer, count))
+            count = self._count_within(request, self._supply.preview(offer, count))
             if not count:
                 line = b"409 Message Size Exceeds MaxBytes"
                 self._drop(request, line, request.pending_fields)
                 return 0
-        sent = consumer.delivery.send(match, consumer.take(offer, count, now), None, extra)
+        sent = shared.delivery.send(match, self._supply.take(offer, count, now), None, extra)
         request.batch -= count
         request.delivered += count
         self._restart_heartbeat(request, now)
@@ -407,7 +408,7 @@ class Pull:
 
     def _count_within(self, request: PullRequest, batch: Batch) -> int:
         """Return how many messages of a batch fit the request's bytes, and charge them."""
-        delivery = self._consumer.delivery
+        delivery = self._shared.delivery
         whole = delivery.charged_bytes(batch)
         if whole is not None and whole <= request.max_bytes:
             request.max_bytes -= whole
@@ -432,30 +433,30 @@ class Pull:
     # -- the pinned client -----------------------------------------------------------------
 
     def _pin(self, request: PullRequest, now: int) -> None:
-        consumer = self._consumer
+        shared = self._shared
         if not self.pin.id:
-            self.pin.id = consumer.context.nuid.next()
+            self.pin.id = shared.nuid.next()
             self.pin.group = request.group
             self.pin.pinned_at = now
-            consumer.advisories.pinned(request.group, self.pin.id, now)
+            shared.advisories.pinned(request.group, self.pin.id, now)
         if request.pin != self.pin.id:
             request.pin = self.pin.id
             self._hold_pin(now)
 
     def _hold_pin(self, now: int) -> None:
-        consumer = self._consumer
-        self.pin.deadline = now + consumer.config.priority_timeout
-        consumer.timers.schedule("pin", self.pin.deadline)
+        shared = self._shared
+        self.pin.deadline = now + shared.config.priority_timeout
+        shared.timers.schedule("pin", self.pin.deadline)
 
     def unpin(self, reason: str, now: int) -> None:
         """Give up the chosen client; who asks for it (`admin`) is told so even if there is none."""
-        consumer = self._consumer
+        shared = self._shared
         if self.pin.id or reason == "admin":
-            group = self.pin.group or consumer.config.priority_groups[0]
-            consumer.advisories.unpinned(group, reason, now)
+            group = self.pin.group or shared.config.priority_groups[0]
+            shared.advisories.unpinned(group, reason, now)
         self.pin.clear()
-        consumer.timers.cancel("pin")
-        consumer.context.wake(consumer)
+        shared.timers.cancel("pin")
+        shared.wake()
 
     # -- time, and the end -----------------------------------------------------------------
 
@@ -467,14 +468,14 @@ class Pull:
             self._drop(request, b"408 Request Timeout", request.pending_fields)
             return
         if 0 < request.heartbeat_at <= now:
-            if not self._consumer.blocked:
+            if not self._shared.is_blocked:
                 self._end_no_wait()
             if request not in self._waiting:
                 return
-            if self._consumer.delivery.match(request.reply).empty:
+            if self._shared.delivery.match(request.reply).empty:
                 self._drop(request)
                 return
-            self._consumer.send_heartbeat(request.reply)
+            self._shared.delivery.heartbeat(request.reply, self._shared.progress)
             request.heartbeat_at = now + request.heartbeat_ns
         self._watch(request)
 
@@ -483,20 +484,25 @@ class Pull:
             if 0 < request.expires_at <= now:
                 self._drop(request, b"408 Request Timeout", request.pending_fields)
 
+    @property
     def num_waiting(self) -> int:
-        """Return how many requests wait, forgetting those to which nobody listens."""
-        for request in list(self._waiting):
-            if self._consumer.delivery.match(request.reply).empty:
-                self._drop(request)
-        return len(self._waiting)
+        """How many requests wait; those to which nobody listens any more do not count."""
+        return sum(not self._shared.delivery.match(each.reply).empty for each in self._waiting)
 
     @property
     def is_waiting(self) -> bool:
         """Return whether there may be somebody to deliver to."""
         return bool(self._waiting)
 
-    def stop(self, status: bytes) -> None:
-        """End all requests with a status; `Server Shutdown` tells what is left of them."""
+    def stop(self, line: bytes, *, tells_rest: bool = False) -> None:
+        """End all requests with a status, which may tell what is left of them."""
         for request in list(self._waiting):
-            fields = request.pending_fields if b"Shutdown" in status else b""
-            self._drop(request, status, fields)
+            self._drop(request, line, request.pending_fields if tells_rest else b"")
+
+
+def _offers_level(level: bytes) -> bool:
+    """Tell whether a request's required API level is offered."""
+    try:
+        return int(level or b"0") <= API_LEVEL
+    except ValueError:
+        return False

@@ -29,6 +29,7 @@ from jetstream_server.core.subscription import Origin, Receiver, Subscription
 from jetstream_server.core.transform import Transform
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.ending import Ending
 from jetstream_server.jetstream.origins.sourcing import Sourcing
 from jetstream_server.jetstream.ports import StreamConsumer
 from jetstream_server.jetstream.streams import publish_headers as names
@@ -582,25 +583,25 @@ class Stream:
             del self.consumers[consumer.name]
             self.sweep(now)
 
-    def stop(self, now: int, status: str = "409 Server Shutdown") -> None:
+    def stop(self, now: int, ending: Ending = Ending.SHUTDOWN) -> None:
         """Stop for now: everything stays where it is kept."""
-        self._end(status, now)
+        self._end(ending, now)
         self.store.close()
 
     def delete(self, now: int) -> None:
         """Stop for good: consumers get told and everything is removed."""
-        self._end("409 Consumer Deleted", now)
+        self._end(Ending.DELETED, now)
         self.store.destroy()
         self.folder.remove()
 
-    def _end(self, status: str, now: int) -> None:
-        self.sourcing.stop(for_good=status.endswith("Deleted"))
+    def _end(self, ending: Ending, now: int) -> None:
+        self.sourcing.stop(for_good=ending.is_for_good)
         self.unsubscribe()
         self.context.deadlines.cancel(self)
         self._next_tick = _NEVER
         for batches in self.open_batches:
             batches.close()
-        self.consumers.tell(lambda consumer: consumer.stop(status, now), now)
+        self.consumers.tell(lambda consumer: consumer.stop(ending, now), now)
         # A stream is part of circles, which may stay in memory; its ids are the most of it.
         self.dedupe.forget()
 

@@ -53,7 +53,7 @@ def test_acks_raise_the_floor_once_there_is_no_hole(pulled):
 def test_a_double_ack_is_answered_with_the_state_queued_before(pulled):
     account, _, consumer = pulled
     saved = []
-    state = consumer.files[1]
+    state = consumer.files.files[1]
     original = state.save
     state.save = lambda data, lazily=False: (saved.append(lazily), original(data, lazily=lazily))
     account.pull(consumer, b"1")

@@ -6,6 +6,7 @@ import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.jetstream.consumers.consumer_creation import reset_consumer, restore_consumer
+from jetstream_server.jetstream.ending import Ending
 from jetstream_server.jetstream.wire.go_time import Instant
 
 
@@ -132,7 +133,7 @@ def test_memory_consumers_leave_nothing_behind(account, stream):
 def test_without_a_readable_state_nothing_is_skipped(account, stream):
     consumer = account.create(stream, durable_name="N", deliver_policy="new")
     account.publish(b"s.a", b"7")
-    consumer.stop("409 Server Shutdown", account.now)
+    consumer.stop(Ending.SHUTDOWN, account.now)
     stream.consumers.pop("N")
     stream.folder.consumer("N")[1].save(b"garbage")
     consumer = restore_consumer(stream, "N", stream.folder.consumer("N"), account.now)
@@ -156,7 +157,7 @@ def test_sequences_that_the_stream_lost_are_not_skipped(account):
     consumer = account.create(stream, durable_name="C", ack_policy="explicit")
     account.pull(consumer, b"5")
     account.ack_all(account.client.take())
-    consumer.stop("409 Server Shutdown", account.now)
+    consumer.stop(Ending.SHUTDOWN, account.now)
     files = stream.folder.consumer("C")
     stream.unsubscribe()
     shorter = account.stream(name="A")
@@ -177,12 +178,12 @@ def test_lost_sequences_are_not_skipped_although_nothing_was_saved_since(account
     consumer = account.create(stream, durable_name="C", ack_policy="explicit")
     account.pull(consumer, b"5")
     account.client.take()
-    consumer.stop("409 Server Shutdown", account.now)
+    consumer.stop(Ending.SHUTDOWN, account.now)
     files = stream.folder.consumer("C")
     stream.unsubscribe()
     shorter = account.stream(name="A")
     account.publish(b"s.a", b"1")
-    restore_consumer(shorter, "C", files, account.now).stop("409 Server Shutdown", account.now)
+    restore_consumer(shorter, "C", files, account.now).stop(Ending.SHUTDOWN, account.now)
     shorter.consumers.clear()
     for _ in range(5):
         account.publish(b"s.a", b"new")
@@ -201,7 +202,7 @@ def test_what_was_stored_while_the_stream_was_opened_is_not_what_was_lost(accoun
     consumer = account.create(stream, durable_name="C", ack_policy="explicit")
     account.pull(consumer, b"3")
     account.client.take()
-    consumer.stop("409 Server Shutdown", account.now)
+    consumer.stop(Ending.SHUTDOWN, account.now)
     files = stream.folder.consumer("C")
     stream.unsubscribe()
     shorter = account.stream(name="A")
@@ -223,7 +224,7 @@ def test_lost_sequences_that_were_passed_over_are_not_skipped(account):
     account.pull(consumer, b"5")
     assert len(account.client.take()) == 2
     assert consumer.progress.cursor.next_seq == 6
-    consumer.stop("409 Server Shutdown", account.now)
+    consumer.stop(Ending.SHUTDOWN, account.now)
     files = stream.folder.consumer("C")
     stream.unsubscribe()
     shorter = account.stream(name="A")
@@ -246,7 +247,7 @@ def test_a_work_queue_delivers_again_what_a_crash_kept(account):
     consumer = account.create(stream, durable_name="C", ack_policy="explicit")
     account.pull(consumer, b"4")
     account.ack_all(account.client.take())
-    consumer.stop("409 Server Shutdown", account.now)
+    consumer.stop(Ending.SHUTDOWN, account.now)
     files = stream.folder.consumer("C")
     stream.unsubscribe()
     crashed = account.stream(name="A", retention="workqueue")
@@ -297,7 +298,7 @@ def test_what_an_ack_asked_for_survives(account, body, wait_ms):
     account.pull(consumer, b"1")
     account.advance(600 * MILLISECOND)
     account.ack(account.client.take()[0], body)
-    consumer.stop("409 Server Shutdown", account.now)
+    consumer.stop(Ending.SHUTDOWN, account.now)
     consumer = restore_consumer(stream, "C", stream.folder.consumer("C"), account.now)
     account.pull(consumer, b"1")
     if wait_ms:
@@ -315,9 +316,9 @@ def test_the_first_state_is_kept_with_the_config(account, stream, is_torn):
         stream, durable_name="L", deliver_policy="last_per_subject", filter_subject="s.*"
     )
     files = stream.folder.consumer("L")
-    assert files[1].load() is None and not consumer.has_state_file
+    assert files[1].load() is None and not consumer.files.has_state_file
     account.publish(b"s.a", b"4")
-    consumer.stop("409 Server Shutdown", account.now)
+    consumer.stop(Ending.SHUTDOWN, account.now)
     stream.consumers.pop("L")
     if is_torn:
         files[1].save(b"torn")
@@ -325,7 +326,7 @@ def test_the_first_state_is_kept_with_the_config(account, stream, is_torn):
     # Where it was made to begin, which nobody could tell any more.
     assert restored.info(account.now)["num_pending"] == 3
     assert restored.progress.cursor.next_seq == consumer.progress.cursor.next_seq
-    assert restored.has_state_file is is_torn
+    assert restored.files.has_state_file is is_torn
     assert any("starting over" in text for _, text in account.logged) is is_torn
 
 
@@ -336,9 +337,9 @@ def test_a_later_state_is_not_that_of_the_config(account, stream):
     account.pull(consumer, b"5")
     account.ack_all(account.client.take())
     account.advance(SECOND)
-    assert consumer.has_state_file
+    assert consumer.files.has_state_file
     restored = account.restart(consumer)
-    assert restored.has_state_file
+    assert restored.files.has_state_file
     assert restored.info(account.now)["ack_floor"]["stream_seq"] == 5
     changed = account.create(stream, durable_name="L", ack_policy="explicit", max_deliver=6)
     assert changed is restored

@@ -39,7 +39,7 @@ def acks(said):
 
 
 def of(name):
-    return lambda self, *given, **named: getattr(self, "_consumer", self).name == name
+    return lambda self, *given, **named: getattr(self, "_shared", self).name == name
 
 
 def stopped(client, name="C"):

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.jetstream.ending import Ending
 
 EXPLICIT = {"durable_name": "C", "ack_policy": "explicit"}
 
@@ -314,7 +315,7 @@ def test_shutdown_tells_waiting_requests_what_is_left(ready):
     account, stream = ready
     consumer = account.create(stream, deliver_policy="new", **EXPLICIT)
     account.pull(consumer, b'{"batch":5,"max_bytes":500}')
-    consumer.stop("409 Server Shutdown", account.now)
+    consumer.stop(Ending.SHUTDOWN, account.now)
     account.turn()
     assert statuses(account) == [
         "409 Server Shutdown [Nats-Pending-Messages: 5, Nats-Pending-Bytes: 500]"

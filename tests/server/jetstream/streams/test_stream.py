@@ -9,6 +9,7 @@ import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.ending import Ending
 from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.protocol.ops import PubRun
 
@@ -303,7 +304,7 @@ def test_stop_keeps_and_delete_removes(bench: Any, make_consumer: Any) -> None:
     stream.add_consumer(consumer := make_consumer("c"))
     bench.publish_all(stream, plain(2))
     stream.delete(bench.now)
-    assert consumer.told[-1] == ("stop", "409 Consumer Deleted")
+    assert consumer.told[-1] == ("stop", Ending.DELETED)
     assert not bench.sublist.has_interest(b"s.a")
     assert bench.context.deadlines.next_deadline() is None
     other = bench.stream(name="T")

@@ -1,0 +1,65 @@
+"""What the parts of one consumer share."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jetstream_server.base.nuid import Nuid
+from jetstream_server.core.containment import Incident
+from jetstream_server.jetstream.consumers.consumer_advisory import ConsumerAdvisories
+from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
+from jetstream_server.jetstream.consumers.delivery import Delivery
+from jetstream_server.jetstream.consumers.progress import Progress
+from jetstream_server.jetstream.consumers.pull_request import PullRequest
+from jetstream_server.structures.deadline_heap import DeadlineHeap
+
+if TYPE_CHECKING:
+    from jetstream_server.jetstream.streams.stream import Stream
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerContext:
+    """Shared by what supplies, delivers, acknowledges and saves for one consumer.
+
+    Attributes:
+        stream: the stream it reads.
+        name: its name, generated or given.
+        config: as stored, defaults filled in; another one after an update.
+        progress: what is delivered and acknowledged.
+        delivery: the way out.
+        advisories: what it tells the world.
+        timers: deadlines by what is due: a pull request, or a word.
+        nuid: the source of identifiers.
+        wake: has the consumer advanced at the end of this turn.
+        arm: has it ticked when the first of its timers is due.
+        give_up: stops the consumer, as an exception has left it half changed.
+        settle: lets the stream remove messages that the consumer is done with.
+        is_blocked: it would send more, but a client does not read; to be woken when that drains.
+        active_at: when somebody last asked for messages, or acknowledged some.
+        delivered_at, acked_at: when that last happened, 0 for never.
+    """
+
+    stream: Stream
+    name: str
+    config: ConsumerConfig
+    progress: Progress
+    delivery: Delivery
+    advisories: ConsumerAdvisories
+    timers: DeadlineHeap[PullRequest | str]
+    nuid: Nuid
+    wake: Callable[[], None]
+    arm: Callable[[], None]
+    give_up: Callable[[Incident, int], None]
+    settle: Callable[[array[int], int], None]
+    is_blocked: bool = False
+    active_at: int = 0
+    delivered_at: int = 0
+    acked_at: int = 0
+
+    @property
+    def is_paused(self) -> bool:
+        """Return whether delivery is paused."""
+        return "pause" in self.timers

@@ -1,0 +1,128 @@
+"""Where a consumer is kept: its config, and how far it came.
+
+Progress changed by an ack that wants an answer is queued for the disk before the answer can leave
+(`output.py`); other progress may be saved up to `_SAVE_NS` late, and after a crash those messages
+come again. One save at the end of a turn serves every answer of the turn.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+from jetstream_server.base.clock import MILLISECOND
+from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
+from jetstream_server.jetstream.consumers.consumer_state import encode_state
+from jetstream_server.jetstream.output import Output, Send
+from jetstream_server.jetstream.wire.go_json import encode
+from jetstream_server.jetstream.wire.go_time import format_time
+from jetstream_server.store.ports import StateFile
+
+# The genuine server writes a consumer's state at most this often.
+_SAVE_NS = 100 * MILLISECOND
+
+
+class ConsumerFiles:
+    """Saves one consumer.
+
+    Args:
+        shared: the consumer.
+        created: when it was made.
+        files: of its config and of its state; None for one that does not outlive the process.
+        output: where its answers go.
+
+    Attributes:
+        files: as given.
+        has_state_file: its state is in a file of its own, and not with its config.
+    """
+
+    def __init__(
+        self,
+        shared: ConsumerContext,
+        created: int,
+        files: tuple[StateFile, StateFile] | None,
+        output: Output,
+    ) -> None:
+        self._shared = shared
+        self._created = created
+        self._output = output
+        self.files = files
+        self.has_state_file = False
+        self._is_unsaved = False
+        self._must_save_now = False
+        self._unsaved_answers: list[Send] = []
+
+    def changed(self, now: int, *, must_precede_answer: bool = False) -> None:
+        """Progress changed: save it before an answer that tells of it, or else before long."""
+        if self.files is None:
+            return
+        self._is_unsaved = True
+        if must_precede_answer:
+            self._must_save_now = True
+            self._shared.wake()
+        elif "save" not in self._shared.timers:
+            self._shared.timers.schedule("save", now + _SAVE_NS)
+
+    def answer(self, reply: bytes) -> None:
+        """Answer an ack; not before what it changed is saved."""
+        self._unsaved_answers.append(self._output.publish(reply, b""))
+
+    def end_turn(self) -> None:
+        """Queue for the disk what the answers of this turn tell of."""
+        if self._must_save_now:
+            self.save()
+        self._unsaved_answers.clear()
+
+    def save(self) -> None:
+        """Queue the progress for the disk now."""
+        self._save(lazily=False)
+
+    def save_late(self) -> None:
+        """Save what nobody waits for; the time for it has come."""
+        if self._is_unsaved:
+            self._save(lazily=True)
+
+    def save_rest(self) -> None:
+        """Save what is not saved yet: the consumer stops."""
+        if self._is_unsaved:
+            self._save(lazily=False)
+
+    def _save(self, *, lazily: bool) -> None:
+        self._settled()
+        if self.files is not None:
+            self.files[1].save(encode_state(self._shared.progress), lazily=lazily)
+            self.has_state_file = True
+
+    def save_config(self) -> None:
+        """Queue the config for the disk, and the state with it."""
+        if self.files is None:
+            return
+        shared = self._shared
+        stored = {
+            "name": shared.name,
+            "created": format_time(self._created),
+            "config": shared.config.to_wire(),
+        }
+        if self.has_state_file:
+            self.files[0].save(encode(stored))
+            self.save()
+            return
+        # Both in one file, for a second one takes two syncs more.
+        stored["state"] = b64encode(encode_state(shared.progress)).decode()
+        self._settled()
+        self.files[0].save(encode(stored))
+
+    def _settled(self) -> None:
+        self._is_unsaved = self._must_save_now = False
+        self._unsaved_answers.clear()
+        self._shared.timers.cancel("save")
+
+    def withdraw(self) -> None:
+        """Save nothing any more, and take back the answers that tell of what is not saved."""
+        self._is_unsaved = False
+        self._output.withdraw(self._unsaved_answers)
+        self._unsaved_answers.clear()
+
+    def remove(self) -> None:
+        """Remove what is kept."""
+        for file in self.files or ():
+            file.remove()

@@ -1,0 +1,136 @@
+"""What a consumer has to send next: a window at its cursor, or messages that go out again.
+
+Redeliveries come first. Messages that were out as often as allowed are given up on the way.
+Nothing counts as delivered before it is taken.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+
+from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
+from jetstream_server.jetstream.consumers.consumer_files import ConsumerFiles
+from jetstream_server.jetstream.consumers.delivery import Batch
+from jetstream_server.jetstream.consumers.pacing import OriginalPace
+from jetstream_server.jetstream.consumers.selection import (
+    chosen_window,
+    missing_below,
+    shortened,
+)
+from jetstream_server.store.ports import Window
+
+
+@dataclass(slots=True)
+class Offer:
+    """What could go out next: the cursor's window, or one message again."""
+
+    window: Window
+    is_redelivery: bool
+
+
+class Supply:
+    """What one consumer has to send.
+
+    Attributes:
+        settled: what was taken since it was last emptied and needs no ack; the stream may remove
+            it once it is sent, for until then the store's buffers are read from.
+    """
+
+    def __init__(self, shared: ConsumerContext, files: ConsumerFiles) -> None:
+        self._shared = shared
+        self._files = files
+        self.settled: array[int] = array("Q")
+        self._pace: OriginalPace | None = None
+        if shared.config.replay_policy == "original":
+            self._pace = OriginalPace(shared.stream.store.last_seq)
+
+    @property
+    def count(self) -> int:
+        """How many messages there are to send, 0 when none may go now."""
+        if self._shared.is_paused:
+            return 0
+        progress = self._shared.progress
+        return progress.redelivery.queued + (progress.cursor.num_pending() if progress.room else 0)
+
+    def pass_over(self, now: int) -> None:
+        """Give up messages in front that were out as often as allowed, whoever waits, and pass
+        over those that nobody wants."""
+        if self._shared.is_paused:
+            return
+        progress = self._shared.progress
+        while (run := progress.redelivery.next_run(1)) and progress.is_exhausted(run[0]):
+            self.give_up(run[0], now)
+        progress.cursor.pass_unwanted()
+
+    def prepare(self, count_max: int, bytes_max: int, now: int) -> Offer | None:
+        """Find what may go out next, None when nothing may: redeliveries come first."""
+        shared = self._shared
+        if shared.is_paused:
+            return None
+        again = self._next_redelivery(count_max, bytes_max, now)
+        if again is not None:
+            return Offer(again, True)
+        count_max = min(count_max, shared.progress.room)
+        if count_max <= 0:
+            return None
+        window = shared.progress.cursor.window(count_max, bytes_max)
+        if window is None:
+            return None
+        if self._pace is not None:
+            count, again_at = self._pace.allowed(window, now)
+            if not count:
+                shared.timers.schedule("pace", again_at)
+                return None
+            if count < len(window):
+                window = shortened(window, count)
+        return Offer(window, False)
+
+    def _next_redelivery(self, count_max: int, bytes_max: int, now: int) -> Window | None:
+        progress = self._shared.progress
+        while run := progress.redelivery.next_run(count_max):
+            if progress.is_exhausted(run[0]):
+                for sequence in run:
+                    self.give_up(sequence, now)
+                continue
+            window = chosen_window(self._shared.stream.store, run, bytes_max)
+            for sequence in missing_below(run, window):
+                progress.removed(sequence, sequence + 1)
+                self._files.changed(now)
+            if len(window):
+                return window
+        return None
+
+    def give_up(self, sequence: int, now: int) -> None:
+        """Deliver a message no more."""
+        progress = self._shared.progress
+        deliveries = progress.redelivery.deliveries(sequence)
+        progress.exhaust(sequence)
+        self._shared.advisories.exhausted(sequence, deliveries, now)
+        self._files.changed(now)
+
+    def preview(self, offer: Offer, count: int) -> Batch:
+        """Return the first `count` messages of an offer as they would be sent now."""
+        progress, window = self._shared.progress, offer.window
+        first, pending = progress.consumer_seq + 1, progress.cursor.num_pending()
+        if offer.is_redelivery:
+            delivered = progress.redelivery.deliveries(window.sequences[0]) + 1
+            return Batch(window, count, delivered, first, pending, is_falling=False)
+        return Batch(window, count, 1, first, max(pending - 1, 0))
+
+    def take(self, offer: Offer, count: int, now: int) -> Batch:
+        """Count the first `count` messages of an offer as delivered; they must be sent."""
+        shared = self._shared
+        progress, window = shared.progress, offer.window
+        batch = self.preview(offer, count)
+        shared.delivered_at = now
+        if offer.is_redelivery:
+            progress.redeliver(window.sequences[:count], now)
+        else:
+            progress.deliver(window, count, now)
+            if self._pace is not None:
+                self._pace.sent(window, count, now)
+            if not progress.rules.tracks and shared.stream.config.retention != "limits":
+                self.settled += window.sequences[:count]
+        self._files.changed(now)
+        return batch
