@@ -13,6 +13,10 @@ TREES = {
 # Files whose behaviour shows only in something larger, and the tests that show it.
 TESTED_ELSEWHERE = {
     "server/jetstream_server/__main__.py": "tests/server/test_cli.py",
+    "server/jetstream_server/jetstream/consumers/consumer_context.py": (
+        "tests/server/jetstream/consumers/test_consumer.py"
+    ),
+    "server/jetstream_server/jetstream/ending.py": "tests/server/jetstream/streams/test_stream.py",
     "server/jetstream_server/jetstream/consumers/consumer_info.py": (
         "tests/server/jetstream/consumers/test_consumer.py"
     ),
