@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from jetstream_server.base import limits
+from jetstream_server.core import workload
 from jetstream_server.jetstream.wire.go_duration import DURATION_NS_MAX
 from jetstream_server.net import descriptors, password_threads, websocket_upgrade
-from jetstream_server.node import costly_requests, expected_replies, node
+from jetstream_server.node import expected_replies, node
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/security.md").read_text()
@@ -43,7 +44,7 @@ def test_there_are_rows():
         ("Passwords", password_threads.WAITING_MAX),
         ("Passwords", password_threads.WAITING_OF_ADDRESS_MAX),
         ("Passwords", password_threads._THREADS_MAX),
-        ("Costly requests", costly_requests.COSTLY_OF_TURN_MAX),
+        ("Costly requests", workload.UNITS_OF_TURN // workload.FILE_UNITS),
         ("upgrade to WebSocket", websocket_upgrade.HEAD_BYTES_MAX),
         ("File descriptors", descriptors.RESERVED_MAX),
         ("may still answer", expected_replies._OPEN_MAX),

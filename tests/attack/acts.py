@@ -117,15 +117,18 @@ class Ears:
     kept: dict[str, deque[bytes]] = field(default_factory=dict)
     errors: dict[bytes, int] = field(default_factory=dict)
 
-    def hear(self, frames: bytes) -> None:
-        """Take what a client was sent; a frame that is cut ends it."""
+    def hear(self, frames: bytes) -> int:
+        """Take what a client was sent; return how much of it was whole frames."""
         at = 0
         while (stop := frames.find(b"\r\n", at)) >= 0:
             words = frames[at:stop].split(b" ")
-            at = stop + 2
             if words[0] not in (b"MSG", b"HMSG"):
+                at = stop + 2
                 continue
             size = int(words[-1])
+            if stop + 2 + size + 2 > len(frames):
+                break
+            at = stop + 2
             self._note(words[1])
             if len(words) == (6 if words[0] == b"HMSG" else 5):
                 self._note(words[3])
@@ -134,6 +137,7 @@ class Ears:
             if words[1].startswith(b"chunks"):
                 self._keep("chunk", payload)
             self._answered(words[1], payload)
+        return at
 
     def _answered(self, subject: bytes, payload: bytes) -> None:
         if b'"deliver_subject":"$JS.SNAPSHOT.RESTORE.' in payload:

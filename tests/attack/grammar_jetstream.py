@@ -42,7 +42,7 @@ KINDS: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 EXTRA = {
     "description": "x", "max_consumers": -1, "max_msgs": -1, "max_bytes": -1, "max_age": 0,
-    "num_replicas": 1, "no_ack": False, "template_owner": "", "pedantic": True, "max_msg_size": -1,
+    "num_replicas": 1, "no_ack": False, "pedantic": True, "max_msg_size": -1,
     "mirror_direct": False, "sealed": True, "discard": "old", "unheard_of": 1,
 }  # fmt: skip
 

@@ -75,7 +75,7 @@ class Line:
                 self.is_open = False
             found += data
             self.socket.settimeout(0.0)
-        self.buffer = (self.buffer + found)[-(1 << 20) :]
+        self.buffer += found
         return found
 
     def until(self, mark: bytes, seconds: float) -> bool:
@@ -171,15 +171,20 @@ class Process:
                 self.server.stop(signal.SIGKILL)
                 self._begin()
         for line in self.lines:
-            self.ears.hear(line.read())
+            line.read()
+            self._hear(line)
+
+    def _hear(self, line: Line) -> None:
+        line.buffer = line.buffer[self.ears.hear(line.buffer) :]
 
     def _publish(self, act: Publish) -> None:
         line = self._speaker(act.who)
-        line.buffer = b""
         line.say(frame(act, self.ears))
+        deadline = time.monotonic() + PATIENCE_SECONDS
         if isinstance(act.reply, bytes) and act.reply.startswith(b"_INBOX.r"):
-            line.until(act.reply + b" ", PATIENCE_SECONDS)
-            self.ears.hear(line.buffer)
+            while act.reply not in self.ears.errors and time.monotonic() < deadline:
+                line.read(0.01)
+                self._hear(line)
 
     def _speaker(self, who: int) -> Line:
         self.lines[who].read()

@@ -114,3 +114,6 @@ def test_what_was_heard_is_said_again_with_tokens_broken():
         == b"PUB $JS.ACK.S0.C0.\xff.2 r 4\r\n+ACK\r\n"
     )
     assert ears.errors == {b"_INBOX.r1": 0}
+    whole = b'MSG _INBOX.r2 1 18\r\n{"err_code":10059}\r\n'
+    assert ears.hear(whole[:-5]) == 0 and ears.hear(whole) == len(whole)
+    assert ears.errors[b"_INBOX.r2"] == 10059

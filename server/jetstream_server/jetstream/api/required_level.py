@@ -9,7 +9,7 @@ from jetstream_server.jetstream import errors
 from jetstream_server.protocol import headers
 
 HEADER = b"Nats-Required-Api-Level"
-_INTEGER = re.compile(rb"[+-]?[0-9]{1,18}")
+_INTEGER = re.compile(rb"[+-]?[0-9]{1,19}")  # what fits 64 bits, as it is read there
 
 
 def check_required_level(block: bytes) -> None:
@@ -21,5 +21,5 @@ def check_required_level(block: bytes) -> None:
     value = headers.get(block, HEADER) if block else None
     if not value:
         return
-    if _INTEGER.fullmatch(value) is None or int(value) > API_LEVEL:
+    if _INTEGER.fullmatch(value) is None or not -(2**63) <= int(value) <= API_LEVEL:
         raise errors.REQUIRED_API_LEVEL()
