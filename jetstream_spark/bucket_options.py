@@ -51,6 +51,18 @@ def read_bucket(options: OptionMap) -> tuple[str, tuple[str, ...]]:
     return bucket, keys
 
 
+def read_sink_bucket(options: OptionMap) -> str:
+    """The bucket to write into, empty when there is none."""
+    bucket = options.text("bucket")
+    if bucket and not _BUCKET.fullmatch(bucket):
+        options.add_problem("bucket", "is no name of a bucket: letters, digits, '-' and '_'")
+    for key in ("stream", "subject") if bucket else ():
+        if options.has(key):
+            reason = "a bucket is a stream of its own, and keys are its subjects"
+            options.add_problem(key, f"cannot be combined with bucket: {reason}")
+    return bucket
+
+
 def kv_mode(text: str) -> str:
     """`latest`, `history` or `changes`."""
     word = text.strip().lower()

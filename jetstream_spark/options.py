@@ -17,6 +17,7 @@ from jetstream_spark.bucket_options import (
     key_subjects,
     kv_mode,
     read_bucket,
+    read_sink_bucket,
 )
 from jetstream_spark.connection_options import ConnectionOptions, read_connection_options
 from jetstream_spark.errors import OffsetsError, OptionsError
@@ -130,6 +131,7 @@ class SinkOptions:
     null_data: str = "error"
     on_error: str = "fail"
     dead_letter_subject: str = ""
+    bucket: str = ""
     publish_mode: str = "each"
     atomic_unit: str = "block"
     atomic_rows: int = ATOMIC_ROWS
@@ -327,9 +329,11 @@ def _time_of(point: PointInTime | None, stream: str) -> int | None:
 
 
 def _read_sink(options: OptionMap) -> SinkOptions:
-    stream = options.text("stream")
+    stream, bucket = options.text("stream"), read_sink_bucket(options)
     if stream:
         _check_stream_name(options, stream)
+    if bucket:
+        stream = f"{BUCKET_STREAM_PREFIX}{bucket}"
     sink = SinkOptions(
         connection=read_connection_options(options),
         subject=_publish_subject(options, "subject"),
@@ -346,6 +350,7 @@ def _read_sink(options: OptionMap) -> SinkOptions:
         null_data=options.choice("nullData", ("error", "empty"), "error"),
         on_error=options.choice("onError", ("fail", "deadLetter"), "fail"),
         dead_letter_subject=_publish_subject(options, "deadLetterSubject"),
+        bucket=bucket,
         publish_mode=options.choice("publishMode", ("each", "atomic"), "each"),
         atomic_unit=options.choice("atomicUnit", ("block", "partition"), "block"),
         atomic_rows=options.number("atomicRows", ATOMIC_ROWS),

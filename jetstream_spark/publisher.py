@@ -56,7 +56,7 @@ from jetstream_spark.last_stored import LastStored
 from jetstream_spark.options import SinkOptions
 from jetstream_spark.outgoing_rows import OutgoingRows, check_payloads
 from jetstream_spark.recovery import Recovery
-from jetstream_spark.refusals import TOO_MANY_REQUESTS, is_passing, refused
+from jetstream_spark.refusals import NOT_STORED, TOO_MANY_REQUESTS, is_passing, refused
 
 Rows = npt.NDArray[np.int64]
 
@@ -485,9 +485,8 @@ class Publisher:
         attempts = self._attempts.get(row, 0) + is_counted
         self._attempts[row] = attempts
         is_hopeless = attempts > self._options.publish_retries
-        if is_hopeless and (
-            code == TOO_MANY_REQUESTS or not (yield from self._has_stream_without_leader(row))
-        ):
+        is_answered = code == TOO_MANY_REQUESTS or err_code == NOT_STORED  # by a leader
+        if is_hopeless and (is_answered or not (yield from self._has_stream_without_leader(row))):
             if code == TOO_MANY_REQUESTS or row in self._diverted:
                 raise self._refused(row, code, err_code, text)
             yield from self._divert(row, code, err_code, text)

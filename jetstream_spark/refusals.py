@@ -19,11 +19,11 @@ _BUSY_ERRORS = frozenset({10009, 10158, BATCH_INCOMPLETE})
 TOO_MANY_BATCHES = frozenset({10210, 10211})
 # The stream allows no batches, whatever is in them; the batch is longer than the server allows.
 _ABOUT_THE_STREAM = frozenset({10174, 10199})
-_NOT_STORED = 10077  # with the store's own text: a limit of the stream, or its disk
+NOT_STORED = 10077  # with the store's own text: a limit of the stream, or its disk
 _REMEDIES = {
     WRONG_STREAM: "The option stream names another stream than the one that collects this subject.",
     10054: "Raise max_msg_size of the stream, or write smaller messages.",
-    _NOT_STORED: "The stream is full and discards new messages; raise its limits or consume it.",
+    NOT_STORED: "The stream is full and discards new messages; raise its limits or consume it.",
     10071: "expectedLastSeq or expectedLastSubjectSeq: somebody else has published meanwhile.",
     10164: "expectedLastSubjectSeq: somebody else has published to this subject meanwhile.",
     10165: "A ttl is at least a second: seconds, a duration like 1h30m, or never.",
@@ -51,7 +51,7 @@ def is_about_the_stream(err_code: int) -> bool:
 def refused(row: int, subject: str, code: int, err_code: int, text: str) -> PublishRefusedError:
     """The error that names a row which was refused for good."""
     remedy = _REMEDIES.get(err_code, "")
-    if err_code == _NOT_STORED and "maximum" not in text:
+    if err_code == NOT_STORED and "maximum" not in text:
         remedy = "The server's log and /healthz say what is wrong with the stream."
     if code == NOBODY and not err_code:
         remedy = "Create a stream whose subjects match it, then run the write again."

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +32,6 @@ from jetstream_spark.message_ids import MessageIds
 from jetstream_spark.options import SinkOptions
 from jetstream_spark.outgoing_rows import OutgoingRows
 from jetstream_spark.publisher import Publisher
-from jetstream_spark.sink_columns import SinkColumns
 from jetstream_spark.stored_ids import read_stored_ids
 
 # Frames of one kernel call; keeps the columns in reach of the cache and far below 2 GiB.
@@ -65,6 +65,13 @@ class WrittenPartition(WriterCommitMessage):
     differs: bool = False
 
 
+class Columns(Protocol):
+    """What a write takes from an Arrow batch."""
+
+    def take(self, batch: pa.RecordBatch, first_row: int) -> OutgoingRows:
+        """Return the columns of a batch whose first row is number `first_row` of the partition."""
+
+
 class Sink:
     """One write: where its partitions go, and how they are kept from going there twice.
 
@@ -77,7 +84,7 @@ class Sink:
         self,
         host: Host,
         options: SinkOptions,
-        columns: SinkColumns,
+        columns: Columns,
         spool: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]],
     ) -> None:
         self.options = options

@@ -10,6 +10,8 @@ that messages read with their headers can be written on.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import (
@@ -58,11 +60,16 @@ _LINE_END = r"[\r\n]"
 class SinkColumns:
     """Which columns a write has, and how to read them.
 
+    Args:
+        dropped: further names of headers that are left out.
+
     Raises:
         SchemaError: the columns do not fit; every reason is listed.
     """
 
-    def __init__(self, schema: StructType, options: SinkOptions) -> None:
+    def __init__(
+        self, schema: StructType, options: SinkOptions, dropped: Collection[bytes] = ()
+    ) -> None:
         self._options = options
         self._names = [field.name.lower() for field in schema.fields]
         problems = [*_type_problems(schema), *self._missing_problems()]
@@ -72,7 +79,7 @@ class SinkColumns:
                 "Shape it with select(), e.g. select('subject', 'data').",
             )
         self._fixed = b""
-        self._dropped = list(_BATCH_HEADERS)
+        self._dropped = [*_BATCH_HEADERS, *dropped]
         if options.stream:
             self._fixed = b"Nats-Expected-Stream: %b\r\n" % options.stream.encode()
             self._dropped.append(b"Nats-Expected-Stream")
@@ -177,7 +184,7 @@ def _type_problems(schema: StructType) -> list[str]:
                 f"it has the column '{field.name}', which a message has no place for "
                 f"(there are {', '.join(_ALLOWED)})"
             )
-        elif _type_word(field.dataType) not in types:
+        elif type_word(field.dataType) not in types:
             problems.append(
                 f"its column '{name}' is {field.dataType.simpleString()}, "
                 f"but must be {' or '.join(dict.fromkeys(types))}"
@@ -185,7 +192,7 @@ def _type_problems(schema: StructType) -> list[str]:
     return problems
 
 
-def _type_word(data_type: DataType) -> str:
+def type_word(data_type: DataType) -> str:
     """Name the type; collations and nullability make no difference here."""
     match data_type:
         case StringType():

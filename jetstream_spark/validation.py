@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from jetstream_spark.batch_reader import batch_problems
+from jetstream_spark.bucket_columns import columns_of_write
 from jetstream_spark.client.blocking import iterate, run, this_host
 from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.client.operation import Operation
@@ -32,7 +33,6 @@ from jetstream_spark.partition import columns_of, open_fetch
 from jetstream_spark.ranges import SequenceRange
 from jetstream_spark.rows import arrow_schema
 from jetstream_spark.sink import check_batches, check_duplicate_window
-from jetstream_spark.sink_columns import SinkColumns
 from jetstream_spark.spark_api import HAS_STREAM_ARROW_WRITER, VERSION
 from jetstream_spark.stream_reader import stream_problems
 from jetstream_spark.stream_watch import StreamWatch
@@ -80,7 +80,7 @@ def problems(
     sink, found = SinkOptions.examine(_texts(options))
     if side == "writeStream" and not HAS_STREAM_ARROW_WRITER:
         found.append(f"a streaming write needs PySpark 4.1 or newer; this is {VERSION}")
-    found += _schema_problems(lambda written: SinkColumns(written, sink), schema)
+    found += _schema_problems(lambda written: columns_of_write(written, sink), schema)
     if connect and not found:
         found += _of_sink(_soon(sink))
     return found

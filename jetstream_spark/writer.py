@@ -27,13 +27,13 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from jetstream_spark.bucket_columns import columns_of_write
 from jetstream_spark.client.blocking import run, this_host
 from jetstream_spark.errors import ConnectorError, LedgerError
 from jetstream_spark.ledger import Scope, ScopeKind
 from jetstream_spark.options import SinkOptions
 from jetstream_spark.read_ahead import read_ahead
-from jetstream_spark.sink import Sink, WrittenPartition
-from jetstream_spark.sink_columns import SinkColumns
+from jetstream_spark.sink import Columns, Sink, WrittenPartition
 from jetstream_spark.spark_api import DataSourceStreamArrowWriter
 
 _log = logging.getLogger("jetstream_spark")
@@ -44,7 +44,7 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self.options = options
-        self.columns = SinkColumns(schema, options)
+        self.columns = columns_of_write(schema, options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenPartition:
         """Write the rows of one task."""
@@ -76,7 +76,7 @@ class JetStreamWriter(DataSourceArrowWriter):
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self.options = options
-        self.columns = SinkColumns(schema, options)
+        self.columns = columns_of_write(schema, options)
         # One writer is made for the job and pickled into every task and attempt.
         self._scope = _named_scope(options) or Scope(ScopeKind.JOB, uuid.uuid4().hex, 0)
 
@@ -100,7 +100,7 @@ class JetStreamWriter(DataSourceArrowWriter):
 
 def write_partition(
     options: SinkOptions,
-    columns: SinkColumns,
+    columns: Columns,
     batches: Iterable[pa.RecordBatch],
     scope: Scope,
     partition: int,
@@ -111,7 +111,7 @@ def write_partition(
         return run(sink.write_partition(read_ahead(batches), scope, partition))
 
 
-def _sink(options: SinkOptions, columns: SinkColumns) -> Sink:
+def _sink(options: SinkOptions, columns: Columns) -> Sink:
     """The write as the driver sees it, which has no rows."""
     return Sink(this_host(), options, columns, lambda rows: rows)
 

@@ -87,7 +87,7 @@ def test_the_readme_names_only_options_that_exist():
             r'"([a-z][A-Za-z]+)"', (ROOT / "jetstream_spark/connection_options.py").read_text()
         )
     )
-    both = {"stream", "servers"}
+    both = {"bucket", "stream", "servers"}
     unknown = named - {*SOURCE_ONLY, *SINK_ONLY} - connection - both
     assert not unknown
 

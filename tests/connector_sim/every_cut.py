@@ -19,11 +19,14 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.types import BinaryType, StringType, StructType
 
+from jetstream_spark.bucket_columns import columns_of_write
 from jetstream_spark.client.operation import Pause
 from jetstream_spark.errors import NotAcknowledgedError
 from jetstream_spark.options import SinkOptions, SourceOptions
 from jetstream_spark.ranges import SequenceRange
+from jetstream_spark.sink import Sink
 from tests.connector_sim.courses import FairCourse
 from tests.connector_sim.process import Process
 from tests.connector_sim.scenes import (
@@ -41,7 +44,14 @@ from tests.connector_sim.wire import NEVER, Course, Wire
 from tests.connector_sim.world import World
 
 # What messages of the scenes, and the acks of their rows, have in them.
-ROW_MARKS = (b" s.a ", b" $KV.B.", b"PUB s.x ", b'{"stream":"S", "seq"', b"Nats-Sequence:")
+ROW_MARKS = (
+    b" s.a ",
+    b" $KV.B.",
+    b'{"stream":"KV_B", "seq"',
+    b"PUB s.x ",
+    b'{"stream":"S", "seq"',
+    b"Nats-Sequence:",
+)
 # A batch whose writer is gone is forgotten after this, and a server keeps only so many.
 BATCHES_END_AFTER_S = 10.1
 # Nothing may take longer than this, whatever is cut: pauses and the server's own time limits.
@@ -220,6 +230,53 @@ class WriteScene(Scene):
             assert len(found) in (0, 3, 4), f"stored in part: {found}"
 
 
+class BucketWriteScene(Scene):
+    """Five operations on three keys of a bucket, and the driver's commit."""
+
+    def __init__(self) -> None:
+        self.options = sink_options(bucket="B")
+        self.number = 100_000
+        self.reached = 1
+        super().__init__()
+
+    def prepare(self) -> Any:
+        """Make the bucket."""
+        config = {"subjects": ["$KV.B.>"], "max_msgs_per_subject": 1, "allow_rollup_hdrs": True}
+        yield from self.keeper.make("KV_B", **config)
+
+    def play(self, process: Process) -> None:
+        """Write, and look."""
+        self.number += 1
+        rows = [
+            ("a", b"1", "put"),
+            ("b", b"2", "create"),
+            ("a", b"3", None),
+            ("b", None, "delete"),
+            ("c", None, "purge"),
+        ]
+        keys = [f"{key}.{self.number}" for key, _, _ in rows]
+        columns = [keys, [value for _, value, _ in rows], [word for _, _, word in rows]]
+        batch = pa.record_batch(columns, ["key", "value", "operation"])
+        schema = StructType().add("key", StringType()).add("value", BinaryType())
+        written = columns_of_write(schema.add("operation", StringType()), self.options)
+        sink_ = Sink(process, self.options, written, list)
+        batches = [batch.slice(0, 3), batch.slice(3)]
+        done = self.run(process, sink_.write_partition(batches, scope(f"q{self.number}", 0), 0))
+        self.run(process, sink_.commit([done]))
+        self.run(self.keeper.process, self._look())
+
+    def _look(self) -> Any:
+        state = yield from self.keeper.control.stream_state("KV_B")
+        assert state.next - self.reached == 5, f"{state.next - self.reached} revisions"
+        self.reached = state.next
+        found = []
+        for key in "abc":
+            body = {"last_by_subj": f"$KV.B.{key}.{self.number}"}
+            answer = yield from self.keeper.control.request("STREAM.MSG.GET.KV_B", body)
+            found.append(answer["message"].get("data", ""))
+        assert found == ["Mw==", "", ""], f"the keys have {found}"
+
+
 SCENES: dict[str, Callable[[], Scene]] = {
     "read-consumer": lambda: ReadScene(fetchMode="consumer"),
     "read-direct": lambda: ReadScene(fetchMode="direct"),
@@ -229,6 +286,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "write-column-ledger": lambda: WriteScene("column", "auto"),
     "write-column": lambda: WriteScene("column", "none"),
     "write-none": lambda: WriteScene("none", "none"),
+    "write-bucket": BucketWriteScene,
     "write-atomic-ledger": lambda: WriteScene("auto", "auto", publishMode="atomic"),
     "write-atomic-none": lambda: WriteScene("none", "none", publishMode="atomic"),
     "write-atomic-partition": lambda: WriteScene(

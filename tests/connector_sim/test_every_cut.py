@@ -19,6 +19,7 @@ BATCH_CUTS = 5
 READS = ("read-consumer", "read-direct", "read-latest")
 WRITES = ("write-auto-ledger", "write-auto", "write-column-ledger", "write-column", "write-none")
 BATCHES = (
+    "write-bucket",
     "write-atomic-ledger",
     "write-atomic-none",
     "write-atomic-partition",
