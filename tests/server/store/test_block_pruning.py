@@ -115,3 +115,29 @@ def test_the_last_block_loses_its_end_to_a_rewrite_and_no_sequence_comes_again(s
         if is_done:
             return
     raise AssertionError("the power was always lost")
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+@pytest.mark.parametrize("is_purged", [False, True])
+def test_what_was_deleted_stays_deleted_when_the_block_that_says_so_goes(
+    disk, is_purged, is_reopened
+):
+    commit, store = filled(disk)
+    if is_purged:
+        assert store.purge_some(None, 2, 3, 1)[1] == 1
+    else:
+        assert store.delete([2]) == 1
+    for turn in range(1, 4):  # the block that says so is sealed, and all in it goes
+        first = store.last_seq + 1
+        for _ in range(60):
+            store.append(b"s.9", b"", b"x" * 40, 500)
+        store.delete(range(first - 60, store.last_seq - 25))
+        while (flush := commit.take(turn)) is not None:
+            assert flush.run() == []
+            commit.settle(flush)
+        again = FileStore(FOLDER, GroupCommit(disk), block_bytes=2000)
+        assert (again.load(1) is not None, again.load(2)) == (True, None)
+        assert again.state() == store.state()
+        if is_reopened:
+            commit = GroupCommit(disk)
+            store = FileStore(FOLDER, commit, block_bytes=2000)

@@ -74,3 +74,19 @@ def test_a_disk_that_does_not_answer(disk, monkeypatch):
     monkeypatch.setattr(disk, "read", refuse)
     with pytest.raises(StoreError, match="recovery failed: Input/output error"):
         read_folder(FOLDER, disk, SubjectTable())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_shown_after_a_kill_outlives_a_power_failure(sim_disk_module, seed):
+    disk = sim_disk_module.SimDisk(Random(seed))
+    commit = GroupCommit(disk, lazily_ns=1 << 40)  # written at once, synced much later
+    store = FileStore(FOLDER, commit)
+    run = PubRun.of([(b"s", b"", b"", b"x" * 60) for _ in range(30)])
+    store.append_run(run, 0, 30, 5)
+    flush = commit.take(1)
+    assert flush is not None and flush.run() == []
+    commit.settle(flush)
+    shown = FileStore(FOLDER, GroupCommit(disk)).last_seq  # the process was killed
+    assert shown == 30
+    disk.restart()
+    assert FileStore(FOLDER, GroupCommit(disk)).last_seq == shown

@@ -315,3 +315,17 @@ def test_an_ack_for_all_before_counts_though_its_message_is_gone(account, delive
     assert (info["ack_floor"]["stream_seq"], info["ack_floor"]["consumer_seq"]) == (2, 2)
     account.ack(messages[0])
     assert [sequence for sequence, _ in consumer.progress.pending] == [3]
+
+
+def test_a_floor_that_an_ack_moves_is_saved_although_nothing_was_pending(account, delivered):
+    consumer, messages = delivered(
+        ack_policy="all", max_deliver=1, ack_wait=SECOND, stream={"storage": "file"}
+    )
+    account.advance(2 * SECOND)  # all are given up, which leaves the floor where it is
+    consumer.stream.store.delete([3])
+    consumer.removed([(3, 4)], account.now)
+    account.advance(SECOND)
+    assert (len(consumer.progress.pending), consumer.progress.floor_stream_seq) == (0, 0)
+    account.ack(messages[2])
+    assert consumer.progress.floor_stream_seq == 3
+    assert consumer._is_unsaved

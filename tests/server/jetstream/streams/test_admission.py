@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -174,3 +175,9 @@ def test_what_is_stored_of_a_header_block(bench: Any, block: bytes, stored: byte
     stream.receive(run, 0, 1, bench.inbox, None, bench.now)
     message = stream.store.load(1)
     assert (message.headers, message.payload) == (stored, b"x")
+
+
+def test_a_message_as_large_as_allowed_is_taken_beside_one_that_is_not(bench: Any) -> None:
+    stream = bench.stream(max_msg_size=10)
+    answers = bench.publish_all(stream, [(b"s.a", b"x" * size, ()) for size in (10, 11, 10)])
+    assert [err_code(json.loads(answer)) for answer in answers] == [0, 10054, 0]
