@@ -328,4 +328,4 @@ def test_a_floor_that_an_ack_moves_is_saved_although_nothing_was_pending(account
     assert (len(consumer.progress.pending), consumer.progress.floor_stream_seq) == (0, 0)
     account.ack(messages[2])
     assert consumer.progress.floor_stream_seq == 3
-    assert consumer._is_unsaved
+    assert "save" in consumer._timers
