@@ -4,7 +4,7 @@ idle        a streaming query with nothing to read: processor time and requests 
 latency     a micro-batch of one row, beside one of a Python source that asks nobody
 ids         a write with message ids and a ledger, beside one without
 memory      a worker that reads or writes rows of 10 KiB, at its peak
-fixed       a streaming query over 10 million rows: its batches, and what it takes besides
+fixed       10 million rows by a batch and by addBatch, beside a source that makes up Arrow batches
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from benchmarks.kafka.processes import cpu_s_of_tree, descendants_of
 from benchmarks.kafka.sides import JetStream
+from benchmarks.loads.ceilings import SCHEMA, ConstantReader
 from benchmarks.loads.connector import spark_session
 from benchmarks.process_usage import usage
 from benchmarks.servers import OURS, Target, running
@@ -61,6 +62,45 @@ class _OneRowReader(DataSourceStreamReader):
 
     def stop(self) -> None:
         pass
+
+
+class _ConstantStreamReader(DataSourceStreamReader):
+    """The rows of `constant_arrow`, in one micro-batch."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"at": 0}
+
+    def latestOffset(self, start: object = None, limit: object = None) -> dict[str, int]:  # noqa: N802
+        return {"at": int(self._options["rows"])}
+
+    def partitions(self, start: object, end: object) -> list[InputPartition]:
+        return ConstantReader(self._options).partitions()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return ConstantReader(self._options).read(partition)
+
+    def commit(self, end: object) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+class ConstantStream(DataSource):
+    """`constant_arrow` as a streaming source."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "constant_stream"
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: object) -> DataSourceStreamReader:  # noqa: N802
+        return _ConstantStreamReader(dict(self.options))
 
 
 class OneRow(DataSource):
@@ -239,21 +279,45 @@ def _workers_mib() -> list[float]:
 
 
 def fixed(target: Target) -> Iterator[str]:
-    """Rows by `addBatch` of a query over many rows, and what the query takes besides."""
+    """Many rows beside a source that makes up its Arrow batches: by batch, and by `addBatch`."""
+    session = spark_session()
+    session.dataSource.register(ConstantStream)
     side = JetStream(target.port)
     side.make("MANY")
     _written(side, "MANY", FIXED_ROWS, 128, {})
-    rates, rests = [], []
-    for _ in range(FIXED_ROUNDS):
-        started_at = time.perf_counter()
-        with started(stream_of(side, "MANY"), {"availableNow": True}) as query:
-            query.awaitTermination()
-            taken_s = time.perf_counter() - started_at
-            batches_s = sum(p.durationMs.get("addBatch", 0) for p in query.recentProgress) / 1000
-        rates.append(FIXED_ROWS / batches_s)
-        rests.append(taken_s - batches_s)
-        yield f"{rates[-1]:,.0f} rows/s in addBatch, {rests[-1]:.2f} s besides"
-    yield f"medians {statistics.median(rates):,.0f} rows/s, {statistics.median(rests):.2f} s"
+    options = side.source("MANY", is_one_task=False)
+    made_up = {"rows": str(FIXED_ROWS), "size": "128", "partitions": "10"}
+    rows = session.read.format("jetstream").options(**options)
+    constant = session.read.format("constant_arrow").options(**made_up)
+    streams = {
+        "ours": stream_of(side, "MANY"),
+        "constant": session.readStream.format("constant_stream").options(**made_up).load(),
+    }
+    found: dict[str, list[float]] = {}
+    for _ in range(1 + FIXED_ROUNDS):
+        for name, reader in (("ours", rows), ("constant", constant)):
+            started_at = time.perf_counter()
+            reader.load().write.format("noop").mode("overwrite").save()
+            rate = FIXED_ROWS / (time.perf_counter() - started_at)
+            found.setdefault(f"batch read, {name}, rows/s", []).append(rate)
+        for name, frame in streams.items():
+            rate, rest_s = _streamed(frame)
+            found.setdefault(f"addBatch, {name}, rows/s", []).append(rate)
+            found.setdefault(f"besides addBatch, {name}, s", []).append(rest_s)
+    for name, (_, *figures) in found.items():  # the first round warms up
+        low, high = min(figures), max(figures)
+        yield f"{name}: {statistics.median(figures):,.2f} [{low:,.2f} .. {high:,.2f}]"
+
+
+def _streamed(frame: Any) -> tuple[float, float]:
+    started_at = time.perf_counter()
+    with started(frame, {"availableNow": True}) as query:
+        query.awaitTermination()
+        taken_s = time.perf_counter() - started_at
+        if (read := sum(p.numInputRows for p in query.recentProgress)) != FIXED_ROWS:
+            raise LoadError(f"{read} of {FIXED_ROWS} rows were read")
+        batches_s = sum(p.durationMs.get("addBatch", 0) for p in query.recentProgress) / 1000
+    return FIXED_ROWS / batches_s, taken_s - batches_s
 
 
 COSTS: dict[str, Callable[[Target], Iterator[str]]] = {

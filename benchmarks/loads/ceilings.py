@@ -64,7 +64,7 @@ class _RangeReader(DataSourceReader):
         return [RowRange(start, stop) for start, stop in itertools.pairwise(cuts)]
 
 
-class _ConstantReader(_RangeReader):
+class ConstantReader(_RangeReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RowRange)
         batch = constant_batch(BATCH_ROWS, self.size)
@@ -100,7 +100,7 @@ class ConstantArrow(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _ConstantReader(dict(self.options))
+        return ConstantReader(dict(self.options))
 
 
 class RecvOnly(DataSource):
