@@ -129,7 +129,7 @@ def test_an_example_runs(example, told) -> None:
 @pytest.mark.timeout(540)
 def test_the_cells_of_the_notebook_run(told) -> None:
     assert "[]\n" in told["notebook"], "validate found something"
-    assert "|     100|  21.49|" in told["notebook"]
+    assert "|     100|   21.5|" in told["notebook"]
     assert told["notebook"].count("|  100|") == 3
 
 

@@ -32,19 +32,21 @@ class Workload:
 
     Attributes:
         is_held: the disk is behind.
+        used: what this turn has taken on.
+        waiting: who wants something taken on, who waits longest first.
     """
 
     def __init__(self, units_max: int = sys.maxsize) -> None:
         self.is_held = False
         self._units_max = units_max
-        self._used = 0
-        self._waiting: list[Callable[[], None]] = []
+        self.used = 0
+        self.waiting: list[Callable[[], None]] = []
 
     def begin(self) -> None:
         """A turn begins: those who wait go on, who waits longest first."""
-        self._used = 0
-        if self._waiting and not self.is_held:
-            waiting, self._waiting = self._waiting, []
+        self.used = 0
+        if self.waiting and not self.is_held:
+            waiting, self.waiting = self.waiting, []
             for go_on in waiting:
                 go_on()
 
@@ -52,16 +54,16 @@ class Workload:
         """Take on a request, or tell that it has to wait."""
         if self.is_held and units >= FILE_UNITS:
             return False
-        if self._used and self._used + units > self._units_max:
+        if self.used and self.used + units > self._units_max:
             return False
-        self._used += units
+        self.used += units
         return True
 
     def wait(self, go_on: Callable[[], None]) -> None:
         """Have `go_on` called when a turn begins that may take on something."""
-        self._waiting.append(go_on)
+        self.waiting.append(go_on)
 
     @property
     def is_due(self) -> bool:
         """Return whether somebody waits for no more than a turn."""
-        return bool(self._waiting) and not self.is_held
+        return bool(self.waiting) and not self.is_held

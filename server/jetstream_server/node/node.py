@@ -262,7 +262,9 @@ class Node:
         """Do everything that is to be done at `now`."""
         if self._given_up:
             self._forget_given_up()
-        self.workload.begin()
+        workload = self.workload
+        if workload.used or workload.waiting:
+            workload.begin()
         self._run_sessions(now)
         for session in self._timers.pop_due(now):
             self._tick(session, now)
@@ -340,7 +342,9 @@ class Node:
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do although nothing arrives."""
-        if self._stirred or self._fed or self._given_up or self.workload.is_due:
+        if self._stirred or self._fed or self._given_up:
+            return 0
+        if self.workload.waiting and self.workload.is_due:
             return 0
         deadline = earlier(self._timers.next_deadline(), self._account_timers.next_deadline())
         if self.lame_duck is not None and not self.lame_duck.is_over:

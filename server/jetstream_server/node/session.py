@@ -209,7 +209,8 @@ class Session:
         ops, self._ops = self._ops, []
         if self.parser.has_more and not self.closing:
             ops = ops or self.parser.read_on()
-            self.node.has_input(self)
+            if self.parser.has_more:
+                self.node.has_input(self)
         trace = self.node.protocol_trace
         for number, op in enumerate(ops, 1):
             if self.closing:
