@@ -310,7 +310,7 @@ def test_stop_keeps_and_delete_removes(bench: Any, make_consumer: Any) -> None:
     other = bench.stream(name="T")
     other.add_consumer(consumer)
     other.stop(bench.now)
-    assert consumer.told[-1] == ("stop", "409 Server Shutdown")
+    assert consumer.told[-1] == ("stop", Ending.SHUTDOWN)
 
 
 def test_the_account_may_refuse_more(bench: Any) -> None:
