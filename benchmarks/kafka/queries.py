@@ -66,7 +66,8 @@ class Comparison:
     def rows(self, rows_of_size: dict[int, int], messages: int) -> Iterator[tuple[str, Query]]:
         """Name and query of every row; what is read is stored first."""
         for size, rows in rows_of_size.items():
-            word, source = SIZES[size], f"READ{size}"
+            self._made += 1
+            word, source = SIZES[size], f"READ{self._made}"
             for side in self._sides:
                 side.make(source)
                 self._write(side, source, rows, size, None)
@@ -179,6 +180,7 @@ class Comparison:
         return query
 
     def _place(self, side: Side) -> _Place:
+        # A name is never used again: a broker deletes topics in the background.
         self._made += 1
         return _Place(side, f"PLACE{self._made}")
 
