@@ -14,6 +14,7 @@ GOTCHAS = 70
 NOT_INTERRUPTED = {
     "latency": "nothing is kept",
     "operator": "who may come is in the configuration; `accounts` keeps streams",
+    "tracing": "nothing is kept; who may ask is in the configuration",
 }
 # Only a cluster or a server of old has something to say there.
 UNUSED = {

@@ -265,6 +265,7 @@ class Consumer:
         if self.push is not None:
             is_over = not self.push.has_interest()
         else:
+            self.pull.drop_unheard()
             is_used = bool(self.pull.num_waiting or len(self.progress.pending))
             is_over = self.inactivity.check(now, is_used=is_used)
         if is_over:
@@ -385,7 +386,11 @@ class Consumer:
     # -- description -----------------------------------------------------------------------
 
     def info(self, now: int) -> dict[str, Any]:
-        """Return ConsumerInfo as STREAM.INFO and CONSUMER.INFO show it, without `type`."""
+        """Return ConsumerInfo as STREAM.INFO and CONSUMER.INFO show it, without `type`.
+
+        Requests to which nobody listens end with it, as they do with the genuine server's.
+        """
+        self.pull.drop_unheard()
         return consumer_info(
             self.shared, self.created, self.pull, self.push, self.paused_until, now
         )

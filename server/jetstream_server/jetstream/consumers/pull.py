@@ -484,10 +484,16 @@ class Pull:
             if 0 < request.expires_at <= now:
                 self._drop(request, b"408 Request Timeout", request.pending_fields)
 
+    def drop_unheard(self) -> None:
+        """Forget the requests to whose replies nobody listens any more."""
+        for request in list(self._waiting):
+            if self._shared.delivery.match(request.reply).empty:
+                self._drop(request)
+
     @property
     def num_waiting(self) -> int:
-        """How many requests wait; those to which nobody listens any more do not count."""
-        return sum(not self._shared.delivery.match(each.reply).empty for each in self._waiting)
+        """How many requests wait."""
+        return len(self._waiting)
 
     @property
     def is_waiting(self) -> bool:
