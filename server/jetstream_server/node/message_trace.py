@@ -9,7 +9,7 @@ after the flush. Fields as probed with 2.15.1.
 from __future__ import annotations
 
 import gzip
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jetstream_server.core.provenance import is_own_subject
 from jetstream_server.core.subject import is_valid_literal
@@ -17,12 +17,10 @@ from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.streams.storing_outcome import StoringOutcome
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.jetstream.wire.go_time import format_time
-from jetstream_server.node.server_info import server_info
+from jetstream_server.node.account import Account
+from jetstream_server.node.server_info import Introduced, server_info
+from jetstream_server.node.trace import Client
 from jetstream_server.node.trace_request import TraceRequest
-
-if TYPE_CHECKING:
-    from jetstream_server.node.account import Account
-    from jetstream_server.node.session import Session
 
 # Who publishes a few bytes to thousands of subscribers is not told of all of them.
 EVENTS_MAX = 1000
@@ -42,7 +40,7 @@ class MessageTrace:
     """
 
     def __init__(
-        self, session: Session, request: TraceRequest, subject: bytes, size: int, now: int
+        self, session: Client, request: TraceRequest, subject: bytes, size: int, now: int
     ) -> None:
         self._account = session.account
         self._request = request
@@ -90,7 +88,7 @@ class MessageTrace:
             event["error"] = outcome.error
         self._add("js", event)
 
-    def delivered(self, session: Session, subscription: Subscription, error: str = "") -> None:
+    def delivered(self, session: Client, subscription: Subscription, error: str = "") -> None:
         """Note that a client gets it, or why not."""
         event = _of_client(session)
         if session.account is not self._account:
@@ -102,7 +100,7 @@ class MessageTrace:
             event["error"] = error
         self._add("eg", event)
 
-    def send(self, session: Session, now: int) -> None:
+    def send(self, node: Introduced, now: int) -> None:
         """Tell all this, unless the message waits for the rest of its batch."""
         subject = self._request.subject
         if self._is_staged or not is_valid_literal(subject) or is_own_subject(subject):
@@ -112,7 +110,7 @@ class MessageTrace:
         }
         body = encode(
             {
-                "server": server_info(session.node, now),
+                "server": server_info(node, now),
                 "request": {
                     "header": dict(sorted(headers.items())),
                     "msgsize": self._size,
@@ -138,7 +136,7 @@ class MessageTrace:
             self._events.append(self._event(kind, fields))
 
 
-def _of_client(session: Session) -> dict[str, Any]:
+def _of_client(session: Client) -> dict[str, Any]:
     described: dict[str, Any] = {"kind": _CLIENT, "cid": session.cid}
     if name := session.options.get("name"):
         described["name"] = name

@@ -631,8 +631,10 @@ class Session:
             self.refuse(fault)
         elif (mapped := self._mapped(subject, trace)) is not None:
             run = PubRun.single(mapped, reply, headers, run.payload(0))
-            TracedRoute(trace, self, self._now).route(self.account, run, self)
-        trace.send(self, self._now)
+            TracedRoute(trace, self, self.node.options.system_account, self._now).route(
+                self.account, run, self
+            )
+        trace.send(self.node, self._now)
         return len(trace)
 
     def _mapped(self, subject: bytes, trace: MessageTrace) -> bytes | None:

@@ -8,7 +8,7 @@ is not traced.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.subscription import Origin, Subscription
@@ -16,16 +16,14 @@ from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.streams.publish_headers import replaced
 from jetstream_server.jetstream.streams.storing_outcome import StoringOutcome
 from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.node.account import Account
 from jetstream_server.node.domain_mapping import DomainMapping
 from jetstream_server.node.message_trace import NO_ECHO, MessageTrace
 from jetstream_server.node.service_imports import ServiceImport
 from jetstream_server.node.stream_imports import Shadow
+from jetstream_server.node.trace import Client
 from jetstream_server.node.trace_request import DESTINATION, DISABLED, without_trace
 from jetstream_server.protocol.ops import PubRun
-
-if TYPE_CHECKING:
-    from jetstream_server.node.account import Account
-    from jetstream_server.node.session import Session
 
 _SYSTEM = b"$SYS.REQ."
 
@@ -36,13 +34,14 @@ class TracedRoute:
     Args:
         trace: takes what happens.
         session: who has published it.
+        system_account: the name of the account in which requests are the server's.
         now: the turn's time.
     """
 
-    def __init__(self, trace: MessageTrace, session: Session, now: int) -> None:
+    def __init__(self, trace: MessageTrace, session: Client, system_account: str, now: int) -> None:
         self._trace = trace
         self._session = session
-        self._system_account = session.node.options.system_account
+        self._system_account = system_account
         self._now = now
 
     def route(self, account: Account, run: PubRun, origin: Origin) -> None:
@@ -76,7 +75,7 @@ class TracedRoute:
         """
         receiver, trace = subscription.receiver, self._trace
         if subscription.outlet is not None and not isinstance(receiver, Shadow):
-            trace.delivered(cast("Session", receiver), shown)
+            trace.delivered(cast("Client", receiver), shown)
             if trace.is_only:
                 return True
         elif isinstance(receiver, Shadow):
