@@ -214,7 +214,7 @@ class BlockList(Tallied):
 
     def filter(self, patterns: Sequence[bytes]) -> SubjectFilter | None:
         """Compile patterns; None for none or `>`."""
-        return None if not patterns or b">" in patterns else SubjectSet(patterns, self._table)
+        return None if not patterns or b">" in patterns else self._table.choose(patterns)
 
     def count(self, wanted: SubjectFilter | None, start: int, stop: int | None = None) -> int:
         """Return the number of matching messages with start <= sequence < stop."""
@@ -231,7 +231,7 @@ class BlockList(Tallied):
     def _total(self, wanted: SubjectSet | None) -> int:
         if wanted is None:
             return self._messages
-        return sum(self._table.counts[subject_id] for subject_id in wanted.matching())
+        return wanted.total()
 
     def _count_between(self, wanted: SubjectSet | None, start: int, stop: int) -> int:
         total = 0

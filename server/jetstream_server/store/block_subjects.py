@@ -18,6 +18,7 @@ from jetstream_server.store.subjects import SubjectSet
 
 _FEW_SUBJECTS = 64  # of so many each is looked for on its own
 _PIECE_ENTRIES = 8192
+_BOUNDS_TRIED = 8  # before the newest message of many subjects is looked for from the end
 
 
 class BlockSubjects(BlockList):
@@ -26,7 +27,7 @@ class BlockSubjects(BlockList):
     def load_last(self, wanted: SubjectFilter | None) -> StoredMessage | None:
         """Return the newest matching message."""
         if isinstance(wanted, SubjectSet):
-            sequence = max(self._lasts(wanted.matching(), self._last_seq, 1), default=0)
+            sequence = self._newest_of(wanted)
             return self.load(sequence) if sequence else None
         for block in reversed(self._blocks):
             for entry in range(block.count - 1, block.head - 1, -1):
@@ -34,10 +35,38 @@ class BlockSubjects(BlockList):
                     return self._message(block, self._content(block), entry)
         return None
 
+    def _newest_of(self, wanted: SubjectSet) -> int:
+        """Return the last sequence of all matching messages, 0 when there is none."""
+        lasts = self._table.lasts
+        for _ in range(_BOUNDS_TRIED):
+            number = wanted.newest()
+            if number < 0:
+                return 0
+            bound = lasts[number]
+            if self._holds(bound, number) or self._last_of(number) == bound:
+                return bound  # if not, it is tightened now
+        return self._newest_before(wanted, self._last_seq + 1)
+
+    def _newest_before(self, wanted: SubjectSet, end: int) -> int:
+        """Walk back to the last matching message below `end`, 0 when there is none."""
+        for block in reversed(self._blocks[: self._block_index(end - 1) + 1]):
+            content = self._content(block)
+            ids, flags = content.entries.subject_ids, self._flags(wanted, block, content)
+            stop = block.at_or_after(content, end)
+            while stop > block.head:
+                start = max(stop - _PIECE_ENTRIES, block.head)
+                if columns.count(ids, flags, block.alive, start, stop):
+                    entry = stop - 1
+                    while not (flags[ids[entry]] and block.is_alive(entry)):
+                        entry -= 1
+                    return block.sequence(content, entry)
+                stop = start
+        return 0
+
     def subject_counts(self, pattern: bytes) -> dict[bytes, int]:
         """Return message counts of the matching subjects that have messages."""
         table = self._table
-        matching = SubjectSet((pattern,), table).matching()
+        matching = table.choose((pattern,)).matching()
         return {table.names[number]: table.counts[number] for number in matching}
 
     def subject_last(self, subject: bytes) -> int:
@@ -64,15 +93,17 @@ class BlockSubjects(BlockList):
         self, wanted: SubjectFilter | None, up_to: int | None = None, count_max: int | None = None
     ) -> list[int]:
         """Return the last sequence (at most `up_to`) of each matching subject, rising."""
-        if isinstance(wanted, SubjectSet):
-            numbers = wanted.matching()
-        else:
-            numbers = [number for number, count in enumerate(self._table.counts) if count]
+        chosen = wanted if isinstance(wanted, SubjectSet) else self._table.choose((b">",))
         limit = self._last_seq if up_to is None else min(up_to, self._last_seq)
+        numbers = chosen.matching(0, limit)
+        if count_max is not None and len(numbers) > count_max:  # each has one, whichever it is
+            return sorted(self._table.lasts[number] for number in numbers[: count_max + 1])
+        if limit < self._last_seq:
+            numbers += chosen.matching(limit + 1)
         enough = len(numbers) if count_max is None else count_max + 1
         return sorted(self._lasts(numbers, limit, enough))
 
-    def _lasts(self, numbers: list[int], limit: int, enough: int) -> list[int]:
+    def _lasts(self, numbers: array[int], limit: int, enough: int) -> list[int]:
         """Return the last sequences, at most `limit`, of subjects: of all of them, or of `enough`,
         the newest of all among them."""
         found, missing = self._known_lasts(numbers, limit, enough)
@@ -81,7 +112,7 @@ class BlockSubjects(BlockList):
         return found + [last for number in missing if (last := self._last_of(number, limit))]
 
     def _known_lasts(
-        self, numbers: list[int], limit: int, enough: int
+        self, numbers: Sequence[int], limit: int, enough: int
     ) -> tuple[list[int], list[int]]:
         """Return bounds that are last sequences, the highest first, and the subjects met on the way
         whose bounds are none, or above `limit`."""

@@ -15,9 +15,10 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import islice, takewhile
+from itertools import compress, islice, takewhile
 
 from jetstream_server.core.subject import is_literal, matches
+from jetstream_server.kernels import filters
 from jetstream_server.kernels.record_format import MESSAGE, PREFIX, PREFIX_BYTES, Buffer
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import Limits, StoredMessage, StoreState, SubjectFilter, Window
@@ -403,7 +404,10 @@ class MemoryStore(Tallied):
     def _matching(self, wanted: PatternFilter) -> list[bytes]:
         if wanted.literals:
             return [s for s in dict.fromkeys(wanted.patterns) if s in self._subjects]
-        return [subject for subject in self._subjects if wanted.wants(subject)]
+        subjects = list(self._subjects)
+        flags = bytearray(len(subjects))
+        filters.mark(subjects, 0, len(subjects), wanted.patterns, flags)
+        return list(compress(subjects, flags))
 
     def _drop(self, sequence: int) -> bool:
         message = self._messages.pop(sequence, None)

@@ -11,13 +11,18 @@ kept until `renumber`.
 
 from __future__ import annotations
 
-import re
 from array import array
+from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from weakref import WeakValueDictionary
 
 from jetstream_server.core.subject import is_literal
-from jetstream_server.kernels import columns
+from jetstream_server.kernels import columns, filters
+
+_ANY_SEQ = (1 << 64) - 1
+_SETS_KEPT = 4  # of those that nobody holds: requests often ask by the same wildcard again
+_BLOCKS_REMEMBERED = 4  # of one set; several consumers may read with it
 
 
 class SubjectTable:
@@ -39,6 +44,18 @@ class SubjectTable:
         self.lasts = array("Q")
         self.present = 0
         self.generation = 0
+        self._sets: WeakValueDictionary[tuple[bytes, ...], SubjectSet] = WeakValueDictionary()
+        self._kept: deque[SubjectSet] = deque(maxlen=_SETS_KEPT)
+
+    def choose(self, patterns: Sequence[bytes]) -> SubjectSet:
+        """Return the set of some patterns, the same one for all who hold it."""
+        key = tuple(dict.fromkeys(patterns))
+        found = self._sets.get(key)
+        if found is None:
+            found = self._sets[key] = SubjectSet(key, self)
+        if found not in self._kept and not all(map(is_literal, key)):
+            self._kept.append(found)
+        return found
 
     def grow(self) -> None:
         """Make room for names that a kernel added to `ids`."""
@@ -85,65 +102,83 @@ class SubjectTable:
 
 
 class SubjectSet:
-    """A compiled set of patterns over one table: one flag per subject id, extended as ids come."""
+    """A compiled set of patterns over one table: one flag per subject id, extended as ids come.
 
-    def __init__(self, patterns: Sequence[bytes], table: SubjectTable) -> None:
-        self.patterns = tuple(dict.fromkeys(patterns))
+    Args:
+        patterns: without repetitions.
+        table: the subjects they are about.
+    """
+
+    def __init__(self, patterns: tuple[bytes, ...], table: SubjectTable) -> None:
+        self.patterns = patterns
         self._table = table
-        self._literals = [pattern for pattern in self.patterns if is_literal(pattern)]
-        wild = [pattern for pattern in self.patterns if not is_literal(pattern)]
-        self._expression = _expression(wild) if wild else None
+        self._literals = [pattern for pattern in patterns if is_literal(pattern)]
+        self._wild = tuple(pattern for pattern in patterns if not is_literal(pattern))
         self._flags = bytearray()
         self._generation = table.generation
         self._local: dict[tuple[int, int], bytes] = {}
 
     def flags(self) -> bytearray:
         """Return one byte per subject id."""
+        self.decide(len(self._table.names))
+        return self._flags
+
+    def decide(self, names_max: int) -> bool:
+        """Look at so many more subjects, or at fewer where there are many wildcards; tell whether
+        all have been looked at."""
         table, flags = self._table, self._flags
         if self._generation != table.generation:
             self._generation = table.generation
             flags.clear()
-        known = len(flags)
-        if known < len(table.names):
-            wanted = self._expression.fullmatch if self._expression else None
-            if wanted:
-                flags.extend(wanted(name) is not None for name in islice(table.names, known, None))
-            else:
-                flags.extend(bytes(len(table.names) - known))
-            for literal in self._literals:
-                number = table.ids.get(literal, -1)
-                if number >= known:
-                    flags[number] = 1
-        return flags
+            self._local.clear()
+        known, stop = len(flags), len(table.names)
+        if known == stop:
+            return True
+        if self._wild:
+            if names_max < stop - known:
+                stop = known + max(names_max // len(self._wild), 1)
+            flags.extend(bytes(stop - known))
+            filters.mark(table.names, known, stop, self._wild, flags)
+        else:
+            flags.extend(bytes(stop - known))
+        for literal in self._literals:
+            number = table.ids.get(literal, -1)
+            if known <= number < stop:
+                flags[number] = 1
+        return stop == len(table.names)
 
     def local_flags(self, block: tuple[int, int], table_ids: array[int]) -> bytes:
-        """Return one byte per subject of a block, remembering those of the last block asked for."""
+        """Return one byte per subject of a block, remembering those of the last blocks asked
+        for."""
+        flags = self.flags()
         found = self._local.get(block)
         if found is None:
-            flags = self.flags()
-            found = bytes([flags[number] for number in table_ids])
-            self._local = {block: found}
+            found = filters.spread(flags, table_ids)
+            while len(self._local) >= _BLOCKS_REMEMBERED:
+                del self._local[next(iter(self._local))]
+            self._local[block] = found
         return found
 
-    def matching(self) -> list[int]:
-        """Return the ids of matching subjects that have messages."""
-        counts, ids = self._table.counts, self._table.ids
-        if self._expression is None:
-            numbers = [ids[literal] for literal in self._literals if literal in ids]
-        else:
-            numbers = [number for number, wanted in enumerate(self.flags()) if wanted]
-        return [number for number in numbers if counts[number]]
+    def total(self) -> int:
+        """Return how many messages the matching subjects have."""
+        table = self._table
+        if not self._wild:
+            return sum(map(table.count_of, self._literals))
+        return filters.total(self.flags(), table.counts)
 
+    def matching(self, low: int = 0, high: int = _ANY_SEQ) -> array[int]:
+        """Return the ids, `array('I')`, of matching subjects that have messages; only of those with
+        low <= `lasts` <= high."""
+        table, lasts = self._table, self._table.lasts
+        if not self._wild:
+            numbers = (table.ids[name] for name in self._literals if table.count_of(name))
+            return array("I", [number for number in numbers if low <= lasts[number] <= high])
+        return filters.present(self.flags(), table.counts, lasts, low, high)
 
-def _expression(patterns: Iterable[bytes]) -> re.Pattern[bytes]:
-    return re.compile(b"|".join(map(_translate, patterns)))
-
-
-def _translate(pattern: bytes) -> bytes:
-    parts = []
-    for token in pattern.split(b"."):
-        if token == b">":
-            parts.append(rb"[^.]+(?:\.[^.]+)*")
-        else:
-            parts.append(rb"[^.]+" if token == b"*" else re.escape(token))
-    return rb"\.".join(parts)
+    def newest(self) -> int:
+        """Return the id of the matching subject with messages whose `lasts` is the highest, -1 when
+        there is none."""
+        table = self._table
+        if not self._wild:
+            return max(self.matching(), key=table.lasts.__getitem__, default=-1)
+        return filters.newest(self.flags(), table.counts, table.lasts)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from jetstream_server.core.subject import matches
+from jetstream_server.kernels import filters
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store import block_subjects
 from jetstream_server.store.commit import GroupCommit
@@ -75,6 +76,7 @@ def test_lasts_are_those_of_the_twin(
     random = Random(seed)
     monkeypatch.setattr(block_subjects, "_FEW_SUBJECTS", random.choice((0, 3, 64)))
     monkeypatch.setattr(block_subjects, "_PIECE_ENTRIES", random.choice((1, 4, 8192)))
+    monkeypatch.setattr(block_subjects, "_BOUNDS_TRIED", random.choice((0, 1, 8)))
     twin = Twin(sim_disk_module.SimDisk(random), random)
     for _ in range(40):
         twin.act()
@@ -119,3 +121,25 @@ def test_many_old_subjects_are_found_in_one_walk(
     assert newest is not None
     assert newest.sequence == 4000
     assert not searches
+
+
+def test_what_a_wildcard_matches_is_decided_once_for_all_who_ask(
+    sim_disk_module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FileStore(Path("/s"), GroupCommit(sim_disk_module.SimDisk(Random(1))))
+    names = [b"s.%d.x" % number for number in range(100)]
+    store.append_run(PubRun.of([(name, b"", b"", b"x") for name in names]), 0, 100, 5)
+    looked_at: list[int] = []
+    mark = filters.mark
+
+    def marking(known: Any, start: int, stop: int, patterns: Any, flags: Any) -> None:
+        looked_at.append(stop - start)
+        mark(known, start, stop, patterns, flags)
+
+    monkeypatch.setattr(filters, "mark", marking)
+    for turn in range(3):
+        assert store.count(store.filter([b"s.*.x", b"s.*.x"]), 0) == 100 + turn
+        assert len(store.subject_counts(b"s.*.x")) == 100 + (turn > 0)
+        assert store.load_last(store.filter([b"s.*.x"])).sequence >= 100
+        store.append(b"s.new.x", b"", b"", 5)
+    assert looked_at == [100, 1]

@@ -1,0 +1,185 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The compiled twin of `filters_pure`: same functions, same answers; the reasons are told there.
+
+Ids beyond the flags, and counters shorter than these, raise IndexError.
+"""
+
+from cpython cimport array
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from libc.stdint cimport uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+
+import array
+
+cdef struct Text:
+    const char* start
+    Py_ssize_t length
+
+
+cdef bint _has_empty_token(const char* text, Py_ssize_t length) noexcept nogil:
+    cdef Py_ssize_t at, first = 0
+    for at in range(length):
+        if text[at] == c".":
+            if at == first:
+                return True
+            first = at + 1
+    return first == length
+
+
+cdef bint _matches(
+    const char* pattern, Py_ssize_t wanted, const char* subject, Py_ssize_t length
+) noexcept nogil:
+    """Tell whether a pattern without empty tokens matches a subject; see `core/subject.py`."""
+    cdef Py_ssize_t at = 0, reached = 0
+    while at < wanted:
+        # At the beginning of a token of both.
+        if pattern[at] == c"*" and (at + 1 == wanted or pattern[at + 1] == c"."):
+            if reached == length or subject[reached] == c".":
+                return False
+            while reached < length and subject[reached] != c".":
+                reached += 1
+            at += 1
+        elif pattern[at] == c">" and (at + 1 == wanted or pattern[at + 1] == c"."):
+            return reached < length and not _has_empty_token(subject, length)
+        else:
+            while at < wanted and pattern[at] != c".":
+                if reached == length or subject[reached] != pattern[at]:
+                    return False
+                at += 1
+                reached += 1
+        if at == wanted:
+            break
+        if reached == length or subject[reached] != c".":
+            return False
+        at += 1
+        reached += 1
+    return reached == length and not _has_empty_token(subject, length)
+
+
+def mark(
+    list names not None,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    tuple patterns not None,
+    bytearray flags not None,
+):
+    cdef Py_ssize_t index, at, count = len(patterns), length
+    cdef const char* text
+    cdef char* marks = PyByteArray_AS_STRING(flags)
+    cdef Text* wanted
+    cdef object name
+    stop = min(stop, PyList_GET_SIZE(names))
+    if start < 0 or stop > PyByteArray_GET_SIZE(flags):
+        raise IndexError("a name beyond the flags")
+    wanted = <Text*>malloc(max(count, 1) * sizeof(Text))
+    if wanted == NULL:
+        raise MemoryError
+    try:
+        for at in range(count):
+            if type(patterns[at]) is not bytes:
+                raise TypeError("a pattern is bytes")
+            wanted[at].start = PyBytes_AS_STRING(patterns[at])
+            wanted[at].length = PyBytes_GET_SIZE(patterns[at])
+        for index in range(start, stop):
+            name = <object>PyList_GET_ITEM(names, index)
+            if type(name) is not bytes:
+                raise TypeError("a name is bytes")
+            text = PyBytes_AS_STRING(name)
+            length = PyBytes_GET_SIZE(name)
+            for at in range(count):
+                if _matches(wanted[at].start, wanted[at].length, text, length):
+                    marks[index] = 1
+                    break
+    finally:
+        free(wanted)
+
+
+cdef int _check(Py_ssize_t known, array.array counts) except -1:
+    if len(counts) < known:
+        raise IndexError("counters shorter than the flags")
+    if counts.typecode != "Q":
+        raise ValueError("counters are of type Q")
+    return 0
+
+
+def total(const uint8_t[::1] flags, array.array counts not None):
+    cdef Py_ssize_t index
+    cdef uint64_t found = 0
+    _check(flags.shape[0], counts)
+    for index in range(flags.shape[0]):
+        if flags[index]:
+            found += counts.data.as_ulonglongs[index]
+    return found
+
+
+def present(
+    const uint8_t[::1] flags,
+    array.array counts not None,
+    array.array lasts not None,
+    uint64_t low,
+    uint64_t high,
+):
+    cdef Py_ssize_t index, size = 0
+    cdef uint64_t last
+    cdef array.array numbers = array.array("I")
+    _check(flags.shape[0], counts)
+    _check(flags.shape[0], lasts)
+    for index in range(flags.shape[0]):
+        last = lasts.data.as_ulonglongs[index]
+        if flags[index] and counts.data.as_ulonglongs[index] and low <= last <= high:
+            array.resize_smart(numbers, size + 1)
+            numbers.data.as_uints[size] = <unsigned int>index
+            size += 1
+    return numbers
+
+
+def spread(const uint8_t[::1] flags, const unsigned int[::1] numbers):
+    cdef Py_ssize_t index, known = flags.shape[0], size = numbers.shape[0]
+    cdef bytes found = PyBytes_FromStringAndSize(NULL, size)
+    cdef char* marks = PyBytes_AS_STRING(found)
+    for index in range(size):
+        if <Py_ssize_t>numbers[index] >= known:
+            raise IndexError("subject id beyond the flags")
+        marks[index] = flags[numbers[index]]
+    return found
+
+
+def newest(const uint8_t[::1] flags, array.array counts not None, array.array lasts not None):
+    cdef Py_ssize_t index, best = -1
+    cdef uint64_t found = 0
+    _check(flags.shape[0], counts)
+    _check(flags.shape[0], lasts)
+    for index in range(flags.shape[0]):
+        if flags[index] and counts.data.as_ulonglongs[index]:
+            if best < 0 or lasts.data.as_ulonglongs[index] > found:
+                best = index
+                found = lasts.data.as_ulonglongs[index]
+    return best
+
+
+def next_bound(
+    const uint8_t[::1] flags,
+    array.array counts not None,
+    array.array firsts not None,
+    array.array lasts not None,
+    uint64_t start,
+):
+    cdef Py_ssize_t index
+    cdef uint64_t found = 0, bound
+    _check(flags.shape[0], counts)
+    _check(flags.shape[0], firsts)
+    _check(flags.shape[0], lasts)
+    for index in range(flags.shape[0]):
+        if (
+            flags[index]
+            and counts.data.as_ulonglongs[index]
+            and lasts.data.as_ulonglongs[index] >= start
+        ):
+            bound = firsts.data.as_ulonglongs[index]
+            if bound < start:
+                bound = start
+            if not found or bound < found:
+                found = bound
+    return found

@@ -1,0 +1,84 @@
+"""The filters kernel: which of many subjects match, and what the counters say of these."""
+
+from __future__ import annotations
+
+from array import array
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jetstream_server.core.subject import is_valid_subject, matches
+from jetstream_server.kernels import filters_pure
+
+TOKENS = [b"a", b"b", b"ab", b"*", b">", b"a*", b"*a", b">b", b"", b"\xff", b"\n"]
+subjects = st.lists(st.sampled_from(TOKENS), min_size=1, max_size=4).map(b".".join)
+
+
+@pytest.fixture(scope="module")
+def filters(twins: Any) -> Any:
+    return twins.load("jetstream_server.kernels.filters")
+
+
+@settings(max_examples=300)
+@given(
+    patterns=st.lists(subjects.filter(is_valid_subject), max_size=3).map(tuple),
+    names=st.lists(subjects, max_size=6),
+    cut=st.integers(0, 6),
+)
+def test_names_are_marked_as_they_match(filters: Any, patterns: Any, names: Any, cut: int) -> None:
+    flags = bytearray(len(names))
+    cut = min(cut, len(names))
+    filters.mark(names, cut, len(names), patterns, flags)
+    assert not any(flags[:cut])
+    filters.mark(names, 0, cut, patterns, flags)
+    expected = [any(matches(pattern, name) for pattern in patterns) for name in names]
+    assert list(flags) == expected
+
+
+def make_counters(random: Random) -> Any:
+    size = random.randrange(12)
+    flags = bytearray(random.choice(b"\0\1\1") for _ in range(size))
+    counts = array("Q", [random.choice([0, 1, 1 << 40]) for _ in range(size)])
+    firsts = array("Q", [random.randrange(1, 9) for _ in range(size)])
+    lasts = array("Q", [first + random.choice([0, 3, 1 << 50]) for first in firsts])
+    return flags, counts, firsts, lasts
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_questions_have_the_same_answers(filters: Any, seed: int) -> None:
+    random = Random(seed)
+    flags, counts, firsts, lasts = make_counters(random)
+    low, high = sorted(random.randrange(14) for _ in range(2))
+    numbers = array("I", random.choices(range(len(flags)), k=5) if flags else [])
+
+    def answers(kernel: Any) -> Any:
+        yield kernel.total(flags, counts)
+        yield kernel.present(flags, counts, lasts, low, high)
+        yield kernel.present(flags, counts, lasts, 0, (1 << 64) - 1)
+        yield kernel.newest(flags, counts, lasts)
+        yield kernel.next_bound(flags, counts, firsts, lasts, low)
+        yield kernel.spread(flags, numbers)
+
+    for mine, theirs in zip(answers(filters), answers(filters_pure), strict=True):
+        assert mine == theirs
+
+
+def test_what_lies_between_bounds_is_where_the_next_message_may_be(filters: Any) -> None:
+    counts, firsts, lasts = array("Q", [2, 1, 0]), array("Q", [5, 20, 1]), array("Q", [9, 20, 99])
+    bounds = [filters.next_bound(b"\1\1\1", counts, firsts, lasts, at) for at in (1, 7, 10, 21)]
+    assert bounds == [5, 7, 20, 0]
+    assert filters.newest(b"\1\1\1", counts, lasts) == 1
+    assert filters.newest(b"\0\0\1", counts, lasts) == -1
+
+
+def test_what_reaches_beyond_is_refused(filters: Any) -> None:
+    short = array("Q", [1])
+    if filters.__name__ != filters_pure.__name__:  # which cannot read on
+        with pytest.raises(IndexError):
+            filters.total(b"\1\1", short)
+    with pytest.raises(IndexError):
+        filters.spread(b"\1", array("I", [1]))
+    with pytest.raises(IndexError):
+        filters.mark([b"a", b"b"], 0, 2, (b"*",), bytearray(1))
