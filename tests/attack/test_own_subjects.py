@@ -174,3 +174,92 @@ def test_nobody_goes_on_with_a_restore_in_its_place(world, monkeypatch):
     monkeypatch.setattr(Restore, "_step", lambda self, now: steps.append(now))
     client.publish(answer["deliver_subject"] + ".flushed", b"")
     assert steps == []
+
+
+class Prepared:
+    """A work queue whose messages go to a mirror by a consumer that a client has made."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        from jetstream_server.jetstream.origins.feed import Feed
+
+        # A mirror that is slow: it has not said yet that it stored anything.
+        monkeypatch.setattr(Feed, "_answer_flow_control", lambda self, subject: None)
+        self.world = world
+        self.client = client = world.connect()
+        client.say(b"SUB d 2\r\n")
+        queue = {"name": "Q", "subjects": ["q.>"], "retention": "workqueue"}
+        client.api("STREAM.CREATE.Q", queue)
+        config = {"durable_name": "D", "ack_policy": "flow_control", "deliver_subject": "d"}
+        client.api("CONSUMER.CREATE.Q.D", {"stream_name": "Q", "config": config})
+
+    def be_mirrored(self) -> None:
+        """Have a mirror read it."""
+        mirror = {"name": "Q", "consumer": {"name": "D", "deliver_subject": "d"}}
+        self.client.api("STREAM.CREATE.M", {"name": "M", "mirror": mirror})
+        self.world.wait(SECOND)
+
+    def deliver(self) -> bytes:
+        """Store a message; return what the consumer says until it asks how far that came."""
+        said = self.client.publish("q.a", b"1") + b"".join(self._pass() for _ in range(3))
+        assert b"FlowControl Request" in said
+        return said
+
+    def _pass(self) -> bytes:
+        self.world.wait(SECOND)
+        return self.client.read()
+
+    def answer(self, said: bytes) -> None:
+        """Say, as a client, that everything was stored."""
+        question = next(word for word in said.split() if word.startswith(b"$JS.FC."))
+        self.client.publish(question.decode(), b"", "", b"NATS/1.0\r\nNats-Last-Stream: 9\r\n\r\n")
+        self.world.turn()
+
+    @property
+    def messages(self) -> int:
+        return int(self.client.api("STREAM.INFO.Q")["state"]["messages"])
+
+
+@pytest.fixture
+def prepared(world, monkeypatch):
+    return Prepared(world, monkeypatch)
+
+
+def test_a_client_answers_for_itself(prepared):
+    said = prepared.deliver()
+    prepared.answer(said)
+    assert prepared.messages == 0
+
+
+def test_a_client_does_not_answer_for_a_mirror_by_a_prepared_consumer(prepared):
+    prepared.be_mirrored()
+    said = prepared.deliver()
+    prepared.answer(said)
+    assert prepared.messages == 1
+
+
+def test_a_client_answers_for_itself_once_the_mirror_is_gone(prepared):
+    client = prepared.client
+    prepared.be_mirrored()
+    client.api("STREAM.DELETE.M")
+    client.say(b"UNSUB 2\r\n")
+    prepared.world.wait(SECOND)
+    client.say(b"SUB d 3\r\n")
+    said = prepared.deliver()
+    prepared.answer(said)
+    assert prepared.messages == 0
+
+
+def test_a_client_that_has_it_start_over_answers_for_itself(prepared):
+    prepared.be_mirrored()
+    prepared.client.api("STREAM.DELETE.M")
+    prepared.client.api("CONSUMER.RESET.Q.D")
+    said = prepared.deliver()
+    prepared.answer(said)
+    assert prepared.messages == 0
+
+
+def test_what_is_acknowledged_by_flow_control_hears_no_other_acks(prepared):
+    said = prepared.deliver()
+    ack = next(word for word in said.split() if word.startswith(b"$JS.ACK."))
+    assert b" 503" in prepared.client.publish(ack.decode(), b"+ACK", "_INBOX.a")
+    assert prepared.messages == 1

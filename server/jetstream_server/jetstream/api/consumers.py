@@ -294,6 +294,7 @@ def reset(catalog: Catalog, request: Request) -> dict[str, Any] | None:
         return None
     body = decode(request.body, ConsumerResetRequest, strict=False)
     sequence = reset_consumer(consumer, body.seq, request.now)
+    consumer.shared.is_reset_by_server = is_from_server(request.origin)
     if has_header(request.headers, IDENTITY):
         request.answer_headers = _identity_block(consumer.stream)
     return consumer.info(request.now) | {"reset_seq": sequence}

@@ -144,7 +144,7 @@ class Consumer:
         """Begin to listen and deliver."""
         path = f"{self.stream.name}.{self.name}"
         self._subscribe(f"$JS.API.CONSUMER.MSG.NEXT.{path}", self.pull)
-        if self.progress.rules.tracks:
+        if self.progress.rules.tracks and self.config.ack_policy != "flow_control":
             self._subscribe(f"$JS.ACK.{path}.*.*.*.*.*", self.acks)
             place = f"{self.context.domain or '_'}.{account_hash(self.context.account)}"
             self._subscribe(f"$JS.ACK.{place}.{path}.*.*.*.*.>", self.acks)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.containment import Incident
+from jetstream_server.core.provenance import is_from_server
+from jetstream_server.core.subscription import Origin
 from jetstream_server.jetstream.consumers.consumer_advisory import ConsumerAdvisories
 from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.delivery import Delivery
@@ -40,6 +42,7 @@ class ConsumerContext:
         is_blocked: it would send more, but a client does not read; to be woken when that drains.
         active_at: when somebody last asked for messages, or acknowledged some.
         delivered_at, acked_at: when that last happened, 0 for never.
+        is_reset_by_server: a part of this server that listens has had it start over.
     """
 
     stream: Stream
@@ -58,6 +61,14 @@ class ConsumerContext:
     active_at: int = 0
     delivered_at: int = 0
     acked_at: int = 0
+    is_reset_by_server: bool = False
+
+    def heeds(self, origin: Origin | None) -> bool:
+        """Tell whether what somebody says about deliveries counts: of a consumer that a mirror or
+        source reads, only that mirror or source may say how far it came."""
+        if not (self.config.sourcing or self.is_reset_by_server):
+            return True
+        return is_from_server(origin)
 
     @property
     def is_paused(self) -> bool:

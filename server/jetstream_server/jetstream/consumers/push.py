@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from jetstream_server.base import limits
-from jetstream_server.core.provenance import is_from_server
 from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Origin, Subscription
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
@@ -83,8 +82,8 @@ class Push:
         now: int,
     ) -> None:
         """Take answers to flow control questions."""
-        if self._shared.config.sourcing and not is_from_server(origin):
-            return  # it was the mirror or source that was asked
+        if not self._shared.heeds(origin):
+            return
         for at in range(start, stop):
             if self._flow is not None and self._flow.answered(run.subject(at)):
                 if self._acks_by_flow_control:
@@ -177,6 +176,7 @@ class Push:
             self._inactivity.end()
             self.restart_heartbeat(now)
         else:
+            shared.is_reset_by_server = False  # whoever comes next may be a client
             shared.timers.cancel("heartbeat")
             self.watch_inactivity(now)
 
