@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer_creation import create_consumer, restore_consumer
 from jetstream_server.jetstream.context import Context
@@ -170,7 +170,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         messages = [(SUBJECTS[choice], b"", b"", b"") for choice in choices]
         run = PubRun.of(messages)
         first = self.stream.store.last_seq + 1
-        self.stream.receive(run, 0, run.count, None, None, self.now)
+        self.stream.receive(Stretch.of_server(run, None, self.now))
         for at, choice in enumerate(choices):
             self.subjects[first + at] = SUBJECTS[choice]
             if not (choice and self.is_filtered):
@@ -330,7 +330,7 @@ class ConsumerMachine(RuleBasedStateMachine):
             (subject % (seq, self.fates[seq].consumer_seq), b"", b"", body) for seq in sequences
         ]
         run = PubRun.of(messages)
-        self.consumer.acks.receive(run, 0, run.count, None, None, self.now)
+        self.consumer.acks.receive(Stretch.of_server(run, None, self.now))
 
     def settle_turn(self, wanted=0):
         """Let a turn pass, in which so many messages are asked for; check what is sent."""

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer_creation import create_consumer
 from jetstream_server.jetstream.context import Context
@@ -43,7 +43,7 @@ class Client:
     headers = True
     backlog_bytes = 0
 
-    def receive(self, *arguments):
+    def receive(self, stretch: Stretch) -> None:
         raise AssertionError("deliveries are encoded for it")
 
 
@@ -239,7 +239,7 @@ class PullQueueMachine(RuleBasedStateMachine):
     def publish(self, sizes):
         run = PubRun.of([(b"s", b"", b"", bytes(size)) for size in sizes])
         first = self.stream.store.last_seq + 1
-        self.stream.receive(run, 0, run.count, None, None, self.now)
+        self.stream.receive(Stretch.of_server(run, None, self.now))
         for sequence, size in enumerate(sizes, first):
             self.stored[sequence] = self.now, size
             self.new.append(sequence)
@@ -309,7 +309,7 @@ class PullQueueMachine(RuleBasedStateMachine):
         run = PubRun.of(
             [(subject % (seq, self.consumer_seqs[seq]), b"", b"", body) for seq in sequences]
         )
-        self.consumer.acks.receive(run, 0, run.count, None, None, self.now)
+        self.consumer.acks.receive(Stretch.of_server(run, None, self.now))
         for sequence in sequences:
             if body != b"-NAK":
                 del self.pending[sequence]

@@ -26,7 +26,7 @@ from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.errors import ApiError
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer_creation import create_consumer, restore_consumer
 from jetstream_server.jetstream.context import Context
@@ -48,7 +48,7 @@ class Client:
     headers = True
     backlog_bytes = 0
 
-    def receive(self, *arguments: object) -> None:
+    def receive(self, stretch: Stretch) -> None:
         raise AssertionError("deliveries are encoded for it")
 
 
@@ -268,7 +268,7 @@ class StreamMachine(RuleBasedStateMachine):
             expected_answers.append(answer)
         run = PubRun.of(run_messages)
         subscription = Subscription(b"s.*", self.stream)
-        self.stream.receive(run, 0, run.count, subscription, None, self.now)
+        self.stream.receive(Stretch.of_server(run, subscription, self.now))
         assert self.answers() == expected_answers
 
     def answers(self) -> list[int | str]:
@@ -375,7 +375,7 @@ class StreamMachine(RuleBasedStateMachine):
         self.output.sends_after_flush.clear()
         if replies:
             run = PubRun.of([(reply, b"", b"", b"") for reply in replies])
-            consumer.acks.receive(run, 0, run.count, None, None, self.now)
+            consumer.acks.receive(Stretch.of_server(run, None, self.now))
             consumer.advance(self.now)
         sequences = [int(reply.split(b".")[5]) for reply in replies]
         assert sequences == self.twin.consume(self.twin.readers[name], count)

@@ -17,7 +17,7 @@ import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer_creation import create_consumer, restore_consumer
@@ -74,10 +74,11 @@ class Client:
     backlog_bytes: int = 0
     received: list[Received] = field(default_factory=list)
 
-    def receive(self, run: PubRun, start: int, stop: int, sub: Subscription, *_: object) -> None:
-        for at in range(start, stop):
+    def receive(self, stretch: Stretch) -> None:
+        run, sid = stretch.run, stretch.subscription.sid
+        for at in stretch.indices:
             self.received.append(
-                Received(run.subject(at), sub.sid, run.reply(at), run.headers(at), run.payload(at))
+                Received(run.subject(at), sid, run.reply(at), run.headers(at), run.payload(at))
             )
 
     def take(self) -> list[Received]:
@@ -212,7 +213,7 @@ class ConsumerBench:
                 send.subscription.receiver.received += messages
             elif isinstance(send, Handover):
                 receiver = send.subscription.receiver
-                receiver.receive(send.run, 0, send.run.count, send.subscription, None, self.now)
+                receiver.receive(Stretch.of_server(send.run, send.subscription, self.now))
             else:
                 self._route(send.run)
         return bool(sends)
@@ -221,11 +222,11 @@ class ConsumerBench:
         matches = [self.sublist.match(run.subject(at)) for at in range(run.count)]
         only = matches[0].only
         if only is not None and all(match.only is only for match in matches):
-            only.receiver.receive(run, 0, run.count, only, None, self.now)
+            only.receiver.receive(Stretch.of_server(run, only, self.now))
             return
         for at, match in enumerate(matches):
             for sub in [*match.plain, *(members[0] for members in match.queues)]:
-                sub.receiver.receive(run, at, at + 1, sub, None, self.now)
+                sub.receiver.receive(Stretch(run, at, at + 1, sub, None, self.now))
 
 
 def _frames(data: bytes) -> Iterable[Received]:

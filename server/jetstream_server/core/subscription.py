@@ -6,8 +6,7 @@ all `Subscription`s in an account's sublist. They differ in their `Receiver`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from jetstream_server.core.answers import Answers
 from jetstream_server.protocol.ops import PubRun
@@ -44,16 +43,8 @@ class Origin(Protocol):
 class Receiver(Protocol):
     """Whatever stands behind a subscription."""
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
-        """Take messages `start` up to `stop` of the run; all matched this subscription."""
+    def receive(self, stretch: Stretch) -> None:
+        """Take messages; all matched the subscription."""
         ...
 
 
@@ -123,21 +114,74 @@ class Subscription:
         return f"Subscription({self.subject!r}, queue={self.queue!r}, sid={self.sid!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class PostponedRequests:
-    """Requests `start` up to `stop` of a run that a client published, and whom they are for."""
+class Stretch:
+    """Consecutive messages of a run that one subscription has matched, as its receiver gets them.
 
-    subscription: Subscription
-    run: PubRun
-    start: int
-    stop: int
-    origin: Origin
+    One is made for each receiver and never for a message. Nobody changes it, so a receiver may
+    keep it.
+
+    Attributes:
+        run: where the messages are.
+        start: the index of the first.
+        stop: the index behind the last.
+        subscription: what has matched them.
+        origin: who published them, None for the server itself.
+        now: the turn's time.
+    """
+
+    __slots__ = ("now", "origin", "run", "start", "stop", "subscription")
+
+    def __init__(
+        self,
+        run: PubRun,
+        start: int,
+        stop: int,
+        subscription: Subscription,
+        origin: Origin | None,
+        now: int,
+    ) -> None:
+        self.run = run
+        self.start = start
+        self.stop = stop
+        self.subscription = subscription
+        self.origin = origin
+        self.now = now
+
+    @classmethod
+    def of_server(cls, run: PubRun, subscription: Subscription, now: int) -> Self:
+        """Return all messages of a run that the server itself publishes."""
+        return cls(run, 0, run.count, subscription, None, now)
+
+    @property
+    def indices(self) -> range:
+        """Return the messages' places in the run."""
+        return range(self.start, self.stop)
+
+    @property
+    def answers(self) -> Answers | None:
+        """Return what is under way to who published them; None where nobody counts."""
+        return None if self.origin is None else self.origin.answers
+
+    def postponed_from(self, index: int) -> PostponedRequests:
+        """Return the messages from `index` on, to be received another time."""
+        return PostponedRequests(self, index)
+
+
+class PostponedRequests:
+    """The requests of a stretch from `start` on, to be received another time."""
+
+    __slots__ = ("_start", "_stretch")
+
+    def __init__(self, stretch: Stretch, start: int) -> None:
+        self._stretch = stretch
+        self._start = start
 
     def receive(self, now: int) -> None:
         """Hand them over, unless whom they are for has gone meanwhile."""
-        if self.subscription.closed:
-            self.origin.unanswered(self.run, self.start, self.stop)
-            return
-        self.subscription.receiver.receive(
-            self.run, self.start, self.stop, self.subscription, self.origin, now
-        )
+        start, of = self._start, self._stretch
+        if not of.subscription.closed:
+            of.subscription.receiver.receive(
+                Stretch(of.run, start, of.stop, of.subscription, of.origin, now)
+            )
+        elif of.origin is not None:
+            of.origin.unanswered(of.run, start, of.stop)

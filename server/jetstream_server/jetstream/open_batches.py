@@ -15,7 +15,7 @@ from jetstream_server.base.clock import SECOND
 
 
 @dataclass(slots=True)
-class Tally:
+class OpenCount:
     """Batches of one kind.
 
     Attributes:
@@ -42,8 +42,8 @@ class OpenBatches:
         idle_ns: how long a batch may wait for its next message.
     """
 
-    atomic: Tally = field(default_factory=lambda: Tally(50, 1000))
-    fast: Tally = field(default_factory=lambda: Tally(1000, 50_000))
+    atomic: OpenCount = field(default_factory=lambda: OpenCount(50, 1000))
+    fast: OpenCount = field(default_factory=lambda: OpenCount(1000, 50_000))
     messages_max: int = 1000
     idle_ns: int = 10 * SECOND
 
@@ -51,9 +51,9 @@ class OpenBatches:
     def limited(cls, per_stream: int, total: int, messages_max: int, idle_ns: int) -> Self:
         """Return none open, with limits; one of 0 or less is the default."""
         batches = cls()
-        for tally in (batches.atomic, batches.fast):
-            tally.per_stream = per_stream if per_stream > 0 else tally.per_stream
-            tally.total = total if total > 0 else tally.total
+        for open_count in (batches.atomic, batches.fast):
+            open_count.per_stream = per_stream if per_stream > 0 else open_count.per_stream
+            open_count.total = total if total > 0 else open_count.total
         batches.messages_max = messages_max if messages_max > 0 else batches.messages_max
         batches.idle_ns = idle_ns if idle_ns > 0 else batches.idle_ns
         return batches

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.pattern_tree import PatternTree, TooManyMeetError
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.account_limits import ServerLimits
 from jetstream_server.jetstream.context import Context
@@ -29,7 +29,6 @@ from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.jetstream.streams.stream_checks import NAME_BYTES_MAX
 from jetstream_server.jetstream.streams.stream_config import StreamConfig, with_defaults
 from jetstream_server.jetstream.wire.go_json import ALWAYS, GoModel, Int, decode, encode
-from jetstream_server.protocol.ops import PubRun
 
 if TYPE_CHECKING:
     from jetstream_server.store.ports import StateFile
@@ -110,18 +109,11 @@ class StreamTemplate:
         ]
         return [stream.name for stream in sorted(owned, key=lambda each: each.created)]
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
+    def receive(self, stretch: Stretch) -> None:
         """Make streams for messages that no stream takes, and hand the messages to them."""
+        run, origin, now = stretch.run, stretch.origin, stretch.now
         made: dict[bytes, Stream] = {}
-        for index in range(start, stop):
+        for index in stretch.indices:
             subject = run.subject(index)
             stream = made.get(subject)
             if stream is None and not self._is_captured(subject):
@@ -130,7 +122,7 @@ class StreamTemplate:
                 except (ApiError, StoreError) as error:
                     self._refuse(run.reply(index), subject, error)
             if stream is not None:
-                stream.receive(run, index, index + 1, subscription, origin, now)
+                stream.receive(Stretch(run, index, index + 1, stretch.subscription, origin, now))
 
     def _is_captured(self, subject: bytes) -> bool:
         found = self._context.sublist.match(subject).plain

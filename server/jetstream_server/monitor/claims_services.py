@@ -24,11 +24,10 @@ from jetstream_server.config.claims.account_options import valid_account
 from jetstream_server.config.claims.operator_claims import DeletionClaims
 from jetstream_server.config.claims.token import ClaimsError
 from jetstream_server.config.options import OperatorOptions
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.node.node import Node
 from jetstream_server.node.server_info import server_info
-from jetstream_server.protocol.ops import PubRun
 
 _ALL = (b"UPDATE", b"LIST", b"PACK", b"DELETE")
 _ONE = (b"UPDATE", b"LOOKUP")
@@ -73,17 +72,10 @@ class ClaimsServices:
         for subject in subjects:
             self._account.sublist.insert(Subscription(subject, self))
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
-        """Act on requests `start` up to `stop`."""
-        for index in range(start, stop):
+    def receive(self, stretch: Stretch) -> None:
+        """Act on requests."""
+        run, now = stretch.run, stretch.now
+        for index in stretch.indices:
             try:
                 answers = self._answers(run.subject(index), run.payload(index), now)
             except Exception as error:

@@ -14,11 +14,10 @@ from typing import Any
 import orjson
 
 from jetstream_server.base.errors import ConfigError
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.node.node import Node
 from jetstream_server.node.server_info import server_info
-from jetstream_server.protocol.ops import PubRun
 
 _KICKED = "Kicked"
 _VERBS = (b"KICK", b"LDM", b"RELOAD")
@@ -43,17 +42,10 @@ class ServerCommands:
             subject = b"$SYS.REQ.SERVER.%b.%b" % (self._node.server_id.encode(), verb)
             self._account.sublist.insert(Subscription(subject, self))
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
-        """Act on requests `start` up to `stop`."""
-        for index in range(start, stop):
+    def receive(self, stretch: Stretch) -> None:
+        """Act on requests."""
+        run, now = stretch.run, stretch.now
+        for index in stretch.indices:
             verb = run.subject(index).rpartition(b".")[2]
             try:
                 if verb == b"RELOAD":

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from jetstream_server.base.clock import SECOND
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Origin, Stretch, Subscription
 from jetstream_server.jetstream.api.json_syntax import parse_values
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.monitor.accountz import account_info, account_stat, accountz, accstatz
@@ -73,17 +73,10 @@ class SystemServices:
         for subscription in self._subscriptions:
             self._account.sublist.insert(subscription)
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
-        """Answer requests `start` up to `stop`."""
-        for index in range(start, stop):
+    def receive(self, stretch: Stretch) -> None:
+        """Answer requests."""
+        run, origin, now = stretch.run, stretch.origin, stretch.now
+        for index in stretch.indices:
             try:
                 self._take(run, index, origin, now)
             except Exception as error:

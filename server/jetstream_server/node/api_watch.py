@@ -13,7 +13,7 @@ from random import Random
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.queue_group import in_turn
 from jetstream_server.core.relay import REPLY_PREFIX
-from jetstream_server.core.subscription import Origin
+from jetstream_server.core.subscription import Origin, Stretch
 from jetstream_server.jetstream.streams.publish_headers import REQUEST_INFO, extended, without
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.node.account import Account
@@ -54,4 +54,4 @@ class ApiWatch:
             reply = REPLY_PREFIX + b".".join(names)
         told = PubRun.single(subject, reply, headers, run.payload(index))
         for listener in listeners:
-            listener.receiver.receive(told, 0, 1, listener, None, now)
+            listener.receiver.receive(Stretch.of_server(told, listener, now))

@@ -7,7 +7,7 @@ plain subject, 503 included (docs/reference/configuration.md#domains).
 
 from __future__ import annotations
 
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.node.account import Account
 from jetstream_server.protocol.ops import PubRun
 
@@ -32,18 +32,11 @@ class DomainMapping:
         """Start to map."""
         self._account.sublist.insert(self.subscription)
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
+    def receive(self, stretch: Stretch) -> None:
         """Publish messages again under their mapped subjects, in the name of who sent them."""
-        for index in range(start, stop):
-            self._account.router.route(self.mapped(run, index), origin, now)
+        for index in stretch.indices:
+            mapped = self.mapped(stretch.run, index)
+            self._account.router.route(mapped, stretch.origin, stretch.now)
 
     def mapped(self, run: PubRun, index: int) -> PubRun:
         """Return a message under its mapped subject."""

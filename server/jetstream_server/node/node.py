@@ -22,7 +22,7 @@ from jetstream_server.base.clock import earlier
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.containment import UNCONTAINED, Containment
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.core.workload import UNITS_OF_TURN, Workload
 from jetstream_server.jetstream.output import Frames, Handover, Send, Settled
 from jetstream_server.node.account import Account
@@ -448,8 +448,7 @@ class Node:
 
 def _hand_over(send: Handover, now: int) -> None:
     if not send.subscription.closed:
-        receiver = send.subscription.receiver
-        receiver.receive(send.run, 0, send.run.count, send.subscription, None, now)
+        send.subscription.receiver.receive(Stretch.of_server(send.run, send.subscription, now))
 
 
 _BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"

@@ -17,7 +17,7 @@ from jetstream_server.config.claims.token import ClaimsError
 from jetstream_server.config.claims.user_claims import PermissionClaims, UserClaims, UserGrants
 from jetstream_server.config.options import AccountOptions, OperatorOptions
 from jetstream_server.node.auth import Arrival, User
-from jetstream_server.node.scope import ScopeError, granted
+from jetstream_server.node.permission_template import TemplateError, granted
 from jetstream_server.node.users import made_permissions
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
@@ -188,5 +188,5 @@ def _grants(claims: UserClaims, account: AccountClaims) -> tuple[UserGrants, Per
         raise RefusedError("User JWT is not valid: scoped users may not have permissions or limits")
     try:
         return scope.template, granted(scope.template, claims, account)
-    except ScopeError:
+    except TemplateError:
         raise RefusedError("User JWT generated invalid permissions") from None

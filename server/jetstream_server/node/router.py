@@ -17,7 +17,7 @@ from jetstream_server.core.answers import Answers
 from jetstream_server.core.containment import UNCONTAINED, Containment, Incident
 from jetstream_server.core.queue_group import in_turn
 from jetstream_server.core.sublist import Match, Sublist
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Origin, Stretch, Subscription
 from jetstream_server.kernels import subjects
 from jetstream_server.protocol.ops import PubRun
 
@@ -109,7 +109,9 @@ class Router:
                     continue
                 reached = True
                 try:
-                    subscription.receiver.receive(run, index, cut, subscription, origin, now)
+                    subscription.receiver.receive(
+                        Stretch(run, index, cut, subscription, origin, now)
+                    )
                 except StoreError as error:
                     self._store_failed(error)
                 except Exception as error:
@@ -141,7 +143,7 @@ class Router:
                     continue
                 reached = True
                 try:
-                    member.receiver.receive(run, index, index + step, member, origin, now)
+                    member.receiver.receive(Stretch(run, index, index + step, member, origin, now))
                 except StoreError as error:
                     self._store_failed(error)
                 except Exception as error:

@@ -15,7 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from jetstream_server.core.provenance import is_from_server
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Origin, Stretch, Subscription
 from jetstream_server.core.wildcard_mapping import WildcardMapping
 from jetstream_server.jetstream.streams.publish_headers import REQUEST_INFO, extended, without
 from jetstream_server.jetstream.wire.go_json import encode
@@ -80,26 +80,17 @@ class ServiceImport:
         mappings = self.exporter.mappings
         return subject if mappings is None else mappings.apply(subject)
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
+    def receive(self, stretch: Stretch) -> None:
         """Publish requests in the exporting account."""
-        request, crossing = self.crossing(run, start, stop, origin, now)
-        self.exporter.router.route(crossing, request, now)
+        request, crossing = self.crossing(stretch)
+        self.exporter.router.route(crossing, request, stretch.now)
 
-    def crossing(
-        self, run: PubRun, start: int, stop: int, origin: Origin | None, now: int
-    ) -> tuple[ServiceRequest, PubRun]:
+    def crossing(self, stretch: Stretch) -> tuple[ServiceRequest, PubRun]:
         """Return requests as they are published in the exporting account, and in whose name."""
-        request = ServiceRequest(self, run, start, origin, now)
+        run, now = stretch.run, stretch.now
+        request = ServiceRequest(self, run, stretch.start, stretch.origin, now)
         messages = []
-        for index in range(start, stop):
+        for index in stretch.indices:
             reply, headers = run.reply(index), run.headers(index)
             if not reply.startswith(ACK_PREFIX):
                 reply = self._expected(reply, headers, request, now)

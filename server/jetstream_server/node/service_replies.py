@@ -21,7 +21,7 @@ from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.provenance import OWN_INBOX, is_from_server
 from jetstream_server.core.relay import REPLY_PREFIX, Relay, resolved
 from jetstream_server.core.sublist import Match, Sublist
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Origin, Stretch, Subscription
 from jetstream_server.jetstream.output import Output
 from jetstream_server.node import service_latency
 from jetstream_server.node.router import Router
@@ -173,18 +173,10 @@ class ServiceReplies(Relay):
         match = expected.requester.sublist.match(expected.reply)
         return resolved(match, expected.reply)
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
+    def receive(self, stretch: Stretch) -> None:
         """Hand answers on to who asked."""
-        for index in range(start, stop):
-            self._answer(run, index, origin, now)
+        for index in stretch.indices:
+            self._answer(stretch.run, index, stretch.origin, stretch.now)
 
     def _answer(self, run: PubRun, index: int, origin: Origin | None, now: int) -> None:
         subject = run.subject(index)

@@ -20,7 +20,7 @@ from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.containment import Containment, Incident
 from jetstream_server.core.subject import is_valid_literal, is_valid_subject
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels import frames, subjects
 from jetstream_server.node import reserved
@@ -333,16 +333,10 @@ class Session:
             self._ops.clear()
             self.refuse(faults.INTERNAL)
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
+    def receive(self, stretch: Stretch) -> None:
         """Deliver published messages to the client (the Receiver of its subscriptions)."""
+        run, start, stop, now = stretch.run, stretch.start, stretch.stop, stretch.now
+        subscription = stretch.subscription
         if self.closing or subscription.closed:
             return
         if subscription.max_messages:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.relay import REPLY_PREFIX
-from jetstream_server.core.subscription import Origin, Outlet, Subscription
+from jetstream_server.core.subscription import Origin, Outlet, Stretch, Subscription
 from jetstream_server.core.wildcard_mapping import WildcardMapping, intersection
 from jetstream_server.node.service_imports import ServiceImport, ServiceRequest
 from jetstream_server.node.service_replies import ACK_PREFIX
@@ -149,23 +149,17 @@ class Shadow:
         """Return the client's output that its socket has not yet taken."""
         return self._outlet.backlog_bytes
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
+    def receive(self, stretch: Stretch) -> None:
         """Deliver messages of the exporter under the importer's subjects."""
+        run, origin, now = stretch.run, stretch.origin, stretch.now
         if not self.takes(origin):
             return
-        original, renamed = self.original, self.renamed(run, start, stop, origin)
+        original, start, stop = self.original, stretch.start, stretch.stop
+        renamed = self.renamed(run, start, stop, origin)
         if renamed is not run:
             run, start, stop = renamed, 0, renamed.count
         try:
-            original.receiver.receive(run, start, stop, original, origin, now)
+            original.receiver.receive(Stretch(run, start, stop, original, origin, now))
         except StoreError as error:
             self.importer.store_failed(error)
         except Exception as error:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import cast
 
 from jetstream_server.base.errors import StoreError
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Origin, Stretch, Subscription
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.streams.publish_headers import replaced
 from jetstream_server.jetstream.streams.storing_outcome import StoringOutcome
@@ -81,7 +81,7 @@ class TracedRoute:
         elif isinstance(receiver, Shadow):
             return self._export(receiver, subscription, run, origin)
         elif isinstance(receiver, ServiceImport):
-            return self._request(receiver, run, origin)
+            return self._request(receiver, subscription, run, origin)
         elif isinstance(receiver, Stream):
             outcome = StoringOutcome(is_only=trace.is_only)
             receiver.receive_traced(run if trace.is_only else _kept(run), self._now, outcome)
@@ -101,7 +101,7 @@ class TracedRoute:
             if trace.is_only:
                 return False
             run = _with_headers(run, without_trace(run.headers(0)))
-        receiver.receive(run, 0, 1, subscription, origin, self._now)
+        receiver.receive(Stretch(run, 0, 1, subscription, origin, self._now))
         return True
 
     def _export(
@@ -116,16 +116,18 @@ class TracedRoute:
             original = shadow.original
             return self._deliver(shadow.importer, original, subscription, renamed, origin)
         if not self._trace.is_only:
-            shadow.receive(run, 0, 1, subscription, origin, self._now)
+            shadow.receive(Stretch(run, 0, 1, subscription, origin, self._now))
         return True
 
-    def _request(self, service: ServiceImport, run: PubRun, origin: Origin) -> bool:
+    def _request(
+        self, service: ServiceImport, subscription: Subscription, run: PubRun, origin: Origin
+    ) -> bool:
         """Ask the service of another account."""
         before, trace = run.subject(0), self._trace
         if trace.is_only and not service.allows_trace:
             trace.requested(service.exporter.name, before, service.subject_of(before))
             return False
-        request, crossing = service.crossing(run, 0, 1, origin, self._now)
+        request, crossing = service.crossing(Stretch(run, 0, 1, subscription, origin, self._now))
         trace.requested(service.exporter.name, before, crossing.subject(0))
         if service.allows_trace:
             crossing = service.with_trace_here(crossing, trace.subject, self._now)

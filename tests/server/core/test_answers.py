@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jetstream_server.base.limits import OUTBOX_HIGH_BYTES
 from jetstream_server.core.answers import Answers
-from jetstream_server.core.subscription import PostponedRequests, Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.protocol.ops import PubRun
 
 MEGABYTE = 1_000_000
@@ -24,12 +24,12 @@ class Service:
         self.size = size
         self.answered: list[bytes] = []
 
-    def receive(self, run: PubRun, start: int, stop: int, sub: Any, origin: Any, now: int) -> None:
-        for index in range(start, stop):
+    def receive(self, stretch: Stretch) -> None:
+        for index in stretch.indices:
             if not self.answers.room_bytes:
-                self.answers.postpone(PostponedRequests(sub, run, index, stop, origin))
+                self.answers.postpone(stretch.postponed_from(index))
                 return
-            self.answered.append(run.payload(index))
+            self.answered.append(stretch.run.payload(index))
             self.answers.owe(self.size)
 
 
@@ -59,8 +59,8 @@ def test_what_was_put_off_goes_on_in_order(outlet: Any) -> None:
     answers = Answers(outlet, lambda: called.append(1))
     service = Service(answers, OUTBOX_HIGH_BYTES // 2)
     subscription = Subscription(b"ask", service)
-    service.receive(requests(b"a", b"b", b"c", b"d"), 0, 4, subscription, None, 1)
-    service.receive(requests(b"e", b"f"), 0, 2, subscription, None, 1)
+    service.receive(Stretch(requests(b"a", b"b", b"c", b"d"), 0, 4, subscription, None, 1))
+    service.receive(Stretch(requests(b"e", b"f"), 0, 2, subscription, None, 1))
     assert service.answered == [b"a", b"b"]
     assert answers.postponed
     answers.look_again()
@@ -88,7 +88,7 @@ def test_who_is_gone_is_not_answered(outlet: Any) -> None:
     called: list[int] = []
     answers = Answers(outlet, lambda: called.append(1))
     service = Service(answers, OUTBOX_HIGH_BYTES)
-    service.receive(requests(b"a", b"b"), 0, 2, Subscription(b"ask", service), None, 1)
+    service.receive(Stretch(requests(b"a", b"b"), 0, 2, Subscription(b"ask", service), None, 1))
     answers.forget()
     answers.settle(OUTBOX_HIGH_BYTES)
     answers.resume(2)

@@ -15,7 +15,7 @@ ROOT = Path(jetstream_server.__file__).parent
 
 # Methods that a message, a request or a timer calls, by the parameters that tell them from others.
 DRIVEN = {
-    "receive": ("self", "run", "start", "stop"),
+    "receive": ("self", "stretch"),
     "tick": ("self", "now"),
     "advance": ("self", "now"),
     "run": ("self", "now"),

@@ -12,7 +12,7 @@ import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
@@ -68,7 +68,7 @@ class Client:
         self.headers = True
         self.backlog_bytes = 0
 
-    def receive(self, *arguments: object) -> None:
+    def receive(self, stretch: Stretch) -> None:
         raise AssertionError("streams encode for clients themselves")
 
 
@@ -130,7 +130,7 @@ class Bench:
         run = PubRun.of(
             [(s, self.reply(), self.block(*lines), payload) for s, payload, lines in messages]
         )
-        stream.receive(run, 0, run.count, self.inbox, None, self.now)
+        stream.receive(Stretch.of_server(run, self.inbox, self.now))
         return [payload for subject, _, payload in self.sent() if subject.startswith(b"_INBOX.")]
 
     def reply(self) -> bytes:
@@ -199,8 +199,9 @@ class Subscriber:
     def __init__(self) -> None:
         self.received: list[Message] = []
 
-    def receive(self, run: PubRun, start: int, stop: int, *_: object) -> None:
-        for at in range(start, stop):
+    def receive(self, stretch: Stretch) -> None:
+        run = stretch.run
+        for at in stretch.indices:
             self.received.append((run.subject(at), run.reply(at), run.headers(at), run.payload(at)))
 
     def client_info(self, now: int) -> dict[str, Any]:
@@ -265,7 +266,7 @@ class Transfers:
                 assert not isinstance(send, Frames)
                 if isinstance(send, Handover):
                     subscription, run = send.subscription, send.run
-                    subscription.receiver.receive(run, 0, run.count, subscription, None, self.now)
+                    subscription.receiver.receive(Stretch.of_server(run, subscription, self.now))
                 else:
                     self._route(send.run, None)
             if not sends and not self.context.ready:
@@ -283,7 +284,7 @@ class Transfers:
     def _route(self, run: PubRun, origin: Subscriber | None) -> None:
         for at in range(run.count):
             for sub in self.sublist.match(run.subject(at)).plain:
-                sub.receiver.receive(run, at, at + 1, sub, origin, self.now)
+                sub.receiver.receive(Stretch(run, at, at + 1, sub, origin, self.now))
 
     # -- snapshots -------------------------------------------------------------------------
 

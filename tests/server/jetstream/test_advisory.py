@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.advisory import publish_api_audit, publish_stream_action
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Output, Publish
@@ -25,7 +25,7 @@ class Client:
     def client_info(self, now: int) -> dict[str, Any]:
         return {"id": 7, "rtt": now - NOW}
 
-    def receive(self, *args: object) -> None:
+    def receive(self, stretch: Stretch) -> None:
         raise AssertionError("nothing is routed in these tests")
 
 

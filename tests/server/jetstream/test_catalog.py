@@ -13,7 +13,7 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream import outages
 from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.catalog import Catalog, Usage
@@ -51,7 +51,7 @@ def publish(catalog: Catalog, subject: bytes, payload: bytes = b"x") -> bytes:
     run = PubRun.single(subject, b"_INBOX.r", b"", payload)
     catalog.context.output.sends_after_flush.clear()
     for subscription in catalog.context.sublist.match(subject).plain:
-        subscription.receiver.receive(run, 0, 1, subscription, None, START)
+        subscription.receiver.receive(Stretch(run, 0, 1, subscription, None, START))
     sends = catalog.context.output.sends_after_flush
     return b"".join(send.run.payload(0) for send in sends if isinstance(send, Publish))
 

@@ -9,7 +9,7 @@ import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.account_limits import AccountLimits
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
@@ -35,7 +35,7 @@ def open_catalog(folder: Path, limits: AccountLimits | None = None) -> tuple[Cat
 
 def publish(stream: Stream, subject: bytes, payload: bytes) -> None:
     run = PubRun.of([(subject, b"", b"", payload)])
-    stream.receive(run, 0, 1, Subscription(subject, stream), None, NOW)
+    stream.receive(Stretch(run, 0, 1, Subscription(subject, stream), None, NOW))
 
 
 def held(catalog: Catalog) -> int:

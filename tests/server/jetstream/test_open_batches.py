@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from jetstream_server.base.clock import SECOND
-from jetstream_server.jetstream.open_batches import OpenBatches, Tally
+from jetstream_server.jetstream.open_batches import OpenBatches, OpenCount
 
 
 def test_room() -> None:
-    tally = Tally(per_stream=2, total=3)
+    tally = OpenCount(per_stream=2, total=3)
     assert tally.has_room(1)
     assert not tally.has_room(2)
     tally.count = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from jetstream_server.core.sublist import Sublist
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.output import Frames, Output, Publish
 from jetstream_server.protocol.ops import PubRun
 
@@ -17,7 +17,7 @@ class Outlet:
     headers = True
     backlog_bytes = 0
 
-    def receive(self, run, start, stop, subscription, origin, now):
+    def receive(self, stretch: Stretch) -> None:
         raise AssertionError("frames are not routed")
 
 

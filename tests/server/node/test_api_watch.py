@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.node.api_watch import ApiWatch
 from jetstream_server.protocol.ops import PubRun
 
@@ -50,7 +50,7 @@ def test_groups_and_no_reply(heard: Any):
 
 def test_nobody_listens(heard: Any, accounts_node: Any):
     class Unused:
-        def receive(self, *args: Any) -> None:
+        def receive(self, stretch: Stretch) -> None:
             raise AssertionError("parts of the server are not told")
 
     accounts_node.accounts["B"].sublist.insert(Subscription(b"$JS.API.*", Unused()))

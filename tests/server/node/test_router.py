@@ -8,7 +8,7 @@ import pytest
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.subject import matches
 from jetstream_server.core.sublist import Sublist
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.node.router import Router
 from jetstream_server.protocol.ops import PubRun
 
@@ -19,8 +19,8 @@ class Recorder:
     def __init__(self) -> None:
         self.stretches: list[tuple[int, int]] = []
 
-    def receive(self, run, start, stop, subscription, origin, now):
-        self.stretches.append((start, stop))
+    def receive(self, stretch: Stretch) -> None:
+        self.stretches.append((stretch.start, stretch.stop))
 
     @property
     def messages(self) -> list[int]:
@@ -95,7 +95,7 @@ def test_interest_that_a_delivery_creates_counts_for_the_next_message(sublist, r
     late = Recorder()
 
     class Creator(Recorder):
-        def receive(self, run, start, stop, subscription, origin, now):
+        def receive(self, stretch: Stretch) -> None:
             listen(sublist, b"made", receiver=late)
 
     listen(sublist, b"make", receiver=Creator())
@@ -172,7 +172,7 @@ def test_one_subject_of_many_may_have_a_listener_of_its_own(sublist, router):
 class Damaged:
     """Stands for a consumer whose stream's disk disagrees."""
 
-    def receive(self, run, start, stop, subscription, origin, now):
+    def receive(self, stretch: Stretch) -> None:
         raise StoreError("a stored record is damaged", "1.blk", 7)
 
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 from jetstream_server.base.clock import SECOND
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.node.account import Account
 from jetstream_server.node.service_latency import TimedRequest
 from jetstream_server.node.service_replies import ResponseTerms
@@ -22,8 +22,9 @@ class Inbox:
         self.got = []
         account.sublist.insert(Subscription(subject, self))
 
-    def receive(self, run, start, stop, subscription, origin, now):
-        for at in range(start, stop):
+    def receive(self, stretch: Stretch) -> None:
+        run = stretch.run
+        for at in stretch.indices:
             self.got.append((run.subject(at), run.reply(at), run.headers(at), run.payload(at)))
 
 

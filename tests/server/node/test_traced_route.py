@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.containment import Containment
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.node.domain_mapping import DomainMapping
 
 ONLY = b"NATS/1.0\r\nNats-Trace-Dest: tr\r\nNats-Trace-Only: 1\r\n\r\n"
@@ -30,7 +30,7 @@ class Failing:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def receive(self, *args: Any) -> None:
+    def receive(self, stretch: Stretch) -> None:
         raise self._error
 
 

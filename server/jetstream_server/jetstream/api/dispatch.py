@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from jetstream_server.base.errors import ApiError, StoreError
-from jetstream_server.core.subscription import Origin, PostponedRequests, Subscription
+from jetstream_server.core.subscription import Origin, Stretch, Subscription
 from jetstream_server.core.workload import units_of
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.advisory import publish_api_audit
@@ -85,21 +85,13 @@ class Api:
         for subscription in self.subscriptions:
             self._context.sublist.remove(subscription)
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
-        """Answer requests `start` up to `stop`, as far as there is time and room for it."""
-        answers = origin.answers if origin is not None else None
-        workload = self._context.workload
-        for index in range(start, stop):
-            if origin is not None and answers is not None and not answers.room_bytes:
-                answers.postpone(PostponedRequests(subscription, run, index, stop, origin))
+    def receive(self, stretch: Stretch) -> None:
+        """Answer requests, as far as there is time and room for it."""
+        run, origin, now = stretch.run, stretch.origin, stretch.now
+        answers, workload = stretch.answers, self._context.workload
+        for index in stretch.indices:
+            if answers is not None and not answers.room_bytes:
+                answers.postpone(stretch.postponed_from(index))
                 return
             if self._watch is not None:
                 self._watch.heard(run, index, origin, now)
@@ -110,10 +102,10 @@ class Api:
             if route is None:
                 continue
             payload, headers, reply = run.payload(index), run.headers(index), run.reply(index)
-            if origin is not None and answers is not None:
+            if answers is not None:
                 units = units_of(len(payload), is_costly=route.is_costly)
                 if answers.postponed or not workload.takes(units):
-                    answers.postpone(PostponedRequests(subscription, run, index, stop, origin))
+                    answers.postpone(stretch.postponed_from(index))
                     workload.wait(answers.look_again)
                     return
             request = Request(subject, tokens, payload, headers, reply, origin, now)

@@ -15,7 +15,7 @@ import orjson
 
 from jetstream_server.base.digits import unsigned
 from jetstream_server.base.nuid import DIGITS, Nuid
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
 from jetstream_server.jetstream.consumers.consumer_files import ConsumerFiles
 from jetstream_server.jetstream.consumers.inactivity import Inactivity
@@ -108,21 +108,13 @@ class Acks:
         self._inactivity = inactivity
         self._request = request
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
+    def receive(self, stretch: Stretch) -> None:
         """Take acks; plain ones a run at a time."""
         shared = self._shared
         if shared.stream.store.offline:
             return  # nothing can be saved any more, so nothing is answered
+        run, at, stop, now = stretch.run, stretch.start, stretch.stop, stretch.now
         self._inactivity.touch(now)
-        at = start
         while at < stop:
             sequences: array[int] = array("Q")
             first, at = at, take_plain_acks(run.chunk, run.fields, at, stop, sequences)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from jetstream_server.base.errors import JetStreamServerError
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.subject import matches
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer_creation import (
@@ -23,7 +23,6 @@ from jetstream_server.jetstream.consumers.consumer_creation import (
     restore_consumer,
 )
 from jetstream_server.jetstream.ending import Ending
-from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import StateFile
 
 if TYPE_CHECKING:
@@ -180,18 +179,10 @@ class HaltedConsumer:
 
     # -- readers ---------------------------------------------------------------------------
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
+    def receive(self, stretch: Stretch) -> None:
         """Let who asks for messages wait."""
-        for index in range(start, stop):
-            if reply := run.reply(index):
+        for index in stretch.indices:
+            if reply := stretch.run.reply(index):
                 if len(self._waiting) < _WAITING_MAX:
                     self._waiting.append(reply)
                 else:

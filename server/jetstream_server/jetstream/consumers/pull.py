@@ -14,7 +14,7 @@ from operator import attrgetter, itemgetter
 from jetstream_server import API_LEVEL
 from jetstream_server.base import limits
 from jetstream_server.core.sublist import Match
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
 from jetstream_server.jetstream.consumers.dealing import deal, picked
 from jetstream_server.jetstream.consumers.delivery import Batch
@@ -30,7 +30,6 @@ from jetstream_server.jetstream.consumers.selection import shortened
 from jetstream_server.jetstream.consumers.supply import Offer, Supply
 from jetstream_server.jetstream.wire.go_duration import format_duration
 from jetstream_server.protocol import headers
-from jetstream_server.protocol.ops import PubRun
 
 # What one consumer sends in one turn before others get theirs; the rest follows in the next turn.
 TURN_BYTES = limits.OUTBOX_LOW_BYTES
@@ -59,22 +58,15 @@ class Pull:
 
     # -- requests come in ------------------------------------------------------------------
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
+    def receive(self, stretch: Stretch) -> None:
         """Take requests."""
-        for at in range(start, stop):
+        run = stretch.run
+        for at in stretch.indices:
             reply = run.reply(at)
             if reply:
                 block = run.headers(at)
                 level = headers.get(block, b"Nats-Required-Api-Level") if block else None
-                self.request(reply, run.payload(at), now, level)
+                self.request(reply, run.payload(at), stretch.now, level)
 
     def request(self, reply: bytes, body: bytes, now: int, level: bytes | None = None) -> None:
         """Take one request: queue it, or refuse it with a status."""

@@ -12,13 +12,12 @@ from collections.abc import Callable
 
 from jetstream_server.base import limits
 from jetstream_server.core.sublist import Match
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
 from jetstream_server.jetstream.consumers.flow_control import FlowControl
 from jetstream_server.jetstream.consumers.inactivity import Inactivity
 from jetstream_server.jetstream.consumers.pacing import RateLimit
 from jetstream_server.jetstream.consumers.supply import Offer, Supply
-from jetstream_server.protocol.ops import PubRun
 
 TURN_BYTES = limits.OUTBOX_LOW_BYTES
 _COUNT_MAX = 1 << 20
@@ -72,22 +71,15 @@ class Push:
             return bool(match.plain)
         return any(members[0].queue == self._group for members in match.queues)
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
+    def receive(self, stretch: Stretch) -> None:
         """Take answers to flow control questions."""
-        if not self._shared.heeds(origin):
+        if not self._shared.heeds(stretch.origin):
             return
-        for at in range(start, stop):
+        run = stretch.run
+        for at in stretch.indices:
             if self._flow is not None and self._flow.answered(run.subject(at)):
                 if self._acks_by_flow_control:
-                    self._take_last(run.headers(at), now)
+                    self._take_last(run.headers(at), stretch.now)
                 self._shared.wake()
 
     # -- messages go out -------------------------------------------------------------------

@@ -6,7 +6,7 @@ number of times each message beyond its first delivery went out. The ack wait of
 belongs to its run in `ack_pending.py`, so a message that is acked in time costs nothing here.
 
 Messages come and go by the hundred thousand when a client dies, so everything is done to many at
-once: the queue is made of stretches of rising sequences, deadlines are kept in waves of messages
+once: the queue is made of runs of rising sequences, deadlines are kept in waves of messages
 that went out together, and both are left lazily.
 
 Order (docs/reference/consumers.md#redelivery): what expires together goes out in stream order, NAKs
@@ -25,9 +25,9 @@ from operator import lt
 _RUN_MAX = 4096
 
 
-class Stretch:
+class RisingRun:
     """Part of the queue: rising sequences, from `at` on. One counts only while it has the ticket
-    of its stretch, so that leaving the queue need not look for it here."""
+    of its run, so that leaving the queue need not look for it here."""
 
     __slots__ = ("at", "sequences", "ticket")
 
@@ -48,7 +48,7 @@ class Redelivery:
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}
         self._queue: dict[int, int] = {}  # sequence -> ticket
-        self._stretches: deque[Stretch] = deque()
+        self._runs: deque[RisingRun] = deque()
         self._ticket = 0
         # A message is in the wave of its deadline, and perhaps still in those of earlier ones.
         self._due_at: dict[int, int] = {}
@@ -77,13 +77,13 @@ class Redelivery:
     def _append(self, rising: array[int]) -> None:
         if not rising:
             return
-        last = self._stretches[-1] if self._stretches else None
+        last = self._runs[-1] if self._runs else None
         if last is not None and last.sequences[-1] < rising[0]:
             last.sequences += rising
         else:
             self._ticket += 1
-            last = Stretch(rising, self._ticket)
-            self._stretches.append(last)
+            last = RisingRun(rising, self._ticket)
+            self._runs.append(last)
         self._queue.update(dict.fromkeys(rising, last.ticket))
 
     def next_run(self, count_max: int) -> array[int]:
@@ -92,19 +92,19 @@ class Redelivery:
         They rise and have all been out equally often. They stay queued until told otherwise.
         """
         count_max = min(count_max, _RUN_MAX)
-        while self._stretches:
-            stretch = self._stretches[0]
-            part = stretch.sequences[stretch.at : stretch.at + count_max]
+        while self._runs:
+            run = self._runs[0]
+            part = run.sequences[run.at : run.at + count_max]
             if not part:
-                self._stretches.popleft()
+                self._runs.popleft()
                 continue
             tickets = list(map(self._queue.get, part, repeat(0)))
-            if tickets[0] != stretch.ticket:
-                is_left = stretch.ticket not in tickets
-                stretch.at += len(part) if is_left else tickets.index(stretch.ticket)
+            if tickets[0] != run.ticket:
+                is_left = run.ticket not in tickets
+                run.at += len(part) if is_left else tickets.index(run.ticket)
                 continue
-            if tickets.count(stretch.ticket) != len(part):
-                part = array("Q", compress(part, map(stretch.ticket.__eq__, tickets)))
+            if tickets.count(run.ticket) != len(part):
+                part = array("Q", compress(part, map(run.ticket.__eq__, tickets)))
             counts = list(map(self.counts.get, part, repeat(0)))
             if counts.count(counts[0]) != len(counts):
                 part = part[: len(list(takewhile(counts[0].__eq__, counts)))]
@@ -114,17 +114,17 @@ class Redelivery:
     def queued_sequences(self) -> list[int]:
         """Return the queue, in order."""
         queued: list[int] = []
-        for stretch in self._stretches:
-            part = stretch.sequences[stretch.at :]
+        for run in self._runs:
+            part = run.sequences[run.at :]
             tickets = map(self._queue.get, part, repeat(0))
-            queued += compress(part, map(stretch.ticket.__eq__, tickets))
+            queued += compress(part, map(run.ticket.__eq__, tickets))
         return queued
 
     def _unqueue(self, sequences: Iterable[int]) -> None:
         if self._queue:
             _drop(self._queue, sequences)
             if not self._queue:
-                self._stretches.clear()
+                self._runs.clear()
 
     # -- deadlines -------------------------------------------------------------------------
 
@@ -226,7 +226,7 @@ class Redelivery:
         """Drop everything."""
         self.counts.clear()
         self._queue.clear()
-        self._stretches.clear()
+        self._runs.clear()
         self._due_at.clear()
         self._waves.clear()
         self._wave_counts.clear()

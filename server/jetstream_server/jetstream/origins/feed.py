@@ -24,7 +24,7 @@ from jetstream_server.base.errors import ApiError
 from jetstream_server.base.nuid import DIGITS
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.provenance import OWN_INBOX, is_from_server
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.arrival import Arrival, delivery_numbers
@@ -255,25 +255,18 @@ class Feed:
 
     # -- hearing ---------------------------------------------------------------------------
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
+    def receive(self, stretch: Stretch) -> None:
         """Take deliveries, statuses, and the answer to the request; of clients, nothing."""
-        if not is_from_server(origin):
+        if not is_from_server(stretch.origin):
             return
-        if subscription is self._answers:
-            self._answered(run.headers(start), run.payload(start), now)
-        elif subscription is self._deliveries:
+        run, start = stretch.run, stretch.start
+        if stretch.subscription is self._answers:
+            self._answered(run.headers(start), run.payload(start), stretch.now)
+        elif stretch.subscription is self._deliveries:
             if self._stage is _Stage.ASKED:
-                self._early.append((run, start, stop))
+                self._early.append((run, start, stretch.stop))
             elif self._stage is _Stage.RUNNING:
-                self._take(run, start, stop, now)
+                self._take(run, start, stretch.stop, stretch.now)
 
     def _answered(self, headers: bytes, body: bytes, now: int) -> None:
         answer = _decoded(body)

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ApiError, JetStreamServerError, StoreError
 from jetstream_server.core.containment import Incident
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Origin, Stretch, Subscription
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.stream_info import created_info
 from jetstream_server.jetstream.snapshots.rebuild import Rebuild, RebuildError
 from jetstream_server.jetstream.snapshots.snapshot_advisory import TransferAdvisories
 from jetstream_server.jetstream.streams.stream_config import StreamConfig
 from jetstream_server.jetstream.wire.go_json import encode
-from jetstream_server.protocol.ops import PubRun
 
 if TYPE_CHECKING:
     from jetstream_server.jetstream.catalog import Catalog
@@ -78,21 +77,14 @@ class Restore:
 
     # -- chunks ----------------------------------------------------------------------------
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
+    def receive(self, stretch: Stretch) -> None:
         """Take chunks, or go on after a flush."""
+        subscription, run, now = stretch.subscription, stretch.run, stretch.now
         if subscription is self._flushed:
-            if origin is None and not subscription.closed:  # from ourselves
+            if stretch.origin is None and not subscription.closed:  # from ourselves
                 self._step(now)
             return
-        for index in range(start, stop):
+        for index in stretch.indices:
             if subscription.closed:
                 return
             reply, payload = run.reply(index), run.payload(index)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.containment import Incident
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Origin, Stretch, Subscription
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.snapshots import s2
 from jetstream_server.jetstream.snapshots.archive import (
@@ -33,7 +33,6 @@ from jetstream_server.jetstream.snapshots.consumer_snapshot import encode_consum
 from jetstream_server.jetstream.snapshots.snapshot_advisory import TransferAdvisories
 from jetstream_server.jetstream.streams.scan import messages
 from jetstream_server.jetstream.wire.go_json import encode
-from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import MessageStore
 
 if TYPE_CHECKING:
@@ -168,18 +167,10 @@ class Snapshot:
 
     # -- verbs -----------------------------------------------------------------------------
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
+    def receive(self, stretch: Stretch) -> None:
         """Take acks; whatever they say, each makes room for one chunk."""
         if self._is_sending:
-            self._unacked = max(self._unacked - (stop - start), 0)
+            self._unacked = max(self._unacked - len(stretch.indices), 0)
             self._context.deadlines.cancel(self)
             self._context.wake(self)
 

@@ -16,7 +16,7 @@ from itertools import islice
 from jetstream_server import API_LEVEL
 from jetstream_server.base.errors import StoreError
 from jetstream_server.base.limits import PENDING_BYTES_MAX
-from jetstream_server.core.subscription import Origin, PostponedRequests, Subscription
+from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.output import Output
 from jetstream_server.jetstream.streams.direct_replies import DirectReplies
 from jetstream_server.jetstream.streams.direct_selection import Selection, decode
@@ -73,27 +73,18 @@ class DirectGet:
         self._store = store
         self._output = output
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
+    def receive(self, stretch: Stretch) -> None:
         """Answer requests as far as there is room; one without reply is of no consequence."""
-        index = start
-        answers = origin.answers if origin is not None else None
+        run, index, stop, answers = stretch.run, stretch.start, stretch.stop, stretch.answers
         while index < stop:
             cut, reply, target = self._output.reply_stretch(run, index, stop)
             if reply:
                 replies = DirectReplies(self._output, target, answers)
                 cut = self._answer_some(replies, run, index, cut)
                 replies.send()
-                if origin is not None and answers is not None and not answers.room_bytes:
+                if answers is not None and not answers.room_bytes:
                     if cut < stop:
-                        answers.postpone(PostponedRequests(subscription, run, cut, stop, origin))
+                        answers.postpone(stretch.postponed_from(cut))
                     return
             index = cut
 

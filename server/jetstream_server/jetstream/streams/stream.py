@@ -25,7 +25,7 @@ from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.fault_domains import Domain
-from jetstream_server.core.subscription import Origin, Receiver, Subscription
+from jetstream_server.core.subscription import Receiver, Stretch
 from jetstream_server.core.transform import Transform
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.context import Context
@@ -148,16 +148,9 @@ class Stream:
 
     # -- publishing ------------------------------------------------------------------------
 
-    def receive(
-        self,
-        run: PubRun,
-        start: int,
-        stop: int,
-        subscription: Subscription,
-        origin: Origin | None,
-        now: int,
-    ) -> None:
+    def receive(self, stretch: Stretch) -> None:
         """Take what was published to one of the stream's subjects."""
+        run, start, stop, now = stretch.run, stretch.start, stretch.stop, stretch.now
         # What duplicates repeat may be lost with the store.
         if reason := self.outage or self.store.offline:
             self.refusals.send_all(run, start, stop, StoreError(reason))

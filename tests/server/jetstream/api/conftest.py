@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
@@ -34,7 +34,7 @@ class Client:
 class Listener:
     """A receiver that only makes interest."""
 
-    def receive(self, *args: object) -> None:
+    def receive(self, stretch: Stretch) -> None:
         raise AssertionError("nothing is routed in these tests")
 
 
@@ -65,7 +65,7 @@ class Exchange:
         self.output.sends_after_flush.clear()
         for subscription in match.plain:
             run = PubRun.single(name, b"_INBOX.1", headers, body)
-            subscription.receiver.receive(run, 0, 1, subscription, Client(), self.now)
+            subscription.receiver.receive(Stretch(run, 0, 1, subscription, Client(), self.now))
         for subject_sent, payload in self.sent():
             if subject_sent == b"_INBOX.1":
                 return payload
@@ -90,7 +90,7 @@ class Exchange:
         self.now += 1
         run = PubRun.single(subject.encode(), b"", headers, payload)
         for subscription in self.context.sublist.match(subject.encode()).plain:
-            subscription.receiver.receive(run, 0, 1, subscription, None, self.now)
+            subscription.receiver.receive(Stretch(run, 0, 1, subscription, None, self.now))
 
     def sent(self) -> list[tuple[bytes, bytes]]:
         """Return what was published since the last request: subjects and payloads."""

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.consumers.ack import (
     Verb,
     ack_counts,
@@ -270,7 +271,7 @@ def test_an_offline_stream_answers_no_acks(account, monkeypatch):
     account.client.take()
     monkeypatch.setattr(type(stream.store), "offline", property(lambda store: "fsync failed"))
     run = PubRun.of([(b"$JS.ACK.S.C.1.1.1.1.0", b"_INBOX.p", b"", b"+ACK")])
-    consumer.acks.receive(run, 0, 1, None, None, account.now)
+    consumer.acks.receive(Stretch(run, 0, 1, None, None, account.now))
     assert 1 in consumer.progress.pending
     assert account.client.take() == []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 
 
 def test_a_client_without_headers_gets_none(account, make_client):
@@ -21,10 +21,11 @@ def test_a_receiver_inside_the_server_gets_runs(account):
         def __init__(self):
             self.taken = []
 
-        def receive(self, run, start, stop, subscription, origin, now):
+        def receive(self, stretch: Stretch) -> None:
+            run = stretch.run
             self.taken += [
                 (run.subject(at), run.reply(at), run.headers(at), run.payload(at))
-                for at in range(start, stop)
+                for at in stretch.indices
             ]
 
     stream = account.stream()

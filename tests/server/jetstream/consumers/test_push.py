@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.core.subscription import Stretch
 from jetstream_server.protocol.ops import PubRun
 
 
@@ -126,7 +127,7 @@ def test_a_client_does_not_answer_for_a_mirror(account, sourcing, credited):
     (question,) = [message for message in account.client.take() if message.status]
     answers = account.sublist.match(question.reply).only
     run = PubRun.single(question.reply, b"", b"", b"")
-    answers.receiver.receive(run, 0, 1, answers, Somebody(), account.now)
+    answers.receiver.receive(Stretch(run, 0, 1, answers, Somebody(), account.now))
     account.turn()
     assert len([each for each in account.client.take() if not each.status]) == credited
     account.publish(question.reply)

@@ -11,7 +11,7 @@ from jetstream_server import API_LEVEL
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
-from jetstream_server.core.subscription import Origin, Subscription
+from jetstream_server.core.subscription import Origin, Stretch, Subscription
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.arrival import Arrival
 from jetstream_server.jetstream.origins.feed import Feed
@@ -132,7 +132,7 @@ class Line:
 
     def _route(self, subject: bytes, run: PubRun, by: Origin | None = None) -> None:
         for sub in self.sublist.match(subject).plain:
-            sub.receiver.receive(run, 0, run.count, sub, by, self.now)
+            sub.receiver.receive(Stretch(run, 0, run.count, sub, by, self.now))
 
     def run(self) -> None:
         """Let the feed become active."""

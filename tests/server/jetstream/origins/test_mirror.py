@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jetstream_server.base.clock import MILLISECOND, SECOND
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.protocol.ops import PubRun
 
 SET_UP = 300 * MILLISECOND
@@ -42,7 +42,7 @@ def direct_gets(account: Any, subject: bytes) -> list[bytes]:
     for group in account.sublist.match(subject).queues:
         for member in group:
             run = PubRun.single(subject, inbox, b"", b'{"seq":1}')
-            member.receiver.receive(run, 0, 1, member, None, account.now)
+            member.receiver.receive(Stretch(run, 0, 1, member, None, account.now))
     account.turn()
     lines = [message[2].split(b"\r\n") for message in listener.received]
     return sorted(line for block in lines for line in block if line.startswith(b"Nats-Stream:"))
@@ -146,7 +146,7 @@ def test_ttls_and_rollups_count_where_they_are_allowed(transfers: Any) -> None:
     for subject, line in ((b"o.1", b""), (b"o.2", b"Nats-TTL: 1s"), (b"o.1", b"Nats-Rollup: sub")):
         headers = b"NATS/1.0\r\n%b\r\n\r\n" % line if line else b""
         run = PubRun.single(subject, b"", headers, b"m")
-        transfers.catalog.streams["O"].receive(run, 0, 1, None, None, transfers.now)
+        transfers.catalog.streams["O"].receive(Stretch(run, 0, 1, None, None, transfers.now))
         transfers.turn()
     assert [message[0] for message in contents(transfers, "M")] == [2, 3]
     assert [message[0] for message in contents(transfers, "N")] == [1, 2, 3]

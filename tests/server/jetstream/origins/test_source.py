@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.origins.origin_consumer import stream_identity
 from jetstream_server.jetstream.streams.publish_headers import header
 from jetstream_server.protocol.ops import PubRun
@@ -27,7 +28,7 @@ def publish(account: Any, subject: bytes, payload: bytes = b"", *lines: bytes) -
     block = b"NATS/1.0\r\n" + b"".join(b"%b\r\n" % line for line in lines) + b"\r\n"
     run = PubRun.single(subject, b"", block if lines else b"", payload)
     for sub in account.sublist.match(subject).plain:
-        sub.receiver.receive(run, 0, 1, sub, None, account.now)
+        sub.receiver.receive(Stretch(run, 0, 1, sub, None, account.now))
     account.turn()
 
 

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from jetstream_server.core.subscription import Stretch
 from jetstream_server.protocol.ops import PubRun
 
 # One header for each refusal of a plain stream whose last message is 1, in the order in which they
@@ -151,7 +152,7 @@ def test_headers_that_mean_nothing_here_are_stored(bench: Any, header: str) -> N
 def test_fast_batches_are_refused(bench: Any) -> None:
     stream = bench.stream()
     run = PubRun.of([(b"s.a", b"_INBOX.c.id.10.fail.1.0.$FI", b"", b"x")])
-    stream.receive(run, 0, 1, bench.inbox, None, bench.now)
+    stream.receive(Stretch(run, 0, 1, bench.inbox, None, bench.now))
     ((_, _, body),) = bench.sent()
     assert b'"err_code":10205' in body
     assert stream.store.last_seq == 0
@@ -172,7 +173,7 @@ def test_fast_batches_are_refused(bench: Any) -> None:
 def test_what_is_stored_of_a_header_block(bench: Any, block: bytes, stored: bytes) -> None:
     stream = bench.stream()
     run = PubRun.of([(b"s.a", bench.reply(), block, b"x")])
-    stream.receive(run, 0, 1, bench.inbox, None, bench.now)
+    stream.receive(Stretch(run, 0, 1, bench.inbox, None, bench.now))
     message = stream.store.load(1)
     assert (message.headers, message.payload) == (stored, b"x")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from jetstream_server.base.clock import SECOND
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.open_batches import OpenBatches
 from jetstream_server.jetstream.streams.atomic_batch import drop_unfinished
 from jetstream_server.jetstream.streams.stream import Stream
@@ -88,7 +88,9 @@ def test_giving_up_is_told(bench: Any, stream: Any) -> None:
     bench.sublist.insert(Subscription(b"$JS.EVENT.>", bench.client))
     for batch, position in (("b", 1), ("b", 3), ("c", 1)):
         lines = bench.block(f"Nats-Batch-Id: {batch}", f"Nats-Batch-Sequence: {position}")
-        stream.receive(PubRun.single(b"s.a", b"", lines), 0, 1, bench.inbox, None, bench.now)
+        stream.receive(
+            Stretch(PubRun.single(b"s.a", b"", lines), 0, 1, bench.inbox, None, bench.now)
+        )
     assert abandoned(bench) == ["incomplete"]
     bench.advance(11 * SECOND)
     assert abandoned(bench) == ["timeout"]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import StoreError
+from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.streams import direct_get
 from jetstream_server.protocol.ops import PubRun
 
@@ -32,7 +33,7 @@ class Asker:
             (b"A.c", b"NATS/1.0 200 OK\r\n\r\n", b"seven"),
         ):
             run = PubRun.of([(subject, b"", headers, payload)])
-            self.stream.receive(run, 0, 1, bench.inbox, None, bench.now)
+            self.stream.receive(Stretch(run, 0, 1, bench.inbox, None, bench.now))
             bench.advance(SECOND)
 
     def ask(
@@ -49,7 +50,7 @@ class Asker:
         address = b"$JS.API.DIRECT.GET.A" + (b"." + subject if subject else b"")
         ((target,),) = self.bench.sublist.match(address).queues
         run = PubRun.of([(address, reply, headers, body)])
-        target.receiver.receive(run, 0, 1, target, None, self.bench.now)
+        target.receiver.receive(Stretch(run, 0, 1, target, None, self.bench.now))
         return [(headers, payload) for _, headers, payload in self.bench.sent()]
 
     def ask_many(self, requests: list[tuple[bytes, bytes, bytes]]) -> list[tuple[bytes, ...]]:
@@ -63,7 +64,7 @@ class Asker:
                 for number, (subject, headers, body) in enumerate(requests)
             ]
         )
-        target.receiver.receive(run, 0, run.count, target, None, self.bench.now)
+        target.receiver.receive(Stretch.of_server(run, target, self.bench.now))
         return [tuple(each) for each in self.bench.sent()]
 
 
@@ -232,7 +233,7 @@ def test_batch(asker: Asker, reply: bytes) -> None:
 def test_a_batch_is_one_buffer(asker: Asker) -> None:
     ((target,),) = asker.bench.sublist.match(b"$JS.API.DIRECT.GET.A").queues
     run = PubRun.of([(b"$JS.API.DIRECT.GET.A", b"_INBOX.d", b"", b'{"batch":8,"seq":1}')])
-    target.receiver.receive(run, 0, 1, target, None, asker.bench.now)
+    target.receiver.receive(Stretch(run, 0, 1, target, None, asker.bench.now))
     assert [send.count for send in asker.bench.output.sends_after_flush] == [9]
 
 
@@ -344,7 +345,7 @@ def test_fractions_of_a_second(bench: Any) -> None:
     asker_body = b'{"seq":1}'
     ((target,),) = bench.sublist.match(b"$JS.API.DIRECT.GET.A").queues
     run = PubRun.of([(b"$JS.API.DIRECT.GET.A", b"_INBOX.d", b"", asker_body)])
-    target.receiver.receive(run, 0, 1, target, None, bench.now)
+    target.receiver.receive(Stretch(run, 0, 1, target, None, bench.now))
     ((_, headers, _),) = bench.sent()
     assert b"Nats-Time-Stamp: 2023-11-14T22:13:20.120000001Z\r\n" in headers
 

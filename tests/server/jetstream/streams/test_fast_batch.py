@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ApiError
+from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.streams.fast_batch import Place, parse_reply
 from jetstream_server.protocol.ops import PubRun
 
@@ -27,7 +28,7 @@ def reply(position: int, op: int, *, batch: str = "b", flow: int = 5, gap: str =
 
 def send(bench: Any, stream: Any, *replies: bytes, lines: tuple[str, ...] = ()) -> list[Any]:
     run = PubRun.of([(b"s.a", each, bench.block(*lines), b"x") for each in replies])
-    stream.receive(run, 0, run.count, bench.inbox, None, bench.now)
+    stream.receive(Stretch.of_server(run, bench.inbox, bench.now))
     return [json.loads(payload) for _, _, payload in bench.sent()]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from jetstream_server.core.subscription import Subscription
+from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.streams.ingest import REFUSAL_HEADERS, Ingest, IngestLimits
 from jetstream_server.protocol.ops import PubRun
 
@@ -38,7 +38,7 @@ def test_a_stream_refuses_what_there_is_no_room_for(bench: Any) -> None:
     for size in sizes:
         run = PubRun.single(b"s.a", b"r", b"", b"x" * size)
         bench.now += 1
-        stream.receive(run, 0, 1, Subscription(b"s.>", stream), None, bench.now)
+        stream.receive(Stretch(run, 0, 1, Subscription(b"s.>", stream), None, bench.now))
     answers = [
         (send.run.headers(0), json.loads(send.run.payload(0)))
         for send in bench.output.sends_after_flush

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from jetstream_server.core.subscription import Stretch
 from jetstream_server.protocol.ops import PubRun
 
 
 def publish(bench: Any, stream: Any, subject: bytes, headers: bytes, payload: bytes) -> Any:
     run = PubRun.of([(subject, b"_INBOX.c.1", headers, payload)])
-    stream.receive(run, 0, 1, bench.inbox, None, bench.now)
+    stream.receive(Stretch(run, 0, 1, bench.inbox, None, bench.now))
     return bench.sent()
 
 

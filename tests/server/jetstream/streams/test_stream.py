@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.ending import Ending
 from jetstream_server.jetstream.streams.stream import Stream
@@ -31,7 +32,7 @@ def test_acks_of_one_run_leave_as_one_buffer(bench: Any) -> None:
     stream = bench.stream()
     for headers in (b"", bench.block("Nats-Msg-Id: same")):
         run = PubRun.of([(b"s.a", bench.reply(), headers, b"x") for _ in range(50)])
-        stream.receive(run, 0, 50, bench.inbox, None, bench.now)
+        stream.receive(Stretch(run, 0, 50, bench.inbox, None, bench.now))
         counts = [send.count for send in bench.output.sends_after_flush]
         assert counts == ([1, 49] if headers else [50])
         bench.sent()

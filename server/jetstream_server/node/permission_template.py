@@ -19,7 +19,7 @@ from jetstream_server.config.values import is_subject
 _PLACE = re.compile(r"(\{\{[^{}]+\}\})")
 
 
-class ScopeError(ValueError):
+class TemplateError(ValueError):
     """A template denies what is no subject."""
 
 
@@ -29,14 +29,14 @@ def granted(
     """Return what a template grants to a user of an account.
 
     Raises:
-        ScopeError: it cannot be told what is denied.
+        TemplateError: it cannot be told what is denied.
     """
 
     def filled(claims: SubjectClaims) -> SubjectClaims:
         allow = _filled(claims.allow, user, account)
         deny = _filled(claims.deny, user, account)
         if not all(map(_is_entry, deny)):
-            raise ScopeError(f"a denied subject is malformed: {', '.join(deny)}")
+            raise TemplateError(f"a denied subject is malformed: {', '.join(deny)}")
         kept = tuple(filter(_is_entry, allow))
         # A list from which everything fell out must not allow everything.
         return SubjectClaims(allow=kept, deny=(*deny, ">") if allow and not kept else deny)

@@ -1,7 +1,7 @@
 import pytest
 from jetstream_server.config.claims.account_claims import AccountClaims
 from jetstream_server.config.claims.user_claims import PermissionClaims, SubjectClaims, UserClaims
-from jetstream_server.node.scope import ScopeError, granted
+from jetstream_server.node.permission_template import TemplateError, granted
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_an_allowed_subject_that_cannot_be_allows_nothing(fill):
 
 
 def test_a_denied_subject_that_cannot_be_refuses_the_user(fill):
-    with pytest.raises(ScopeError):
+    with pytest.raises(TemplateError):
         fill(("a",), ("{{tag(none)}}.x",))
 
 
