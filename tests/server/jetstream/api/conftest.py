@@ -25,6 +25,7 @@ class Client:
     """The origin of the requests."""
 
     echo = True
+    is_server = False
     answers = None
 
     def client_info(self, now: int) -> dict[str, Any]:
