@@ -7,7 +7,6 @@ only after those of Spark are set aside.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
@@ -168,6 +167,8 @@ class OptionMap:
             if key in elsewhere:
                 self.add_problem(elsewhere[key], "does not apply here")
                 continue
+            import difflib  # only for whoever has mistyped
+
             close = difflib.get_close_matches(key, self._known, n=1, cutoff=0.7)
             hint = f"; did you mean '{self._known[close[0]]}'?" if close else ""
             self.problems.append(f"option '{key}' is not known{hint}")

@@ -22,6 +22,7 @@ from typing import Any
 from benchmarks.kafka.broker import broker
 from benchmarks.kafka.installation import Installation, install
 from benchmarks.servers import OURS, ROOT, running
+from benchmarks.spark_environment import NOT_AT_USERS
 
 ROWS = {128: 2_000_000, 1024: 500_000}
 QUICK_ROWS = {128: 200_000, 1024: 50_000}
@@ -85,7 +86,7 @@ def measurements(options: argparse.Namespace, place: Installation) -> Iterator[d
             "wanted": options.only,
         }
         command = [str(place.python), "-P", "-m", "benchmarks.kafka.queries", json.dumps(asked)]
-        left_out = ("SPARK_SUBMIT_OPTS", "PYTHONPATH", "VIRTUAL_ENV", "SPARK_HOME")
+        left_out = (*NOT_AT_USERS, "PYTHONPATH", "VIRTUAL_ENV", "SPARK_HOME")
         environment = {key: value for key, value in os.environ.items() if key not in left_out}
         environment |= {
             "PYTHONPATH": str(place.packages),

@@ -21,6 +21,7 @@ from typing import Any
 from benchmarks.bench import Bench, Case, LoadResult, Settings
 from benchmarks.loads.publish import fill, publish
 from benchmarks.servers import ROOT, Target
+from benchmarks.spark_environment import as_at_users
 from benchmarks.wire import STREAM, LoadError, Wire
 
 SIZES = (128, 1024, 10240)
@@ -40,20 +41,21 @@ def spark_session() -> Any:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     paths = [str(ROOT), str(ROOT / "server"), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    session = (
-        SparkSession.builder.master(f"local[{_CORES}]")
-        .appName("jetstream-benchmarks")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.memory", "2g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config(
-            "spark.sql.warehouse.dir",
-            str(Path(tempfile.gettempdir()) / "jetstream-bench-warehouse"),
+    with as_at_users():
+        session = (
+            SparkSession.builder.master(f"local[{_CORES}]")
+            .appName("jetstream-benchmarks")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.driver.memory", "2g")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config(
+                "spark.sql.warehouse.dir",
+                str(Path(tempfile.gettempdir()) / "jetstream-bench-warehouse"),
+            )
+            .getOrCreate()
         )
-        .getOrCreate()
-    )
     # What goes wrong is in the error that a load raises; Spark would say it again, many times.
     session.sparkContext.setLogLevel("OFF")
     session.dataSource.register(ConstantArrow)

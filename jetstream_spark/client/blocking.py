@@ -15,7 +15,6 @@ import random
 import secrets
 import select
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -47,8 +46,6 @@ B = TypeVar("B")
 RECEIVE_BYTES_MAX = 1 << 20
 # One call of `send`; a link that is slow keeps no more than this from being counted as progress.
 SEND_BYTES_MAX = 1 << 20
-
-_WAITS = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class BlockingHost:
@@ -151,15 +148,30 @@ def _carry_out(operation: Generator[Any, Any, Any], effect: Effect) -> Any:
 
 
 class _SocketCarrier:
-    """A socket, and the poll that waits for it."""
+    """A socket, and the poll that waits for it.
 
-    __slots__ = ("poll", "socket")
+    Attributes:
+        wants_read, wants_write: what the socket raises when it has to wait for one or the other.
+    """
+
+    __slots__ = ("poll", "socket", "wants_read", "wants_write")
 
     def __init__(self, connection: socket.socket) -> None:
-        self.adopt(connection)
+        self.wants_read: tuple[type[OSError], ...] = ()
+        self.wants_write: tuple[type[OSError], ...] = (BlockingIOError,)
+        self._adopt(connection)
 
-    def adopt(self, connection: socket.socket) -> None:
-        """Go on with a socket: the first one, or the encrypted one that replaced it."""
+    def encrypt(self, options: ConnectionOptions, server_name: str, timeout_s: float) -> None:
+        """Shake hands, and go on with the encrypted socket."""
+        import ssl  # a tenth of all that the connector imports, and seldom needed
+
+        self.socket.settimeout(timeout_s)
+        context = tls_context(options)
+        self._adopt(context.wrap_socket(self.socket, server_hostname=server_name))
+        self.wants_read = (ssl.SSLWantReadError,)
+        self.wants_write = (BlockingIOError, ssl.SSLWantWriteError)
+
+    def _adopt(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self.socket = connection
         self.poll = select.poll()
@@ -188,9 +200,7 @@ def _encrypt(effect: Encrypt) -> None:
     link, carrier = effect.link, _carrier(effect.link)
     server = effect.server
     name = effect.options.tls_server_name or server.tls_name or server.host
-    carrier.socket.settimeout(max(0.001, effect.deadline - time.monotonic()))
-    context = tls_context(effect.options)
-    carrier.adopt(context.wrap_socket(carrier.socket, server_hostname=name))
+    carrier.encrypt(effect.options, name, max(0.001, effect.deadline - time.monotonic()))
     link.is_encrypted = True
 
 
@@ -204,25 +214,25 @@ def _transfer(effect: Transfer) -> None:
     carrier = _carrier(link)
     assert effect.until is Until.SENT or link.buffer.room, "nothing can be received without room"
     while True:
-        blocked_on = _send_available(link, carrier.socket) if link.outgoing else 0
+        blocked_on = _send_available(link, carrier) if link.outgoing else 0
         if effect.until is Until.SENT and not link.outgoing:
             return
-        received = _receive_available(link, carrier.socket) if link.buffer.room else 0
+        received = _receive_available(link, carrier) if link.buffer.room else 0
         if effect.until is Until.RECEIVED and received:
             return
         events = blocked_on | (select.POLLIN if link.buffer.room else 0)
         _wait(carrier, events, deadline)
 
 
-def _send_available(link: Link, connection: socket.socket) -> int:
+def _send_available(link: Link, carrier: _SocketCarrier) -> int:
     """Send until there is no room; return the event to wait for, 0 when everything has left."""
     outgoing = link.outgoing
     while outgoing:
         try:
-            sent = connection.send(outgoing[0][:SEND_BYTES_MAX])
-        except ssl.SSLWantReadError:
+            sent = carrier.socket.send(outgoing[0][:SEND_BYTES_MAX])
+        except carrier.wants_read:
             return select.POLLIN
-        except (BlockingIOError, ssl.SSLWantWriteError):
+        except carrier.wants_write:
             return select.POLLOUT
         if sent == len(outgoing[0]):
             outgoing.popleft()
@@ -231,12 +241,12 @@ def _send_available(link: Link, connection: socket.socket) -> int:
     return 0
 
 
-def _receive_available(link: Link, connection: socket.socket) -> int:
+def _receive_available(link: Link, carrier: _SocketCarrier) -> int:
     buffer, total = link.buffer, 0
     while buffer.room and total < RECEIVE_BYTES_MAX:
         try:
-            count = connection.recv_into(buffer.window())
-        except _WAITS:
+            count = carrier.socket.recv_into(buffer.window())
+        except (*carrier.wants_read, *carrier.wants_write):
             break
         except (OSError, ValueError) as error:  # ValueError: a closed TLS socket
             if total:

@@ -9,9 +9,8 @@ import base64
 import contextlib
 import json
 import re
-import ssl
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jetstream_spark import __version__
 from jetstream_spark.connection_options import ConnectionOptions
@@ -22,6 +21,9 @@ from jetstream_spark.errors import (
     SecretUnreadableError,
 )
 from jetstream_spark.option_values import ServerAddress, read_secret_file
+
+if TYPE_CHECKING:
+    import ssl
 
 # A control line of the server is an INFO at worst, a few kilobytes in a large cluster.
 LINE_BYTES_MAX = 1 << 16
@@ -71,6 +73,8 @@ def tls_context(options: ConnectionOptions) -> ssl.SSLContext:
     Raises:
         SecretUnreadableError: a certificate or key file cannot be used in this process.
     """
+    import ssl
+
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
     if options.tls_ca_file:
         with _naming("tlsCaFile", options.tls_ca_file):
@@ -85,7 +89,7 @@ def tls_context(options: ConnectionOptions) -> ssl.SSLContext:
 def _naming(option: str, files: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, ssl.SSLError) as error:
+    except OSError as error:  # ssl.SSLError is one
         raise SecretUnreadableError(
             f"option '{option}' names '{files}', which cannot be used here: {error}.",
             "They must be PEM files that exist on the driver and on every executor.",
