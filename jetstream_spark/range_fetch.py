@@ -228,27 +228,39 @@ class DeliveryOrder:
         Raises:
             ProtocolViolationError: the sequences do not rise.
         """
+        added = len(block.numbers) // kernel.NUMBERS - block.count
         last = block.numbers[-kernel.NUMBERS :]
-        numbers = np.frombuffer(block.numbers, dtype=np.int64).reshape(-1, kernel.NUMBERS)
-        numbers = numbers[block.count :]
-        sequences, delivered = numbers[:, kernel.SEQUENCE], numbers[:, kernel.DELIVERED]
-        count = whole = len(sequences)
-        follows = np.diff(delivered, prepend=self._last_delivered) == 1
-        if not follows.all():
-            count = int(np.argmin(follows))
-        first = int(np.searchsorted(sequences[:count], self.reached)) if self._is_list else 0
-        usable = min(count, int(np.searchsorted(sequences, self._range.stop)))
-        if usable > first:
-            self._move(sequences[first:usable])
+        count = self._rising(block, kernel.DELIVERED, self._last_delivered)
+        if not self._is_list and self._rising(block, kernel.SEQUENCE, self.reached - 1) >= count:
+            first, usable = 0, min(count, self._range.stop - self.reached)
+            self.reached += usable
+        else:
+            first, usable = self._take_with_gaps(block, count)
         if usable < count:
             # A message beyond the range: everything before it was delivered.
             self._note_gap(self.reached, self._range.stop)
             self.reached = self._range.stop
-        del numbers, sequences, delivered  # an array that somebody looks at cannot be cut
         _keep(block, first, max(first, usable))
         self._last_delivered = last[kernel.DELIVERED]
         self.is_exhausted = last[kernel.PENDING] == 0
-        return count == whole
+        return count == added
+
+    def _rising(self, block: Block, column: int, before: int) -> int:
+        return kernel.rising_by_one(block.numbers, block.count, column, before)
+
+    def _take_with_gaps(self, block: Block, count: int) -> tuple[int, int]:
+        """Take what is of the range out of `count` messages; return from where to where that is.
+
+        Raises:
+            ProtocolViolationError: the sequences do not rise.
+        """
+        numbers = np.frombuffer(block.numbers, dtype=np.int64).reshape(-1, kernel.NUMBERS)
+        sequences = numbers[block.count : block.count + count, kernel.SEQUENCE]
+        first = int(np.searchsorted(sequences, self.reached)) if self._is_list else 0
+        usable = int(np.searchsorted(sequences, self._range.stop))
+        if usable > first:
+            self._move(sequences[first:usable])
+        return first, usable
 
     def _move(self, sequences: npt.NDArray[np.int64]) -> None:
         steps = np.diff(sequences, prepend=self.reached - 1)

@@ -97,9 +97,9 @@ def column(block: Block, stream: str, name: str, kind: pa.DataType) -> pa.Array:
             chunk, fields, 0, count, kernel.PAYLOAD_START, kernel.PAYLOAD_STOP
         )
     if name == "subject":
-        return _text(
-            kernel.binary_column(chunk, fields, 0, count, kernel.SUBJECT_START, kernel.SUBJECT_STOP)
-        )
+        where = chunk, fields, 0, count, kernel.SUBJECT_START, kernel.SUBJECT_STOP
+        text = kernel.ascii_column(*where)
+        return text if text is not None else _text(kernel.binary_column(*where))
     if name == "headers":
         return kernel.header_column(chunk, fields, 0, count).cast(kind)
     if name == "stream":

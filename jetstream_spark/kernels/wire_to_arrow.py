@@ -24,8 +24,10 @@ from jetstream_spark.kernels.wire_to_arrow_pure import (
 
 if TYPE_CHECKING:
     from jetstream_spark.kernels.wire_to_arrow_pure import (
+        ascii_column,
         binary_column,
         header_column,
+        rising_by_one,
         scan_deliveries,
     )
 
@@ -42,8 +44,10 @@ __all__ = [
     "SUBJECT_STOP",
     "TIMESTAMP",
     "TWIN",
+    "ascii_column",
     "binary_column",
     "header_column",
+    "rising_by_one",
     "scan_deliveries",
 ]
 

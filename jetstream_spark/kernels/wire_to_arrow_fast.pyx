@@ -230,6 +230,27 @@ def binary_column(
 
     See `wire_to_arrow_pure.binary_column`.
     """
+    buffers, count = _copied(chunk, fields, start, stop, first, final)
+    return pa.Array.from_buffers(pa.binary(), count, buffers)
+
+
+def ascii_column(
+    chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t first, Py_ssize_t final
+):
+    """Return the same as text; None where not every byte is ASCII.
+
+    See `wire_to_arrow_pure.ascii_column`.
+    """
+    buffers, count = _copied(chunk, fields, start, stop, first, final)
+    if not is_ascii(_address(buffers[2]), buffers[2].size):
+        return None
+    return pa.Array.from_buffers(pa.string(), count, buffers)
+
+
+cdef _copied(
+    chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t first, Py_ssize_t final
+):
+    """Return the buffers of a column without nulls, and how many values it has."""
     cdef const int* message
     cdef const char* raw
     cdef char* data
@@ -261,7 +282,23 @@ def binary_column(
             message += WIDTH
         offsets[count] = <int>total
     PyBuffer_Release(&view)
-    return pa.Array.from_buffers(pa.binary(), count, [None, offset_buffer, data_buffer])
+    return [None, offset_buffer, data_buffer], count
+
+
+def rising_by_one(array.array numbers, Py_ssize_t start, Py_ssize_t column, i64 before):
+    """Return how many messages from `start` on have in a column one more than the one before.
+
+    See `wire_to_arrow_pure.rising_by_one`.
+    """
+    cdef const i64* found = <const i64*>numbers.data.as_longlongs + column
+    cdef Py_ssize_t stop = len(numbers) // NUMBER_WIDTH
+    cdef Py_ssize_t index = start
+    with nogil:
+        # Unsigned, because a difference of any two numbers is defined there.
+        while index < stop and <u64>found[index * NUMBER_WIDTH] - <u64>before == 1:
+            before = found[index * NUMBER_WIDTH]
+            index += 1
+    return max(0, index - start)
 
 
 def header_column(chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop):

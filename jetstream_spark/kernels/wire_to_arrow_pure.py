@@ -252,6 +252,28 @@ def binary_column(
     return _gather(chunk, table[:, first], table[:, final])
 
 
+def ascii_column(
+    chunk: Chunk, fields: array[int], start: int, stop: int, first: int, final: int
+) -> pa.StringArray | None:
+    """The same as text; None where not every byte is ASCII."""
+    column = binary_column(chunk, fields, start, stop, first, final)
+    data = column.buffers()[2]
+    if data is not None and not bytes(data).isascii():
+        return None
+    return column.cast(pa.string())
+
+
+def rising_by_one(numbers: array[int], start: int, column: int, before: int) -> int:
+    """How many messages from `start` on have in a column one more than the one before them.
+
+    Args:
+        column: of `numbers`, e.g. SEQUENCE.
+        before: the number before that of the first.
+    """
+    values = np.array(numbers, dtype=np.int64).reshape(-1, NUMBERS)[start:, column]
+    return _prefix(np.diff(values, prepend=before) == 1)
+
+
 def header_column(chunk: Chunk, fields: array[int], start: int, stop: int) -> pa.MapArray:
     """The headers of the messages [start, stop) as map<string, list<string>>.
 

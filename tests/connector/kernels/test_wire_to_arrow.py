@@ -189,6 +189,44 @@ def test_columns_of_a_part_do_not_depend_on_the_buffer(kernel):
     column.validate(full=True)
 
 
+@pytest.mark.parametrize("subjects", [[], ["a"], ["a", "orders.eu.1", ""], ["~", "a.b"]])
+def test_ascii_is_text_as_it_is(kernel, subjects):
+    chunk, fields = side_by_side([subject.encode() for subject in subjects])
+    column = kernel.ascii_column(chunk, fields, 0, len(subjects), 0, 1)
+    assert column.type == pa.string()
+    column.validate(full=True)
+    assert column.to_pylist() == subjects
+    assert kernel.ascii_column(chunk, fields, 1, 9, 0, 1).to_pylist() == subjects[1:]
+
+
+@pytest.mark.parametrize("subject", ["straße".encode(), b"\x80", b"a\xff"])
+def test_what_is_not_ascii_is_left_to_others(kernel, subject):
+    chunk, fields = side_by_side([b"a", subject, b"b"])
+    assert kernel.ascii_column(chunk, fields, 0, 3, 0, 1) is None
+    assert kernel.ascii_column(chunk, fields, 2, 3, 0, 1).to_pylist() == ["b"]
+
+
+def side_by_side(values: list[bytes]):
+    fields = array("i")
+    for at, value in enumerate(values):
+        start = sum(map(len, values[:at]))
+        fields.extend([start, start + len(value), 0, 0, 0])
+    return b"".join(values), fields
+
+
+@pytest.mark.parametrize(
+    ("start", "before", "count"),
+    [(0, 4, 3), (0, 5, 0), (0, 3, 0), (1, 5, 2), (3, 8, 1), (3, 7, 0), (4, 9, 0)],
+)
+def test_how_far_a_column_rises_by_one(kernel, start, before, count):
+    numbers = array("q")
+    for sequence in (5, 6, 7, 9):
+        numbers.extend([sequence, 1, 2, 3])
+    assert kernel.rising_by_one(numbers, start, kernel.SEQUENCE, before) == count
+    assert kernel.rising_by_one(array("q"), 0, kernel.SEQUENCE, before) == 0
+    assert kernel.rising_by_one(numbers, 0, kernel.TIMESTAMP, 1) == 1
+
+
 def test_headers_become_a_map_of_lists(kernel):
     chunk = encoded(
         [
