@@ -42,6 +42,15 @@ class Query:
             raise UnreadableError(f"Error decoding '{name}': expected a string")
         return value
 
+    def texts(self, name: str) -> list[str]:
+        """Return a list of texts, empty when it is not given."""
+        values = self._values.get(name)
+        if values is None:
+            return []
+        if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+            raise UnreadableError(f"Error decoding '{name}': expected a list of strings")
+        return values
+
     def number(self, *names: str) -> int:
         """Return a number, 0 when it is not given."""
         name, value = self._find(names)

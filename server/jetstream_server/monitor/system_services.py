@@ -270,7 +270,11 @@ def _account_leafz(node: Node, now: int, name: str, options: dict[str, Any]) -> 
 
 
 def _account_statz(node: Node, now: int, name: str, options: dict[str, Any]) -> _Fields:
-    return {"data": accstatz(node, now, [name] if name else None)}
+    query = Query(options)
+    unused = query.flag("include_unused")
+    names = [name] if name else query.texts("accounts")
+    view = accstatz(node, now, names or None, unused=unused)
+    return {"data": view} if view["account_statz"] or unused else None
 
 
 def _account_conns(node: Node, now: int, name: str, options: dict[str, Any]) -> _Fields:

@@ -77,6 +77,39 @@ def test_accounts_to_the_system_account(filled, connect):
     assert (refusal["data"], refusal["error"]["code"]) == (None, 500)
 
 
+@pytest.mark.parametrize(
+    ("subject", "body", "told"),
+    [
+        ("PING", "", ["A", "$SYS"]),
+        ("PING", '{"accounts":[]}', ["A", "$SYS"]),
+        ("PING", '{"accounts":["A","$G"]}', ["A"]),
+        ("PING", '{"accounts":["$G"]}', None),
+        ("PING", '{"accounts":["$G"],"include_unused":true}', ["$G"]),
+        ("PING", '{"include_unused":true}', ["$G", "A", "$SYS"]),
+        ("PING", '{"accounts":["none"],"include_unused":true}', []),
+        ("$G", "", None),
+        ("$G", '{"accounts":["A"]}', None),
+        ("$G", '{"include_unused":true}', ["$G"]),
+        ("none", '{"include_unused":true}', []),
+    ],
+)
+def test_which_accounts_are_told_of(connect, subject, body, told):
+    client, _ = connect("s"), connect("a")
+    said = client.ask(f"$SYS.REQ.ACCOUNT.{subject}.STATZ", body)
+    if told is None:
+        assert said == []
+        return
+    stats = one(client, f"$SYS.REQ.ACCOUNT.{subject}.STATZ", body)["data"]["account_statz"]
+    assert [stat["acc"] for stat in stats] == told
+
+
+@pytest.mark.parametrize("accounts", ['"A"', "5", "{}", "true", '["A",5]'])
+def test_accounts_that_are_no_list_of_names(connect, accounts):
+    answer = one(connect("s"), "$SYS.REQ.ACCOUNT.PING.STATZ", '{"accounts":%s}' % accounts)
+    text = "Error decoding 'accounts': expected a list of strings"
+    assert answer["error"] == {"code": 400, "description": text}
+
+
 def test_others_learn_only_of_their_own_account(connect):
     a, _ = connect("a", 1), connect("g", 2)
     (connection,) = one(a, "$SYS.REQ.ACCOUNT.PING.CONNZ", '{"acc":"$G"}')["data"]["connections"]
