@@ -112,10 +112,12 @@ class Ears:
 
     Attributes:
         errors: what came for a reply subject: an error's number, 0 for success.
+        meant: what was said of what had been heard, by reply subject.
     """
 
     kept: dict[str, deque[bytes]] = field(default_factory=dict)
     errors: dict[bytes, int] = field(default_factory=dict)
+    meant: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
 
     def hear(self, frames: bytes) -> int:
         """Take what a client was sent; return how much of it was whole frames."""
@@ -196,6 +198,8 @@ def frame(publish: Publish, ears: Ears) -> bytes:
     """Return a message as it is said."""
     subject, reply = ears.found(publish.subject), ears.found(publish.reply)
     payload = ears.found(publish.payload)
+    if isinstance(publish.subject, Heard) or isinstance(publish.payload, Heard):
+        ears.meant[reply] = subject, payload
     if publish.headers:
         sizes = len(publish.headers), len(publish.headers) + len(payload)
         head = b"HPUB %b %b %d %d\r\n" % (subject, reply, *sizes)

@@ -41,7 +41,7 @@ _MORE = """
 http: "127.0.0.1:-1"
 websocket {{ listen: "127.0.0.1:-1", no_tls: true, compression: true }}
 """
-_COMPLAINTS = ("Traceback", "FTL", "internal error", "incident", "  File ", "panic")
+_COMPLAINTS = ("Traceback", "[FTL]", "internal error", "incident", "  File ", "panic")
 
 
 class Line:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.attack.__main__ import comparable, is_same_question
 from tests.attack.acts import Crash, Ears, Heard, Join, Look, Pass, Publish, Reload, Say, Web, frame
 from tests.attack.grammar import FEATURES, sequence
 from tests.attack.process import running
@@ -117,3 +118,29 @@ def test_what_was_heard_is_said_again_with_tokens_broken():
     whole = b'MSG _INBOX.r2 1 18\r\n{"err_code":10059}\r\n'
     assert ears.hear(whole[:-5]) == 0 and ears.hear(whole) == len(whole)
     assert ears.errors[b"_INBOX.r2"] == 10059
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "is_same"),
+    [
+        (b"S0.C0.1.2.3.1700000000000000001.4", b"S0.C0.1.2.3.1700000000000000002.5", True),
+        (b"S0.C0.1.2.3.1700000000000000001.4", b"S0.C0.1.2.4.1700000000000000001.4", False),
+        (b"S0.C0.1.2.3.1700000000000000001.4", b"S1.C0.1.2.3.1700000000000000001.4", False),
+        (b"S0.C0.1.2.3.1700000000000000001.4", b"", False),
+    ],
+)
+def test_what_depends_on_what_was_heard_first_is_not_compared(ours, theirs, is_same):
+    both = []
+    for ack in (ours, theirs):
+        ears = Ears()
+        if ack:
+            ears.hear(b"MSG s0.a 1 $JS.ACK.%b 1\r\nx\r\n" % ack)
+        frame(Publish(0, Heard("ack"), b"_INBOX.r1", b"", b"+NXT 5"), ears)
+        both.append(ears)
+    assert is_same_question(b"_INBOX.r1", *both) is is_same
+    assert is_same_question(b"_INBOX.r2", *both)
+
+
+def test_both_servers_are_told_what_both_take():
+    told = [Publish(0, b"s", reply) for reply in (b"_INBOX.r1", b"$JSC.R.x", b"$JS.M.x", b"")]
+    assert comparable([*told, Look("/varz")]) == [told[0], told[3], Look("/varz")]

@@ -105,7 +105,8 @@ def test_which_accounts_are_told_of(connect, subject, body, told):
 
 @pytest.mark.parametrize("accounts", ['"A"', "5", "{}", "true", '["A",5]'])
 def test_accounts_that_are_no_list_of_names(connect, accounts):
-    answer = one(connect("s"), "$SYS.REQ.ACCOUNT.PING.STATZ", '{"accounts":%s}' % accounts)
+    body = '{"accounts":' + accounts + "}"
+    answer = one(connect("s"), "$SYS.REQ.ACCOUNT.PING.STATZ", body)
     text = "Error decoding 'accounts': expected a list of strings"
     assert answer["error"] == {"code": 400, "description": text}
 

@@ -285,13 +285,21 @@ def unpin(catalog: Catalog, request: Request) -> dict[str, Any]:
     return {}
 
 
-@route("CONSUMER.RESET.*.*", "consumer_reset_response", {"reset_seq": 0}, quiet=True, silent=True)
+@route(
+    "CONSUMER.RESET.*.*",
+    "consumer_reset_response",
+    {"reset_seq": 0},
+    level_first=False,
+    quiet=True,
+    silent=True,
+)
 def reset(catalog: Catalog, request: Request) -> dict[str, Any] | None:
     """Start a consumer over; for one that does not exist there is no answer."""
     stream = catalog.streams.get(request.tokens[2])
     consumer = stream.consumers.get(request.tokens[3]) if stream is not None else None
     if not isinstance(consumer, Consumer):
         return None
+    check_required_level(request.headers)
     body = decode(request.body, ConsumerResetRequest, strict=False)
     sequence = reset_consumer(consumer, body.seq, request.now)
     consumer.shared.is_reset_by_server = is_from_server(request.origin)

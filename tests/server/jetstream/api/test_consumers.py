@@ -195,6 +195,14 @@ def test_reset(api):
     assert api.raw("CONSUMER.RESET.X.x") is None
 
 
+def test_a_reset_that_needs_a_newer_server(api):
+    create(api, PREFIX + ".C", {"durable_name": "C"})
+    level = b"NATS/1.0\r\nNats-Required-Api-Level: 99\r\n\r\n"
+    assert error(api.ask("CONSUMER.RESET.S.C", b"{bad", headers=level)) == 10185
+    assert api.raw("CONSUMER.RESET.S.x", headers=level) is None
+    assert api.raw("CONSUMER.RESET.X.x", headers=level) is None
+
+
 def test_limits_of_the_stream(api):
     api.ask("STREAM.CREATE.L", {"name": "L", "storage": "memory", "max_consumers": 1})
     body = {"stream_name": "L", "config": {"durable_name": "a"}}
