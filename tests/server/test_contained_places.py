@@ -18,6 +18,7 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.config.load import load
 from jetstream_server.core.containment import Containment
 from jetstream_server.core.fault_domains import Domain, row_of
+from jetstream_server.jetstream.api import streams as api_streams
 from jetstream_server.jetstream.api.request import ROUTES, Route
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.streams.stream import Stream
@@ -126,6 +127,12 @@ def once(tripped: list[str], is_meant: Callable[..., bool]) -> Callable[..., boo
     return is_due
 
 
+@pytest.fixture(autouse=True)
+def subjects_in_slices(monkeypatch):
+    """Have even few subjects looked at in slices."""
+    monkeypatch.setattr(api_streams, "SUBJECTS_AT_ONCE", 0)
+
+
 def a_day(world: Whole) -> None:
     """Do a bit of everything, whatever comes of it."""
     a, b, s = world.connect("a"), world.connect("b"), world.connect("s")
@@ -163,6 +170,7 @@ def streams(world: Whole, a: Peer) -> None:
     a.publish("$JS.FC.S.P.1", b"")
     a.publish("$JS.API.DIRECT.GET.S", b'{"seq":1}', "_INBOX.g")
     a.store("w.none", b"x")
+    a.publish("$JS.API.STREAM.INFO.S", b'{"subjects_filter":"s.*"}', "_INBOX.i")
     a.api("STREAM.PURGE.S", {"filter": "s.many", "keep": 3})
     world.wait(4 * SECOND)
 

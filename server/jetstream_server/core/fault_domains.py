@@ -81,9 +81,11 @@ PLACES: dict[str, Row] = {
     "ServiceReplies": _MESSAGE,
     # -- between accounts ------------------------------------------------------------------------
     "StreamImport": Row(Domain.LINK, "self"),
-    # -- transfers and purges that take several turns --------------------------------------------
+    # -- what takes several turns ------------------------------------------------------------------
     "Snapshot": Row(Domain.REQUEST, "self"),
     "Restore": Row(Domain.REQUEST, "self"),
+    "Slices": Row(Domain.REQUEST, "self"),
+    "Sliced": _REQUEST,
     "Purging": Row(Domain.REQUEST, "self"),
     "Purging._remove": Row(Domain.STREAM, "self._stream"),
     # -- consumers: whatever drives one may leave it half changed --------------------------------

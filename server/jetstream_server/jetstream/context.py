@@ -12,6 +12,7 @@ from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.workload import Workload
 from jetstream_server.jetstream.open_batches import OpenBatches
 from jetstream_server.jetstream.output import Output
+from jetstream_server.jetstream.slices import Slices
 from jetstream_server.jetstream.streams.ingest import IngestLimits
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
@@ -62,6 +63,7 @@ class Context:
         sublist: the account's interest; streams and consumers subscribe here.
         output: where sends are collected.
         nuid: the source of identifiers.
+        slices: answers that take more than one turn.
         deadlines: one entry per stream or consumer with a timer, keyed by the object.
         ready: consumers to `advance` at the end of the turn, in order of waking.
         watching: consumers that deliver while somebody listens; to be woken when interest changes.
@@ -80,6 +82,7 @@ class Context:
     sublist: Sublist
     output: Output
     nuid: Nuid
+    slices: Slices = field(init=False)
     deadlines: DeadlineHeap[Scheduled] = field(init=False)
     ready: dict[Runnable, None] = field(default_factory=dict)
     watching: dict[Runnable, None] = field(default_factory=dict)
@@ -94,6 +97,7 @@ class Context:
 
     def __post_init__(self) -> None:
         self.deadlines = DeadlineHeap(self.output.stir)
+        self.slices = Slices(self.deadlines)
 
     def wake(self, runnable: Runnable) -> None:
         """Have a consumer advanced at the end of this turn."""

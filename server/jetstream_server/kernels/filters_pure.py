@@ -8,7 +8,7 @@ of subjects, so nothing here makes an object for each.
 from __future__ import annotations
 
 from array import array
-from itertools import compress, islice
+from itertools import compress
 
 from jetstream_server.kernels.record_format import Ids
 
@@ -23,7 +23,7 @@ def mark(
         flags: to be set; those of other names stay as they are.
     """
     wanted = [pattern.split(b".") for pattern in patterns]
-    for number, name in enumerate(islice(names, start, stop), start):
+    for number, name in enumerate(names[start:stop], start):
         given = name.split(b".")
         if b"" not in given and any(_matches(pattern, given) for pattern in wanted):
             flags[number] = 1

@@ -216,6 +216,11 @@ class BlockList(Tallied):
         """Compile patterns; None for none or `>`."""
         return None if not patterns or b">" in patterns else self._table.choose(patterns)
 
+    def decide(self, wanted: SubjectFilter | None, names_max: int) -> bool:
+        """Decide of up to so many more subjects whether they are wanted; tell whether that is known
+        of all."""
+        return not isinstance(wanted, SubjectSet) or wanted.decide(names_max)
+
     def count(self, wanted: SubjectFilter | None, start: int, stop: int | None = None) -> int:
         """Return the number of matching messages with start <= sequence < stop."""
         end = self._last_seq + 1 if stop is None else min(stop, self._last_seq + 1)

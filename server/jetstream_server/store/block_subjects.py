@@ -13,7 +13,7 @@ from itertools import compress
 from jetstream_server.kernels import columns
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
 from jetstream_server.store.block_list import BlockList
-from jetstream_server.store.ports import StoredMessage, SubjectFilter
+from jetstream_server.store.ports import Census, StoredMessage, SubjectFilter
 from jetstream_server.store.subjects import SubjectSet
 
 _FEW_SUBJECTS = 64  # of so many each is looked for on its own
@@ -68,6 +68,10 @@ class BlockSubjects(BlockList):
         table = self._table
         matching = table.choose((pattern,)).matching()
         return {table.names[number]: table.counts[number] for number in matching}
+
+    def census(self) -> Census:
+        """Return all subjects with their counts."""
+        return Census(self._table.names, self._table.counts[:])
 
     def subject_last(self, subject: bytes) -> int:
         """Return the last sequence of a subject, 0 when it has none."""

@@ -21,7 +21,14 @@ from jetstream_server.core.subject import is_literal, matches
 from jetstream_server.kernels import filters
 from jetstream_server.kernels.record_format import MESSAGE, PREFIX, PREFIX_BYTES, Buffer
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store.ports import Limits, StoredMessage, StoreState, SubjectFilter, Window
+from jetstream_server.store.ports import (
+    Census,
+    Limits,
+    StoredMessage,
+    StoreState,
+    SubjectFilter,
+    Window,
+)
 from jetstream_server.store.tally import Tallied
 
 MESSAGE_OVERHEAD_BYTES = 16
@@ -293,6 +300,10 @@ class MemoryStore(Tallied):
         """Compile patterns."""
         return None if not patterns or b">" in patterns else PatternFilter(patterns)
 
+    def decide(self, wanted: SubjectFilter | None, names_max: int) -> bool:
+        """Each subject is decided about when somebody asks, and remembered."""
+        return True
+
     def count(self, wanted: SubjectFilter | None, start: int, stop: int | None = None) -> int:
         """Return the number of matching messages in a half-open range."""
         if isinstance(wanted, PatternFilter):
@@ -310,6 +321,10 @@ class MemoryStore(Tallied):
         """Return message counts of the matching subjects."""
         wanted = PatternFilter((pattern,))
         return {s: len(self._subjects[s]) for s in self._matching(wanted)}
+
+    def census(self) -> Census:
+        """Return all subjects with their counts."""
+        return Census(list(self._subjects), array("Q", map(len, self._subjects.values())))
 
     def subject_last(self, subject: bytes) -> int:
         """Return the last sequence of a subject, 0 when it has none."""

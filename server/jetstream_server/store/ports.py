@@ -97,6 +97,19 @@ class Limits:
     max_msgs_per_subject: int = -1
 
 
+@dataclass(frozen=True, slots=True)
+class Census:
+    """The subjects of a store at one moment.
+
+    Attributes:
+        names: subjects; it may grow, and what comes behind the counts does not belong to it.
+        counts: `array('Q')`, how many messages each has; there may be subjects without any.
+    """
+
+    names: list[bytes]
+    counts: array[int]
+
+
 class MessageStore(Protocol):
     """A sequence of messages. `FileStore` and `MemoryStore` behave alike, except where the genuine
     server's differ (byte accounting).
@@ -265,12 +278,21 @@ class MessageStore(Protocol):
         """Compile patterns; None for none or `>`."""
         ...
 
+    def decide(self, wanted: SubjectFilter | None, names_max: int) -> bool:
+        """Decide of up to so many more subjects whether they are wanted; tell whether that is known
+        of all. If not, the next question about this filter takes as long as there are more."""
+        ...
+
     def count(self, wanted: SubjectFilter | None, start: int, stop: int | None = None) -> int:
         """Return the number of matching messages with start <= sequence < stop."""
         ...
 
     def subject_counts(self, pattern: bytes) -> dict[bytes, int]:
         """Return message counts of the matching subjects that still have messages."""
+        ...
+
+    def census(self) -> Census:
+        """Return all subjects with their counts, which costs little however many there are."""
         ...
 
     def subject_last(self, subject: bytes) -> int:

@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 from jetstream_server.core.subject import is_literal
 from jetstream_server.kernels import columns, filters
 
+_ANY_COUNT = 1 << 62
 _ANY_SEQ = (1 << 64) - 1
 _SETS_KEPT = 4  # of those that nobody holds: requests often ask by the same wildcard again
 _BLOCKS_REMEMBERED = 4  # of one set; several consumers may read with it
@@ -120,7 +121,7 @@ class SubjectSet:
 
     def flags(self) -> bytearray:
         """Return one byte per subject id."""
-        self.decide(len(self._table.names))
+        self.decide(_ANY_COUNT)
         return self._flags
 
     def decide(self, names_max: int) -> bool:
@@ -135,7 +136,7 @@ class SubjectSet:
         if known == stop:
             return True
         if self._wild:
-            if names_max < stop - known:
+            if names_max < (stop - known) * len(self._wild):
                 stop = known + max(names_max // len(self._wild), 1)
             flags.extend(bytes(stop - known))
             filters.mark(table.names, known, stop, self._wild, flags)

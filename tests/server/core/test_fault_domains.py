@@ -105,7 +105,8 @@ CHANGING = {
 }  # fmt: skip
 LOOKING = {
     "exceeds", "next_expiry", "state", "first_seq", "last_seq", "deleted", "load", "locate",
-    "load_last", "load_next", "next_with_headers", "sequence_at", "filter", "count",
+    "load_last", "load_next", "next_with_headers", "sequence_at", "filter", "decide", "count",
+    "census",
     "subject_counts", "subject_last", "subject_lasts", "subject_count", "last_sequences", "window",
     "offline",
 }  # fmt: skip

@@ -40,3 +40,15 @@ def test_renumber_keeps_those_with_messages():
     assert (table.ids, table.count_of(b"c"), table.lasts[1]) == ({b"a": 0, b"c": 1}, 1, 9)
     assert list(chosen.flags()) == [0, 1]
     assert list(chosen.matching()) == [1]
+
+
+def test_wildcards_are_decided_about_in_slices():
+    table = SubjectTable()
+    table.add([b"a.%d" % number for number in range(10)])
+    chosen = table.choose([b"a.*", b"*.7", b"a.3"])
+    assert [chosen.decide(8) for _ in range(3)] == [False, False, True]  # four, for two wildcards
+    assert chosen is table.choose([b"a.*", b"*.7", b"a.3"])
+    table.add([b"b.7"])
+    assert chosen.decide(0)  # at least one
+    assert list(chosen.flags()) == [1] * 11
+    assert table.choose([b"a.3"]).decide(0)  # without a wildcard there is nothing to look at

@@ -6,13 +6,15 @@ not exist meets no responders. Order of checks: docs/reference/api.md#order-of-c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from jetstream_server.core.provenance import is_from_server, is_own_subject
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.api.request import Request, route
+from jetstream_server.jetstream.api.request import Later, Request, route
 from jetstream_server.jetstream.api.request_body import read_body, read_body_if_json
 from jetstream_server.jetstream.api.required_level import check_required_level
 from jetstream_server.jetstream.catalog import Catalog
@@ -34,6 +36,7 @@ from jetstream_server.jetstream.origins.origin_consumer import (
     take_over,
 )
 from jetstream_server.jetstream.ports import StreamConsumer
+from jetstream_server.jetstream.slices import Sliced
 from jetstream_server.jetstream.streams.publish_headers import has_header
 from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.jetstream.wire.go_json import (
@@ -47,10 +50,12 @@ from jetstream_server.jetstream.wire.go_json import (
 )
 from jetstream_server.jetstream.wire.go_time import ZERO_TEXT, format_time
 from jetstream_server.protocol import headers as header_block
+from jetstream_server.store.ports import MessageStore, SubjectFilter
 
 # How many entries one answer holds.
 NAMES_MAX = 1024
 LIST_MAX = 256
+SUBJECTS_AT_ONCE = 200_000  # for a filter, in a few milliseconds
 
 _PAGE: dict[str, Any] = {"total": 0, "offset": 0, "limit": 0, "consumers": []}
 
@@ -97,7 +102,7 @@ class ConsumerResetRequest(GoModel):
 
 
 @route("CONSUMER.DURABLE.CREATE.*.*", "consumer_create_response", level_first=False)
-def create_durable(catalog: Catalog, request: Request) -> dict[str, Any]:
+def create_durable(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Make a durable consumer, the older way."""
     body = _read_create(catalog, request, request.tokens[3])
     _check_separators(request.tokens[4])
@@ -110,7 +115,7 @@ def create_durable(catalog: Catalog, request: Request) -> dict[str, Any]:
 
 
 @route("CONSUMER.CREATE.*", "consumer_create_response", level_first=False)
-def create_unnamed(catalog: Catalog, request: Request) -> dict[str, Any]:
+def create_unnamed(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Make a consumer whose subject does not name it: ephemeral, the older way."""
     body = _read_create(catalog, request, request.tokens[2])
     if body.config.durable_name:
@@ -121,7 +126,7 @@ def create_unnamed(catalog: Catalog, request: Request) -> dict[str, Any]:
 
 @route("CONSUMER.CREATE.*.*", "consumer_create_response", level_first=False)
 @route("CONSUMER.CREATE.*.*.>", "consumer_create_response", level_first=False)
-def create_named(catalog: Catalog, request: Request) -> dict[str, Any]:
+def create_named(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Make or change a consumer; the name in the subject wins over the one in the body."""
     body = _read_create(catalog, request, request.tokens[2])
     _check_separators(request.tokens[3])
@@ -152,6 +157,33 @@ def _check_separators(name: str) -> None:
 
 
 def _create(
+    catalog: Catalog, request: Request, body: CreateConsumerRequest, config: ConsumerConfig
+) -> dict[str, Any] | Later:
+    """Make a consumer; where there are very many subjects to look at first, in slices."""
+    stream = catalog.streams.get(body.stream_name)  # whether it is there is looked at in its place
+    if stream is not None and config.filters and not stream.store.offline:
+        store = stream.store
+        wanted = store.filter(config.filters)
+        if not store.decide(wanted, SUBJECTS_AT_ONCE):
+            work = partial(_create_sliced, catalog, request, body, config, store, wanted)
+            return Sliced(catalog.context.slices, work)
+    return _create_now(catalog, request, body, config)
+
+
+def _create_sliced(
+    catalog: Catalog,
+    request: Request,
+    body: CreateConsumerRequest,
+    config: ConsumerConfig,
+    store: MessageStore,
+    wanted: SubjectFilter | None,
+) -> Iterator[dict[str, Any] | None]:
+    while not store.decide(wanted, SUBJECTS_AT_ONCE):  # known to all who ask as long as it is held
+        yield None
+    yield _create_now(catalog, request, body, config)
+
+
+def _create_now(
     catalog: Catalog, request: Request, body: CreateConsumerRequest, config: ConsumerConfig
 ) -> dict[str, Any]:
     bounds = catalog.consumer_bounds()

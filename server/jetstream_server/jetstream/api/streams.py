@@ -5,6 +5,8 @@ SNAPSHOT and RESTORE are in `snapshots.py`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 from jetstream_server.core.subject import is_valid_subject
@@ -18,8 +20,10 @@ from jetstream_server.jetstream.api.stream_info import (
     updated_info,
 )
 from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.slices import Sliced
 from jetstream_server.jetstream.streams.purging import Purging
 from jetstream_server.jetstream.streams.stream_config import SEQUENCE_MAX, StreamConfigRequest
+from jetstream_server.jetstream.streams.subject_page import SubjectPage
 from jetstream_server.jetstream.wire.go_json import (
     GoModel,
     Int,
@@ -30,6 +34,7 @@ from jetstream_server.jetstream.wire.go_json import (
 # How many entries one answer holds.
 NAMES_MAX = 1024
 LIST_MAX = 256
+SUBJECTS_AT_ONCE = 10_000  # looked at in one turn
 SUBJECTS_MAX = 100_000
 
 _PAGE: dict[str, Any] = {"total": 0, "offset": 0, "limit": 0}
@@ -102,11 +107,13 @@ def update(catalog: Catalog, request: Request) -> dict[str, Any]:
 
 
 @route("STREAM.INFO.*", "stream_info_response", _PAGE)
-def info(catalog: Catalog, request: Request) -> dict[str, Any]:
+def info(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Show a stream, on demand with its subjects and missing sequences."""
     body = read_body_if_json(catalog, request, StreamInfoRequest)
     stream = catalog.stream(request.tokens[-1])
     page, subjects = dict(_PAGE), None
+    if body.subjects_filter and stream.store.state().num_subjects > SUBJECTS_AT_ONCE:
+        return Sliced(catalog.context.slices, partial(_sliced_info, catalog, request, body))
     if body.subjects_filter:
         counts = stream.store.subject_counts(body.subjects_filter.encode())
         if counts:
@@ -116,6 +123,23 @@ def info(catalog: Catalog, request: Request) -> dict[str, Any]:
             page = {"total": len(counts), "offset": offset, "limit": SUBJECTS_MAX}
     deleted = stream.store.deleted() if body.deleted_details else None
     return {**page, **full_info(stream, request.now, subjects, deleted)}
+
+
+def _sliced_info(
+    catalog: Catalog, request: Request, body: StreamInfoRequest
+) -> Iterator[dict[str, Any] | None]:
+    """Show a stream with very many subjects as it is when this is begun."""
+    stream = catalog.stream(request.tokens[-1])
+    deleted = stream.store.deleted() if body.deleted_details else None
+    answer = full_info(stream, request.now, {"": 0}, deleted)  # for the place that they have
+    offset = max(body.offset, 0)
+    page = SubjectPage(stream.store.census(), body.subjects_filter.encode(), offset, SUBJECTS_MAX)
+    yield from page.slices()
+    answer["state"]["subjects"] = page.counts
+    if not page.counts:
+        del answer["state"]["subjects"]
+    told = {"total": page.total, "offset": offset, "limit": SUBJECTS_MAX} if page.total else _PAGE
+    yield {**told, **answer}
 
 
 @route("STREAM.NAMES", "stream_names_response", {**_PAGE, "streams": None})

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 STREAM = {"name": "S", "subjects": ["s.>"], "storage": "memory"}
@@ -210,3 +213,29 @@ def test_limits_of_the_stream(api):
     assert "error" not in api.ask("CONSUMER.CREATE.L.a", body)
     body = {"stream_name": "L", "config": {"durable_name": "b"}}
     assert error(api.ask("CONSUMER.CREATE.L.b", body)) == 10026
+
+
+def test_a_filter_over_very_many_subjects_is_looked_at_in_slices(
+    exchange: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange.ask("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    store = exchange.catalog.streams["S"].store
+    asked: list[int] = []
+
+    def decide(wanted: Any, names_max: int) -> bool:
+        asked.append(names_max)
+        return len(asked) > 4
+
+    monkeypatch.setattr(store, "decide", decide)
+    body = {"stream_name": "S", "config": {"durable_name": "c", "filter_subject": "s.*"}}
+    assert exchange.raw("CONSUMER.CREATE.S.c.s.*", json.dumps(body).encode()) is None
+    answers = []
+    for _ in range(6):
+        exchange.now += 1_000_000
+        exchange.output.sends_after_flush.clear()
+        for each in exchange.context.deadlines.pop_due(exchange.now):
+            each.tick(exchange.now)
+        answers += [json.loads(data) for name, data in exchange.sent() if name == b"_INBOX.1"]
+    assert [answer["name"] for answer in answers] == ["c"]
+    assert len(asked) == 5 and len(set(asked)) == 1
+    assert exchange.refusal("CONSUMER.CREATE.NONE.c", body | {"stream_name": "NONE"})[0] == 10059

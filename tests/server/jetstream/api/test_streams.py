@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from jetstream_server.jetstream.api import streams
+from jetstream_server.jetstream.streams import subject_page
 
 NAME_TEXT = r"stream name is required and can not contain '.', '*', '>', '\', '/'"
 
@@ -244,3 +247,67 @@ def test_a_purge_does_not_move_the_sequence_to_its_end(exchange: Any) -> None:
     exchange.publish("S")
     exchange.publish("S")
     assert exchange.ask("STREAM.INFO.S")["state"]["last_seq"] == 2**63
+
+
+@pytest.fixture
+def many(exchange: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A stream whose subjects are looked at in slices of three."""
+    exchange.ask("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "max_msgs": 100})
+    for number in [*range(20), 3, 4, 4]:
+        exchange.publish(f"s.{number * 7 % 20}.{'x' if number % 3 else 'y'}")
+    exchange.ask("STREAM.MSG.DELETE.S", {"seq": 2})
+    monkeypatch.setattr(streams, "SUBJECTS_AT_ONCE", 5)
+    monkeypatch.setattr(streams, "SUBJECTS_MAX", 6)
+    monkeypatch.setattr(subject_page, "SLICE_NAMES", 3)
+    return exchange
+
+
+def turn(exchange: Any) -> list[Any]:
+    """Have a turn; return the answers."""
+    exchange.output.sends_after_flush.clear()
+    exchange.now += 1_000_000
+    for each in exchange.context.deadlines.pop_due(exchange.now):
+        each.tick(exchange.now)
+    return [json.loads(data) for subject, data in exchange.sent() if subject == b"_INBOX.1"]
+
+
+@pytest.mark.parametrize("offset", [0, 4, 15, 100])
+@pytest.mark.parametrize("pattern", [">", "s.*.x", "s.7.*", "zz", "s.*"])
+def test_very_many_subjects_are_shown_as_few_are(
+    many: Any, monkeypatch: pytest.MonkeyPatch, pattern: str, offset: int
+) -> None:
+    asked = {"subjects_filter": pattern, "offset": offset, "deleted_details": True}
+    assert many.raw("STREAM.INFO.S", json.dumps(asked).encode()) is None
+    answers = [turn(many) for _ in range(20)]
+    assert not any(answers[: 19 // 3])
+    ((answer,),) = filter(None, answers)
+    monkeypatch.setattr(streams, "SUBJECTS_AT_ONCE", 1000)
+    expected = many.ask("STREAM.INFO.S", asked)
+    assert list(answer) == list(expected)
+    assert list(answer["state"]) == list(expected["state"])
+    for each in (answer, expected):
+        del each["type"], each["ts"]
+    assert answer == expected
+    names = list(answer["state"].get("subjects", {}))
+    assert names == sorted(names)
+
+
+def test_what_is_shown_is_of_one_moment(many: Any) -> None:
+    many.raw("STREAM.INFO.S", b'{"subjects_filter":">"}')
+    before = many.catalog.streams["S"].store.state()
+    answers = []
+    for number in range(30):
+        answers += turn(many)
+        if number == 2:
+            many.catalog.streams["S"].store.append(b"s.00", b"", b"", many.now)
+            many.catalog.streams["S"].store.purge(None, 6, 0)
+    (answer,) = answers
+    assert answer["state"]["messages"] == before.messages
+    assert answer["total"] == before.num_subjects == 19
+    assert "s.00" not in answer["state"]["subjects"]
+
+
+def test_a_stream_that_goes_meanwhile_is_not_found(many: Any) -> None:
+    many.raw("STREAM.INFO.S", b'{"subjects_filter":">"}')
+    many.ask("STREAM.DELETE.S")
+    assert [answer["error"]["err_code"] for answer in turn(many)] == [10059]
