@@ -247,16 +247,24 @@ class BlockList(Tallied):
             if wanted is None and start <= block.first_seq and stop > block.last_seq:
                 total += block.live
                 continue
+            is_whole = wanted is not None and start <= block.first_seq and stop > block.last_seq
+            known = wanted.in_blocks.of(block) if wanted is not None and is_whole else None
+            if known is not None:
+                total += known
+                continue
             content = self._content(block)
             low = max(block.at_or_after(content, start), block.head)
             high = block.at_or_after(content, stop)
-            total += columns.count(
+            found = columns.count(
                 content.entries.subject_ids,
                 self._flags(wanted, block, content),
                 block.alive,
                 low,
                 max(low, high),
             )
+            total += found
+            if wanted is not None and is_whole:
+                wanted.in_blocks.note(block, found)
         return total
 
     # -- windows ---------------------------------------------------------------------------
@@ -271,18 +279,35 @@ class BlockList(Tallied):
         if index == len(self._blocks):
             next_seq = max(sequence, self._last_seq + 1)
             return Window(b"", positions, sequences, sizes, next_seq)
-        block = self._blocks[index]
-        content = self._content(block)
         chosen = wanted if isinstance(wanted, SubjectSet) else None
+        block = self._blocks[index]
+        if chosen is not None and chosen.in_blocks.of(block) == 0:
+            next_seq = self._next_wanted(chosen, index)
+            return Window(b"", positions, sequences, sizes, next_seq)
+        content = self._content(block)
         start = max(block.at_or_after(content, sequence), block.head)
         out = (positions, sequences, sizes)
         stop = self._select(block, content, chosen, start, count_max, bytes_max, out)
         if stop < block.count:
             next_seq = max(block.sequence(content, stop), sequence)
         else:
-            next_seq = self._after(index)
+            if chosen is not None and not sequences and start == block.head:
+                chosen.in_blocks.note(block, 0)
+            next_seq = self._next_wanted(chosen, index) if chosen else self._after(index)
         buffer = self._buffer(block, content, stop, stop)  # what was selected is there
         return Window(buffer, positions, sequences, sizes, next_seq)
+
+    def _next_wanted(self, wanted: SubjectSet, index: int) -> int:
+        """Return the sequence to look on from after a block, beyond blocks that are known to have
+        nothing that is wanted."""
+        bound = wanted.next_bound(self._after(index))
+        if not bound:
+            return self._last_seq + 1
+        at = self._block_index(bound)
+        while at < len(self._blocks) and wanted.in_blocks.of(self._blocks[at]) == 0:
+            bound = self._after(at)
+            at += 1
+        return bound
 
     def _after(self, index: int) -> int:
         """Return the sequence to go on with after a block."""

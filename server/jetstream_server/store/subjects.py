@@ -19,9 +19,11 @@ from weakref import WeakValueDictionary
 
 from jetstream_server.core.subject import is_literal
 from jetstream_server.kernels import columns, filters
+from jetstream_server.store.block_counts import BlockCounts
 
 _ANY_COUNT = 1 << 62
 _ANY_SEQ = (1 << 64) - 1
+_BOUNDS_MAX = 20_000  # subjects looked at for the next message
 _SETS_KEPT = 4  # of those that nobody holds: requests often ask by the same wildcard again
 _BLOCKS_REMEMBERED = 4  # of one set; several consumers may read with it
 
@@ -108,6 +110,9 @@ class SubjectSet:
     Args:
         patterns: without repetitions.
         table: the subjects they are about.
+
+    Attributes:
+        in_blocks: how many messages of it blocks of the store have.
     """
 
     def __init__(self, patterns: tuple[bytes, ...], table: SubjectTable) -> None:
@@ -118,6 +123,7 @@ class SubjectSet:
         self._flags = bytearray()
         self._generation = table.generation
         self._local: dict[tuple[int, int], bytes] = {}
+        self.in_blocks = BlockCounts()
 
     def flags(self) -> bytearray:
         """Return one byte per subject id."""
@@ -175,6 +181,17 @@ class SubjectSet:
             numbers = (table.ids[name] for name in self._literals if table.count_of(name))
             return array("I", [number for number in numbers if low <= lasts[number] <= high])
         return filters.present(self.flags(), table.counts, lasts, low, high)
+
+    def next_bound(self, start: int) -> int:
+        """Return a sequence, from `start` on, before which there is no matching message; 0 when
+        there is none from `start` on. Among very many subjects it is not looked for."""
+        table = self._table
+        if not self._wild:
+            numbers = self.matching(start)
+            return min((max(table.firsts[number], start) for number in numbers), default=0)
+        if len(table.names) > _BOUNDS_MAX:
+            return start
+        return filters.next_bound(self.flags(), table.counts, table.firsts, table.lasts, start)
 
     def newest(self) -> int:
         """Return the id of the matching subject with messages whose `lasts` is the highest, -1 when

@@ -10,7 +10,7 @@ import pytest
 from jetstream_server.core.subject import matches
 from jetstream_server.kernels import filters
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store import block_subjects
+from jetstream_server.store import block_subjects, subjects
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.file import FileStore
 
@@ -61,12 +61,76 @@ class Twin:
             self.disk.restart()
             self.open()
 
+    def matching(self, pattern: bytes, start: int, stop: int) -> list[int]:
+        return [
+            sequence
+            for sequence, name in sorted(self.live.items())
+            if start <= sequence < stop and matches(pattern, name)
+        ]
+
     def lasts(self, patterns: list[bytes], up_to: int) -> list[int]:
         newest: dict[bytes, int] = {}
         for sequence, name in sorted(self.live.items()):
             if sequence <= up_to and any(matches(pattern, name) for pattern in patterns):
                 newest[name] = sequence
         return sorted(newest.values())
+
+
+def walked(store: Any, wanted: Any, sequence: int) -> list[int]:
+    """Return what windows show, a few messages at a time."""
+    found: list[int] = []
+    while sequence <= store.last_seq:
+        window = store.window(wanted, sequence, 3, 1 << 20)
+        assert window.next_seq > sequence
+        found += window.sequences
+        sequence = window.next_seq
+    return found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_remembered_of_blocks_is_true(
+    sim_disk_module: Any, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    random = Random(seed)
+    monkeypatch.setattr(subjects, "_BOUNDS_MAX", random.choice((0, 1000)))
+    twin = Twin(sim_disk_module.SimDisk(random), random)
+    held: dict[bytes, Any] = {}
+    for _ in range(40):
+        store = twin.store
+        twin.act()
+        if twin.store is not store:
+            held.clear()
+        pattern = random.choice(PATTERNS)
+        wanted = held.setdefault(pattern, twin.store.filter([pattern]))
+        start, stop = sorted(random.randrange(twin.store.last_seq + 3) for _ in range(2))
+        expected = twin.matching(pattern, start, stop)
+        assert twin.store.count(wanted, start, stop) == len(expected)
+        expected = twin.matching(pattern, start, 1 << 60)
+        assert twin.store.count(wanted, start) == len(expected)
+        assert walked(twin.store, wanted, max(start, 1)) == expected
+
+
+def test_a_rare_subject_is_not_looked_for_twice_in_the_same_block(
+    sim_disk_module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = GroupCommit(sim_disk_module.SimDisk(Random(1)))
+    store = FileStore(Path("/s"), commit, block_bytes=1000)
+    for number in range(1000):
+        store.append(b"rare" if number in (0, 999) else b"s.%d" % (number % 3), b"", b"", 5)
+    wanted = store.filter([b"rare"])
+    assert walked(store, wanted, 2) == [1000]
+    assert store.count(wanted, 500) == 1
+    looked_into: list[Any] = []
+    content = store._content
+    monkeypatch.setattr(
+        store, "_content", lambda block: (looked_into.append(block), content(block))[1]
+    )
+    assert walked(store, wanted, 2) == [1000]
+    assert store.count(wanted, 500) == 1
+    assert len(looked_into) < 10
+    store.delete([600])
+    assert store.count(wanted, 500) == 1
+    assert len(looked_into) < 20
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -22,6 +22,7 @@ from jetstream_server.jetstream.consumers.selection import chosen_window, missin
 from jetstream_server.store.ports import MessageStore, Window
 
 _SNAPSHOT_COUNT_MAX = 4096
+WINDOWS_AT_ONCE = 8  # each of one block of the store, which takes up to a millisecond or two
 
 
 class Cursor:
@@ -30,6 +31,7 @@ class Cursor:
     Attributes:
         next_seq: the first sequence not looked at; `delivered.stream_seq` is one less.
         patterns: the filter subjects; empty for everything.
+        is_searching: `window` was last called while much is still to be looked through.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Cursor:
         self._counted_seq: int | None = None
         # Nothing wanted lies between `next_seq` and here.
         self._scanned_seq = 0
+        self.is_searching = False
         self.refilter(patterns)
 
     def refilter(self, patterns: Sequence[bytes]) -> None:
@@ -96,7 +99,8 @@ class Cursor:
             self.next_seq = max(self.next_seq, self._store.last_seq + 1)
 
     def window(self, count_max: int, bytes_max: int) -> Window | None:
-        """Return the next wanted messages without taking them, None when there are none now.
+        """Return the next wanted messages without taking them, None when there are none now, or
+        when it `is_searching`: a rare subject is looked for in slices, one with each call.
 
         Sequences that are not wanted are passed for good on the way.
         """
@@ -111,12 +115,16 @@ class Cursor:
         if self._snapshot:
             self._leave_snapshot()
         last_seq = self._store.last_seq
-        while self.next_seq <= last_seq:
+        self.is_searching = False
+        for _ in range(WINDOWS_AT_ONCE):
+            if self.next_seq > last_seq:
+                return None
             start = max(self.next_seq, self._scanned_seq)
             window = self._store.window(self._wanted, start, count_max, bytes_max)
             if len(window):
                 return window
             self.next_seq = max(window.next_seq, start)
+        self.is_searching = self.next_seq <= last_seq
         return None
 
     def take(self, window: Window, count: int) -> None:

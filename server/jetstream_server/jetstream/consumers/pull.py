@@ -54,6 +54,7 @@ class Pull:
         self._inactivity = inactivity
         # Insertion order is the order of service; a served request moves to the end.
         self._waiting: dict[PullRequest, None] = {}
+        self._searches = False  # what was last to be served waits for the next turn
         self.pin = Pin()
 
     # -- requests come in ------------------------------------------------------------------
@@ -177,6 +178,9 @@ class Pull:
                 return
             sent = self._serve_next(budget, now)
             if sent is None:
+                if self._searches:
+                    shared.wake()
+                    return
                 break
             budget -= sent
         if not shared.is_blocked and shared.progress.room:
@@ -185,6 +189,7 @@ class Pull:
     def _serve_next(self, budget: int, now: int) -> int | None:
         """Serve those whose turn it is; return the bytes queued, None when nothing can be sent."""
         shared = self._shared
+        self._searches = False
         self._supply.pass_over(now)
         available = self._supply.count
         turns = self._turns(available, now) if available else []
@@ -205,6 +210,7 @@ class Pull:
             room = min(room, self._steady_count())
         offer = self._supply.prepare(room, budget, now)
         if offer is None:
+            self._searches = self._supply.is_searching
             return None
         extra = b""
         if shared.config.priority_policy == "pinned_client":

@@ -57,6 +57,7 @@ class Push:
             burst = max(shared.stream.config.max_msg_size, 0) or limits.PAYLOAD_BYTES_MAX
             self._rate = RateLimit(config.rate_limit_bps, burst)
         self.is_active = False
+        self._searches = False  # what comes next waits for the next turn
 
     def retarget(self) -> None:
         """Follow an update of deliver subject or group."""
@@ -103,6 +104,8 @@ class Push:
                 return
             sent = self._deliver(match, budget, now)
             if not sent:
+                if self._searches:
+                    shared.wake()
                 return
             budget -= sent
 
@@ -110,6 +113,7 @@ class Push:
         """Deliver one batch; return the bytes queued, 0 when nothing may go."""
         shared = self._shared
         offer = self._supply.prepare(_COUNT_MAX, budget, now)
+        self._searches = offer is None and self._supply.is_searching
         if offer is None:
             return 0
         count = len(offer.window)

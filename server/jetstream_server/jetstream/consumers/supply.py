@@ -33,6 +33,7 @@ class Supply:
     """What one consumer has to send.
 
     Attributes:
+        is_searching: `prepare` has found nothing so far, and is to be called again.
         settled: what was taken since it was last emptied and needs no ack; the stream may remove
             it once it is sent, for until then the store's buffers are read from.
     """
@@ -41,6 +42,7 @@ class Supply:
         self._shared = shared
         self._files = files
         self.settled: array[int] = array("Q")
+        self.is_searching = False
         self._pace: OriginalPace | None = None
         if shared.config.replay_policy == "original":
             self._pace = OriginalPace(shared.stream.store.last_seq)
@@ -66,6 +68,7 @@ class Supply:
     def prepare(self, count_max: int, bytes_max: int, now: int) -> Offer | None:
         """Find what may go out next, None when nothing may: redeliveries come first."""
         shared = self._shared
+        self.is_searching = False
         if shared.is_paused:
             return None
         again = self._next_redelivery(count_max, bytes_max, now)
@@ -76,6 +79,7 @@ class Supply:
             return None
         window = shared.progress.cursor.window(count_max, bytes_max)
         if window is None:
+            self.is_searching = shared.progress.cursor.is_searching
             return None
         if self._pace is not None:
             count, again_at = self._pace.allowed(window, now)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from jetstream_server.jetstream.consumers.cursor import Cursor
+from jetstream_server.jetstream.consumers.cursor import WINDOWS_AT_ONCE, Cursor
 from jetstream_server.store.memory import MemoryStore
+from jetstream_server.store.ports import Window
 
 MANY = 1 << 20
 
@@ -150,3 +151,35 @@ def test_the_filter_can_change(store):
     assert not cursor.wants(b"b")
     assert cursor.num_pending() == 5
     assert take(cursor, 1) == [4]
+
+
+class Blocks(MemoryStore):
+    """A store that looks at ten messages at a time, as one of blocks does."""
+
+    looked = 0
+
+    def window(self, wanted, sequence, count_max, bytes_max):
+        self.looked += 1
+        stop = min(sequence // 10 * 10 + 10, self.last_seq + 1)
+        found = super().window(wanted, sequence, count_max, bytes_max)
+        if found.sequences and found.sequences[0] < stop:
+            return found
+        return Window(b"", array("Q"), array("Q"), array("Q"), stop)
+
+
+def test_a_rare_message_is_looked_for_in_slices():
+    store = Blocks()
+    for number in range(1, 1001):
+        store.append(b"rare" if number == 995 else b"a", b"", b"", number)
+    cursor = Cursor(store, [b"rare"], 1)
+    calls = 0
+    while (window := cursor.window(5, MANY)) is None:
+        calls += 1
+        assert cursor.is_searching
+        assert store.looked == calls * WINDOWS_AT_ONCE
+    assert not cursor.is_searching
+    assert window.sequences.tolist() == [995]
+    assert calls == 100 // WINDOWS_AT_ONCE
+    cursor.take(window, 1)
+    assert cursor.window(5, MANY) is None
+    assert not cursor.is_searching  # it is at the end

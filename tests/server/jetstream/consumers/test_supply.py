@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from jetstream_server.base.clock import SECOND
+from jetstream_server.jetstream.consumers import cursor
 from jetstream_server.jetstream.consumers.supply import Supply
+from jetstream_server.store.ports import Window
 
 
 @pytest.fixture
@@ -76,3 +80,74 @@ def test_without_acks_a_queue_may_remove_what_was_taken(account):
     supply = supply_of(consumer)
     supply.take(supply.prepare(9, 1 << 20, account.now), 1, account.now)
     assert list(supply.settled) == [1]
+
+
+# -- what is far away ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def searched(account, monkeypatch):
+    """A stream whose last message alone is wanted, and which is looked through in slices of two;
+    with that, what was looked at in each turn."""
+    stream = account.stream(subjects=["s.>", "rare"])
+    account.publish_run([(b"s.a", b"", b"", b"")] * 19)
+    account.publish(b"rare", b"found")
+    monkeypatch.setattr(cursor, "WINDOWS_AT_ONCE", 1)
+    whole, looked_at = stream.store.window, []
+
+    def window(wanted, sequence, count_max, bytes_max):
+        looked_at.append(sequence)
+        found = whole(wanted, sequence, count_max, bytes_max)
+        if found.sequences and found.sequences[0] < sequence + 2:
+            return found
+        stop = min(sequence + 2, stream.store.last_seq + 1)
+        return Window(b"", array("Q"), array("Q"), array("Q"), stop)
+
+    monkeypatch.setattr(stream.store, "window", window)
+    return stream, looked_at
+
+
+@pytest.mark.parametrize("limits", [b"", b',"max_bytes":100000'])
+def test_who_waits_for_no_more_is_not_told_while_it_is_looked_for(account, searched, limits):
+    stream, looked_at = searched
+    account.subscribe(b"_INBOX.>")
+    consumer = account.create(stream, durable_name="C", filter_subject="rare", ack_policy="none")
+    assert looked_at == []
+    account.pull(consumer, b'{"batch":2,"no_wait":true%b}' % limits)
+    message, status = account.client.take()
+    assert (message.payload, status.status) == (b"found", "404 No Messages")
+    assert len(looked_at) >= 10
+    assert not account.context.ready
+
+
+def test_two_who_wait_are_served_when_it_is_found(account, searched):
+    stream, _ = searched
+    account.subscribe(b"_INBOX.>")
+    account.create(stream, durable_name="C", filter_subject="rare", ack_policy="none")
+    path = b"$JS.API.CONSUMER.MSG.NEXT.S.C"
+    bodies = (b'{"batch":1,"max_bytes":9999}', b'{"batch":1,"no_wait":true,"max_bytes":9999}')
+    account.publish_run([(path, b"_INBOX.%d" % at, b"", body) for at, body in enumerate(bodies)])
+    received = account.client.take()
+    assert [message.payload for message in received if not message.status] == [b"found"]
+
+
+def test_a_push_consumer_goes_on_looking(account, searched):
+    stream, looked_at = searched
+    account.subscribe(b"d")
+    account.create(stream, deliver_subject="d", filter_subject="rare")
+    (message,) = account.client.take()
+    assert message.payload == b"found"
+    assert len(looked_at) >= 10
+
+
+def test_one_that_is_paused_meanwhile_does_not_go_on_looking(account, searched):
+    stream, _looked_at = searched
+    consumer = account.create(stream, durable_name="C", filter_subject="rare")
+    supply = supply_of(consumer)
+    assert supply.prepare(1, 1 << 20, account.now) is None and supply.is_searching
+    consumer.pause(account.now + SECOND, account.now)
+    assert supply.prepare(1, 1 << 20, account.now) is None and not supply.is_searching
+    consumer.pause(0, account.now)
+    while (offer := supply.prepare(1, 1 << 20, account.now)) is None:
+        assert supply.is_searching
+    assert list(offer.window.sequences) == [20] and not supply.is_searching
