@@ -71,6 +71,7 @@ def open_folder(store_dir: Path, disk: Disk, *, note: str = "") -> StoreFolder:
     try:
         _refuse_genuine(path, disk)
         disk.make_folder(path)
+        disk.sync_folder(store_dir)  # whoever made it may have ended before that
         lock = disk.lock(path / LOCK_NAME, note.encode())
         if lock is None:
             holder = (disk.read(path / LOCK_NAME) or b"").decode(errors="replace").strip()

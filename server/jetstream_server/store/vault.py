@@ -320,7 +320,8 @@ class FileVault:
         Raises:
             StoreError: what is there could not be made durable.
         """
-        _make_durable([self._path.parent, self._path], self._commit.disk)
+        account = self._path.parent
+        _make_durable([account.parent, account, self._path], self._commit.disk)
         remover = FileFolder(self._path, self._commit, self._cache, first_seq=0, is_fresh=True)
         _clear_removed(self._path, self._commit, remover)
         return _existing(self._path, self._commit, _is_stream)

@@ -65,6 +65,14 @@ def test_the_format_of_the_first_version_gets_a_checksum(disk):
     assert disk.read(FORMAT) == encode_format(1)
 
 
+def test_its_own_name_is_durable_once_it_is_open(disk):
+    disk.add_folder(STORE / "jetstream")  # the process ended before the name was synced
+    sync_folder, synced = disk.sync_folder, []
+    disk.sync_folder = lambda path: (synced.append(path), sync_folder(path))[1]
+    open_folder(STORE, disk).release()
+    assert STORE in synced
+
+
 def test_a_genuine_servers_folder(disk):
     disk.put(STORE / "jetstream" / "$G" / "streams" / "S" / "meta.inf", b"{}")
     with pytest.raises(StoreError, match="written by nats-server"):

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 from jetstream_server.base.errors import StoreError
 from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.store_folder import open_folder
 from jetstream_server.store.vault import FileVault, MemoryVault
 
 ROOT = Path("/store/jetstream")
@@ -217,6 +218,24 @@ def test_names_that_a_failed_process_left_are_durable_from_recovery_on(vault, co
     last = FileVault(ROOT, "$G", GroupCommit(disk), disk)
     assert last.folders() == ["ORDERS"]
     assert last.folder("ORDERS", memory=False).consumers() == ["C", "D"]
+
+
+def test_the_name_of_the_first_stream_s_account_is_durable_from_recovery_on(disk):
+    """All that an account has is lost with its name."""
+    folder = open_folder(ROOT, disk)
+    commit = GroupCommit(disk)
+    first = FileVault(folder.path, "$G", commit, disk)
+    first.folder("ORDERS", memory=False).config().save(b"{}")
+    sync_folder, disk.sync_folder = disk.sync_folder, lambda path: None
+    commit.drain()  # the process ends before the names are synced
+    disk.sync_folder = sync_folder
+    folder.release()
+    folder = open_folder(ROOT, disk)
+    again = FileVault(folder.path, "$G", GroupCommit(disk), disk)
+    assert again.folders() == ["ORDERS"]
+    assert again.folder("ORDERS", memory=False).consumers() == []
+    disk.restart()
+    assert FileVault(folder.path, "$G", GroupCommit(disk), disk).folders() == ["ORDERS"]
 
 
 def test_a_start_that_cannot_make_names_durable_says_so(vault, commit, disk):
