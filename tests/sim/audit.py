@@ -70,7 +70,7 @@ def _check_counters(life: Life, stream: Stream, now: int) -> dict[int, bytes]:
 def _waits_for_disk(store: MessageStore) -> bool:
     """Tell whether a block that was rewritten has not reached the disk: lower limits go on being
     enforced when it has."""
-    return isinstance(store, FileStore) and store._is_rewriting()
+    return isinstance(store, FileStore) and store._compaction.is_rewriting()
 
 
 def _check_limits(

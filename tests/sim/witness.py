@@ -266,9 +266,9 @@ def live_sequences(stream: Stream) -> set[int]:
     store = stream.store
     reason = store.offline
     if reason:
-        store._offline = ""  # type: ignore[attr-defined]
+        store._health.offline = ""  # type: ignore[attr-defined]
     try:
         return {sequence for sequence, *_ in stored(store, store.first_seq)}
     finally:
         if reason:
-            store._offline = reason  # type: ignore[attr-defined]
+            store._health.offline = reason  # type: ignore[attr-defined]

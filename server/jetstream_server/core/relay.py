@@ -7,18 +7,21 @@ behind it.
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 from jetstream_server.core.sublist import Match
 
 # Stand-ins for reply subjects begin so, as in the genuine server.
 REPLY_PREFIX = b"_R_."
 
 
-class Relay:
+@runtime_checkable
+class Relay(Protocol):
     """A receiver that hands messages on to whatever a subject stands for."""
 
     def behind(self, subject: bytes) -> Match | None:
         """Return what a stand-in reaches, None when it stands for nothing (any more)."""
-        raise NotImplementedError
+        ...
 
 
 def resolved(match: Match, subject: bytes) -> Match:

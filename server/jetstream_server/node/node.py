@@ -187,7 +187,7 @@ class Node:
         self._fed.pop(session, None)
         self._touched.pop(session, None)
         self._timers.cancel(session)
-        self.stats.add(session.traffic)  # what the client did stays in the totals
+        self.stats.traffic.add(session.traffic)  # what the client did stays in the totals
 
     def info(
         self, session: Session, *, connect_info: bool = False, lame_duck: bool = False
@@ -414,7 +414,7 @@ class Node:
     def traffic(self) -> Traffic:
         """Return the totals, open connections included."""
         totals = Traffic()
-        totals.add(self.stats)
+        totals.add(self.stats.traffic)
         for session in self.sessions.values():
             totals.add(session.traffic)
         return totals

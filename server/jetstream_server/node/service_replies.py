@@ -19,7 +19,7 @@ from typing import Protocol
 
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.provenance import OWN_INBOX, is_from_server
-from jetstream_server.core.relay import REPLY_PREFIX, Relay, resolved
+from jetstream_server.core.relay import REPLY_PREFIX, resolved
 from jetstream_server.core.sublist import Match, Sublist
 from jetstream_server.core.subscription import Origin, Stretch, Subscription
 from jetstream_server.jetstream.output import Output
@@ -86,8 +86,8 @@ class _Expected:
     timed: TimedRequest | None = None
 
 
-class ServiceReplies(Relay):
-    """The reply subjects that one account knows for requests of others. A Receiver."""
+class ServiceReplies:
+    """The reply subjects that one account knows for requests of others. A Receiver, and a Relay."""
 
     def __init__(self, account: Space, random: Random) -> None:
         self._account = account

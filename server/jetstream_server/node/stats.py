@@ -30,9 +30,14 @@ class Traffic:
 
 
 @dataclass(slots=True)
-class NodeStats(Traffic):
-    """Counters of the whole server."""
+class NodeStats:
+    """Counters of the whole server.
 
+    Attributes:
+        traffic: of connections that are closed.
+    """
+
+    traffic: Traffic = field(default_factory=Traffic)
     total_connections: int = 0
     slow_consumers: int = 0
     stale_connections: int = 0

@@ -42,10 +42,12 @@ class Erased:
     stop: int
 
 
-def encode(block: Buffer, at: int) -> tuple[bytes, int]:
-    """Return the head of the record at `at` once it is erased, and where the record ends."""
-    size = PREFIX.unpack_from(block, at)[0]
-    return _head(block, at), at + size
+def erase(block: bytearray, at: int) -> tuple[bytes, int]:
+    """Erase the record at `at` in memory; return its head and where it ends, for the disk."""
+    stop = at + PREFIX.unpack_from(block, at)[0]
+    head = _head(block, at)
+    block[at:stop] = head.ljust(stop - at, b"\0")
+    return head, stop
 
 
 def redo(path: Path, disk: Disk) -> bytes | None:

@@ -1,9 +1,20 @@
 """Messages in files: appended to an open block, acknowledged when a flush has carried it to disk.
 
 What is said to a store is true in memory at once and on disk after the next flush (`commit`); who
-tells the outside waits for that. Appending is in `store/block_log.py`, removing in
-`store/block_pruning.py`, with the invariants that recovery (`store/recovery.py`) relies on; here
-are the limits, and how a store is opened.
+tells the outside waits for that. A store is put together here of parts that each hold their own
+state, every one of which knows those before it:
+
+    health              whether it serves
+    subjects            the table: numbers and counts of subjects
+    block_contents      what stands in the blocks
+    block_list          the blocks, and the numbers of the messages
+    block_reading, block_subjects   questions
+    block_files         the files of sealed blocks
+    block_log           the open block: appending
+    compaction          removing and rewriting blocks
+    block_pruning       removing messages
+    enforcement         limits
+    opening             taking in what is on the disk
 
 Full disk: appends raise StoreError until there is room again; see `commit` for what happens to
 what is queued. Deleting and purging go on, since they are what makes room. After any other failure
@@ -12,38 +23,47 @@ the store is offline for good: nothing is queued any more and everything raises.
 
 from __future__ import annotations
 
+import contextlib
 from array import array
-from itertools import islice
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from jetstream_server.base.errors import StoreError
-from jetstream_server.store import index as block_index
-from jetstream_server.store import recovery, tombstone
-from jetstream_server.store.block import (
-    Block,
-    BlockWriter,
-    Scan,
-    seal_block,
-)
-from jetstream_server.store.block_log import room_for
+from jetstream_server.kernels.record_format import Buffer
+from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.block_contents import BlockContents
+from jetstream_server.store.block_files import BlockFiles
+from jetstream_server.store.block_list import BlockList
+from jetstream_server.store.block_log import BlockLog
 from jetstream_server.store.block_pruning import BlockPruning
+from jetstream_server.store.block_reading import BlockReading
+from jetstream_server.store.block_subjects import BlockSubjects
 from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.compaction import Compaction
 from jetstream_server.store.compressed_block import CHUNK_BYTES
 from jetstream_server.store.content_cache import ContentCache
-from jetstream_server.store.high_water import HighWater, missing
-from jetstream_server.store.index import Entries
-from jetstream_server.store.ports import Limits
+from jetstream_server.store.enforcement import Enforcement
+from jetstream_server.store.health import Health
+from jetstream_server.store.high_water import HighWaterLog
+from jetstream_server.store.opening import Opening
+from jetstream_server.store.ports import (
+    Census,
+    Limits,
+    StoredMessage,
+    StoreState,
+    SubjectFilter,
+    Window,
+)
+from jetstream_server.store.subjects import SubjectSet, SubjectTable
+from jetstream_server.store.tally import Tally
 
 BLOCK_BYTES = 8 * 1024 * 1024  # as the genuine server; a larger single record gets its own block
-# Before others get their turn: blocks, and messages of subjects that have far too many.
-EXPIRED_AT_ONCE = 2
-TRIMMED_AT_ONCE = 8
-DELETED_AT_ONCE = 500
-_ALL = 1 << 62
 
 
-class FileStore(BlockPruning):
-    """A sequence of messages in a folder of blocks.
+class FileStore:
+    """A sequence of messages in a folder of blocks; what its methods say is in `MessageStore`.
+
+    It is the owner of what it queues (`commit.Owner`).
 
     Args:
         folder: where the blocks are, or will be.
@@ -69,256 +89,301 @@ class FileStore(BlockPruning):
         block_bytes: int = BLOCK_BYTES,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
+        self._folder = folder
+        self._commit = commit
+        self._health = health = Health(folder, commit, self)
+        self.notes = health.notes
+        self._table = table = SubjectTable()
         cache = cache or ContentCache(commit.disk)
-        super().__init__(folder, commit, cache, first_seq, block_bytes, chunk_bytes)
+        contents = BlockContents(cache, table, health, chunk_bytes)
+        self._list = block_list = BlockList(contents, first_seq)
+        self._reading = BlockReading(block_list, contents, health)
+        self._subjects = BlockSubjects(block_list, contents, table)
+        self._high_water = HighWaterLog(folder, commit, self)
+        self._files = BlockFiles(contents, table, commit, self)
+        self._log = BlockLog(
+            folder,
+            commit,
+            self,
+            block_list,
+            table,
+            self._files,
+            self._high_water,
+            health,
+            block_bytes=block_bytes,
+        )
+        self._compaction = Compaction(
+            commit,
+            self,
+            block_list,
+            contents,
+            table,
+            self._files,
+            self._log,
+            self._high_water,
+            block_bytes=block_bytes,
+        )
+        self._pruning = BlockPruning(
+            block_list,
+            contents,
+            table,
+            self._reading,
+            self._files,
+            self._log,
+            self._compaction,
+            health,
+        )
+        self._enforcement = Enforcement(
+            block_list, contents, table, self._subjects, self._pruning, self._compaction
+        )
+        self._is_closed = False
         if not is_fresh:
-            try:
-                self._recover()
-            except StoreError as error:
-                self._take_offline(error)
+            self._open()
 
-    # -- limits ----------------------------------------------------------------------------
+    def _open(self) -> None:
+        opening = Opening(
+            folder=self._folder,
+            commit=self._commit,
+            owner=self,
+            block_list=self._list,
+            table=self._table,
+            files=self._files,
+            log=self._log,
+            pruning=self._pruning,
+            compaction=self._compaction,
+            high_water=self._high_water,
+            health=self._health,
+        )
+        try:
+            opening.run()
+        except StoreError as error:
+            self._health.take_offline(error)
+
+    @property
+    def compression(self) -> str:
+        """Return how blocks are kept from now on."""
+        return self._files.compression
+
+    @compression.setter
+    def compression(self, compression: str) -> None:
+        self._files.compression = compression
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def append_run(
+        self,
+        run: PubRun,
+        start: int,
+        stop: int,
+        now: int,
+        timestamps: Sequence[int] | None = None,
+    ) -> int:
+        """Store messages `start` up to `stop` of a run with consecutive sequences."""
+        first = self._log.append_run(run, start, stop, now, timestamps)
+        if self._log.emptied:
+            self._retire_emptied()
+        return first
+
+    def append(
+        self,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        timestamp: int,
+        sequence: int | None = None,
+    ) -> int:
+        """Store one message; `sequence` may leave a gap."""
+        stored = self._log.append(subject, headers, payload, timestamp, sequence)
+        if self._log.emptied:
+            self._retire_emptied()
+        return stored
+
+    def skip(self, count: int, now: int) -> int:
+        """Use up `count` sequences."""
+        first = self._log.skip(count, now)
+        self._retire_emptied()
+        return first
+
+    def _retire_emptied(self) -> None:
+        # If it fails the store is offline, and says why; what was appended is stored all the same.
+        with contextlib.suppress(StoreError):
+            self._compaction.retire_emptied()
+
+    def delete(self, sequences: Iterable[int], *, erase: bool = False) -> int:
+        """Remove single messages."""
+        return self._pruning.delete(sequences, erase=erase)
+
+    def truncate_front(self, first_seq: int) -> int:
+        """Remove everything below `first_seq`, which may lie beyond the end."""
+        return self._pruning.truncate_front(first_seq)
+
+    def purge(
+        self, wanted: SubjectFilter | None, below: int, keep: int, *, gives_way: bool = False
+    ) -> int:
+        """Remove matching messages below `below` (0: all), all but the newest `keep`."""
+        return self._pruning.purge(wanted, below, keep, gives_way=gives_way)
+
+    def purge_some(
+        self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int
+    ) -> tuple[int, int]:
+        """Remove some matching messages; nothing while the disk is behind with rewriting."""
+        return self._pruning.purge_some(wanted, start, stop, count_max)
 
     def enforce(self, limits: Limits, now: int) -> list[tuple[int, int]]:
-        """Remove the oldest messages until `limits` hold: age, then per subject, count, bytes."""
-        removed: list[tuple[int, int]] = []
-        if self._offline:
-            return removed
-        if limits.max_age_ns > 0 and self._messages:
-            expired_at = now - limits.max_age_ns
-            if self._find_oldest()[1] <= expired_at:
-                is_all = self._blocks[-1].last_ts <= expired_at  # which is quick however many
-                most = len(self._blocks) if is_all else EXPIRED_AT_ONCE
-                self._trim(0, 0, expired_at, removed, most)
-        if limits.max_msgs_per_subject > 0:
-            self._enforce_per_subject(limits.max_msgs_per_subject, removed)
-            if self._overfull:  # what it is yet to remove makes room for messages in front
-                return removed
-        messages = self._messages - limits.max_msgs if limits.max_msgs >= 0 else 0
-        accounted = self._held_bytes - limits.max_bytes if limits.max_bytes >= 0 else 0
-        if self._messages and (messages > 0 or accounted > 0):
-            self._trim(
-                max(messages, 0),
-                max(accounted, 0),
-                -_ALL,
-                removed,
-                TRIMMED_AT_ONCE,
-                gives_way=True,
-            )
-        return removed
+        """Remove the oldest messages until `limits` hold, some at a time."""
+        return [] if self._health.offline else self._enforcement.enforce(limits, now)
 
     def exceeds(self, limits: Limits) -> bool:
         """Return whether `enforce` left something for another call."""
-        return not self._offline and (
-            0 <= limits.max_msgs < self._messages
-            or 0 <= limits.max_bytes < self._held_bytes
-            or (
-                limits.max_msgs_per_subject > 0
-                and (bool(self._overfull) or limits.max_msgs_per_subject != self._per_subject_max)
-            )
-        )
+        return not self._health.offline and self._enforcement.exceeds(limits)
 
-    def _trim(
-        self,
-        messages: int,
-        accounted: int,
-        expired_at: int,
-        removed: list[tuple[int, int]],
-        blocks_max: int,
-        *,
-        gives_way: bool = False,
-    ) -> None:
-        """Remove from the front until that much is gone and nothing has expired, or so many blocks
-        have been emptied."""
-        start = self.first_seq
-        target = self._last_seq + 1
-        for number, block in enumerate(self._blocks):
-            if number == blocks_max:
-                target = block.first_seq
-                break
-            if not block.live:
-                continue
-            if block.live > messages and block.accounted > accounted and block.last_ts > expired_at:
-                content = self._content(block)
-                entry, *_ = self._measure(
-                    block, content, block.count, messages, accounted, expired_at
-                )
-                if entry < block.count:
-                    target = block.sequence(content, entry)
-                    break
-            messages -= block.live
-            accounted -= block.accounted
-        self.truncate_front(target, gives_way=gives_way)
-        removed.append((start, target))
+    def next_expiry(self, max_age_ns: int) -> int | None:
+        """Return when the oldest message passes `max_age_ns`."""
+        return self._list.oldest()[1] + max_age_ns if self._list.messages else None
 
-    def _enforce_per_subject(self, limit: int, removed: list[tuple[int, int]]) -> None:
-        table, counts = self._table, self._table.counts
-        if limit != self._per_subject_max:
-            self._per_subject_max = limit
-            self._overfull = dict.fromkeys(n for n, count in enumerate(counts) if count > limit)
-        gone: list[int] = []
-        overfull = self._overfull
-        trimmed = [n for n in self._grown if counts[n] > limit and n not in overfull]
-        for number in trimmed:
-            excess = counts[number] - limit
-            if excess == 1 and self._holds(table.firsts[number], number):
-                gone.append(table.firsts[number])
-            else:
-                gone.extend(islice(self._sequences_of(number), excess))
-        self._grown.clear()
-        if overfull and self._is_rewriting():  # lest rewrites pile up in a flush
-            overfull = {}
-        while overfull and len(gone) < DELETED_AT_ONCE:
-            number = next(iter(overfull))
-            excess = max(counts[number] - limit, 0)  # others may have removed some meanwhile
-            count = min(excess, DELETED_AT_ONCE - len(gone))
-            if count:
-                gone.extend(islice(self._sequences_of(number), count))
-            if count == excess:
-                del overfull[number]
-                trimmed += [number] if excess else []
-        if not gone:
-            return
-        if limit == 1:  # the one that stays is known: spare the next call the search for it
-            for number in trimmed:
-                table.firsts[number] = self._last_of(number)
-        self.delete(gone)
-        removed.extend((sequence, sequence + 1) for sequence in gone)
+    def rest(self) -> bool:
+        """Let go of memory when nothing was written since the last call."""
+        has_rested = self._log.rest()
+        self._retire_emptied()
+        return has_rested
 
-    # -- damage ----------------------------------------------------------------------------
+    # -- looking ---------------------------------------------------------------------------
 
-    def _take_offline(self, error: StoreError) -> None:
-        if error.offset >= 0 and not self._offline:
-            self.notes.append(recovery.REMEDY)
-            marker = self._folder / recovery.DAMAGED_NAME
-            self._commit.replace(self, marker, [f"{error}\n".encode()])
-        super()._take_offline(error)
+    def state(self) -> StoreState:
+        """Return the counters."""
+        return self._list.state(self._table.present)
 
-    # -- recovery --------------------------------------------------------------------------
+    @property
+    def first_seq(self) -> int:
+        """Return the first live sequence, or last_seq + 1."""
+        return self._list.oldest()[0]
 
-    def _recover(self) -> None:
-        high_water, trouble = self._high_water.load()
-        findings = recovery.read_folder(self._folder, self._commit.disk, self._table, high_water)
-        self.notes = [*([trouble] if trouble else []), *findings.notes]
-        floor = 0
-        for found in findings.blocks:
-            self._number_from(found)
-            for stone in found.tombstones:
-                if stone.kind in (tombstone.STARTED, tombstone.FLOOR):
-                    is_start = stone.kind == tombstone.STARTED
-                    floor = max(floor, stone.floor() if is_start else stone.sequence)
-        self._compare(findings, high_water, floor)
-        for found in findings.blocks:
-            self._adopt(found, is_last=found is findings.blocks[-1])
-        self._go_on_from(high_water)
-        if findings.blocks:
-            self._is_used = True
-            self._next_number = findings.blocks[-1].block.number + 1
-            self._replay(findings, floor)
-        if findings.accepts_loss:
-            self._accept_loss(high_water)
+    @property
+    def last_seq(self) -> int:
+        """Return the last sequence used."""
+        return self._list.last_seq
 
-    def _compare(self, findings: recovery.Findings, high_water: HighWater, floor: int) -> None:
-        """Hold what was found against what was durable.
+    def deleted(self) -> list[int]:
+        """Return every missing sequence between first_seq and last_seq."""
+        return self._reading.deleted()
 
-        Raises:
-            StoreError: something is missing, and nobody has accepted that.
-        """
-        sizes = {found.block.number: found.block.size for found in findings.blocks}
-        last_seq = max(self._last_seq, floor - 1)
-        error = missing(high_water, sizes, last_seq, floor, self._folder)
-        if error is not None and not findings.accepts_loss:
-            raise error
-        if error is not None:
-            self.notes.append(f"accepted the loss: {error}")
+    def load(self, sequence: int) -> StoredMessage | None:
+        """Return one message."""
+        return self._reading.load(sequence)
 
-    def _go_on_from(self, high_water: HighWater) -> None:
-        # A block that is written on may stand in the mark: it must not go without a new one.
-        sealed = {
-            block.number: max(block.last_seq, high_water.sealed.get(block.number, 0))
-            for block in self._blocks
-            if self._open is None
-            or block is not self._open.block
-            or block.number in high_water.sealed
-        }
-        self._high_water.adopt(high_water, sealed)
+    def locate(
+        self, sequences: Sequence[int], bytes_max: int
+    ) -> tuple[list[Buffer | None], array[int]]:
+        """Return the bytes that hold each message, and where in them it starts."""
+        return self._reading.locate(sequences, bytes_max)
 
-    def _accept_loss(self, high_water: HighWater) -> None:
-        """Go on behind all that was ever used."""
-        self._next_number = max(self._next_number, high_water.last_number + 1)
-        if self._last_seq < high_water.last_seq:
-            self.skip(high_water.last_seq - self._last_seq, self._last_ts)
-        self._high_water.restate()
-        self._commit.remove(self, self._folder / recovery.ACCEPT_NAME, waits=True)
+    def load_last(self, wanted: SubjectFilter | None) -> StoredMessage | None:
+        """Return the newest matching message."""
+        sequence = self._subjects.newest(wanted)
+        return self._reading.load(sequence) if sequence else None
 
-    def _number_from(self, found: recovery.FoundBlock) -> None:
-        """Move the last sequence and time to where a block leaves them."""
-        block = found.block
-        for stone in found.tombstones:
-            if stone.kind == tombstone.STARTED:
-                self._last_seq, self._last_ts = stone.sequence, stone.timestamp
-        if block.count:
-            self._last_seq, self._last_ts = block.last_seq, block.last_ts
-        for stone in found.tombstones:
-            if stone.kind == tombstone.SKIPPED and stone.sequence > self._last_seq:
-                self._last_seq, self._last_ts = stone.sequence, stone.timestamp
-            elif stone.kind == tombstone.FLOOR:
-                self._last_seq = max(self._last_seq, stone.sequence - 1)
+    def load_next(self, wanted: SubjectFilter | None, sequence: int) -> StoredMessage | None:
+        """Return the first matching message at or after `sequence`."""
+        return self._reading.load_next(wanted, sequence)
 
-    def _adopt(self, found: recovery.FoundBlock, *, is_last: bool) -> None:
-        """Take a block in, with all its messages."""
-        block, scan = found.block, found.scan
-        self._blocks.append(block)
-        self._messages += block.live
-        self._hold(block.accounted)
-        if scan is None:
-            return
-        if found.redoes:
-            self._redo(block, found.whole)
-        elif found.rewrites:
-            self._commit.replace(self, block.path, [found.whole])
-        if is_last and block.size <= recovery.REOPEN_BYTES and not block.is_compressed:
-            self._reopen(block, found.whole, scan)
-        else:
-            entries = Entries(scan.positions, scan.subject_ids, scan.offsets())
-            index = seal_block(block, found.whole, entries, array("I"), self._table)
-            self._pin(block)
-            end = [block_index.end(found.compressed_bytes)] if found.compressed_bytes else []
-            self._commit.replace(self, block.index_path, [index, *end], is_spare=True)
+    def next_with_headers(self, sequence: int) -> int:
+        """Return a sequence, from `sequence` on, before which no message has headers."""
+        return self._reading.next_with_headers(sequence)
 
-    def _reopen(self, block: Block, whole: bytes, scan: Scan) -> None:
-        self._open = open_block = BlockWriter(block, room_for(len(whole)))
-        open_block.buffer[: len(whole)] = whole
-        open_block.used = self._durable = self._marked = len(whole)
-        if self._commit.queued(block.path) is not None:  # a full disk has yet to take it
-            self._durable = self._marked = 0
-        self._epoch, self._epochs_used = self._commit.taken, (len(whole), len(whole))
-        open_block.positions.extend(scan.positions)
-        open_block.subject_ids.extend(scan.subject_ids)
-        open_block.offsets.extend(scan.offsets())
+    def sequence_at(self, timestamp: int) -> int:
+        """Return the first stored sequence at or after a time."""
+        return self._reading.sequence_at(timestamp)
 
-    def _replay(self, findings: recovery.Findings, floor: int) -> None:
-        """Carry out what the tombstones say."""
-        self._floor = floor
-        self._last_seq = max(self._last_seq, floor - 1)
-        self._drop_below(floor)
-        for found in findings.blocks:
-            for stone in found.tombstones:
-                if stone.kind == tombstone.DELETED:
-                    for start, stop in stone.ranges():
-                        self._replay_range(start, stop, found.block.number)
-        self._tidy(self._blocks)
+    def filter(self, patterns: Sequence[bytes]) -> SubjectFilter | None:
+        """Compile patterns; None for none or `>`."""
+        return None if not patterns or b">" in patterns else self._table.choose(patterns)
 
-    def _replay_range(self, start: int, stop: int, number: int) -> None:
-        self._oldest = None
-        for index in range(self._block_index(start), len(self._blocks)):
-            block = self._blocks[index]
-            if block.first_seq >= stop:
-                break
-            content = self._content(block)
-            entry = max(block.at_or_after(content, start), block.head)
-            while entry < block.count and block.sequence(content, entry) < stop:
-                if block.is_alive(entry):
-                    self._bury(block, content, entry)
-                    block.noted.add(number)
-                entry += 1
+    def decide(self, wanted: SubjectFilter | None, names_max: int) -> bool:
+        """Decide of up to so many more subjects whether they are wanted; tell whether that is known
+        of all."""
+        return not isinstance(wanted, SubjectSet) or wanted.decide(names_max)
+
+    def count(self, wanted: SubjectFilter | None, start: int, stop: int | None = None) -> int:
+        """Return the number of matching messages with start <= sequence < stop."""
+        return self._reading.count(wanted, start, stop)
+
+    def subject_counts(self, pattern: bytes) -> dict[bytes, int]:
+        """Return message counts of the matching subjects that have messages."""
+        return self._subjects.counts(pattern)
+
+    def census(self) -> Census:
+        """Return all subjects with their counts."""
+        return self._subjects.census()
+
+    def subject_last(self, subject: bytes) -> int:
+        """Return the last sequence of a subject, 0 when it has none."""
+        return self._subjects.last(subject)
+
+    def subject_lasts(self, subjects: Sequence[bytes]) -> array[int]:
+        """Return the last sequence of each subject, 0 where it has none."""
+        return self._subjects.lasts(subjects)
+
+    def subject_count(self, subject: bytes) -> int:
+        """Return how many messages of a subject are stored."""
+        return self._table.count_of(subject)
+
+    def last_sequences(
+        self, wanted: SubjectFilter | None, up_to: int | None = None, count_max: int | None = None
+    ) -> list[int]:
+        """Return the last sequence (at most `up_to`) of each matching subject, rising."""
+        return self._subjects.last_sequences(wanted, up_to, count_max)
+
+    def window(
+        self, wanted: SubjectFilter | None, sequence: int, count_max: int, bytes_max: int
+    ) -> Window:
+        """Return the wanted messages from `sequence` on, within one block."""
+        return self._reading.window(wanted, sequence, count_max, bytes_max)
+
+    # -- how flushes went (commit.Owner) ---------------------------------------------------
+
+    def flushed(self) -> None:
+        """Everything queued before the flush is on disk: go on with what waited for that."""
+        self._log.flushed()
+        self._files.flushed()
+        if self._compaction.worn and not self._health.offline:
+            with contextlib.suppress(StoreError):  # then the store is offline, and says why
+                self._compaction.tidy(())
+
+    def stalled(self, error: StoreError) -> None:
+        """The disk is full: refuse appends until it is not."""
+        self._log.stalled(error)
+        self._high_water.restart()
+
+    def failed(self, error: StoreError) -> None:
+        """The disk failed: go offline."""
+        self._health.take_offline(error)
+
+    # -- life ------------------------------------------------------------------------------
+
+    @property
+    def offline(self) -> str:
+        """Return why the store is offline, empty when it is not."""
+        return self._health.offline
+
+    def count_in(self, tally: Tally | None) -> None:
+        """Count the bytes held in a tally from now on, and in no other."""
+        self._list.holding.count_in(tally)
+
+    def close(self) -> None:
+        """Queue what is left, with an index for the last block, so that it is not read again."""
+        if not self._health.offline and not self._is_closed:
+            self._log.close()
+        self._is_closed = True
+        self._health.take_offline(StoreError("the store is closed"))
+
+    def forsake(self, reason: str) -> None:
+        """Go offline without an index of what memory says, which may be wrong."""
+        self._health.take_offline(StoreError(reason))
+        self._is_closed = True
+        self._log.forsake()
+
+    def destroy(self) -> None:
+        """Queue the removal of every block."""
+        self._is_closed = True
+        self._health.take_offline(StoreError("the store is removed"))
+        self._commit.remove_tree(self, self._folder)

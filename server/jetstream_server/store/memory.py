@@ -29,7 +29,7 @@ from jetstream_server.store.ports import (
     SubjectFilter,
     Window,
 )
-from jetstream_server.store.tally import Tallied
+from jetstream_server.store.tally import Holding, Tally
 
 MESSAGE_OVERHEAD_BYTES = 16
 _DECISIONS_MAX = 65536  # remembered filter decisions; a bound, not a tuning knob
@@ -49,13 +49,13 @@ class PatternFilter:
         return any(matches(pattern, subject) for pattern in self.patterns)
 
 
-class MemoryStore(Tallied):
+class MemoryStore:
     """A sequence of messages that a restart forgets."""
 
     def __init__(self, first_seq: int = 0) -> None:
-        super().__init__()
         self.notes: list[str] = []
         self.compression = "none"  # nothing comes of it
+        self._holding = Holding()
         self._messages: dict[int, StoredMessage] = {}
         self._subjects: dict[bytes, dict[int, None]] = {}
         self._order: list[int] = []
@@ -102,7 +102,7 @@ class MemoryStore(Tallied):
         self._subjects.setdefault(subject, {})[sequence] = None
         self._grown[subject] = None
         self._order.append(sequence)
-        self._hold(_accounted(message))
+        self._holding.add(_accounted(message))
         self._used = True
         self._last_seq = sequence
         self._last_ts = timestamp
@@ -176,7 +176,8 @@ class MemoryStore(Tallied):
 
     def _is_beyond(self, limits: Limits) -> bool:
         return (
-            0 <= limits.max_msgs < len(self._messages) or 0 <= limits.max_bytes < self._held_bytes
+            0 <= limits.max_msgs < len(self._messages)
+            or 0 <= limits.max_bytes < self._holding.bytes
         )
 
     def _enforce_per_subject(self, limit: int) -> list[tuple[int, int]]:
@@ -223,7 +224,7 @@ class MemoryStore(Tallied):
         span = self._last_seq - first + 1 if self._used else 0
         return StoreState(
             messages=messages,
-            bytes=self._held_bytes,
+            bytes=self._holding.bytes,
             first_seq=first,
             first_ts=self._oldest().timestamp if messages else 0,
             last_seq=self._last_seq,
@@ -379,6 +380,10 @@ class MemoryStore(Tallied):
 
     # -- life ------------------------------------------------------------------------------
 
+    def count_in(self, tally: Tally | None) -> None:
+        """Count the bytes held in a tally from now on, and in no other."""
+        self._holding.count_in(tally)
+
     def close(self) -> None:
         """Keep nothing."""
         self.destroy()
@@ -392,7 +397,7 @@ class MemoryStore(Tallied):
         self._subjects.clear()
         self._order.clear()
         self._head = 0
-        self._hold(-self._held_bytes)
+        self._holding.add(-self._holding.bytes)
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -428,7 +433,7 @@ class MemoryStore(Tallied):
         message = self._messages.pop(sequence, None)
         if message is None:
             return False
-        self._hold(-_accounted(message))
+        self._holding.add(-_accounted(message))
         sequences = self._subjects[message.subject]
         del sequences[sequence]
         if not sequences:

@@ -10,14 +10,15 @@ its end is either
   DURABLE mark behind them, of an index, or of the high-water mark (`store/high_water.py`). That is
   for a human to decide about: StoreError with file and offset, and the store stays offline.
 
-Damage in a sealed block is met when somebody reads it; it is then noted in a file (`DAMAGED_NAME`),
-so that a restart does not serve the stream again until the block is repaired.
+Damage in a sealed block is met when somebody reads it; it is then noted in a file
+(`health.DAMAGED_NAME`), so that a restart does not serve the stream again until the block is
+repaired.
 
 A gap between blocks is damage when the high-water mark names a block in it: blocks are removed when
 their last message is.
 
-Whoever would rather go on with what is left says so by a file (`ACCEPT_NAME`): damaged blocks are
-then cut to what is sound, and sequences go on behind the last one that was ever used.
+Whoever would rather go on with what is left says so by a file (`health.ACCEPT_NAME`): damaged
+blocks are then cut to what is sound, and sequences go on behind the last one that was ever used.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from jetstream_server.store.block import (
 from jetstream_server.store.compressed_block import MAGIC as COMPRESSED_MAGIC
 from jetstream_server.store.compressed_block import inflate_whole, is_compressed
 from jetstream_server.store.disk import FULL_ERRNOS, TEMPORARY_SUFFIX, Disk
+from jetstream_server.store.health import ACCEPT_NAME, DAMAGED_NAME
 from jetstream_server.store.high_water import HighWater
 from jetstream_server.store.index import Summary
 from jetstream_server.store.subjects import SubjectTable
@@ -52,16 +54,6 @@ from jetstream_server.store.subjects import SubjectTable
 # A last block up to this size is read and written on; a larger one is sealed, so that a server
 # with many idle streams does not hold a buffer for each.
 REOPEN_BYTES = 1024 * 1024
-
-# Left behind by a store that met damage: the next one looks at every block before it serves.
-DAMAGED_NAME = "damaged"
-
-# Made by the operator among the blocks: what is lost is lost.
-ACCEPT_NAME = "accept-loss"
-REMEDY = (
-    "to have it served again, put the file back from a backup, or delete the stream, or make a file"
-    f" `{ACCEPT_NAME}` beside it to go on with what is left; then start again"
-)
 
 
 @dataclass(slots=True)

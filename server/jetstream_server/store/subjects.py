@@ -37,6 +37,7 @@ class SubjectTable:
         counts, firsts, lasts: `array('Q')` by number.
         present: how many have messages.
         generation: rises when numbers change their meaning.
+        recent: numbers appended to since `take_recent`; None while nobody wants to know.
     """
 
     def __init__(self) -> None:
@@ -47,6 +48,7 @@ class SubjectTable:
         self.lasts = array("Q")
         self.present = 0
         self.generation = 0
+        self.recent: dict[int, None] | None = None
         self._sets: WeakValueDictionary[tuple[bytes, ...], SubjectSet] = WeakValueDictionary()
         self._kept: deque[SubjectSet] = deque(maxlen=_SETS_KEPT)
 
@@ -88,6 +90,14 @@ class SubjectTable:
         number = self.ids.get(name, -1)
         return self.counts[number] if number >= 0 else 0
 
+    def take_recent(self) -> dict[int, None]:
+        """Return the numbers appended to since the last call, and note more from now on.
+
+        After `renumber` nothing is noted until the next call.
+        """
+        recent, self.recent = self.recent, {}
+        return recent or {}
+
     @property
     def absent(self) -> int:
         """Return how many known subjects have no message."""
@@ -102,6 +112,7 @@ class SubjectTable:
         self.firsts = array("Q", [self.firsts[number] for number in kept])
         self.lasts = array("Q", [self.lasts[number] for number in kept])
         self.generation += 1
+        self.recent = None
 
 
 class SubjectSet:

@@ -16,20 +16,27 @@ class Tally:
         self.bytes = 0
 
 
-class Tallied:
-    """A store that keeps the tally it counts in up to date."""
+class Holding:
+    """The bytes one store holds, and the tally it counts them in.
+
+    Attributes:
+        bytes: of this store alone.
+        tally: where they are counted as well.
+    """
+
+    __slots__ = ("bytes", "tally")
 
     def __init__(self) -> None:
-        self._held_bytes = 0
-        self._tally = Tally()
+        self.bytes = 0
+        self.tally = Tally()
 
-    def _hold(self, size: int) -> None:
+    def add(self, size: int) -> None:
         """Note that the store holds `size` bytes more."""
-        self._held_bytes += size
-        self._tally.bytes += size
+        self.bytes += size
+        self.tally.bytes += size
 
     def count_in(self, tally: Tally | None) -> None:
         """Count in a tally from now on, and in no other; None for one of its own."""
-        self._tally.bytes -= self._held_bytes
-        self._tally = tally or Tally()
-        self._tally.bytes += self._held_bytes
+        self.tally.bytes -= self.bytes
+        self.tally = tally or Tally()
+        self.tally.bytes += self.bytes

@@ -171,7 +171,7 @@ def test_last_words_before_a_goodbye_of_tls_count(
             client.tls.read()
         writer.close()
         assert not server.node.sessions
-        assert server.node.stats.in_msgs == 1
+        assert server.node.stats.traffic.in_msgs == 1
 
     play(Entrance(Door(tls_required=True), secure, 30 * SECOND), scene)
 
@@ -183,7 +183,7 @@ def test_last_words_before_a_goodbye_of_websocket_count(play: Play) -> None:
         writer.write(ws_frame(0x82, said) + ws_frame(0x88, b"\x03\xe8"))
         assert await reader.read() == b"\x82\x06PONG\r\n\x88\x02\x03\xe8"
         writer.close()
-        assert server.node.stats.in_msgs == 1
+        assert server.node.stats.traffic.in_msgs == 1
 
     play(Entrance(Door(), websocket=WebsocketRules()), scene)
 
@@ -308,7 +308,7 @@ def test_a_message_that_inflates_too_far(play: Play) -> None:
         assert (await reader.read()).endswith(b"\x88\x1a\x03\xf1maximum payload exceeded")
         writer.close()
         assert [each.reason for each in server.node.closed] == ["Read Error"]
-        assert server.node.stats.in_msgs == 1
+        assert server.node.stats.traffic.in_msgs == 1
 
     play(Entrance(Door(), websocket=WebsocketRules(is_compressing=True)), scene)
 

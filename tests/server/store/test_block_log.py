@@ -93,10 +93,10 @@ def test_nothing_is_left_in_memory_of_sealed_blocks(disk):
     commit = GroupCommit(disk)
     store = FileStore(FOLDER, commit, block_bytes=600)
     publish(store, 50)
-    assert all(block.pinned for block in store._blocks)
+    assert all(block.pinned for block in store._list.blocks)
     commit.drain()
-    assert [bool(block.pinned) for block in store._blocks[:-1]] == [False] * (
-        len(store._blocks) - 1
+    assert [bool(block.pinned) for block in store._list.blocks[:-1]] == [False] * (
+        len(store._list.blocks) - 1
     )
     assert store.load(1) is not None
 
@@ -110,7 +110,7 @@ def test_a_store_at_rest_holds_no_block_in_memory(disk):
     assert not store.rest()
     assert store.rest()
     commit.drain()
-    assert [block.pinned for block in store._blocks] == [None]
+    assert [block.pinned for block in store._list.blocks] == [None]
     assert not store.rest()
     publish(store, 3)
     assert [bool(store.load(s)) for s in range(1, 15)] == [True] * 14
@@ -127,9 +127,9 @@ def test_a_small_block_at_rest_keeps_no_more_room_than_it_needs(disk):
     publish(store, 3)
     store.rest()
     flush = commit.take(0)
-    assert len(store._open.buffer) == 1 << 20
+    assert len(store._log._open.buffer) == 1 << 20
     assert store.rest()
-    assert len(store._open.buffer) == block_log.FIRST_ROOM_BYTES
+    assert len(store._log._open.buffer) == block_log.FIRST_ROOM_BYTES
     assert not store.rest()
     assert flush.run() == []
     commit.settle(flush)

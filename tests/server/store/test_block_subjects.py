@@ -121,10 +121,9 @@ def test_a_rare_subject_is_not_looked_for_twice_in_the_same_block(
     assert walked(store, wanted, 2) == [1000]
     assert store.count(wanted, 500) == 1
     looked_into: list[Any] = []
-    content = store._content
-    monkeypatch.setattr(
-        store, "_content", lambda block: (looked_into.append(block), content(block))[1]
-    )
+    contents = store._reading._contents
+    of = contents.of
+    monkeypatch.setattr(contents, "of", lambda block: (looked_into.append(block), of(block))[1])
     assert walked(store, wanted, 2) == [1000]
     assert store.count(wanted, 500) == 1
     assert len(looked_into) < 10
@@ -178,7 +177,7 @@ def test_many_old_subjects_are_found_in_one_walk(
         searches.append(number)
         return 0
 
-    monkeypatch.setattr(store, "_last_of", search)
+    monkeypatch.setattr(store._subjects, "last_of", search)
     assert store.last_sequences(store.filter([b"s.*"]), 2000) == list(range(1, 2001))
     assert len(store.last_sequences(store.filter([b"s.*"]), 2000, 1000)) > 1000
     newest = store.load_last(store.filter([b"s.*"]))

@@ -101,7 +101,7 @@ def test_a_half_written_head_still_says_what_it_is():
         store_run.chunk, store_run.fields, 0, 1, 9, 5, block, 0, array("I"), array("I"), {}
     )
     whole = bytes(block[:used])
-    head, stop = erasure.encode(whole, 0)
+    head, stop = erasure.erase(block, 0)
     assert stop == used
     for cut in range(len(head) + 1):
         for torn in (head[:cut] + whole[cut:], whole[:cut] + head[cut:] + whole[len(head) :]):

@@ -9,11 +9,9 @@ from random import Random
 import pytest
 from jetstream_server.base.errors import StoreError
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store import file, memory
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.disk import OsDisk
 from jetstream_server.store.file import FileStore
-from jetstream_server.store.memory import MemoryStore
 from jetstream_server.store.ports import Limits
 
 FOLDER = Path("/store/msgs")
@@ -66,17 +64,6 @@ def test_first_sequence_of_a_fresh_store(disk):
     assert open_store(disk)[0].first_seq == 100
 
 
-def test_numbers_outlive_every_message(disk):
-    store, commit = open_store(disk, block_bytes=1000)
-    publish(store, 100)
-    assert store.purge(None, 0, 0) == 100
-    commit.drain()
-    store, _ = open_store(disk)
-    state = store.state()
-    assert (state.messages, state.first_seq, state.last_seq, state.last_ts) == (0, 101, 100, 5)
-    assert publish(store, 1) == 101
-
-
 def test_purge_gives_the_space_back(disk):
     store, commit = open_store(disk, block_bytes=100_000)
     publish(store, 5000)
@@ -95,84 +82,6 @@ def test_a_single_larger_record_gets_its_own_block(disk):
     store, _ = open_store(disk)
     assert sequences(store) == [1, 2, 3, 4, 5, 6, 7]
     assert len(store.load(4).payload) == 50_000
-
-
-def test_mostly_dead_blocks_are_rewritten(disk):
-    store, commit = open_store(disk, block_bytes=10_000)
-    publish(store, 1000)
-    commit.drain()
-    before = sum(disk.size(FOLDER / name) for name in disk.names(FOLDER))
-    store.delete([s for s in range(2, 1001) if s % 10])
-    commit.drain()
-    after = sum(disk.size(FOLDER / name) for name in disk.names(FOLDER))
-    assert after < before / 2
-    assert sequences(store) == [1, *range(10, 1001, 10)]
-    store, _ = open_store(disk)
-    assert sequences(store) == [1, *range(10, 1001, 10)]
-    assert store.count(None, 500) == 51
-
-
-def test_blocks_are_rewritten_one_after_another(disk):
-    store, commit = open_store(disk, block_bytes=10_000)
-    publish(store, 1000)
-    commit.drain()
-    store.delete([s for s in range(2, 1001) if s % 10])
-    flushes, rewritten = 0, []
-    while (flush := commit.take(flushes)) is not None:
-        names = [op.path.name for op in flush.operations if type(op).__name__ == "Replace"]
-        rewritten.append(sum(name.endswith(".blk") for name in names))
-        assert flush.run() == []
-        commit.settle(flush)
-        flushes += 1
-    assert max(rewritten) == 1
-    assert sum(rewritten) > 5
-    assert sequences(store) == sequences(open_store(disk)[0]) == [1, *range(10, 1001, 10)]
-
-
-@pytest.mark.parametrize("limits", [{"max_msgs": 20}, {"max_bytes": 1000}])
-def test_a_limit_that_is_lowered_takes_several_turns(disk, limits):
-    store, _ = open_store(disk, block_bytes=1000)
-    publish(store, 1000)
-    limits, counts = Limits(**limits), [1000]
-    while store.exceeds(limits) and len(counts) < 50:
-        (removed,) = store.enforce(limits, 0)
-        assert removed[1] - removed[0] == counts[-1] - store.state().messages
-        counts.append(store.state().messages)
-    assert len(counts) > 5
-    assert not store.exceeds(limits)
-    assert 0 < counts[-1] <= 20
-    assert sequences(store) == list(range(1001 - counts[-1], 1001))
-    publish(store, 5)
-    store.enforce(limits, 0)
-    assert not store.exceeds(limits)
-
-
-def test_a_limit_for_each_subject_takes_several_turns(disk, monkeypatch):
-    monkeypatch.setattr(file, "DELETED_AT_ONCE", 7)
-    store, commit = open_store(disk, block_bytes=10_000)
-    twin = MemoryStore(0)
-    monkeypatch.setattr(memory, "_REMOVED_AT_ONCE", 7)
-    for number in range(100):
-        for each in (store, twin):
-            each.append(b"s.%d" % (number % 4), b"", b"x", number)
-    limits = Limits(max_msgs_per_subject=3)
-    for each in (store, twin):
-        turns, gone = 0, set()
-        while turns == 0 or each.exceeds(limits):
-            if turns == 2:  # what has enough already goes on being trimmed at once
-                each.append(b"s.0", b"", b"x", 100)
-                each.append(b"new", b"", b"x", 100)
-            removed = [sequence for sequence, _ in each.enforce(limits, 0)]
-            assert len(removed) <= 8
-            gone.update(removed)
-            turns += 1
-            commit.drain()
-        assert turns > 10
-        assert len(gone) == 89
-        assert each.subject_counts(b">") == {b"new": 1} | {b"s.%d" % n: 3 for n in range(4)}
-        assert each.subject_last(b"s.0") == 101
-    assert not store.exceeds(Limits())
-    assert sequences(store) == sequences(twin) == [*range(90, 103)]
 
 
 def test_torn_tail_is_cut_and_reported(disk):
@@ -235,37 +144,6 @@ def test_damage_below_a_durable_mark_is_no_torn_tail(disk):
     disk.damage(FOLDER / "1.blk", 5000)
     store, _ = open_store(disk)
     assert "damaged (/store/msgs/1.blk at byte" in store.offline
-
-
-@pytest.mark.parametrize("damage", ["missing", "short", "flipped"])
-def test_a_block_without_valid_index_is_read_instead(disk, damage):
-    store, commit = open_store(disk, block_bytes=1000)
-    publish(store, 50)
-    store.delete([7, 8, 30])
-    commit.drain()
-    path = FOLDER / "2.idx"
-    if damage == "missing":
-        disk.remove(path)
-    elif damage == "short":
-        disk.put(path, disk.read(path)[:-5])
-    else:
-        disk.damage(path, 30)
-    store, commit = open_store(disk, block_bytes=1000)
-    assert store.offline == ""
-    assert sequences(store) == [s for s in range(1, 51) if s not in (7, 8, 30)]
-    commit.drain()
-    assert len(disk.read(path)) > 100
-
-
-def test_leftovers_of_a_crash_are_removed(disk):
-    store, commit = open_store(disk)
-    publish(store, 3)
-    commit.drain()
-    disk.put(FOLDER / "1.idx.tmp", b"half")
-    disk.put(FOLDER / "9.idx", b"orphan")
-    store, _ = open_store(disk)
-    assert sequences(store) == [1, 2, 3]
-    assert disk.names(FOLDER) == ["1.blk"]
 
 
 def test_full_disk_refuses_and_recovers(disk):
@@ -354,17 +232,6 @@ def test_read_only_disk_takes_the_store_offline(disk):
     assert "Read-only file system" in store.offline
 
 
-def test_orderly_close_spares_the_scan(disk, monkeypatch):
-    store, commit = open_store(disk, block_bytes=3_000_000)
-    publish(store, 2000, payload=bytes(1000))
-    store.close()
-    commit.drain()
-    monkeypatch.setattr("jetstream_server.store.recovery.scan_block", None)
-    store, _ = open_store(disk)
-    assert store.state().messages == 2000
-    assert publish(store, 1) == 2001
-
-
 def test_forgets_subjects_that_have_no_message(disk):
     store, commit = open_store(disk, block_bytes=20_000)
     wanted = store.filter([b"s.*"])
@@ -389,34 +256,3 @@ def test_on_a_real_disk(tmp_path):
     store = FileStore(tmp_path / "msgs", GroupCommit(OsDisk()))
     assert sequences(store) == [*range(1, 100), *range(200, 501)]
     assert len(store.window(None, 450, 10, 1 << 20)) == 10
-
-
-def test_blocks_without_headers_are_passed_over(disk):
-    store, commit = open_store(disk, block_bytes=600)
-    publish(store, 40)
-    store.append(b"orders.new", HEADERS, b"", 6)
-    publish(store, 40)
-    for _ in range(2):
-        found = store.next_with_headers(1)
-        assert 1 < found <= 41, "the block that holds it, or the message itself"
-        assert store.next_with_headers(30) >= 30
-        assert store.next_with_headers(75) == 82
-        store.close()
-        commit.drain()
-        store, commit = open_store(disk, block_bytes=600)
-    store.delete([41])
-    assert store.next_with_headers(1) <= 82
-
-
-def test_limits_reached_in_slices_spare_what_they_would_have_spared_at_once(disk, monkeypatch):
-    monkeypatch.setattr(file, "DELETED_AT_ONCE", 2)
-    store, commit = open_store(disk)
-    publish(store, 1, b"kept")
-    publish(store, 8, b"overfull")
-    limits = Limits(max_msgs=5, max_msgs_per_subject=1)
-    calls = 0
-    while store.enforce(limits, 5) or store.exceeds(limits):
-        commit.drain()
-        calls += 1
-    assert calls > 3
-    assert sequences(store) == [1, 9]

@@ -191,11 +191,11 @@ def test_a_block_that_was_written_on_after_a_start_goes_with_the_mark_that_names
     """The mark went on naming it, and the store was offline for its absence."""
     store = open_store(disk)
     publish(store, 5)
-    store._rotate()
+    assert [store.rest(), store.rest()] == [False, True]
     store._commit.drain()
     store = open_store(disk)
     store.delete(range(1, 6))
-    store._rotate()
+    assert [store.rest(), store.rest()] == [False, True]
     store._commit.drain()
     disk.restart()
     assert "1.blk" not in disk.names(FOLDER)

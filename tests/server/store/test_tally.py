@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from jetstream_server.store.memory import MemoryStore
-from jetstream_server.store.tally import Tallied, Tally
+from jetstream_server.store.tally import Holding, Tally
 
 
 def test_a_tally_follows_its_stores() -> None:
-    tally, one, two = Tally(), Tallied(), Tallied()
-    one._hold(5)
+    tally, one, two = Tally(), Holding(), Holding()
+    one.add(5)
     one.count_in(tally)
     two.count_in(tally)
-    two._hold(7)
-    one._hold(-2)
-    assert (tally.bytes, one._held_bytes, two._held_bytes) == (10, 3, 7)
+    two.add(7)
+    one.add(-2)
+    assert (tally.bytes, one.bytes, two.bytes) == (10, 3, 7)
     one.count_in(tally)
     assert tally.bytes == 10, "it counts once"
     other = Tally()
     one.count_in(other)
     assert (tally.bytes, other.bytes) == (7, 3)
     two.count_in(None)
-    two._hold(100)
+    two.add(100)
     assert tally.bytes == 0
 
 
