@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 from jetstream_server import API_LEVEL
 from jetstream_server.base.errors import JetStreamServerError, StoreError
+from jetstream_server.base.limits import OUTBOX_LOW_BYTES
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.pattern_tree import TooManyMeetError
 from jetstream_server.core.subject import overlaps
@@ -23,7 +24,7 @@ from jetstream_server.jetstream.captured_subjects import CapturedSubjects
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.consumer_config import ConsumerBounds
 from jetstream_server.jetstream.consumers.consumer_creation import check_stream_limits
-from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.context import Context, Runnable
 from jetstream_server.jetstream.metering import Metering, Usage
 from jetstream_server.jetstream.offline_stream import OfflineStream
 from jetstream_server.jetstream.origins.origin_checks import check_filters
@@ -48,6 +49,7 @@ from jetstream_server.store.ports import StreamFolder, Vault
 
 # Restores under way at a time, of one account: each may fill the disk.
 RESTORES_MAX = 16
+TURN_BYTES = 4 * OUTBOX_LOW_BYTES  # delivered by all consumers of an account
 
 RESTED_AT_ONCE = 16  # streams: for each, the next flush takes up to some milliseconds longer
 
@@ -466,10 +468,25 @@ class Catalog:
         for scheduled in context.deadlines.pop_due(now):
             self._guarded(scheduled.tick, now)
         if context.ready:
-            ready = list(context.ready)
-            context.ready.clear()
-            for runnable in ready:
+            self._deliver(now)
+
+    def _deliver(self, now: int) -> None:
+        """Let each consumer that was woken deliver, until it is enough for a turn; the others are
+        the first in the next."""
+        context, output = self.context, self.context.output
+        ready = list(context.ready)
+        context.ready.clear()
+        enough = output.delivered_bytes + TURN_BYTES
+        late: dict[Runnable, None] = {}
+        for runnable in ready:
+            if output.delivered_bytes >= enough and isinstance(runnable, Consumer):
+                self._guarded(runnable.put_off, now)
+                late[runnable] = None
+            else:
                 self._guarded(runnable.advance, now)
+        if late:
+            context.ready = late | context.ready
+            output.stir()
 
     def next_deadline(self) -> int | None:
         """Return when `run` has something to do, 0 for at once, None for never."""

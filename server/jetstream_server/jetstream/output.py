@@ -64,12 +64,14 @@ class Output:
     Attributes:
         sublist: the account's interest.
         stir: called with each send; whoever drains looks only at accounts that were stirred.
+        delivered_bytes: of frames and of messages handed over so far.
     """
 
     sublist: Sublist
     stir: Callable[[], None] = _nobody
     sends: list[Send] = field(default_factory=list)
     sends_after_flush: list[Send] = field(default_factory=list)
+    delivered_bytes: int = 0
 
     def publish(
         self, subject: bytes, payload: bytes, *, reply: bytes = b"", headers: bytes = b""
@@ -95,6 +97,7 @@ class Output:
     def frames(self, subscription: Subscription, data: bytes, count: int) -> None:
         """Deliver encoded frames after the flush."""
         self.sends_after_flush.append(Frames(subscription, data, count))
+        self.delivered_bytes += len(data)
         self.stir()
 
     def hand_over(self, subscription: Subscription, run: PubRun) -> None:
@@ -104,6 +107,7 @@ class Output:
         again, for messages that the mirror then takes for known ones.
         """
         self.sends_after_flush.append(Handover(subscription, run))
+        self.delivered_bytes += len(run.chunk)
         self.stir()
 
     def owe(self, answers: Answers | None, size: int) -> None:

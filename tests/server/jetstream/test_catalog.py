@@ -14,6 +14,7 @@ from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Stretch, Subscription
+from jetstream_server.jetstream import catalog as catalogs
 from jetstream_server.jetstream import outages
 from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.catalog import Catalog, Usage
@@ -498,3 +499,53 @@ def test_limits_of_zero_are_none_for_numbers_and_all_for_bytes() -> None:
     catalog = make_catalog(limits=AccountLimits(max_memory=0, max_streams=0, max_consumers=0))
     catalog.create(config("S", max_consumers=5), START)
     assert refusal(lambda: catalog.create(config("M", storage="memory"), START)) == 10028
+
+
+class Reader:
+    """A client that takes everything."""
+
+    headers = True
+    backlog_bytes = 0
+
+    def receive(self, stretch: Stretch) -> None:
+        raise AssertionError("it gets frames")
+
+
+def test_consumers_with_much_to_send_have_their_turns_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A turn delivers a bounded amount, and the acks of who is put off are saved in it."""
+    log = make_catalog()
+    monkeypatch.setattr(catalogs, "TURN_BYTES", 2000)
+    stream = log.create(config("S", storage="memory", subjects=["s"]), START)
+    for _ in range(10):
+        publish(log, b"s", b"x" * 1000)
+    names = [f"C{number}" for number in range(4)]
+    consumers = [
+        create_consumer(stream, ConsumerConfig(durable_name=name, ack_policy="explicit"), START)
+        for name in names
+    ]
+    saved: list[str] = []
+    for consumer in consumers:
+        monkeypatch.setattr(
+            consumer.files, "end_turn", lambda name=consumer.name: saved.append(name)
+        )
+    inbox = Subscription(b"inbox", Reader(), sid=b"1", outlet=Reader())  # type: ignore[arg-type]
+    log.context.sublist.insert(inbox)
+    log.run(START)
+    for name in names:
+        run = PubRun.single(f"$JS.API.CONSUMER.MSG.NEXT.S.{name}".encode(), b"inbox", b"", b"10")
+        for subscription in log.context.sublist.match(run.subject(0)).plain:
+            subscription.receiver.receive(Stretch(run, 0, 1, subscription, None, START))
+    served: list[list[int]] = []
+    for count in (4, 3):  # the first is done by then
+        saved.clear()
+        log.run(START)
+        assert sorted(saved) == names[-count:]
+        served.append([consumer.progress.consumer_seq for consumer in consumers])
+        assert log.next_deadline() == 0
+    assert served == [[10, 0, 0, 0], [10, 10, 0, 0]]
+    for _ in range(2):
+        log.run(START)
+    assert [consumer.progress.consumer_seq for consumer in consumers] == [10] * 4
+    assert not log.context.ready

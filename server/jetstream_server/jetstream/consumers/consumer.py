@@ -226,6 +226,11 @@ class Consumer:
         self.files.end_turn()
         self._arm()
 
+    def put_off(self, now: int) -> None:
+        """Deliver nothing in this turn, and have saved what its answers tell of."""
+        if not self._is_stopped:
+            self.files.end_turn()
+
     def tick(self, now: int) -> None:
         """Do what has become due, then schedule the next deadline."""
         for key in self._timers.pop_due(now):

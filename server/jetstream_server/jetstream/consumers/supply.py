@@ -20,6 +20,9 @@ from jetstream_server.jetstream.consumers.selection import (
 )
 from jetstream_server.store.ports import Window
 
+# Beforehand, only subjects and payloads are counted; tiny messages are sent in many times that.
+OFFER_MESSAGES_MAX = 8192
+
 
 @dataclass(slots=True)
 class Offer:
@@ -71,6 +74,7 @@ class Supply:
         self.is_searching = False
         if shared.is_paused:
             return None
+        count_max = min(count_max, OFFER_MESSAGES_MAX)
         again = self._next_redelivery(count_max, bytes_max, now)
         if again is not None:
             return Offer(again, True)

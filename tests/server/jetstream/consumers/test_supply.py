@@ -6,7 +6,7 @@ from array import array
 
 import pytest
 from jetstream_server.base.clock import SECOND
-from jetstream_server.jetstream.consumers import cursor
+from jetstream_server.jetstream.consumers import cursor, supply
 from jetstream_server.jetstream.consumers.supply import Supply
 from jetstream_server.store.ports import Window
 
@@ -26,14 +26,14 @@ def supply_of(consumer) -> Supply:
 
 def test_nothing_counts_as_delivered_before_it_is_taken(account, stream):
     consumer = account.create(stream, durable_name="C", ack_policy="explicit")
-    supply = supply_of(consumer)
-    offer = supply.prepare(3, 1 << 20, account.now)
+    own = supply_of(consumer)
+    offer = own.prepare(3, 1 << 20, account.now)
     assert offer is not None and list(offer.window.sequences) == [1, 2, 3]
-    assert supply.preview(offer, 2).pending == 4
-    assert (supply.count, len(consumer.progress.pending)) == (5, 0)
-    batch = supply.take(offer, 2, account.now)
+    assert own.preview(offer, 2).pending == 4
+    assert (own.count, len(consumer.progress.pending)) == (5, 0)
+    batch = own.take(offer, 2, account.now)
     assert (batch.count, batch.first_consumer_seq, batch.delivered) == (2, 1, 1)
-    assert (supply.count, len(consumer.progress.pending)) == (3, 2)
+    assert (own.count, len(consumer.progress.pending)) == (3, 2)
     assert consumer.shared.delivered_at == account.now
 
 
@@ -41,45 +41,62 @@ def test_what_goes_out_again_comes_first_and_what_was_out_too_often_goes(account
     consumer = account.create(
         stream, durable_name="C", ack_policy="explicit", max_deliver=2, ack_wait=SECOND
     )
-    supply = supply_of(consumer)
-    offer = supply.prepare(2, 1 << 20, account.now)
-    supply.take(offer, 2, account.now)
+    own = supply_of(consumer)
+    offer = own.prepare(2, 1 << 20, account.now)
+    own.take(offer, 2, account.now)
     consumer.progress.refuse(1)
-    offer = supply.prepare(5, 1 << 20, account.now)
+    offer = own.prepare(5, 1 << 20, account.now)
     assert offer.is_redelivery and list(offer.window.sequences) == [1]
-    assert supply.take(offer, 1, account.now).delivered == 2
+    assert own.take(offer, 1, account.now).delivered == 2
     consumer.progress.refuse(1)
-    assert supply.count == 4, "a question gives nothing up"
-    supply.pass_over(account.now)
-    assert supply.count == 3
-    assert list(supply.prepare(5, 1 << 20, account.now).window.sequences) == [3, 4, 5]
+    assert own.count == 4, "a question gives nothing up"
+    own.pass_over(account.now)
+    assert own.count == 3
+    assert list(own.prepare(5, 1 << 20, account.now).window.sequences) == [3, 4, 5]
 
 
 def test_behind_max_ack_pending_only_redeliveries_count(account, stream):
     consumer = account.create(stream, durable_name="C", ack_policy="explicit", max_ack_pending=2)
-    supply = supply_of(consumer)
-    supply.take(supply.prepare(9, 1 << 20, account.now), 2, account.now)
-    assert supply.count == 0
-    assert supply.prepare(9, 1 << 20, account.now) is None
+    own = supply_of(consumer)
+    own.take(own.prepare(9, 1 << 20, account.now), 2, account.now)
+    assert own.count == 0
+    assert own.prepare(9, 1 << 20, account.now) is None
     consumer.progress.refuse(2)
-    assert supply.count == 1
+    assert own.count == 1
 
 
 def test_a_paused_one_has_nothing(account, stream):
     consumer = account.create(stream, durable_name="C", ack_policy="explicit")
-    supply = supply_of(consumer)
+    own = supply_of(consumer)
     consumer.pause(account.now + SECOND, account.now)
-    assert supply.count == 0
-    assert supply.prepare(9, 1 << 20, account.now) is None
+    assert own.count == 0
+    assert own.prepare(9, 1 << 20, account.now) is None
 
 
 def test_without_acks_a_queue_may_remove_what_was_taken(account):
     queue = account.stream(name="W", subjects=["w"], retention="interest")
     consumer = account.create(queue, durable_name="C", ack_policy="none")
     account.publish(b"w")
-    supply = supply_of(consumer)
-    supply.take(supply.prepare(9, 1 << 20, account.now), 1, account.now)
-    assert list(supply.settled) == [1]
+    own = supply_of(consumer)
+    own.take(own.prepare(9, 1 << 20, account.now), 1, account.now)
+    assert list(own.settled) == [1]
+
+
+def test_one_offer_is_of_so_many_messages_at_most(account, monkeypatch):
+    monkeypatch.setattr(supply, "OFFER_MESSAGES_MAX", 3)
+    stream = account.stream()
+    account.publish_run([(b"s.a", b"", b"", b"")] * 8)
+    account.subscribe(b"_INBOX.p")
+    consumer = account.create(stream, durable_name="C", ack_policy="explicit")
+    assert len(supply_of(consumer).prepare(9, 1 << 20, account.now).window) == 3
+    account.pull(consumer, b"8")
+    messages = account.client.take()
+    assert len(messages) == 8
+    for message in messages:
+        account.ack(message, b"-NAK")
+    assert len(supply_of(consumer).prepare(9, 1 << 20, account.now).window) == 3
+    account.pull(consumer, b"8")
+    assert len(account.client.take()) == 8
 
 
 # -- what is far away ----------------------------------------------------------------------------
@@ -143,11 +160,11 @@ def test_a_push_consumer_goes_on_looking(account, searched):
 def test_one_that_is_paused_meanwhile_does_not_go_on_looking(account, searched):
     stream, _looked_at = searched
     consumer = account.create(stream, durable_name="C", filter_subject="rare")
-    supply = supply_of(consumer)
-    assert supply.prepare(1, 1 << 20, account.now) is None and supply.is_searching
+    own = supply_of(consumer)
+    assert own.prepare(1, 1 << 20, account.now) is None and own.is_searching
     consumer.pause(account.now + SECOND, account.now)
-    assert supply.prepare(1, 1 << 20, account.now) is None and not supply.is_searching
+    assert own.prepare(1, 1 << 20, account.now) is None and not own.is_searching
     consumer.pause(0, account.now)
-    while (offer := supply.prepare(1, 1 << 20, account.now)) is None:
-        assert supply.is_searching
-    assert list(offer.window.sequences) == [20] and not supply.is_searching
+    while (offer := own.prepare(1, 1 << 20, account.now)) is None:
+        assert own.is_searching
+    assert list(offer.window.sequences) == [20] and not own.is_searching
