@@ -154,7 +154,7 @@ class Peer:
 
     def read(self) -> bytes:
         output = self.session.take_output() if self.session.outbox else b""
-        self.session.backlog_bytes = 0
+        self.session.outbox.backlog_bytes = 0
         self.session.answers.look_again()
         return output
 

@@ -211,7 +211,7 @@ class World:
 
     def _hear(self, session: Session) -> bytes:
         output = session.take_output() if session.outbox else b""
-        session.backlog_bytes = 0
+        session.outbox.backlog_bytes = 0
         session.answers.look_again()
         self.ears.hear(output)
         return output
@@ -272,7 +272,7 @@ class World:
             while data or layer.is_holding:
                 session.feed(layer.receive(data[:100]))
                 data = data[100:]
-                session.credentials = layer.credentials
+                session.sign_in.credentials = layer.credentials
                 self.turn()
                 layer.send(self._hear(session))
                 layer.take_output()

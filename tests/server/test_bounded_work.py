@@ -23,7 +23,7 @@ from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.node.auth import Authenticator
 from jetstream_server.node.node import Node
-from jetstream_server.node.session import MESSAGES_OF_TURN_MAX
+from jetstream_server.node.publishing import MESSAGES_OF_TURN_MAX
 from jetstream_server.store.commit import GroupCommit
 from jetstream_server.store.disk import OsDisk
 from jetstream_server.store.vault import FileVault
@@ -68,7 +68,7 @@ class Bench:
             if not self.session.outbox and self.node.next_deadline() != 0:
                 return answer
             answer += self.session.take_output() if self.session.outbox else b""
-            self.session.backlog_bytes = 0
+            self.session.outbox.backlog_bytes = 0
             self.session.answers.look_again()
 
     def ask(self, *requests: Any) -> bytes:

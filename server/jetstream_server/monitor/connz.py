@@ -187,11 +187,11 @@ def _connection(session: Connection, now: int, options: ConnzOptions) -> dict[st
     for field in ("name", "lang", "version"):
         if value := session.options.get(field):
             view[field] = value
-    if session.tls_version:
-        view["tls_version"] = session.tls_version
-        view["tls_cipher_suite"] = session.tls_cipher_suite
-    if options.auth and session.certificates:
-        view["tls_peer_certs"] = peer_certificates(session.certificates)
+    if session.tls.version:
+        view["tls_version"] = session.tls.version
+        view["tls_cipher_suite"] = session.tls.cipher_suite
+    if options.auth and session.tls.certificates:
+        view["tls_peer_certs"] = peer_certificates(session.tls.certificates)
     if options.auth:
         if name := _user_name(session):
             view["authorized_user"] = name

@@ -98,7 +98,7 @@ class ClientConnection(asyncio.Protocol):
         if session.outbox and not self._transport.is_closing():
             was_high = session.backlog_bytes >= OUTBOX_HIGH_BYTES
             self._write(session.take_output())
-            session.backlog_bytes = self._transport.get_write_buffer_size()
+            session.outbox.backlog_bytes = self._transport.get_write_buffer_size()
             if was_high and session.backlog_bytes <= OUTBOX_LOW_BYTES:
                 # The socket took it all, so `resume_writing` will not come to say so.
                 self._pump.node.drained(session)
@@ -187,9 +187,8 @@ class ClientConnection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         self._stop_watching()
-        self._session.backlog_bytes = (
-            sum(map(len, self._session.outbox)) + self._transport.get_write_buffer_size()
-        )
+        outbox = self._session.outbox
+        outbox.backlog_bytes = outbox.unsent_bytes + self._transport.get_write_buffer_size()
         self._pump.node.drained(self._session)
         self._pump.wake()
 

@@ -124,7 +124,9 @@ class FrontDoors:
         unpinned = [
             each
             for each in node.sessions.values()
-            if pins and each.door.client_type == "nats" and not is_pinned(each.certificate, pins)
+            if pins
+            and each.door.client_type == "nats"
+            and not is_pinned(each.tls.certificate, pins)
         ]
         for session in unpinned:
             session.close(HANDSHAKE_FAILURE)

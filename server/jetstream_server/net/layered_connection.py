@@ -21,6 +21,7 @@ from jetstream_server.net.layer import Layer, LayerError
 from jetstream_server.net.pump import Pump
 from jetstream_server.net.tls_context import is_pinned, suite_name, user_names
 from jetstream_server.net.tls_layer import FIRST_BYTE, HANDSHAKE_FAILURE, TlsLayer
+from jetstream_server.node.client_tls import ClientTls
 from jetstream_server.protocol import errors as faults
 
 
@@ -58,7 +59,7 @@ class LayeredConnection(ClientConnection):
         """Open a session; begin TLS, or wait for it."""
         super().connection_made(transport)
         entrance, session = self._entrance, self._session
-        session.credentials = self._credentials
+        session.sign_in.credentials = self._credentials
         if self._layer is not None:
             self._note_certificate()
             return
@@ -162,11 +163,11 @@ class LayeredConnection(ClientConnection):
         """Note what TLS knows of the client."""
         session, tls = self._session, self._tls
         if tls is not None:
-            session.certificate, session.certificates = tls.peer_certificate, tls.peer_chain
-            session.tls_version = tls.version
-            session.tls_cipher_suite = suite_name(tls.cipher_suite)
+            certificate = tls.peer_certificate
+            suite = suite_name(tls.cipher_suite)
+            session.tls = ClientTls(tls.version, suite, certificate, tls.peer_chain)
             if self._entrance.door.maps_certificates:
-                session.certificate_names = user_names(tls.peer_certificate)
+                session.sign_in.certificate_names = user_names(certificate)
 
     def _fail(self, error: LayerError) -> None:
         session = self._session

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.node.auth import User
+from jetstream_server.node.client_tls import ClientTls
 from jetstream_server.node.door import Door
 from jetstream_server.node.stats import Traffic
 
@@ -63,9 +64,7 @@ class ClosedConnection:
     options: dict[str, Any]
     user: User | None
     account: Account
-    tls_version: str
-    tls_cipher_suite: str
-    certificates: tuple[bytes, ...]
+    tls: ClientTls
     backlog_bytes: int = 0
 
 
@@ -105,9 +104,7 @@ class ClosedConnections:
             {key: session.options[key] for key in _TOLD if key in session.options},
             session.user,
             session.account,
-            session.tls_version,
-            session.tls_cipher_suite,
-            session.certificates,
+            session.tls,
         )
         self._kept.append(closed)
         if closed.subscriptions:

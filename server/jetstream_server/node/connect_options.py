@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 _FIELD_TYPES: dict[str, type] = {
     "verbose": bool,
@@ -44,3 +45,40 @@ def is_well_typed(options: dict[str, Any]) -> bool:
         elif not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             return False
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """How a client wants to be talked to.
+
+    Attributes:
+        verbose: it is told of each thing that it did right.
+        pedantic: it is told of subjects that nobody can receive.
+        echo: it gets what it publishes itself.
+        headers: it understands HMSG.
+        no_responders: it is told when nobody listens to what it asks.
+        protocol: 1 when it understands INFO at any time.
+    """
+
+    verbose: bool = True
+    pedantic: bool = True
+    echo: bool = True
+    headers: bool = False
+    no_responders: bool = False
+    protocol: int = 0
+
+    @classmethod
+    def of(cls, options: dict[str, Any], *, has_headers: bool) -> Self:
+        """Return what the fields of a CONNECT say, all of them well typed.
+
+        Args:
+            has_headers: the server lets clients use headers.
+        """
+        return cls(
+            verbose=options.get("verbose", True),
+            pedantic=options.get("pedantic", True),
+            echo=options.get("echo", True),
+            headers=options.get("headers", False) and has_headers,
+            no_responders=options.get("no_responders", False),
+            protocol=options.get("protocol", 0),
+        )

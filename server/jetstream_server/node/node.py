@@ -212,7 +212,7 @@ class Node:
             or ((connect_info or lame_duck) and self.authenticator.is_required),
             jetstream=options.jetstream.is_enabled,
             domain=options.jetstream.domain,
-            nonce="" if connect_info or lame_duck else session.nonce,
+            nonce="" if connect_info or lame_duck else session.sign_in.nonce,
             ldm=lame_duck,
             connect_info=connect_info,
             remote_account=session.account.name if connect_info else "",

@@ -28,9 +28,17 @@ class Client(Protocol):
     cid: int
     host: str
     port: int
-    options: dict[str, Any]
     closing: str
-    is_connected: bool
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What it said in CONNECT."""
+        ...
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it has signed in."""
+        ...
 
     @property
     def account(self) -> Account:

@@ -58,7 +58,7 @@ def test_websocket_on_tls(play: Play, secure: ssl.SSLContext, pki: Any) -> None:
                 arrived += await client.recv()
             assert arrived == b"MSG a 1 300000\r\n%b\r\n" % body
             (session,) = server.node.sessions.values()
-            assert session.tls_version == "1.3"
+            assert session.tls.version == "1.3"
         while server.node.sessions:
             await asyncio.sleep(0.01)
 

@@ -186,8 +186,8 @@ def test_deadlines_make_turns(running, on_loop):
         async with running() as served:
             reader, _ = await served.connect()
             session = next(iter(served.node.sessions.values()))
-            session._next_ping = served.pump.clock.now() + 30_000_000
-            served.node._timers.schedule(session, session._next_ping)
+            session._pings.next_at = served.pump.clock.now() + 30_000_000
+            served.node._timers.schedule(session, session._pings.next_at)
             served.pump.wake()
             assert await reader.readline() == b"PING\r\n"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import cramjam
 import pytest
-from jetstream_server.node import session as session_module
+from jetstream_server.node import publishing
 from jetstream_server.node.message_trace import EVENTS_MAX
 
 
@@ -90,7 +90,7 @@ def test_a_trace_is_bounded(client: Any):
 
 
 def test_traces_of_a_turn_are_bounded_and_everything_stays_in_order(client: Any, monkeypatch: Any):
-    monkeypatch.setattr(session_module, "TRACE_EVENTS_OF_TURN_MAX", 3)
+    monkeypatch.setattr(publishing, "TRACE_EVENTS_OF_TURN_MAX", 3)
     client.say(b"SUB foo 2\r\nSUB tr 1\r\n")
     lines = b"".join(
         hpub(b"foo", b"Nats-Trace-Dest: tr", payload=b"<%d>" % n)

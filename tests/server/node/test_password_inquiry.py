@@ -82,7 +82,7 @@ def test_the_time_to_sign_in_goes_on(node, checker, make_client):
     node.run(client.now)
     assert b"Authentication Timeout" in client.read()
     node.close_session(client.session, client.session.closing, client.now)
-    assert checker.forgotten == [client.session._inquiry.answered]
+    assert checker.forgotten == [client.session.sign_in._inquiry.answered]
     checker.answer()  # which was too late to be taken back
     assert node.next_deadline() != 0
 

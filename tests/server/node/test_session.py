@@ -335,6 +335,6 @@ def test_limits_that_only_the_configuration_knows(make_node, make_client):
 def test_credentials_from_below_stand_in(make_node, make_client, options, is_welcome):
     users = [User(name="derek", password="p"), User(name="eve", password="q")]
     client = make_client(make_node(users))
-    client.session.credentials = {"user": "derek", "pass": "p"}
+    client.session.sign_in.credentials = {"user": "derek", "pass": "p"}
     said = client.connect(options)
     assert said == (b"" if is_welcome else b"-ERR 'Authorization Violation'\r\n")

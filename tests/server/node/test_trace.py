@@ -112,7 +112,7 @@ def test_names_of_clients(node: Any) -> None:
     session.feed(b'CONNECT {"name":"me","lang":"python3","version":"2.9"}\r\n')
     node.run(0)
     assert label(session) == '[::1]:7 - cid:1 - "v2.9:python3:me"'
-    session.options = {"name": "me", "user": "u"}
+    session.sign_in.options = {"name": "me", "user": "u"}
     assert label(session) == '[::1]:7 - cid:1 - "me" - "$G/user:u"'
 
 

@@ -1,0 +1,76 @@
+"""What one client has subscribed to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jetstream_server.core.subject import is_valid_subject
+from jetstream_server.core.subscription import Outlet, Subscription
+from jetstream_server.node.rights import Rights
+from jetstream_server.protocol import errors as faults
+from jetstream_server.protocol.errors import Fault
+from jetstream_server.protocol.ops import Sub, Unsub
+
+_SYSTEM_QUEUE = b"_sys_"
+
+
+class ClientSubscriptions:
+    """The subscriptions of one client.
+
+    Attributes:
+        by_sid: all of them, by the names that the client has given them.
+    """
+
+    __slots__ = ("by_sid",)
+
+    def __init__(self) -> None:
+        self.by_sid: dict[bytes, Subscription] = {}
+
+    def __len__(self) -> int:
+        return len(self.by_sid)
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter(list(self.by_sid.values()))
+
+    def objection(self, op: Sub, rights: Rights, tokens_max: int) -> Fault | None:
+        """Return why a new one cannot be, None if it can.
+
+        Args:
+            tokens_max: most tokens of a subject, 0 for any number.
+        """
+        if 0 <= rights.subscriptions_max <= len(self.by_sid):
+            return faults.SUBSCRIPTIONS_EXCEEDED
+        if op.queue == _SYSTEM_QUEUE or not rights.may_subscribe(op.subject, op.queue):
+            return faults.subscription_denied(op.subject, op.queue)
+        if not is_valid_subject(op.subject):
+            return faults.INVALID_SUBJECT
+        if 0 < tokens_max <= op.subject.count(b"."):
+            return faults.too_many_tokens(op.subject)
+        return None
+
+    def add(self, op: Sub, outlet: Outlet) -> Subscription:
+        """Add a subscription for an outlet, and return it."""
+        subscription = Subscription(op.subject, outlet, queue=op.queue, sid=op.sid, outlet=outlet)
+        self.by_sid[op.sid] = subscription
+        return subscription
+
+    def limited(self, op: Unsub) -> Subscription | None:
+        """Let one end after a number of messages; return it if it ends now."""
+        subscription = self.by_sid.get(op.sid)
+        if subscription is None:
+            return None
+        subscription.max_messages = op.max_messages
+        is_over = not op.max_messages or subscription.delivered >= op.max_messages
+        return subscription if is_over else None
+
+    def remove(self, subscription: Subscription) -> bool:
+        """Remove one; tell whether it was there."""
+        return self.by_sid.pop(subscription.sid, None) is not None
+
+    def close(self) -> list[Subscription]:
+        """Close all of them, and return them."""
+        closed = list(self.by_sid.values())
+        self.by_sid.clear()
+        for subscription in closed:
+            subscription.closed = True
+        return closed

@@ -1,0 +1,227 @@
+"""How what one client publishes gets to the router: in whole runs where nothing is looked at.
+
+What has to be looked at goes message by message: where subjects are mapped, where only some may be
+published to, where the client wants to hear of each. A message that asks for a trace goes its own
+way (`traced_route.py`). Both cost much more, so of both there is only so much in a turn.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Protocol
+
+from jetstream_server.core.answers import Answers
+from jetstream_server.core.subject import is_valid_literal
+from jetstream_server.core.subscription import Origin
+from jetstream_server.kernels import frames, subjects
+from jetstream_server.node import reserved
+from jetstream_server.node.account import Account
+from jetstream_server.node.connect_options import Wishes
+from jetstream_server.node.message_trace import MessageTrace
+from jetstream_server.node.rights import Rights
+from jetstream_server.node.server_info import Introduced
+from jetstream_server.node.stats import Traffic
+from jetstream_server.node.trace import Client
+from jetstream_server.node.trace_request import is_of_other_server, trace_request, without_trace
+from jetstream_server.node.traced_route import TracedRoute
+from jetstream_server.protocol import errors as faults
+from jetstream_server.protocol.errors import Fault
+from jetstream_server.protocol.ops import STRIDE, PubRun
+
+# A trace costs a hundred times what its message does: how much of that one client has in a turn.
+TRACE_EVENTS_OF_TURN_MAX = 200
+# What may be put off, and with it what is behind it.
+_REQUESTS = b"$JS."
+# Of those that are looked at one by one, which takes microseconds each.
+MESSAGES_OF_TURN_MAX = 1000
+
+
+class Publisher(Origin, Client, Protocol):
+    """The client that publishes."""
+
+    def refuse(self, fault: Fault) -> None:
+        """Tell it that something is wrong, and perhaps close its connection."""
+        ...
+
+    def accept(self) -> None:
+        """Tell it that something was right, if it wants to hear that."""
+        ...
+
+
+class Server(Introduced, Protocol):
+    """Where it publishes.
+
+    Attributes:
+        random: the only source of chance.
+    """
+
+    random: Random
+
+
+class Publishing:
+    """What one client publishes.
+
+    Args:
+        publisher: the client.
+        server: names itself in traces.
+        answers: what is under way to the client.
+        traffic: counts what it publishes.
+        account: where it publishes.
+        rights: what it may.
+    """
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        server: Server,
+        answers: Answers,
+        traffic: Traffic,
+        account: Account,
+        rights: Rights,
+    ) -> None:
+        self._publisher = publisher
+        self._server = server
+        self._answers = answers
+        self._traffic = traffic
+        self._account = account
+        self._rights = rights
+        self._is_pedantic = True
+        self._is_plain = False  # nothing has to be looked at message by message
+
+    def adopt(
+        self, account: Account, rights: Rights, wishes: Wishes, *, is_connected: bool
+    ) -> None:
+        """Publish elsewhere, with other rights, or to be told of other things, from now on."""
+        self._account = account
+        self._rights = rights
+        self._is_pedantic = wishes.pedantic
+        self._is_plain = (
+            rights.permissions is None
+            and account.mappings is None
+            and not (wishes.verbose or wishes.pedantic)
+            and is_connected
+        )
+
+    def publish(self, run: PubRun, now: int) -> PubRun | None:
+        """Publish messages; return those that are left for a later turn, None for none."""
+        count, start, left = run.count, 0, TRACE_EVENTS_OF_TURN_MAX
+        traffic = self._traffic
+        traffic.in_msgs += count
+        traffic.in_bytes += frames.published_bytes(run.fields)
+        while True:
+            traced = frames.first_traced(run.chunk, run.fields, start, count)
+            start = self._publish_stretch(run, start, traced, now)
+            if start < traced or start == count:
+                break
+            left -= self._publish_traced(run, traced, now)
+            start = traced + 1
+            if left <= 0 or self._answers.postponed:
+                break
+        return self._left_from(run, start) if start < count else None
+
+    def _left_from(self, run: PubRun, start: int) -> PubRun:
+        """Return the messages from `start` on, which are not published yet after all."""
+        left = PubRun(run.chunk, run.fields[start * STRIDE :])
+        self._traffic.in_msgs -= left.count
+        self._traffic.in_bytes -= frames.published_bytes(left.fields)
+        return left
+
+    def _publish_stretch(self, run: PubRun, start: int, count: int, now: int) -> int:
+        """Publish messages of which none asks for a trace; return how far it came: all the way, or
+        as far as there is time and room for what they ask for."""
+        if not self._is_plain:
+            stop = min(count, start + MESSAGES_OF_TURN_MAX)
+            return self._publish_one_by_one(run, start, stop, now)
+        route, answers, publisher = self._account.router.route, self._answers, self._publisher
+        while start < count:
+            index = subjects.first_reserved(
+                run.chunk, run.fields, start, count, reserved.SUBJECTS, reserved.REPLIES
+            )
+            start = route(run, publisher, now, start, index, answers)
+            if start < index:
+                break
+            if index < count:
+                self._admits(run, index, now)  # refuses it
+                start += 1
+        return start
+
+    def _publish_one_by_one(self, run: PubRun, start: int, count: int, now: int) -> int:
+        """Look at each message, and route the longest permitted stretches."""
+        route, mappings = self._account.router.route, self._account.mappings
+        publisher = self._publisher
+        for index in range(start, count):
+            subject = mapped = run.subject(index)
+            is_admitted = self._admits(run, index, now)
+            if is_admitted and mappings is not None:
+                mapped = mappings.apply(subject)
+            if is_admitted and mapped == subject:
+                if not subject.startswith(_REQUESTS):
+                    continue
+                route(run, publisher, now, start, index + 1)
+            else:
+                route(run, publisher, now, start, index)
+                if is_admitted and mapped:
+                    one = PubRun.single(
+                        mapped, run.reply(index), run.headers(index), run.payload(index)
+                    )
+                    route(one, publisher, now)
+            start = index + 1
+            if self._answers.postponed:
+                return start
+        route(run, publisher, now, start, count)
+        return count
+
+    def _publish_traced(self, run: PubRun, index: int, now: int) -> int:
+        """Publish one message that seems to ask for a trace; return how many events it had."""
+        subject, reply, headers = run.subject(index), run.reply(index), run.headers(index)
+        publisher, server, account = self._publisher, self._server, self._account
+        request = trace_request(headers, account.trace_terms, server.random)
+        if request is None:
+            self._publish_stretch(run, index, index + 1, now)
+            return 0
+        run = PubRun.single(subject, reply, headers, run.payload(index))
+        if is_of_other_server(headers):
+            run = PubRun.single(subject, reply, without_trace(headers), run.payload(0))
+            self._publish_stretch(run, 0, 1, now)
+            return 1
+        if request.is_asked_for and not self._rights.use_to_publish(request.subject, now):
+            publisher.refuse(faults.publish_denied(request.subject))
+            return 1
+        size = len(headers) + len(run.payload(0))
+        trace = MessageTrace(publisher, request, subject, size, now)
+        if fault := self._objection(run, 0, now):
+            trace.refused(fault.text)
+            publisher.refuse(fault)
+        elif (mapped := self._mapped(subject, trace)) is not None:
+            run = PubRun.single(mapped, reply, headers, run.payload(0))
+            system_account = server.options.system_account
+            TracedRoute(trace, publisher, system_account, now).route(account, run, publisher)
+        trace.send(server, now)
+        return len(trace)
+
+    def _mapped(self, subject: bytes, trace: MessageTrace) -> bytes | None:
+        """Return where a subject goes, None for nowhere."""
+        mappings = self._account.mappings
+        if mappings is None or not mappings.covers(subject):
+            return subject
+        mapped = mappings.apply(subject)
+        trace.mapped(mapped or subject)
+        return mapped or None
+
+    def _admits(self, run: PubRun, index: int, now: int) -> bool:
+        fault = self._objection(run, index, now)
+        if fault is not None:
+            self._publisher.refuse(fault)
+        return fault is None
+
+    def _objection(self, run: PubRun, index: int, now: int) -> Fault | None:
+        """Return why a message may not be published; who may is told so, if it wants to know."""
+        subject, reply = run.subject(index), run.reply(index)
+        if not self._rights.use_to_publish(subject, now):
+            return faults.publish_denied(subject)
+        if reply and reserved.is_reserved(reply, reserved.REPLIES):
+            return faults.reply_denied(reply)
+        if self._is_pedantic and not is_valid_literal(subject):
+            self._publisher.refuse(faults.INVALID_PUBLISH_SUBJECT)
+        self._publisher.accept()
+        return None

@@ -1,0 +1,123 @@
+"""What one client publishes: in whole runs, or looked at message by message."""
+
+from __future__ import annotations
+
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from jetstream_server.config.options import ServerOptions
+from jetstream_server.core.answers import Answers
+from jetstream_server.core.subscription import Stretch, Subscription
+from jetstream_server.node import publishing
+from jetstream_server.node.account import Account
+from jetstream_server.node.auth import User
+from jetstream_server.node.connect_options import Wishes
+from jetstream_server.node.permissions import Permissions, SubjectRules
+from jetstream_server.node.publishing import Publishing
+from jetstream_server.node.rights import Rights
+from jetstream_server.node.stats import Traffic
+from jetstream_server.protocol.errors import Fault
+from jetstream_server.protocol.ops import PubRun
+
+PLAIN = Wishes(verbose=False, pedantic=False)
+
+
+class Publisher:
+    """A client that notes what it is told."""
+
+    echo = True
+    is_server = False
+    answers = None
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self.accepted = 0
+
+    def refuse(self, fault: Fault) -> None:
+        self.faults.append(fault.text)
+
+    def accept(self) -> None:
+        self.accepted += 1
+
+    def unanswered(self, run: PubRun, start: int, stop: int) -> None:
+        pass
+
+
+class Listener:
+    """Notes the stretches that it gets."""
+
+    def __init__(self, account: Account) -> None:
+        self.got: list[list[bytes]] = []
+        account.sublist.insert(Subscription(b">", self))
+
+    def receive(self, stretch: Stretch) -> None:
+        self.got.append([stretch.run.subject(at) for at in stretch.indices])
+
+
+class Bench:
+    """A client that publishes in an account where somebody listens to everything."""
+
+    def __init__(self) -> None:
+        self.client = Publisher()
+        self.account = Account("A", Random(1))
+        self.heard = Listener(self.account)
+        self.traffic = Traffic()
+        self.rights = Rights(None, self.account.limits, ServerOptions())
+        self.publishing = Publishing(
+            cast(Any, self.client),
+            cast(Any, SimpleNamespace(options=ServerOptions(), random=Random(1))),
+            Answers(SimpleNamespace(backlog_bytes=0), lambda: None),
+            self.traffic,
+            self.account,
+            self.rights,
+        )
+
+    def adopt(self, wishes: Wishes = PLAIN, user: User | None = None) -> None:
+        rights = Rights(user, self.account.limits, ServerOptions())
+        self.publishing.adopt(self.account, rights, wishes, is_connected=True)
+
+    def publish(self, *subjects: bytes) -> PubRun | None:
+        return self.publishing.publish(PubRun.of([(s, b"", b"", b"xy") for s in subjects]), 0)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_run_in_which_nothing_is_looked_at_stays_whole(bench: Bench) -> None:
+    bench.adopt()
+    assert bench.publish(b"a", b"b", b"c") is None
+    assert bench.heard.got == [[b"a", b"b", b"c"]] and not bench.client.accepted
+    assert (bench.traffic.in_msgs, bench.traffic.in_bytes) == (3, 6)
+
+
+def test_what_is_reserved_is_cut_out_of_it(bench: Bench) -> None:
+    bench.adopt()
+    bench.publish(b"a", b"$NRG.x", b"c")
+    assert bench.heard.got == [[b"a"], [b"c"]] and len(bench.client.faults) == 1
+
+
+def test_what_is_denied_is_cut_out_and_the_rest_stays_together(bench: Bench) -> None:
+    bench.adopt(user=User(permissions=Permissions(SubjectRules(None, ["no"]), SubjectRules())))
+    bench.publish(b"a", b"b", b"no", b"c", b"d")
+    assert bench.heard.got == [[b"a", b"b"], [b"c", b"d"]]
+    assert len(bench.client.faults) == 1 and "no" in bench.client.faults[0]
+
+
+def test_who_wants_to_hear_of_each_is_told(bench: Bench) -> None:
+    bench.adopt(Wishes())
+    bench.publish(b"a", b"b..c")
+    assert bench.client.accepted == 2 and len(bench.client.faults) == 1
+
+
+def test_of_what_is_looked_at_there_is_so_much_in_a_turn(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "MESSAGES_OF_TURN_MAX", 2)
+    left = bench.publish(b"a", b"b", b"c")  # before CONNECT
+    assert left is not None and [left.subject(at) for at in range(left.count)] == [b"c"]
+    assert (bench.traffic.in_msgs, bench.traffic.in_bytes) == (2, 4)
+    assert bench.publishing.publish(left, 0) is None and bench.traffic.in_msgs == 3
