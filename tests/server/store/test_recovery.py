@@ -90,3 +90,21 @@ def test_what_is_shown_after_a_kill_outlives_a_power_failure(sim_disk_module, se
     assert shown == 30
     disk.restart()
     assert FileStore(FOLDER, GroupCommit(disk)).last_seq == shown
+
+
+@pytest.mark.parametrize("torn", [b"", b"half a record"])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_name_of_a_block_that_is_shown_outlives_a_power_failure(
+    disk, sim_disk_module, seed, torn
+):
+    """A process was killed between the sync of a new block and that of its folder."""
+    whole = disk.read(FOLDER / "1.blk") + torn
+    disk = sim_disk_module.SimDisk(Random(seed))
+    disk.make_folder(FOLDER)
+    handle, _ = disk.open(FOLDER / "1.blk")
+    disk.write(handle, memoryview(whole), 0)
+    disk.sync(handle)
+    shown = FileStore(FOLDER, GroupCommit(disk)).last_seq
+    assert shown > 0
+    disk.restart()
+    assert FileStore(FOLDER, GroupCommit(disk)).last_seq == shown
