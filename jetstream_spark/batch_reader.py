@@ -1,7 +1,8 @@
 """Batch reads: `spark.read.format("jetstream")`.
 
 The tail is looked up once, when the read is planned; what arrives later is not part of it. Of a
-bucket the current values are read (`kv_latest.py`), or with `kvMode=history` every revision.
+bucket the current values are read (`kv_latest.py`), or with `kvMode=history` every revision; of an
+object store what is there (`object_rows.py`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ from jetstream_spark.stream_watch import StreamWatch
 
 _PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
 
+# Contents of objects that are worth a task of their own.
+_PART_BYTES = 256 << 20
+
 _log = logging.getLogger("jetstream_spark")
 
 
@@ -54,6 +58,9 @@ class BatchReader(DataSourceReader):
         end = yield from watch.ending_offsets(start)
         if self.options.bucket and self.options.kv_mode != HISTORY:
             return self._current_values(start, end)
+        if self.options.object_store:
+            parts = yield from self._parts(watch)
+            return self._current_values(start, end, parts)
         yield from self._check_loss(watch, start)
         start, end = yield from watch.narrowed(start, end, self.pushed)
         if self.pushed.subjects is not None and not self.pushed.subjects:
@@ -68,16 +75,30 @@ class BatchReader(DataSourceReader):
         )
         return [RangePartition(sequences, subjects) for sequences in ranges]
 
-    def _current_values(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        if self.options.starting or self.options.ending or self.options.starting_timestamp_ns:
+    def _parts(self, watch: StreamWatch) -> Operation[int]:
+        """Into how many tasks the objects of a store are dealt, by what it holds."""
+        least, most = self.options.min_partitions, self.options.max_partitions
+        if "bytes" not in self.schema.names:
+            return least
+        held = sum(one.bytes for one in (yield from watch.states()).values() if one is not None)
+        return max(least, min(most, 1 + held // _PART_BYTES))
+
+    def _current_values(self, start: Offsets, end: Offsets, parts: int = 1) -> list[InputPartition]:
+        options = self.options
+        points = (options.starting, options.starting_timestamp_ns)
+        if any(points) or options.ending or options.ending_timestamp_ns:
+            what = "values of a bucket" if options.bucket else "objects of a store"
+            where = "kvMode=history" if options.bucket else "streaming queries, which see changes"
             raise OptionsError(
                 [
-                    "the current values of a bucket are all read, wherever they stand; starting "
-                    "and ending points are for kvMode=history"
+                    f"the current {what} are all read, wherever they stand; starting and ending "
+                    f"points are for {where}"
                 ]
             )
         ranges = plan_ranges(start, end, range_max=sys.maxsize, pieces_min=1, pieces_max=1)
-        return [LatestPartition(sequences) for sequences in ranges]
+        return [
+            LatestPartition(sequences, part, parts) for sequences in ranges for part in range(parts)
+        ]
 
     def _check_loss(self, watch: StreamWatch, start: Offsets) -> Operation[None]:
         tails = yield from watch.tails()
@@ -127,7 +148,7 @@ class FilteredReader(DataSourceReader):
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802
         """Take what the servers can do; return what Spark has to."""
-        if self.reader.options.bucket:
+        if self.reader.options.bucket or self.reader.options.object_store:
             return filters
         return list(self.reader.pushed.push(self.reader.options, filters))
 

@@ -166,12 +166,3 @@ def _check(schema: StructType) -> None:
             "the DataFrame cannot be written into a bucket: " + "; ".join(problems) + ".",
             "Shape it with select(), e.g. select('key', 'value').",
         )
-
-
-def columns_of_write(schema: StructType, options: SinkOptions) -> SinkColumns | BucketColumns:
-    """The columns of a write, into a stream or a bucket.
-
-    Raises:
-        SchemaError: they do not fit.
-    """
-    return BucketColumns(schema, options) if options.bucket else SinkColumns(schema, options)

@@ -228,6 +228,18 @@ class MessageTooLargeError(ConnectorError):
     condition = "MESSAGE_TOO_LARGE"
 
 
+class ObjectDamagedError(ConnectorError):
+    """An object of an object store is not what its store says of it: digest, size or message."""
+
+    condition = "OBJECT_DAMAGED"
+
+
+class ObjectTooLargeError(ConnectorError):
+    """An object is larger than `maxObjectSize`."""
+
+    condition = "OBJECT_TOO_LARGE"
+
+
 class ServerNotStartedError(ConnectorError):
     """The bundled server did not become ready; its own words are in the text."""
 

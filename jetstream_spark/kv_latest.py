@@ -14,6 +14,7 @@ keys it handed over.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -115,12 +116,20 @@ class LatestRows:
         stream: the bucket's stream.
         tail: the sequence that the next message would have had at planning.
         schema: the columns wanted.
+        rows_of: makes them of a block, `key`, `operation` and `revision` among them.
     """
 
-    def __init__(self, stream: str, tail: int, schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        stream: str,
+        tail: int,
+        schema: pa.Schema,
+        rows_of: Callable[[Block, str, pa.Schema], pa.RecordBatch] = bucket_batch,
+    ) -> None:
         missing = (pa.field(*one) for one in _NEEDED.items() if one[0] not in schema.names)
         self._needed = pa.schema([*schema, *missing])
         self._schema = schema
+        self._rows_of = rows_of
         self._stream = stream
         self._tail = tail
         self._handed_over: list[pa.Array] = []
@@ -128,7 +137,7 @@ class LatestRows:
 
     def take(self, block: Block) -> pa.RecordBatch:
         """The rows of a block that can be handed over at once."""
-        rows = bucket_batch(block, self._stream, self._needed)
+        rows = self._rows_of(block, self._stream, self._needed)
         is_later = pc.greater_equal(rows.column("revision"), self._tail)
         is_value = pc.equal(rows.column("operation"), PUT)
         is_current = pc.and_(is_value, pc.invert(is_later))

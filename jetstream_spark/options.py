@@ -21,6 +21,8 @@ from jetstream_spark.bucket_options import (
 )
 from jetstream_spark.connection_options import ConnectionOptions, read_connection_options
 from jetstream_spark.errors import OffsetsError, OptionsError
+from jetstream_spark.object_info import STORE_STREAM_PREFIX
+from jetstream_spark.object_options import INFO_SUBJECTS, OBJECT_BYTES_MAX, read_object_store
 from jetstream_spark.offsets import (
     PointInTime,
     StartingPoint,
@@ -45,9 +47,10 @@ class SourceOptions:
     """Options of a batch or streaming read (docs/options.md#reading).
 
     Attributes:
-        streams: with `bucket`, the bucket's own stream; empty with `stream_pattern`.
+        streams: with `bucket` and `object_store`, the stream of it; empty with `stream_pattern`.
         stream_pattern: a regular expression for the whole name, empty when the streams are named.
-        subjects: with `bucket`, the subjects of `keys`.
+        subjects: with `bucket`, the subjects of `keys`; with `object_store`, those that say what
+            objects are.
         starting: where to begin, None when the user said nothing: `latest` for a streaming query,
             `earliest` for a batch.
         ending: where a batch ends, exclusive; None is the tail at planning time.
@@ -81,6 +84,8 @@ class SourceOptions:
     bucket: str = ""
     kv_mode: str | None = None
     stream_pattern: str = ""
+    object_store: str = ""
+    max_object_bytes: int = OBJECT_BYTES_MAX
 
     def is_about(self, stream: str) -> bool:
         """Whether the options mean a stream of this name."""
@@ -92,10 +97,12 @@ class SourceOptions:
     def expects_removals(self) -> bool:
         """Whether messages may be gone before they were read, and that is no loss.
 
-        A bucket forgets what a later revision replaced; on a stream with interest retention others
-        acknowledge what the subjects of this query leave out.
+        A bucket or an object store forgets what a later revision replaced; on a stream with
+        interest retention others acknowledge what the subjects of this query leave out.
         """
-        return bool(self.bucket) or (self.commit_mode == "ack" and bool(self.subjects))
+        if self.bucket or self.object_store:
+            return True
+        return self.commit_mode == "ack" and bool(self.subjects)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -135,6 +142,8 @@ class SinkOptions:
     publish_mode: str = "each"
     atomic_unit: str = "block"
     atomic_rows: int = ATOMIC_ROWS
+    object_store: str = ""
+    max_object_bytes: int = OBJECT_BYTES_MAX
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -172,20 +181,23 @@ def _sound(examined: tuple[T, list[str]]) -> T:
 
 def _read_source(options: OptionMap) -> SourceOptions:
     bucket, keys = read_bucket(options)
+    store, object_bytes_max = read_object_store(options, is_sink=False)
     streams, subjects = options.words("stream"), _subject_patterns(options)
     pattern = options.read("streamPattern", _regular_expression, "")
     if pattern and options.has("stream"):
         options.add_problem("streamPattern", "cannot be combined with stream; give one of them")
-    if not options.has("stream") and not options.has("streamPattern") and not bucket:
+    if not any(options.has(key) for key in ("stream", "streamPattern", "bucket", "objectStore")):
         options.add_problem(
             "stream",
-            "is required: the stream to read, or several as a,b; or streamPattern; or bucket, to "
-            "read one",
+            "is required: the stream to read, or several as a,b; or streamPattern; or bucket or "
+            "objectStore, to read one",
         )
     for stream in streams:
         _check_stream_name(options, stream)
     if bucket:
         streams, subjects = (f"{BUCKET_STREAM_PREFIX}{bucket}",), key_subjects(bucket, keys)
+    elif store:
+        streams, subjects = (f"{STORE_STREAM_PREFIX}{store}",), INFO_SUBJECTS
     source = SourceOptions(
         connection=read_connection_options(options),
         streams=streams,
@@ -219,6 +231,8 @@ def _read_source(options: OptionMap) -> SourceOptions:
         bucket=bucket,
         kv_mode=options.read("kvMode", kv_mode, None),
         stream_pattern=pattern,
+        object_store=store,
+        max_object_bytes=object_bytes_max,
     )
     _check_source_pairs(options, source)
     return source
@@ -330,8 +344,11 @@ def _time_of(point: PointInTime | None, stream: str) -> int | None:
 
 def _read_sink(options: OptionMap) -> SinkOptions:
     stream, bucket = options.text("stream"), read_sink_bucket(options)
+    store, object_bytes_max = read_object_store(options, is_sink=True)
     if stream:
         _check_stream_name(options, stream)
+    if store:
+        stream = f"{STORE_STREAM_PREFIX}{store}"
     if bucket:
         stream = f"{BUCKET_STREAM_PREFIX}{bucket}"
     sink = SinkOptions(
@@ -354,7 +371,11 @@ def _read_sink(options: OptionMap) -> SinkOptions:
         publish_mode=options.choice("publishMode", ("each", "atomic"), "each"),
         atomic_unit=options.choice("atomicUnit", ("block", "partition"), "block"),
         atomic_rows=options.number("atomicRows", ATOMIC_ROWS),
+        object_store=store,
+        max_object_bytes=object_bytes_max,
     )
+    if store and sink.dedupe == "column":
+        options.add_problem("dedupe", "cannot be column with objectStore: ids are made of content")
     if bool(sink.txn_app_id) != (sink.txn_version is not None):
         options.add_problem("txnAppId", "and txnVersion go together; give both or neither")
     if (sink.on_error == "deadLetter") != bool(sink.dead_letter_subject):

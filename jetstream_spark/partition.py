@@ -41,11 +41,17 @@ class RangePartition(InputPartition):
 
 
 class LatestPartition(InputPartition):
-    """The task that reads the current values of a bucket, which held this range at planning."""
+    """A task that reads the current values of a bucket, which held this range at planning.
 
-    def __init__(self, sequences: SequenceRange) -> None:
-        super().__init__(sequences)
+    Attributes:
+        part, parts: of an object store a task reads those objects whose names fall to its part.
+    """
+
+    def __init__(self, sequences: SequenceRange, part: int = 0, parts: int = 1) -> None:
+        super().__init__((sequences, part))
         self.range = sequences
+        self.part = part
+        self.parts = parts
 
 
 def columns_of(options: SourceOptions) -> Mapping[str, str]:
@@ -54,6 +60,10 @@ def columns_of(options: SourceOptions) -> Mapping[str, str]:
         from jetstream_spark.kv_rows import BUCKET_COLUMNS
 
         return BUCKET_COLUMNS
+    if options.object_store:
+        from jetstream_spark.object_rows import OBJECT_COLUMNS
+
+        return OBJECT_COLUMNS
     return COLUMNS
 
 
@@ -65,7 +75,9 @@ def read_partition(
     Raises:
         DataLossError, ReadTimeoutError, ConnectorError: as `Fetch.blocks`.
     """
-    if isinstance(partition, LatestPartition):
+    if options.object_store:
+        yield from _read_objects(host, options, schema, partition)
+    elif isinstance(partition, LatestPartition):
         from jetstream_spark.kv_latest import LatestRows, LatestWay, unbounded
 
         sequences = partition.range
@@ -82,6 +94,20 @@ def read_partition(
         batch_of_block = _batch_maker(options)
         fetch = yield from open_fetch(host, options, partition.range)
         yield from mapped(fetch.blocks(), lambda block: batch_of_block(block, stream, schema))
+        _warn_of_loss(fetch)
+
+
+def _read_objects(
+    host: Host, options: SourceOptions, schema: pa.Schema, partition: InputPartition
+) -> Production[pa.RecordBatch]:
+    from jetstream_spark.object_rows import latest_objects, object_changes
+
+    if isinstance(partition, LatestPartition):
+        part = partition.range, partition.part, partition.parts
+        yield from latest_objects(host, options, schema, *part)
+    elif isinstance(partition, RangePartition):
+        fetch = yield from open_fetch(host, options, partition.range)
+        yield from object_changes(host, options, schema, partition.range.stream, fetch)
         _warn_of_loss(fetch)
 
 

@@ -29,6 +29,8 @@ from jetstream_spark.inquiry import Inquiry
 from jetstream_spark.last_stored import LastStored
 from jetstream_spark.ledger import Attempt, Ledger, Scope, Standing
 from jetstream_spark.message_ids import MessageIds
+from jetstream_spark.object_options import INFO_SUBJECTS
+from jetstream_spark.object_publisher import ObjectPublisher
 from jetstream_spark.options import SinkOptions
 from jetstream_spark.outgoing_rows import OutgoingRows
 from jetstream_spark.publisher import Publisher
@@ -118,11 +120,14 @@ class Sink:
         ids = MessageIds(scope.text, partition)
         stored = yield from self._stored_ids(attempt, attempt.stream, scope, ids)
         last = None
-        if stored and attempt.stream.keeps_last:
+        if stored and (attempt.stream.keeps_last or self.options.object_store):
             if attempt.standing is not Standing.DONE:
                 batches = self._spool(batches)
             last = self._last_stored(batches, scope, partition, stored)
-        written = yield from self._publish(batches, scope, ids, stored, attempt.stream, last)
+        is_resumed = attempt.standing is not Standing.FIRST
+        written = yield from self._publish(
+            batches, scope, ids, stored, attempt.stream, last, is_resumed
+        )
         yield from ledger.finish(attempt, ids.fingerprint, written.last_sequence)
         return written
 
@@ -165,11 +170,11 @@ class Sink:
         stored: frozenset[bytes] | set[bytes],
         stream: StreamState | None,
         last: LastStored | None = None,
+        is_resumed: bool = False,
     ) -> Operation[WrittenPartition]:
         row = skipped = 0
         known = pa.array(stored, pa.binary()) if stored else None
-        kind = Publisher if self.options.publish_mode == "each" else BatchPublisher
-        publisher = yield from kind.open(self._host, self.options, self._inquiry(stream, ids))
+        publisher = yield from self._open(stream, ids, is_resumed)
         try:
             for block in _blocks(batches):
                 rows = self.columns.take(block, row)
@@ -200,6 +205,14 @@ class Sink:
             created=stream.created if stream is not None else "",
             last_sequence=publisher.last_sequence,
         )
+
+    def _open(
+        self, stream: StreamState | None, ids: MessageIds, is_resumed: bool
+    ) -> Operation[Publisher | BatchPublisher | ObjectPublisher]:
+        if self.options.object_store:
+            return ObjectPublisher(self._host, self.options, ids.tag.decode(), is_resumed)
+        kind = Publisher if self.options.publish_mode == "each" else BatchPublisher
+        return (yield from kind.open(self._host, self.options, self._inquiry(stream, ids)))
 
     def _row_ids(self, rows: OutgoingRows, ids: MessageIds) -> pa.BinaryArray | None:
         """Return the ids of rows, and count them into the fingerprint."""
@@ -249,7 +262,9 @@ class Sink:
         return ids.tag if self.options.dedupe == "auto" else b""
 
     def _stored_subject(self, stream: StreamState) -> str:
-        """The only subject that is written to, "" when there are more or nobody knows."""
+        """The pattern of what is written with an id, "" when nobody knows or it is everything."""
+        if self.options.object_store:
+            return INFO_SUBJECTS[0]
         # What the stream transforms is not stored under the subject that it was published to.
         return "" if stream.config.get("subject_transform") else self.options.subject
 
@@ -280,7 +295,7 @@ class Sink:
             return None
         stream = yield from self._control().stream_state(self.options.stream)
         check_batches(stream, self.options)
-        if has_ids:
+        if has_ids and not self.options.object_store:  # the object says who wrote it
             check_duplicate_window(stream, self.options)
         return stream
 

@@ -23,10 +23,10 @@ from pyspark.sql.types import (
 )
 
 from jetstream_spark.batch_reader import batch_problems
-from jetstream_spark.bucket_columns import columns_of_write
 from jetstream_spark.client.blocking import iterate, run, this_host
 from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.client.operation import Operation
+from jetstream_spark.columns_of_write import columns_of_write
 from jetstream_spark.errors import ConnectorError, OptionsError, RetryableError, SchemaError
 from jetstream_spark.options import EARLIEST, LATEST, SinkOptions, SourceOptions
 from jetstream_spark.partition import columns_of, open_fetch

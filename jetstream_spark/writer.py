@@ -27,8 +27,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from jetstream_spark.bucket_columns import columns_of_write
 from jetstream_spark.client.blocking import run, this_host
+from jetstream_spark.columns_of_write import columns_of_write
 from jetstream_spark.errors import ConnectorError, LedgerError
 from jetstream_spark.ledger import Scope, ScopeKind
 from jetstream_spark.options import SinkOptions

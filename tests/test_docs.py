@@ -69,7 +69,8 @@ def test_every_test_that_the_page_on_clusters_names_exists():
 
 
 def test_every_test_that_the_page_on_guarantees_names_exists():
-    text = (ROOT / "docs/guarantees.md").read_text()
+    pages = ("docs/guarantees.md", "docs/objects.md")
+    text = "".join((ROOT / page).read_text() for page in pages)
     sources = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     named = set(re.findall(r"`(test_[a-z_0-9]+)`", text))
     assert len(named) > 20
@@ -87,7 +88,7 @@ def test_the_readme_names_only_options_that_exist():
             r'"([a-z][A-Za-z]+)"', (ROOT / "jetstream_spark/connection_options.py").read_text()
         )
     )
-    both = {"bucket", "stream", "servers"}
+    both = {"bucket", "stream", "servers", "objectStore", "maxObjectSize"}
     unknown = named - {*SOURCE_ONLY, *SINK_ONLY} - connection - both
     assert not unknown
 

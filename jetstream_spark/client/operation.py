@@ -99,6 +99,27 @@ def mapped(production: Production[B], change: Callable[[B], C]) -> Production[C]
         production.close()
 
 
+def consumed(production: Production[B], take: Callable[[B], None]) -> Operation[None]:
+    """Run a production to its end; what it brings is taken as it comes."""
+    try:
+        item = next(production)
+        while True:
+            if not isinstance(item, EFFECTS):
+                take(item)
+                item = next(production)
+                continue
+            try:
+                outcome = yield item
+            except Exception as error:
+                item = production.throw(error)
+            else:
+                item = production.send(outcome)
+    except StopIteration:
+        return
+    finally:
+        production.close()
+
+
 class Host(Protocol):
     """What an operation may ask its process without waiting.
 

@@ -13,9 +13,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from jetstream_spark.bucket_columns import columns_of_write
 from jetstream_spark.client.blocking import Blocking, run, this_host
 from jetstream_spark.client.control import Control
+from jetstream_spark.columns_of_write import columns_of_write
 from jetstream_spark.errors import (
     OptionsError,
     PublishRefusedError,

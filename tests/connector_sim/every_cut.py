@@ -12,6 +12,7 @@ may fail instead; then nobody was told that it worked.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator
@@ -21,12 +22,15 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from jetstream_spark.bucket_columns import columns_of_write
-from jetstream_spark.client.operation import Pause
+from jetstream_spark import object_publisher
+from jetstream_spark.client.operation import Operation, Pause
+from jetstream_spark.columns_of_write import columns_of_write
 from jetstream_spark.errors import NotAcknowledgedError
+from jetstream_spark.object_store import ObjectStore
 from jetstream_spark.options import SinkOptions, SourceOptions
+from jetstream_spark.partition import LatestPartition, read_partition
 from jetstream_spark.ranges import SequenceRange
-from jetstream_spark.sink import Sink
+from jetstream_spark.sink import Sink, WrittenPartition
 from tests.connector_sim.courses import FairCourse
 from tests.connector_sim.process import Process
 from tests.connector_sim.scenes import (
@@ -48,10 +52,14 @@ ROW_MARKS = (
     b" s.a ",
     b" $KV.B.",
     b'{"stream":"KV_B", "seq"',
+    b" $O.O.",
+    b'{"stream":"OBJ_O", "seq"',
     b"PUB s.x ",
     b'{"stream":"S", "seq"',
     b"Nats-Sequence:",
 )
+_ROLLUP = {"allow_rollup_hdrs": True}
+OBJECTS = pa.schema([("name", pa.string()), ("bytes", pa.binary())])
 # A batch whose writer is gone is forgotten after this, and a server keeps only so many.
 BATCHES_END_AFTER_S = 10.1
 # Nothing may take longer than this, whatever is cut: pauses and the server's own time limits.
@@ -277,6 +285,90 @@ class BucketWriteScene(Scene):
         assert found == ["Mw==", "", ""], f"the keys have {found}"
 
 
+class ObjectScene(Scene):
+    """A store, whose objects are of several chunks."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        super().__init__()
+        self.read(self.keeper.process)  # over a connection that is there from now on
+
+    def prepare(self) -> Any:
+        """Make the store."""
+        yield from self.keeper.make("OBJ_O", subjects=["$O.O.C.>", "$O.O.M.>"], **_ROLLUP)
+
+    def chunks(self) -> Any:
+        """How many chunks there are of each object."""
+        store = ObjectStore(self.keeper.control, "OBJ_O")
+        return sorted((yield from store.subjects("$O.O.C.>")))
+
+    def write(self, process: Process, number: int) -> Operation[WrittenPartition]:
+        """Two objects put, one of them twice, and one deleted."""
+        options = sink_options(objectStore="O")
+        contents = [b"%d" % number, b"x" * 300, b"y" * 130 + b"%d" % number, None]
+        columns = [list("abac"), contents, [None, None, "put", "delete"]]
+        batch = pa.record_batch(columns, ["name", "bytes", "operation"])
+        schema = StructType().add("name", StringType()).add("bytes", BinaryType())
+        written = columns_of_write(schema.add("operation", StringType()), options)
+        sink_ = Sink(process, options, written, list)
+        return sink_.write_partition([batch.slice(0, 2), batch.slice(2)], scope(f"o{number}", 0), 0)
+
+    def read(self, process: Process) -> dict[str, bytes]:
+        """The objects that there are."""
+        options = source_options(objectStore="O")
+        state = self.run(self.keeper.process, self.keeper.control.stream_state("OBJ_O"))
+        sequences = SequenceRange("OBJ_O", state.created, state.first, state.next)
+        got: list[pa.RecordBatch] = []
+        reading = read_partition(process, options, OBJECTS, LatestPartition(sequences))
+        activity = process.start(reading, took=got.append)
+        assert self.world.run_until(lambda: activity.is_over, LIMIT_S), "the read hangs"
+        if activity.error is not None:
+            raise activity.error
+        rows = [row for batch in got for row in batch.to_pylist()]
+        assert len({row["name"] for row in rows}) == len(rows), "an object twice"
+        return {row["name"]: row["bytes"] for row in rows}
+
+
+class ObjectWriteScene(ObjectScene):
+    """Objects written while the connection is cut."""
+
+    def play(self, process: Process) -> None:
+        """Write, and look."""
+        self.number += 1
+        with small_chunks():
+            done = self.run(process, self.write(process, self.number))
+        self.run(process, sink(process, sink_options(stream="OBJ_O")).commit([done]))
+        expected = {"a": b"y" * 130 + b"%d" % self.number, "b": b"x" * 300}
+        assert self.read(self.keeper.process) == expected
+        found = self.run(self.keeper.process, self.chunks())
+        assert len(found) == 2, f"{len(found)} objects have chunks"
+
+
+class ObjectReadScene(ObjectScene):
+    """Objects read while the connection is cut."""
+
+    def prepare(self) -> Any:
+        """Make the store, and fill it."""
+        yield from super().prepare()
+        with small_chunks():
+            yield from self.write(self.keeper.process, 1)
+
+    def play(self, process: Process) -> None:
+        """Read."""
+        assert self.read(process) == {"a": b"y" * 130 + b"1", "b": b"x" * 300}
+
+
+@contextlib.contextmanager
+def small_chunks() -> Iterator[None]:
+    """Chunks of 100 bytes, so that an object has several and not many bytes."""
+    before = object_publisher.CHUNK_BYTES
+    object_publisher.CHUNK_BYTES = 100
+    try:
+        yield
+    finally:
+        object_publisher.CHUNK_BYTES = before
+
+
 SCENES: dict[str, Callable[[], Scene]] = {
     "read-consumer": lambda: ReadScene(fetchMode="consumer"),
     "read-direct": lambda: ReadScene(fetchMode="direct"),
@@ -287,6 +379,8 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "write-column": lambda: WriteScene("column", "none"),
     "write-none": lambda: WriteScene("none", "none"),
     "write-bucket": BucketWriteScene,
+    "read-object": ObjectReadScene,
+    "write-object": ObjectWriteScene,
     "write-atomic-ledger": lambda: WriteScene("auto", "auto", publishMode="atomic"),
     "write-atomic-none": lambda: WriteScene("none", "none", publishMode="atomic"),
     "write-atomic-partition": lambda: WriteScene(

@@ -15,9 +15,12 @@ STEP = 61
 
 # Of the cuts of a batch so many are played: it differs little where in a row it is cut.
 BATCH_CUTS = 5
+# Of an object, which is several messages and more requests.
+OBJECT_CUTS = 16
 
 READS = ("read-consumer", "read-direct", "read-latest")
 WRITES = ("write-auto-ledger", "write-auto", "write-column-ledger", "write-column", "write-none")
+OBJECTS = ("write-object", "read-object")
 BATCHES = (
     "write-bucket",
     "write-atomic-ledger",
@@ -26,13 +29,13 @@ BATCHES = (
 )
 
 
-@pytest.mark.parametrize("name", READS + WRITES + BATCHES)
+@pytest.mark.parametrize("name", READS + WRITES + BATCHES + OBJECTS)
 def test_the_result_is_exact_wherever_the_connection_is_cut(
     every_cut: ModuleType, name: str
 ) -> None:
     scene = every_cut.SCENES[name]()
     played = 0
-    every = BATCH_CUTS if name in BATCHES else 1
+    every = OBJECT_CUTS if name in OBJECTS else BATCH_CUTS if name in BATCHES else 1
     for cut in islice(every_cut.telling_cuts(scene.conversation(), STEP), 0, None, every):
         try:
             scene.perform(cut)
@@ -43,4 +46,4 @@ def test_the_result_is_exact_wherever_the_connection_is_cut(
 
 
 def test_no_scene_is_forgotten(every_cut: ModuleType) -> None:
-    assert set(every_cut.SCENES) == {*READS, *WRITES, *BATCHES}
+    assert set(every_cut.SCENES) == {*READS, *WRITES, *BATCHES, *OBJECTS}

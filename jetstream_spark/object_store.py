@@ -1,0 +1,75 @@
+"""One object store through the API of its stream: what an object is, and whose chunks there are.
+
+Reads go to the stream's leader, not by direct get, which a replica that lags behind may answer.
+"""
+
+from __future__ import annotations
+
+import base64
+
+from jetstream_spark.client.control import (
+    MESSAGE_NOT_FOUND,
+    STREAM_NOT_FOUND,
+    Control,
+)
+from jetstream_spark.client.operation import Operation
+from jetstream_spark.errors import RequestRefusedError
+from jetstream_spark.object_info import ObjectInfo, parse_info
+from jetstream_spark.option_values import timestamp_ns
+
+
+class ObjectStore:
+    """The messages of one store.
+
+    Args:
+        stream: the store's stream.
+    """
+
+    def __init__(self, control: Control, stream: str) -> None:
+        self.stream = stream
+        self._control = control
+
+    def last(self, subject: str) -> Operation[tuple[bytes, bytes, int, int] | None]:
+        """The last message of a subject: headers, payload, sequence, time in nanoseconds."""
+        try:
+            answer = yield from self._control.request(
+                f"STREAM.MSG.GET.{self.stream}", {"last_by_subj": subject}
+            )
+        except RequestRefusedError as error:
+            if error.err_code in (MESSAGE_NOT_FOUND, STREAM_NOT_FOUND):
+                return None
+            raise
+        message = answer["message"]
+        headers, payload = (base64.b64decode(message.get(part, "")) for part in ("hdrs", "data"))
+        return headers, payload, int(message["seq"]), timestamp_ns(str(message["time"]))
+
+    def info(self, subject: str) -> Operation[ObjectInfo | None]:
+        """What is said of an object now; None when there never was one.
+
+        Raises:
+            ObjectDamagedError: what is said cannot be read.
+        """
+        found = yield from self.last(subject)
+        if found is None:
+            return None
+        _, payload, revision, modified_ns = found
+        return parse_info(payload, subject, revision, modified_ns)
+
+    def purge(self, subject: str) -> Operation[None]:
+        """Remove every message of a subject."""
+        try:
+            yield from self._control.request(f"STREAM.PURGE.{self.stream}", {"filter": subject})
+        except RequestRefusedError as error:
+            if error.err_code != STREAM_NOT_FOUND:
+                raise
+
+    def subjects(self, pattern: str) -> Operation[list[str]]:
+        """The subjects that there are messages of, page by page."""
+        found: list[str] = []
+        while True:
+            body = {"subjects_filter": pattern, "offset": len(found)}
+            answer = yield from self._control.request(f"STREAM.INFO.{self.stream}", body)
+            page = [str(one) for one in answer["state"].get("subjects") or ()]
+            found += page
+            if not page or len(found) >= int(answer.get("total", 0)):
+                return found
