@@ -55,6 +55,15 @@ def available(
     }
 
 
+def available_bytes(counts: Mapping[str, int], tails: Mapping[str, Tail]) -> int:
+    """About how many bytes so many sequences of each stream have, by its average."""
+    total = 0.0
+    for name, count in counts.items():
+        held = max(1, tails[name].next - tails[name].first)
+        total += count * tails[name].bytes / held
+    return int(total)
+
+
 def plan_end(
     start: Offsets,
     tails: Mapping[str, Tail],

@@ -34,7 +34,7 @@ from jetstream_spark.errors import (
 )
 from jetstream_spark.offsets import Offsets, StreamOffset
 from jetstream_spark.options import EARLIEST, LATEST, SourceOptions
-from jetstream_spark.planner import Limits, Tail, available, plan_end
+from jetstream_spark.planner import Limits, Tail, available, available_bytes, plan_end
 from jetstream_spark.stream_watch import StreamWatch
 
 _log = logging.getLogger("jetstream_spark")
@@ -329,6 +329,7 @@ class StreamSource:
             "lag": sum(lags.values()),
             "skipped": self._lost.skipped,
             "overtaken": self._lost.overtaken,
+            "estimatedTotalBytesBehindLatest": available_bytes(lags, tails),
         }
         return report | _as_kafka_says(lags) | self._outage.report()
 

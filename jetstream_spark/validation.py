@@ -197,7 +197,8 @@ def _of_sink_stream(state: StreamState, options: SinkOptions) -> list[str]:
     except OptionsError as error:
         found += error.problems
     has_ledger = options.ledger == "auto" and options.dedupe != "none"
-    if options.dedupe != "none" and not (has_ledger and state.retention == "limits"):
+    is_safe = options.object_store or (has_ledger and state.retention == "limits")
+    if options.dedupe != "none" and not is_safe:
         try:
             check_duplicate_window(state, options)
         except OptionsError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jetstream_spark.offsets import Offsets, StreamOffset
-from jetstream_spark.planner import Limits, Tail, available, plan_end, plan_ranges
+from jetstream_spark.planner import Limits, Tail, available, available_bytes, plan_end, plan_ranges
 
 
 def at(**positions: int) -> Offsets:
@@ -23,6 +23,12 @@ def test_bytes_count_by_the_mean_size():
     tails = {"A": Tail("t", 1, 101, 100 * 50)}
     assert nexts(plan_end(at(A=1), tails, Limits(bytes_max=1000))) == {"A": 21}
     assert nexts(plan_end(at(A=1), tails, Limits(bytes_max=1))) == {"A": 2}
+
+
+def test_bytes_that_wait_are_estimated_by_the_mean_size_of_each_stream():
+    tails = {"A": Tail("t", 1, 101, 100 * 50), "B": Tail("t", 7, 7), "C": Tail("t", 5, 15, 35)}
+    assert available_bytes({"A": 3, "B": 0, "C": 2}, tails) == 3 * 50 + 7
+    assert available_bytes({}, {}) == 0
 
 
 def test_what_expired_costs_nothing():

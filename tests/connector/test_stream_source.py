@@ -335,6 +335,8 @@ def test_the_lag_has_the_names_that_kafka_gives_it(genuine, make_stream):
     assert sorted(lags) == sorted([report["minOffsetsBehindLatest"], report["lag"] - min(lags)])
     assert report["maxOffsetsBehindLatest"] == max(lags) and sum(lags) == report["lag"] == 4
     assert report["avgOffsetsBehindLatest"] == 2.0
+    held = [entry["bytes"] for entry in report["streams"].values()]
+    assert 0 < report["estimatedTotalBytesBehindLatest"] < sum(held)
 
 
 @pytest.fixture
