@@ -111,6 +111,41 @@ class _Block:
         self.first_sent = 0.0  # no row of it was sent before
         self.after = 0  # the rows that are stored have higher sequences
 
+    def bytes_of(self, rows: Rows) -> int:
+        """Return how many bytes the frames of some rows have; the rows rise."""
+        start, stop = int(rows[0]), int(rows[-1]) + 1
+        if stop - start == len(rows):
+            return int(self.offsets[stop] - self.offsets[start])
+        return int(self.sizes[rows].sum())
+
+    def settle(self, rows: Rows) -> tuple[int, int]:
+        """Note that rows are stored; return how many were awaited, and their bytes.
+
+        They are counted like those of the partition; some may belong to other blocks.
+        """
+        local = rows - self.first_row
+        local = local[(local >= 0) & (local < self.sent)]
+        settled = local[self.awaiting[local]]
+        if (np.diff(settled) <= 0).any():  # out of order, or twice after a second sending
+            settled = np.unique(settled)
+        self.awaiting[settled] = False
+        self.pending -= len(settled)
+        return len(settled), int(self.sizes[settled].sum())
+
+    def settle_all(self, start: int, stop: int) -> tuple[int, int]:
+        """The same for all rows of a range, which is what acks mostly are of."""
+        start, stop = max(0, start - self.first_row), min(self.sent, stop - self.first_row)
+        if start >= stop:
+            return 0, 0
+        waiting = self.awaiting[start:stop]
+        count = int(np.count_nonzero(waiting))
+        size = int(self.offsets[stop] - self.offsets[start])
+        if count < stop - start:
+            size = int(self.sizes[start:stop][waiting].sum())
+        waiting[:] = False
+        self.pending -= count
+        return count, size
+
     def outstanding(self) -> Rows:
         """Return the rows that were sent and are not acknowledged."""
         return np.flatnonzero(self.awaiting[: self.sent])
@@ -246,9 +281,10 @@ class Publisher:
             yield from self._move()
         self._blocks.append(block)
         rows = np.flatnonzero(block.awaiting)
+        ends = block.offsets[rows + 1].astype(np.int64)  # once, and not at each search
         at = 0
         while at < len(rows):
-            stop = self._window_stop(block, rows, at)
+            stop = self._window_stop(int(block.offsets[rows[at]]), ends, at)
             if stop == at:
                 yield from self._await_acks()
                 continue
@@ -258,7 +294,7 @@ class Publisher:
             # Counted as sent first: if the connection breaks, recovery sends these rows too.
             block.sent = int(part[-1]) + 1
             self._in_flight += len(part)
-            self._in_flight_bytes += int(block.sizes[part].sum())
+            self._in_flight_bytes += block.bytes_of(part)
             yield from self._send(block, part)
             at = stop
 
@@ -304,17 +340,22 @@ class Publisher:
         self._flow = yield from self._recovery.take()
         self._sid = self._flow.subscribe(self.reply_prefix + b"*")
 
-    def _window_stop(self, block: _Block, rows: Rows, at: int) -> int:
-        """Return the end of the rows that may be sent now; `at` when the window is too full."""
+    def _window_stop(self, start: int, ends: Rows, at: int) -> int:
+        """Return the end of the rows that may be sent now; `at` when the window is too full.
+
+        Args:
+            start: where the first of them begins in its block.
+            ends: where each row ends, those before `at` included.
+        """
         limit = self._window
         room = limit - self._in_flight
-        if room < min(max(1, limit // 4), len(rows) - at):
+        if room < min(max(1, limit // 4), len(ends) - at):
             return at
         room_bytes = IN_FLIGHT_BYTES_MAX - self._in_flight_bytes
         if self._in_flight and room_bytes < SEND_BYTES:
             return at
-        reach = int(block.offsets[rows[at]]) + min(room_bytes, SEND_BYTES)
-        by_bytes = int(np.searchsorted(block.offsets[rows + 1][at:], reach, side="right"))
+        reach = start + min(room_bytes, SEND_BYTES)
+        by_bytes = int(np.searchsorted(ends[at:], reach, side="right"))
         return at + max(1, min(room, by_bytes))
 
     def _send(self, block: _Block, rows: Rows) -> Operation[None]:
@@ -409,16 +450,12 @@ class Publisher:
             return
         self._last_progress = self._settled_at = self._host.now()
         self._recovery.note_progress()
+        start, stop = int(rows[0]), int(rows[-1]) + 1
+        is_range = stop - start == len(rows) and bool((np.diff(rows) == 1).all())
         for block in self._blocks:
-            local = rows - block.first_row
-            local = local[(local >= 0) & (local < block.sent)]
-            settled = local[block.awaiting[local]]
-            if (np.diff(settled) <= 0).any():  # out of order, or twice after a second sending
-                settled = np.unique(settled)
-            block.awaiting[settled] = False
-            block.pending -= len(settled)
-            self._in_flight -= len(settled)
-            self._in_flight_bytes -= int(block.sizes[settled].sum())
+            settled = block.settle_all(start, stop) if is_range else block.settle(rows)
+            self._in_flight -= settled[0]
+            self._in_flight_bytes -= settled[1]
         while self._blocks and not self._blocks[0].pending:
             self._blocks.popleft()
 

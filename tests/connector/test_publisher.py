@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jetstream_spark.client.blocking import Blocking, run, this_host
 from jetstream_spark.client.control import Control
@@ -25,7 +27,7 @@ from jetstream_spark.errors import (
 from jetstream_spark.inquiry import Inquiry
 from jetstream_spark.kernels.arrow_to_wire import encode_publishes
 from jetstream_spark.options import SinkOptions
-from jetstream_spark.publisher import Publisher
+from jetstream_spark.publisher import Publisher, _Block
 
 pytestmark = pytest.mark.genuine
 
@@ -401,3 +403,27 @@ def test_a_dead_server_fails_the_write_after_the_outage_timeout(start_genuine, m
         server.kill()
         publisher.finish()
     assert time.monotonic() - started < 5
+
+
+@given(
+    wanted=st.lists(st.booleans(), min_size=1, max_size=9),
+    sent=st.integers(0, 9),
+    start=st.integers(0, 20),
+    count=st.integers(1, 12),
+)
+def test_rows_in_a_range_are_settled_as_any_others(wanted, sent, start, count):
+    offsets = np.cumsum([0, *range(1, len(wanted) + 1)], dtype=np.int32)
+    blocks = [_Block(b"", offsets, 7, np.array(wanted), None) for _ in range(2)]
+    for block in blocks:
+        block.sent = min(sent, len(wanted))
+    one, other = blocks
+    assert one.settle_all(start, start + count) == other.settle(np.arange(start, start + count))
+    assert one.awaiting.tolist() == other.awaiting.tolist()
+    assert one.pending == other.pending == sum(one.awaiting)
+    assert one.settle_all(start, start + count) == (0, 0)
+
+
+@given(rows=st.sets(st.integers(0, 8), min_size=1))
+def test_how_many_bytes_some_rows_have(rows):
+    block = _Block(b"", np.cumsum([0, *range(1, 10)], dtype=np.int32), 0, None, None)
+    assert block.bytes_of(np.array(sorted(rows))) == sum(row + 1 for row in rows)
