@@ -4,7 +4,7 @@ idle        a streaming query with nothing to read: processor time and requests 
 latency     a micro-batch of one row, beside one of a Python source that asks nobody
 ids         a write with message ids and a ledger, beside one without
 memory      a worker that reads or writes rows of 10 KiB, at its peak
-fixed       10 million rows by a batch and by addBatch, beside a source that makes up Arrow batches
+fixed       many rows by a batch and by addBatch, beside a source that makes up Arrow batches
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -278,46 +279,54 @@ def _workers_mib() -> list[float]:
     return found
 
 
-def fixed(target: Target) -> Iterator[str]:
+def fixed(target: Target, rows: int = FIXED_ROWS) -> Iterator[str]:
     """Many rows beside a source that makes up its Arrow batches: by batch, and by `addBatch`."""
     session = spark_session()
     session.dataSource.register(ConstantStream)
     side = JetStream(target.port)
     side.make("MANY")
-    _written(side, "MANY", FIXED_ROWS, 128, {})
+    _written(side, "MANY", rows, 128, {})
     options = side.source("MANY", is_one_task=False)
-    made_up = {"rows": str(FIXED_ROWS), "size": "128", "partitions": "10"}
-    rows = session.read.format("jetstream").options(**options)
+    made_up = {"rows": str(rows), "size": "128", "partitions": str(max(2, rows // 1_000_000))}
+    read = session.read.format("jetstream").options(**options)
     constant = session.read.format("constant_arrow").options(**made_up)
     streams = {
         "ours": stream_of(side, "MANY"),
         "constant": session.readStream.format("constant_stream").options(**made_up).load(),
     }
     found: dict[str, list[float]] = {}
+
+    def note(name: str, figure: float) -> None:
+        found.setdefault(name, []).append(figure)
+
     for _ in range(1 + FIXED_ROUNDS):
-        for name, reader in (("ours", rows), ("constant", constant)):
+        for name, reader in (("ours", read), ("constant", constant)):
+            spark, server = cpu_s_of_tree(os.getpid()), usage(target.pid).cpu_s
             started_at = time.perf_counter()
             reader.load().write.format("noop").mode("overwrite").save()
-            rate = FIXED_ROWS / (time.perf_counter() - started_at)
-            found.setdefault(f"batch read, {name}, rows/s", []).append(rate)
+            note(f"batch read, {name}, rows/s", rows / (time.perf_counter() - started_at))
+            spark_s = cpu_s_of_tree(os.getpid()) - spark
+            note(f"batch read, {name}, processor time of Spark, us a row", spark_s / rows * 1e6)
+            server_s = usage(target.pid).cpu_s - server
+            note(f"batch read, {name}, of the server, us a row", server_s / rows * 1e6)
         for name, frame in streams.items():
-            rate, rest_s = _streamed(frame)
-            found.setdefault(f"addBatch, {name}, rows/s", []).append(rate)
-            found.setdefault(f"besides addBatch, {name}, s", []).append(rest_s)
+            rate, rest_s = _streamed(frame, rows)
+            note(f"addBatch, {name}, rows/s", rate)
+            note(f"besides addBatch, {name}, s", rest_s)
     for name, (_, *figures) in found.items():  # the first round warms up
         low, high = min(figures), max(figures)
         yield f"{name}: {statistics.median(figures):,.2f} [{low:,.2f} .. {high:,.2f}]"
 
 
-def _streamed(frame: Any) -> tuple[float, float]:
+def _streamed(frame: Any, rows: int) -> tuple[float, float]:
     started_at = time.perf_counter()
     with started(frame, {"availableNow": True}) as query:
         query.awaitTermination()
         taken_s = time.perf_counter() - started_at
-        if (read := sum(p.numInputRows for p in query.recentProgress)) != FIXED_ROWS:
-            raise LoadError(f"{read} of {FIXED_ROWS} rows were read")
+        if (read := sum(p.numInputRows for p in query.recentProgress)) != rows:
+            raise LoadError(f"{read} of {rows} rows were read")
         batches_s = sum(p.durationMs.get("addBatch", 0) for p in query.recentProgress) / 1000
-    return FIXED_ROWS / batches_s, taken_s - batches_s
+    return rows / batches_s, taken_s - batches_s
 
 
 COSTS: dict[str, Callable[[Target], Iterator[str]]] = {
@@ -334,10 +343,14 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.query_costs", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(COSTS)}; or all")
-    wanted = parser.parse_args(arguments).names or list(COSTS)
-    for name in wanted:
+    parser.add_argument(
+        "--rows", type=int, default=FIXED_ROWS, help="of fixed (default 10 million)"
+    )
+    options = parser.parse_args(arguments)
+    costs = COSTS | {"fixed": partial(fixed, rows=options.rows)}
+    for name in options.names or list(costs):
         with running(OURS) as target:
-            for line in COSTS[name](target):
+            for line in costs[name](target):
                 print(f"{name}: {line}", flush=True)
     return 0
 
