@@ -249,6 +249,18 @@ def _read_consumers(count: int) -> Act:
     return act
 
 
+def _read_rare(port: int) -> None:
+    """Read the two messages of a subject of which one is the first and one the last."""
+    with Wire(port, TIMEOUT_S) as wire:
+        wire.subscribe_inbox()
+        wire.api(*_consumer("rare", filter_subject="S.0.x"))
+        wire.subscribe(b"pulled", 2)
+        wire.sock.sendall(b"PUB $JS.API.CONSUMER.MSG.NEXT.S.rare pulled 1\r\n2\r\n")
+        received = b""
+        while received.count(b"$JS.ACK.S.rare.") < 2:
+            received += wire.sock.recv(1 << 16)
+
+
 def _requests(*requests: tuple[str, object]) -> Act:
     return lambda port: _api(port, *requests)
 
@@ -301,6 +313,12 @@ INPUTS = [
         _requests(_consumer("c", filter_subject="S.*.x"), ("CONSUMER.INFO.S.c", None)),
         _publish(500_000, 500_000),
     ),
+    Input(
+        "the last of 500,000 subjects, by a wildcard",
+        _requests(("STREAM.MSG.GET.S", {"last_by_subj": "S.*.x"})),
+        _publish(500_000, 500_000),
+    ),
+    Input("a subject at both ends of 1,000,000 messages", _read_rare, _publish(999_999, 1_000_000)),
     Input(
         "a message of 130,000 tiny ones erased",
         _requests(("STREAM.MSG.DELETE.S", {"seq": 65_000})),

@@ -22,7 +22,9 @@ from jetstream_server.jetstream.consumers.selection import chosen_window, missin
 from jetstream_server.store.ports import MessageStore, Window
 
 _SNAPSHOT_COUNT_MAX = 4096
-WINDOWS_AT_ONCE = 8  # each of one block of the store, which takes up to a millisecond or two
+WINDOWS_AT_ONCE = (
+    1  # of one block of the store: a millisecond, or a hundred with very many subjects
+)
 
 
 class Cursor:
