@@ -20,6 +20,7 @@ help:
 	@echo "make fuzz   bad input of every kind, FUZZ_ROUNDS (200) times what the tests try"
 	@echo "make fuzz-parsers  parsers and decoders, guided by coverage, FUZZ_MINUTES (60)"
 	@echo "make attack  sequences of hostile input over every receiver, ATTACK_MINUTES (60)"
+	@echo "make mutants  faults planted in the store, MUTANTS (6) in a file: which do its tests miss"
 	@echo "make differential  random requests to this server and the genuine one, DIFFERENTIAL_ROUNDS (1000)"
 	@echo "make versions  the connector with PySpark 4.0, 4.1, 4.2 and 4.3, each in its environment"
 	@echo "make pythons   the connector and the bundled server with Python 3.11 to 3.14, likewise"
@@ -137,6 +138,19 @@ ATTACK_MINUTES ?= 60
 attack: $(READY)-test
 	$(BIN)/python setup.py --quiet build_ext --inplace
 	PYTHONPATH=server:. $(BIN)/python -m tests.attack --seed $(ATTACK_SEED) --minutes $(ATTACK_MINUTES)
+
+# Where a fault would cost messages; MUTANTS of each file, chosen by MUTANT_SEED.
+MUTANT_FILES ?= $(addprefix server/jetstream_server/store/, recovery.py compaction.py \
+  block_log.py block_pruning.py opening.py block_files.py enforcement.py high_water.py block_list.py)
+MUTANTS ?= 6
+MUTANT_SEED ?= 1
+
+.PHONY: mutants
+mutants: $(READY)-test
+	$(INSTALL) cosmic-ray
+	$(BIN)/python setup.py --quiet build_ext --inplace
+	PYTHONPATH=server:. $(BIN)/python -m tests.mutants $(MUTANT_FILES) \
+	  --most $(MUTANTS) --seed $(MUTANT_SEED) --tests tests/server/store/test_file.py
 
 DIFFERENTIAL_SEED ?= 1
 DIFFERENTIAL_ROUNDS ?= 1000

@@ -151,3 +151,13 @@ def test_what_was_deleted_stays_deleted_when_the_block_that_says_so_goes(
         if is_reopened:
             commit = GroupCommit(disk)
             store = FileStore(FOLDER, commit, block_bytes=2000)
+
+
+def test_a_purge_goes_on_when_the_rewritten_block_is_on_the_disk(disk):
+    store, commit = open_store(disk, block_bytes=10_000)
+    publish(store, 1000)
+    commit.drain()
+    store.delete([s for s in range(150, 250) if s % 10])
+    assert store.purge_some(None, 300, 400, 10) == (300, 0), "it waits for the disk"
+    commit.drain()
+    assert store.purge_some(None, 300, 400, 10)[1] == 10

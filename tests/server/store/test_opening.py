@@ -83,3 +83,40 @@ def test_numbers_outlive_every_message(disk):
     state = store.state()
     assert (state.messages, state.first_seq, state.last_seq, state.last_ts) == (0, 101, 100, 5)
     assert publish(store, 1) == 101
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_what_is_deleted_stays_so_when_a_block_found_with_tombstones_is_rewritten(disk, is_indexed):
+    store, commit = open_store(disk, block_bytes=4000)
+    publish(store, 44)
+    store.delete([5, 6])
+    publish(store, 100)
+    commit.drain()
+    if not is_indexed:
+        disk.remove(FOLDER / "2.idx")
+    store, commit = open_store(disk, block_bytes=4000)
+    commit.drain()
+    second = [s for s in range(1, 200) if store._list.at(s) is store._list.blocks[1]]
+    assert store._list.blocks[0].noted == {2}
+    assert store.delete(second[3:-3]) > 20
+    commit.drain()
+    assert store._list.blocks[1].count == 6, "it was rewritten"
+    expected = sequences(store)
+    assert sequences(open_store(disk, block_bytes=4000)[0]) == expected
+    assert 5 not in expected
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_subjects_are_found_again_where_sequences_have_gaps(disk, is_indexed):
+    store, commit = open_store(disk)
+    for number in range(1, 8):
+        store.append(b"s.%d" % (number % 3), b"", b"", 5, number * 10)
+    if is_indexed:
+        store.close()
+    commit.drain()
+    store, _ = open_store(disk)
+    assert [store.subject_last(b"s.%d" % number) for number in range(3)] == [60, 70, 50]
+    assert sequences(store) == [10, 20, 30, 40, 50, 60, 70]
+    table = store._table
+    assert [table.firsts[table.ids[b"s.%d" % number]] for number in range(3)] == [30, 10, 20]
+    assert [table.lasts[table.ids[b"s.%d" % number]] for number in range(3)] == [60, 70, 50]
