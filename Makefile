@@ -62,6 +62,8 @@ check: $(READY)-test
 # elections, so the others run beside them.
 SPARK_TESTS  := tests/spark tests/benchmarks tests/test_examples.py tests/test_pipeline.py
 PARITY_TESTS := tests/parity tests/cluster
+# With the kernels in pure Python: what is nearest to them.
+PURE_TESTS   := tests/server/kernels tests/server/protocol
 # Half a minute of two cores for a way that the page advises against; `make soak` goes it.
 SUBMIT_SLOW  := tests/spark/test_standalone.py::test_py_files_with_the_pure_kernels
 
@@ -70,11 +72,13 @@ export SPARK_SUBMIT_OPTS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
 test: check
 	@$(BIN)/pytest $(SPARK_TESTS) --deselect $(SUBMIT_SLOW) >$(VENV)/spark-tests.log 2>&1 & spark=$$!; \
+	JETSTREAM_PURE=1 $(BIN)/pytest $(PURE_TESTS) >$(VENV)/pure-tests.log 2>&1 & pure=$$!; \
 	$(BIN)/pytest $(PARITY_TESTS) >$(VENV)/parity-tests.log 2>&1 & parity=$$!; \
 	$(BIN)/pytest tests $(SPARK_TESTS:%=--ignore=%) $(PARITY_TESTS:%=--ignore=%); others=$$?; \
+	wait $$pure; pure=$$?; cat $(VENV)/pure-tests.log; \
 	wait $$parity; parity=$$?; cat $(VENV)/parity-tests.log; \
 	wait $$spark; spark=$$?; cat $(VENV)/spark-tests.log; \
-	exit $$((others || parity || spark))
+	exit $$((others || pure || parity || spark))
 
 # From the working copy, so its kernels are built where they stand.
 bench: $(READY)-test

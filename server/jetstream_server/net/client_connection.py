@@ -131,7 +131,7 @@ class ClientConnection(asyncio.Protocol):
         self._close()
 
     def _close(self) -> None:
-        """Close once all has gone out, or when that takes too long: nothing is read any more."""
+        """Close once all has gone out, or when that takes too long; no more is read."""
         self._transport.close()
         if self._transport.get_write_buffer_size():
             self._stop_watching()

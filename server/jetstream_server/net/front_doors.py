@@ -115,7 +115,7 @@ class FrontDoors:
         return entrance.pinned_certs if entrance is not None else ()
 
     def part_with_unpinned(self, node: Node) -> None:
-        """End the connections of clients that would not be let in any more."""
+        """End the connections of clients that would no longer be let in."""
         # Imported here: most servers are without TLS, and start sooner.
         from jetstream_server.net.tls_context import is_pinned
         from jetstream_server.net.tls_layer import HANDSHAKE_FAILURE

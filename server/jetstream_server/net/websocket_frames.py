@@ -86,7 +86,7 @@ class FrameReader:
         """Take bytes; return what frames hold, not much more than READ_BYTES at a time.
 
         Raises:
-            BrokenFrameError: the client broke the rules; the reader is of no use any more.
+            BrokenFrameError: the client broke the rules; the reader is of no further use.
         """
         self._arrived += data
         pieces: list[bytes] = []

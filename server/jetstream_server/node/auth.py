@@ -30,7 +30,7 @@ class User:
     Attributes:
         connection_types: how it may connect, such as `STANDARD`; empty for any way.
         subscriptions_max, payload_bytes_max: -1 for no limits of its own.
-        expires_at, account_expires_at: when it, or its account, is none any more, in nanoseconds;
+        expires_at, account_expires_at: when it, or its account, ceases to be one, in nanoseconds;
             0 for never.
         jwt, claims: how it has proved that, empty and None for a configured one.
     """
@@ -58,7 +58,7 @@ class Arrival:
         nonce: what had to be signed.
         connection_type: how it was made.
         certificate_names: what its certificate calls the client, where that decides.
-        host: whence.
+        host: where the client is.
         now: when, in nanoseconds.
         is_password_right: the answer to the authenticator's question, None when nobody was asked.
     """

@@ -55,6 +55,6 @@ class PasswordInquiry:
         return is_right
 
     def forget(self, checker: PasswordChecker) -> None:
-        """Want no answer any more."""
+        """No longer wait for an answer."""
         if self.is_open:
             checker.forget(self.answered)

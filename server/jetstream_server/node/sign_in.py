@@ -89,5 +89,5 @@ class SignIn:
         return user
 
     def forget(self, checker: PasswordChecker) -> None:
-        """Want no answer any more."""
+        """No longer wait for an answer."""
         self._inquiry.forget(checker)
