@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 
 from jetstream_spark.atomic_batch import write_atomic_batch
 from jetstream_spark.batch_outcome import BatchOutcome, Places, Refusal
-from jetstream_spark.client import pool
+from jetstream_spark.claim import Claim
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import Flow
 from jetstream_spark.client.operation import Host, Operation, Pause
@@ -91,17 +91,20 @@ class BatchPublisher:
 
     @classmethod
     def open(
-        cls, host: Host, options: SinkOptions, inquiry: Inquiry | None
+        cls,
+        host: Host,
+        options: SinkOptions,
+        inquiry: Inquiry | None,
+        claim: Claim | None = None,
     ) -> Operation[BatchPublisher]:
         """Take a connection of the pool. Args: as `Publisher.open`."""
-        publisher = cls(host, options, inquiry, Recovery(host, options, inquiry))
+        publisher = cls(host, options, inquiry, Recovery(host, options, inquiry, claim))
         publisher._flow = yield from publisher._recovery.take()
         return publisher
 
     def close(self) -> Operation[None]:
         """Give the connection back."""
-        pool.put_back(self._host, self._options.connection, "writer", self._flow)
-        yield from ()
+        yield from self._recovery.put_back(self._flow)
 
     def abandon(self) -> None:
         """End the connection, whatever is on its way."""
@@ -188,8 +191,8 @@ class BatchPublisher:
             if not flow.buffer.room:
                 flow.buffer.make_room(1 << 16)
             yield from flow.receive(self._host.now())
-            while flow.next_message() is not None:
-                pass
+            while (message := flow.next_message()) is not None:
+                self._recovery.check(message)
         except (TimeoutError, ConnectionLostError):
             pass
         if not flow.is_open or flow.is_leaving:

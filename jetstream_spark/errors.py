@@ -288,6 +288,12 @@ class NotAcknowledgedError(RetryableError):
     condition = "NOT_ACKNOWLEDGED"
 
 
+class AttemptSupersededError(RetryableError):
+    """Another attempt at the same partition has begun, and this one has to stop."""
+
+    condition = "ATTEMPT_SUPERSEDED"
+
+
 class LedgerError(ConnectorError):
     """The ledger of finished batches cannot be used, or contradicts this write."""
 

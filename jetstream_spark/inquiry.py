@@ -27,17 +27,14 @@ Where it cannot be done so:
 - Whether the old connection is gone cannot be told if somebody subscribes to everything, or if the
   user may not publish to `_INBOX.>`. Then frames that come late are left to the window, and the log
   says so.
-- What an earlier attempt at the same partition has on its way is not asked after: nobody remembers
-  its connection. Its rows are looked up once, as this one begins; what comes later is left to the
-  window.
-- In a cluster 2 passes the leader's queue, and what the leader has proposed and not applied is left
-  to the window.
+- Without a ledger, what an earlier attempt at the same partition has on its way is not asked after:
+  nobody remembers its connection. With one, `claim.py` does.
+- In a cluster 2 passes the leader's queue: what the leader has proposed and not applied is left to
+  the window, and what lies between two servers of it when the connections were to different ones.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
 from collections.abc import Sequence
 
 from jetstream_spark.client.control import Control, StreamState
@@ -46,20 +43,13 @@ from jetstream_spark.client.operation import Operation
 from jetstream_spark.client.patience import Patience
 from jetstream_spark.errors import (
     NotAcknowledgedError,
-    PermissionDeniedError,
-    RequestRefusedError,
     StreamRecreatedError,
-    UnavailableError,
 )
+from jetstream_spark.late_frames import pass_queue, until_gone
 from jetstream_spark.stored_ids import read_stored_ids
-
-_log = logging.getLogger("jetstream_spark")
 
 # So far the clocks of server and executors may be apart where times of messages are looked for.
 CLOCKS_S = 600
-
-# No stream has a name with blanks, so whichever gets this refuses it.
-_REFUSE_ME = b"NATS/1.0\r\nNats-Expected-Stream: none of them\r\n\r\n"
 
 
 class Inquiry:
@@ -147,13 +137,13 @@ class Inquiry:
             StreamRecreatedError: what was acknowledged is gone with the stream.
             RetryableError: the server does not answer.
         """
-        yield from self._until_gone(flow, given_up)
+        patience = Patience(self._control.host, self._control.patience_s)
+        yield from until_gone(self._control, flow, given_up, patience, "a connection that broke")
         if not self.can_look:
             return set()
         before = self._stream
         assert before is not None, "can_look says that there is a stream"
-        with contextlib.suppress(RequestRefusedError):  # what came before is stored or refused
-            yield from self._control.request_message(subject.decode(), b"", _REFUSE_ME)
+        yield from pass_queue(self._control, subject.decode())
         now = yield from self._control.stream_state(before.name)
         if now.created != before.created or now.next <= after:
             raise StreamRecreatedError(
@@ -176,34 +166,3 @@ class Inquiry:
         first = yield from self._control.first_since(now, since_ns)
         look = now.name, first, self._id_prefix, self._subject
         return (yield from read_stored_ids(self._control, *look))
-
-    def _until_gone(self, flow: Flow, inboxes: Sequence[bytes]) -> Operation[None]:
-        """Wait until the server has closed the connections with these inboxes."""
-        host, options = self._control.host, self._control.options
-        patience = Patience(host, self._control.patience_s)
-        while True:
-            nobodys = flow.new_inbox()
-            deadline = host.now() + options.request_timeout_s
-            try:
-                *are_open, hears_all = yield from flow.listeners([*inboxes, nobodys], deadline)
-            except PermissionDeniedError:
-                reason = "the user may not publish to _INBOX.>"
-                break
-            if hears_all:
-                reason = "somebody subscribes to all inboxes"
-                break
-            if not any(are_open):
-                return
-            yield from patience.wait(
-                UnavailableError(
-                    "a connection that broke is still open at the server, which may yet take rows "
-                    "from it.",
-                    "Look into the network between here and there; raise outageTimeout.",
-                ),
-                "a write",
-            )
-        _log.warning(
-            "whether the server has closed a broken connection cannot be told, because %s; rows "
-            "that arrive from it later than the duplicate window are written twice",
-            reason,
-        )

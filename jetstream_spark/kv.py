@@ -11,6 +11,7 @@ import base64
 from dataclasses import dataclass
 
 from jetstream_spark.client.control import MESSAGE_NOT_FOUND, STREAM_NOT_FOUND, Control
+from jetstream_spark.client.flow import Flow
 from jetstream_spark.client.operation import Operation
 from jetstream_spark.errors import RequestRefusedError
 
@@ -35,11 +36,19 @@ class KvBucket:
         self._control = control
         self._stream = f"KV_{bucket}"
 
-    def get(self, key: str) -> Operation[KvEntry | None]:
-        """Return the last value of a key, None when it has none or there is no bucket."""
+    def get(self, key: str, flow: Flow | None = None) -> Operation[KvEntry | None]:
+        """Return the last value of a key, None when it has none or there is no bucket.
+
+        Args:
+            flow: the connection to ask over, once; one of the pool, with patience, when None.
+        """
         body = {"last_by_subj": self._subject(key)}
         try:
-            answer = yield from self._control.request(f"STREAM.MSG.GET.{self._stream}", body)
+            operation = f"STREAM.MSG.GET.{self._stream}"
+            if flow is None:
+                answer = yield from self._control.request(operation, body)
+            else:
+                answer = yield from self._control.request_over(flow, operation, body)
         except RequestRefusedError as error:
             if error.err_code in (MESSAGE_NOT_FOUND, STREAM_NOT_FOUND):
                 return None

@@ -3,7 +3,8 @@
 The server drops a second publish of an id for two minutes or so; a query that was down for an hour
 and runs its last micro-batch again would write it twice. So every partition leaves an entry:
 
-    <scope>.<partition>    {"version": 7, "state": "started", "created": ..., "next": 1043}
+    <scope>.<partition>    {"version": 7, "state": "started", "created": ..., "next": 1043,
+                            "inbox": "_INBOX...", "before": []}
                            {... "state": "done", "last": 1292, "rows": 250, "low": ..., "high": ...}
     <scope>                {"version": 7, "created": ..., "next": 3043, "rows": 2000}, by the driver
 
@@ -19,8 +20,9 @@ from an older snapshot: what is said of the rows behind its end means nothing ei
 What an attempt finds, and what it may conclude (`Standing`):
 
     nothing, or an older batch     FIRST      write "started", publish
-    the same batch, "started"      RESUMED    ids stored since `next` are not sent again; FIRST if
-                                              the stream ends before it
+    the same batch, "started"      RESUMED    write "started", wait until nobody listens at the
+                                              other's `inbox`; ids stored since `next` are not sent
+                                              again; FIRST if the stream ends before it
     the same batch, "done"         DONE       nothing to do, *if* the rows at hand have this
                                               fingerprint; otherwise the rows were dealt to the
                                               partitions differently: as RESUMED
@@ -29,6 +31,9 @@ What an attempt finds, and what it may conclude (`Standing`):
                                               back: WriterFencedError
 
 An entry is only ever replaced at the revision that was read, so of two attempts one is the first.
+`inbox` is where an attempt listens while it may have rows on their way, `before` those of earlier
+ones that nobody has seen gone yet (`claim.py`).
+
 Nothing here concludes that a row was written from anything but its id or its fingerprint; see
 docs/reference/spark.md#what-a-writer-knows.
 """
@@ -44,8 +49,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from jetstream_spark.client.control import Control, StreamState
+from jetstream_spark.client.flow import Flow
 from jetstream_spark.client.operation import Operation
 from jetstream_spark.errors import (
+    AttemptSupersededError,
     ConnectorError,
     LedgerError,
     PermissionDeniedError,
@@ -58,6 +65,7 @@ from jetstream_spark.message_ids import Fingerprint
 CONTESTED_READS_MAX = 10
 _log = logging.getLogger("jetstream_spark")
 _PLAIN_TOKEN = re.compile(r"[A-Za-z0-9_=-]+")
+_INBOX = re.compile(r"_INBOX\.[0-9a-f]{1,64}")
 
 
 class ScopeKind(enum.StrEnum):
@@ -101,6 +109,8 @@ class Attempt:
         stream: the state of the stream as the attempt began, None when COMMITTED.
         fingerprint: of the rows that an earlier attempt finished, when DONE; and when COMMITTED, as
             far as it is still known.
+        inbox: where it is told to stop; "" of one that may not send.
+        before: the inboxes of earlier attempts, which may have rows on their way.
     """
 
     key: str
@@ -109,6 +119,8 @@ class Attempt:
     first_sequence: int = 0
     stream: StreamState | None = None
     fingerprint: Fingerprint | None = None
+    inbox: str = ""
+    before: tuple[str, ...] = ()
 
 
 class Ledger:
@@ -138,20 +150,22 @@ class Ledger:
             LedgerError: the bucket cannot be used.
         """
         key = f"{self._key}.{partition}"
-        stream = yield from self._control.stream_state(self._stream)
         try:
-            if (yield from self._is_committed(stream)):
-                return (yield from self._committed(key))
+            committed, _ = yield from self._read(self._key)
             for _ in range(CONTESTED_READS_MAX):
-                attempt = yield from self._try_begin(key, stream)
-                if attempt is not None:
+                entry, revision = yield from self._read(key)
+                # Looked at later than the entries: what they say of the stream is not ahead of it.
+                stream = yield from self._control.stream_state(self._stream)
+                if self._is_committed(committed, stream):
+                    return self._committed(key, entry)
+                attempt = self._found(key, entry, revision, stream)
+                if attempt.standing is Standing.DONE or (yield from self._claim(attempt)):
                     return attempt
         except (PermissionDeniedError, RequestTimeoutError) as error:
             raise self._unusable(error) from None
         raise LedgerError(f"the ledger entry '{key}' is being written by others all the time.")
 
-    def _is_committed(self, stream: StreamState) -> Operation[bool]:
-        entry, _ = yield from self._read(self._key)
+    def _is_committed(self, entry: dict[str, Any] | None, stream: StreamState) -> bool:
         if entry is None or entry["created"] != stream.created:
             return False
         if self._scope.kind is ScopeKind.QUERY and entry["version"] > self._scope.version:
@@ -177,35 +191,88 @@ class Ledger:
         )
         return False
 
-    def _committed(self, key: str) -> Operation[Attempt]:
+    def _committed(self, key: str, entry: dict[str, Any] | None) -> Attempt:
         attempt = Attempt(key, Standing.COMMITTED)
-        if self._scope.kind is ScopeKind.TRANSACTION:  # the user may have meant another write
-            entry, _ = yield from self._read(key)
-            if entry is not None and entry["version"] == self._scope.version:
-                attempt.fingerprint = _fingerprint(entry)
+        is_named = self._scope.kind is ScopeKind.TRANSACTION  # the user may have meant another one
+        if is_named and entry is not None and entry["version"] == self._scope.version:
+            attempt.fingerprint = _fingerprint(entry)
         return attempt
 
-    def _try_begin(self, key: str, stream: StreamState) -> Operation[Attempt | None]:
-        entry, revision = yield from self._read(key)
-        if entry is not None and entry["version"] == self._scope.version:
-            if entry["created"] != stream.created:
-                return Attempt(key, Standing.RESUMED, revision, stream.first, stream)
-            # Nothing of this batch is left in a stream that ends before its first attempt.
-            if int(entry["next"]) <= stream.next:
-                return self._resumed(key, entry, revision, stream)
-        if entry is not None and self._is_newer(entry, stream):
-            raise self._fenced(entry["version"])
-        started = self._entry("started", stream.created, stream.next)
-        written = yield from self._write(key, started, revision, stream)
-        if written is None:
-            return None
-        return Attempt(key, Standing.FIRST, written, stream.next, stream)
-
-    def _resumed(
-        self, key: str, entry: dict[str, Any], revision: int, stream: StreamState
+    def _found(
+        self, key: str, entry: dict[str, Any] | None, revision: int, stream: StreamState
     ) -> Attempt:
-        """The attempt that follows another one in the same stream."""
-        attempt = Attempt(key, Standing.RESUMED, revision, int(entry["next"]), stream)
+        """Where an attempt that finds this entry stands."""
+        attempt = Attempt(key, Standing.FIRST, revision, stream.next, stream)
+        if entry is not None and entry["version"] == self._scope.version:
+            attempt.before = (*entry["before"], *filter(None, [entry["inbox"]]))
+            if entry["created"] != stream.created:
+                attempt.standing, attempt.first_sequence = Standing.RESUMED, stream.first
+            # Nothing of this batch is left in a stream that ends before its first attempt.
+            elif int(entry["next"]) <= stream.next:
+                self._resume(attempt, entry, stream)
+        elif entry is not None and self._is_newer(entry, stream):
+            raise self._fenced(entry["version"])
+        return attempt
+
+    def _claim(self, attempt: Attempt) -> Operation[bool]:
+        """Put an attempt's entry in the place of the one it found; False if that has changed."""
+        assert attempt.stream is not None, "a committed attempt has nothing to write"
+        inbox = f"_INBOX.{self._control.host.token(11)}"
+        started = self._started(attempt) | {"inbox": inbox, "before": attempt.before}
+        written = yield from self._write(attempt.key, started, attempt.revision, attempt.stream)
+        if written is not None:
+            attempt.inbox, attempt.revision = inbox, written
+        return written is not None
+
+    def reopen(self, attempt: Attempt) -> Operation[None]:
+        """Begin with a partition that was done, because its rows are others now.
+
+        Raises:
+            AttemptSupersededError: another attempt was quicker.
+        """
+        if not (yield from self._claim(attempt)):
+            raise self.superseded(attempt)
+
+    def note_alone(self, attempt: Attempt) -> Operation[None]:
+        """Leave word that of earlier attempts nothing can arrive any more.
+
+        Raises:
+            AttemptSupersededError: another attempt has begun.
+        """
+        assert attempt.stream is not None, "a committed attempt has nothing to write"
+        started = self._started(attempt) | {"inbox": attempt.inbox, "before": ()}
+        written = yield from self._write(attempt.key, started, attempt.revision, attempt.stream)
+        if written is None:
+            raise self.superseded(attempt)
+        attempt.revision, attempt.before = written, ()
+
+    def check_held(self, attempt: Attempt, flow: Flow) -> Operation[None]:
+        """Make sure that the entry is this attempt's, over a connection of its own.
+
+        Raises:
+            AttemptSupersededError: it is not.
+            RetryableError: there is no answer.
+        """
+        found = yield from self._bucket.get(attempt.key, flow)
+        if found is None or found.revision != attempt.revision:
+            raise self.superseded(attempt)
+
+    def superseded(self, attempt: Attempt) -> AttemptSupersededError:
+        """The error of an attempt that has to stop."""
+        partition = attempt.key.rpartition(".")[2]
+        return AttemptSupersededError(
+            f"another attempt at partition {partition} of {self._scope.kind} {self._scope.name}, "
+            f"version {self._scope.version}, has begun to write it; this one stops.",
+            "If no other attempt was started, look for another run of the same query.",
+        )
+
+    def _started(self, attempt: Attempt) -> dict[str, Any]:
+        assert attempt.stream is not None, "a committed attempt has nothing to write"
+        return self._entry("started", attempt.stream.created, attempt.first_sequence)
+
+    def _resume(self, attempt: Attempt, entry: dict[str, Any], stream: StreamState) -> None:
+        """Let an attempt follow another one in the same stream."""
+        attempt.standing, attempt.first_sequence = Standing.RESUMED, int(entry["next"])
         if entry["state"] == "done" and int(entry.get("last", 0)) < stream.next:
             attempt.standing, attempt.fingerprint = Standing.DONE, _fingerprint(entry)
         elif stream.first > attempt.first_sequence:
@@ -219,7 +286,6 @@ class Ledger:
                 self._scope.kind,
                 self._scope.name,
             )
-        return attempt
 
     def _is_newer(self, entry: dict[str, Any], stream: StreamState) -> bool:
         """Whether a later version was begun, in this incarnation of the stream."""
@@ -383,6 +449,9 @@ class Ledger:
         try:
             entry = json.loads(found.value)
             entry["version"], entry["created"] = int(entry["version"]), str(entry["created"])
+            entry["inbox"], entry["before"] = entry.get("inbox", ""), entry.get("before", [])
+            if not all(map(_INBOX.fullmatch, [*filter(None, [entry["inbox"]]), *entry["before"]])):
+                raise ValueError
         except (ValueError, TypeError, KeyError):
             raise LedgerError(
                 f"the ledger entry '{key}' in the bucket '{self._bucket.bucket}' is not one of "

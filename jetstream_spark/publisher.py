@@ -38,7 +38,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetstream_spark.client import pool
+from jetstream_spark.claim import Claim
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import Flow, Message
 from jetstream_spark.client.operation import Host, Operation
@@ -217,15 +217,20 @@ class Publisher:
 
     @classmethod
     def open(
-        cls, host: Host, options: SinkOptions, inquiry: Inquiry | None
+        cls,
+        host: Host,
+        options: SinkOptions,
+        inquiry: Inquiry | None,
+        claim: Claim | None = None,
     ) -> Operation[Publisher]:
         """Take a connection of the pool.
 
         Args:
             inquiry: for rows whose acks do not come; None when they have no ids, and then they are
                 not sent again.
+            claim: on the partition, None without a ledger.
         """
-        recovery = Recovery(host, options, inquiry)
+        recovery = Recovery(host, options, inquiry, claim)
         return cls(host, options, inquiry, recovery, (yield from recovery.take()))
 
     @property
@@ -237,8 +242,7 @@ class Publisher:
         """Give the connection back, when every row is acknowledged."""
         if self._flow.is_open:
             self._flow.unsubscribe(self._sid)
-        pool.put_back(self._host, self._options.connection, "writer", self._flow)
-        yield from ()
+        yield from self._recovery.put_back(self._flow)
 
     def abandon(self) -> None:
         """End the connection, whatever is in flight."""
@@ -461,6 +465,7 @@ class Publisher:
 
     def _read_message(self, message: Message) -> Operation[None]:
         """Read one answer in full: the first of a stream, and everything that is not plain."""
+        self._recovery.check(message)
         digits = message.subject.removeprefix(self.reply_prefix)
         if len(digits) != ROW_DIGITS or not digits.isdigit():
             return  # an answer to somebody who used this connection before

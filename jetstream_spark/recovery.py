@@ -7,11 +7,19 @@ is there and silent is asked `publishRetries` times.
 
 from __future__ import annotations
 
+import contextlib
+
+from jetstream_spark.claim import Claim
 from jetstream_spark.client import pool
-from jetstream_spark.client.flow import Flow
+from jetstream_spark.client.flow import Flow, Message
 from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.client.patience import PASSING, Patience
-from jetstream_spark.errors import ConnectorError, NotAcknowledgedError, ReadTimeoutError
+from jetstream_spark.errors import (
+    ConnectionLostError,
+    ConnectorError,
+    NotAcknowledgedError,
+    ReadTimeoutError,
+)
 from jetstream_spark.inquiry import Inquiry
 from jetstream_spark.options import SinkOptions
 
@@ -21,13 +29,21 @@ class Recovery:
 
     Args:
         inquiry: None when rows have no ids: then nothing is sent again.
+        claim: the attempt's hold on its partition, None without a ledger.
     """
 
     # What a step of it may fail with, and be begun again after.
     PASSING = (TimeoutError, ReadTimeoutError, *PASSING)
 
-    def __init__(self, host: Host, options: SinkOptions, inquiry: Inquiry | None) -> None:
+    def __init__(
+        self,
+        host: Host,
+        options: SinkOptions,
+        inquiry: Inquiry | None,
+        claim: Claim | None = None,
+    ) -> None:
         self._host = host
+        self._claim = claim
         self._options = options
         self._inquiry = inquiry
         self._outage = Patience(host, options.connection.outage_timeout_s)
@@ -35,13 +51,46 @@ class Recovery:
         self._given_up: list[bytes] = []  # inboxes of connections that rows were sent over
 
     def take(self) -> Operation[Flow]:
-        """A connection for a write that has nothing on its way; an outage is waited out."""
+        """A connection for a write that has nothing on its way; an outage is waited out.
+
+        Raises:
+            AttemptSupersededError: another attempt has begun.
+        """
         patience = Patience(self._host, self._options.connection.outage_timeout_s)
         while True:
             try:
-                return (yield from pool.take(self._host, self._options.connection, "writer"))
+                flow = yield from pool.take(self._host, self._options.connection, "writer")
+                yield from self._listen(flow)
+                return flow
             except PASSING as error:
                 yield from patience.wait(error, "a write")
+
+    def put_back(self, flow: Flow) -> Operation[None]:
+        """Give a connection back that has nothing on its way."""
+        if self._claim is not None and flow.is_open:
+            self._claim.let_go(flow)
+            # Whoever follows may wait for this, and nobody knows when the connection is used again.
+            with contextlib.suppress(TimeoutError, ConnectionLostError):
+                yield from flow.flush(self._host.now() + self._options.ack_timeout_s)
+        pool.put_back(self._host, self._options.connection, "writer", flow)
+
+    def check(self, message: Message) -> None:
+        """Stop if a message says so, one that nobody else knows.
+
+        Raises:
+            AttemptSupersededError: it does.
+        """
+        if self._claim is not None:
+            self._claim.check(message)
+
+    def _listen(self, flow: Flow) -> Operation[None]:
+        if self._claim is None:
+            return
+        try:
+            yield from self._claim.listen(flow)
+        except BaseException:
+            flow.close()
+            raise
 
     def note_progress(self) -> None:
         """Forget outage and silences: something was acknowledged."""
@@ -90,6 +139,7 @@ class Recovery:
         except BaseException:
             flow.close()
             raise
+        yield from self._listen(flow)
         self._given_up.clear()
         return flow, stored
 

@@ -10,6 +10,7 @@ What tells a row's re-run from a new row is the scope (`ledger.Scope`).
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 
 from jetstream_spark.batch_publisher import BatchPublisher
+from jetstream_spark.claim import Claim
 from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.errors import OptionsError
@@ -114,11 +116,21 @@ class Sink:
             if ids.fingerprint == attempt.fingerprint:
                 rows, created = ids.fingerprint.rows, attempt.stream.created
                 return WrittenPartition(scope, partition, rows, skipped=rows, created=created)
+            yield from ledger.reopen(attempt)
         check_batches(attempt.stream, self.options)
         if attempt.stream.retention != "limits":
             check_duplicate_window(attempt.stream, self.options)
         ids = MessageIds(scope.text, partition)
-        stored = yield from self._stored_ids(attempt, attempt.stream, scope, ids)
+        claim = Claim(self._control(), ledger, attempt)
+        stored: set[bytes] = set()
+        if self.options.object_store:  # written over connections that are not claimed
+            if attempt.standing is not Standing.FIRST:
+                stored = yield from self._stored_ids(attempt, attempt.stream, scope, ids)
+        elif attempt.before or attempt.standing is not Standing.FIRST:
+            subject, batches = self._first_subject(batches)
+            if subject:
+                yield from claim.outlive(subject)
+                stored = yield from self._stored_ids(attempt, attempt.stream, scope, ids)
         last = None
         if stored and (attempt.stream.keeps_last or self.options.object_store):
             if attempt.standing is not Standing.DONE:
@@ -126,7 +138,7 @@ class Sink:
             last = self._last_stored(batches, scope, partition, stored)
         is_resumed = attempt.standing is not Standing.FIRST
         written = yield from self._publish(
-            batches, scope, ids, stored, attempt.stream, last, is_resumed
+            batches, scope, ids, stored, attempt.stream, last, is_resumed, claim
         )
         yield from ledger.finish(attempt, ids.fingerprint, written.last_sequence)
         return written
@@ -171,10 +183,11 @@ class Sink:
         stream: StreamState | None,
         last: LastStored | None = None,
         is_resumed: bool = False,
+        claim: Claim | None = None,
     ) -> Operation[WrittenPartition]:
         row = skipped = 0
         known = pa.array(stored, pa.binary()) if stored else None
-        publisher = yield from self._open(stream, ids, is_resumed)
+        publisher = yield from self._open(stream, ids, is_resumed, claim)
         try:
             for block in _blocks(batches):
                 rows = self.columns.take(block, row)
@@ -207,12 +220,31 @@ class Sink:
         )
 
     def _open(
-        self, stream: StreamState | None, ids: MessageIds, is_resumed: bool
+        self,
+        stream: StreamState | None,
+        ids: MessageIds,
+        is_resumed: bool,
+        claim: Claim | None,
     ) -> Operation[Publisher | BatchPublisher | ObjectPublisher]:
         if self.options.object_store:
             return ObjectPublisher(self._host, self.options, ids.tag.decode(), is_resumed)
         kind = Publisher if self.options.publish_mode == "each" else BatchPublisher
-        return (yield from kind.open(self._host, self.options, self._inquiry(stream, ids)))
+        inquiry = self._inquiry(stream, ids)
+        return (yield from kind.open(self._host, self.options, inquiry, claim))
+
+    def _first_subject(
+        self, batches: Iterable[pa.RecordBatch]
+    ) -> tuple[str, Iterable[pa.RecordBatch]]:
+        """Return the subject of the first row, "" without rows; and the batches as they were."""
+        rest = iter(batches)
+        taken: list[pa.RecordBatch] = []
+        for batch in rest:
+            taken.append(batch)
+            if batch.num_rows:
+                subjects = self.columns.take(batch.slice(0, 1), 0).subjects
+                subject = subjects if isinstance(subjects, bytes) else subjects[0].as_py()
+                return bytes(subject).decode(), itertools.chain(taken, rest)
+        return "", taken
 
     def _row_ids(self, rows: OutgoingRows, ids: MessageIds) -> pa.BinaryArray | None:
         """Return the ids of rows, and count them into the fingerprint."""
@@ -272,8 +304,6 @@ class Sink:
         self, attempt: Attempt, stream: StreamState, scope: Scope, ids: MessageIds
     ) -> Operation[set[bytes]]:
         """Return the ids that earlier attempts at this partition stored."""
-        if attempt.standing is Standing.FIRST or attempt.first_sequence >= stream.next:
-            return set()
         if stream.retention != "limits":
             _log.warning(
                 "partition %d of %s is written again into '%s', which has %s retention; rows that "

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jetstream_spark.client import pool
+from jetstream_spark.client.flow import Flow, Message
 from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.client.patience import PASSING, Patience
 from jetstream_spark.connection_options import ConnectionOptions
@@ -137,16 +138,19 @@ class Control:
         with pool.keeping(self.host, self.options, self.role, flow):
             timeout_s = self.options.request_timeout_s
             message = yield from flow.request(subject.encode(), payload, timeout_s, headers)
-        try:
-            answer = json.loads(message.payload)
-            error = answer.get("error")
-        except (ValueError, AttributeError, RecursionError):
-            raise ProtocolViolationError(
-                f"the answer to '{subject}' is not JSON: {message.payload[:80]!r}."
-            ) from None
-        if error:
-            raise _refusal(subject, error)
-        return dict(answer)
+        return _answer(subject, message)
+
+    def request_over(
+        self, flow: Flow, operation: str, body: dict[str, Any]
+    ) -> Operation[dict[str, Any]]:
+        """Ask the API once, over a connection of the caller's; what was said on it comes first.
+
+        Raises: as `request`.
+        """
+        subject = f"{self.options.api_prefix}.{operation}"
+        timeout_s = self.options.request_timeout_s
+        message = yield from flow.request(subject.encode(), json.dumps(body).encode(), timeout_s)
+        return _answer(subject, message)
 
     # --- streams ----------------------------------------------------------------------------
 
@@ -295,6 +299,19 @@ class Control:
             found += page
             if not page or len(found) >= int(answer.get("total", 0)):
                 return found
+
+
+def _answer(subject: str, message: Message) -> dict[str, Any]:
+    try:
+        answer = json.loads(message.payload)
+        error = answer.get("error")
+    except (ValueError, AttributeError, RecursionError):
+        raise ProtocolViolationError(
+            f"the answer to '{subject}' is not JSON: {message.payload[:80]!r}."
+        ) from None
+    if error:
+        raise _refusal(subject, error)
+    return dict(answer)
 
 
 def _is_copy(info: dict[str, Any]) -> bool:

@@ -97,6 +97,22 @@ def test_frames_of_a_connection_that_was_given_up_arrive_late(forgetful) -> None
     assert contents(forgetful) == expected()
 
 
+def test_frames_of_an_earlier_attempt_arrive_long_after_the_next_one_began(forgetful) -> None:
+    """Its process is gone; the network keeps what it sent for longer than the window."""
+    stall = Stall(carries_rows)
+    with pytest.raises(NotAcknowledgedError):
+        run(stall.through(writing(forgetful, ackTimeout="100ms", outageTimeout="100ms")))
+    timer = threading.Timer(0.8, stall.let_go)
+    timer.start()
+    written = run(writing(forgetful))
+    timer.join()
+    with lease(forgetful.sink().connection, "test") as flow:
+        assert flow.check(2.0)
+    time.sleep(0.1)
+    assert contents(forgetful) == expected()
+    assert written.skipped == 100
+
+
 def test_a_connection_that_stays_open_ends_the_write_and_not_in_silence(forgetful) -> None:
     stall = Stall(carries_rows)
     write = writing(forgetful, ackTimeout="200ms", outageTimeout="500ms")

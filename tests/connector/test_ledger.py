@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import replace
 
 import pytest
@@ -37,7 +38,8 @@ def test_first_then_resumed_then_done_then_committed(make_ledger) -> None:
     first = make_ledger(7).begin(0)
     assert (first.standing, first.first_sequence) == (Standing.FIRST, 1)
     again = make_ledger(7).begin(0)
-    assert (again.standing, again.revision) == (Standing.RESUMED, first.revision)
+    assert (again.standing, again.before) == (Standing.RESUMED, (first.inbox,))
+    assert again.inbox != first.inbox
     make_ledger(7).finish(again, PRINT, 0)
     done = make_ledger(7).begin(0)
     assert (done.standing, done.fingerprint) == (Standing.DONE, PRINT)
@@ -53,6 +55,46 @@ def test_a_resumed_attempt_looks_from_where_the_first_one_began(make_ledger) -> 
     make_ledger.stream.control.request_message(f"{make_ledger.stream.subject}.a", b"x")
     assert make_ledger(1).begin(0).first_sequence == 1
     assert make_ledger(2).begin(0).first_sequence == 2
+
+
+def test_an_attempt_that_began_while_this_one_looked_is_followed(make_ledger, stream) -> None:
+    """Its entry speaks of sequences that the stream had not reached a moment before."""
+    ledger = make_ledger(1).inner
+    overtaken = []
+
+    class Slow:
+        """Lets another attempt begin, behind more messages, while the stream is looked at."""
+
+        def __init__(self, control) -> None:
+            self.control = control
+
+        def __getattr__(self, name: str):
+            return getattr(self.control, name)
+
+        def stream_state(self, name: str):
+            state = yield from self.control.stream_state(name)
+            if not overtaken:
+                stream.control.request_message(f"{stream.subject}.a", b"x")
+                overtaken.append(make_ledger(1).begin(0))
+            return state
+
+    ledger._control = Slow(ledger._control)
+    attempt = run(ledger.begin(0))
+    assert overtaken[0].first_sequence == 2
+    assert (attempt.standing, attempt.first_sequence) == (Standing.RESUMED, 2)
+    assert attempt.before == (overtaken[0].inbox,)
+
+
+def test_an_entry_that_names_no_inbox_is_none_of_ours(make_ledger) -> None:
+    make_ledger(7).begin(0)
+    key = make_ledger(7).inner._key + ".0"
+    found = make_ledger.bucket.get(key)
+    for inbox in ("_INBOX.x y", "a.>", "_INBOX.>", 7):
+        entry = json.loads(found.value) | {"inbox": inbox}
+        revision = make_ledger.bucket.get(key).revision
+        make_ledger.bucket.put(key, json.dumps(entry).encode(), revision)
+        with pytest.raises(LedgerError, match="is not one of ours"):
+            make_ledger(7).begin(0)
 
 
 def test_a_stream_made_again_is_looked_at_from_its_beginning(make_ledger, stream) -> None:

@@ -21,6 +21,7 @@ class Program:
         subjects: what the query reads of them, all when empty.
         scope: who numbers what is written: a streaming query, a transaction, or a job.
         max_age_s: for how long the source streams keep messages.
+        window_s: for how long the sink stream remembers ids.
         has_dead_letters: the sink stream refuses some rows, which go to a stream of their own.
         is_encrypted: connections begin with a TLS handshake.
         has_other_addresses: the option names servers that are not there, and INFO one that is.
@@ -39,6 +40,7 @@ class Program:
     subjects: str = ""
     scope: str = "query"
     max_age_s: int = 0
+    window_s: int = 120
     has_dead_letters: bool = False
     is_encrypted: bool = False
     has_other_addresses: bool = False
@@ -162,6 +164,8 @@ def _choose_kind(program: Program, random: Random) -> None:
     if program.is_lossy and random.random() < 0.4:
         program.max_age_s = random.choice([2, 8])
     program.is_encrypted = random.random() < 0.15
+    if program.promises_exact_output and random.random() < 0.5:
+        program.window_s = random.choice([1, 5, 20])
     program.has_other_addresses = random.random() < 0.2
     program.starts_slowly = random.random() < 0.2
     if program.has_other_addresses and random.random() < 0.5:

@@ -144,6 +144,11 @@ class Wire:
         self.agenda.plan(now + course.told_ns(), lambda: self.server.ended(error))
         self.agenda.plan(now + course.told_ns(), lambda: self.failed(error))
 
+    def find_out(self) -> None:
+        """The server notices a cut that nobody told it of."""
+        if self._is_cut:
+            self.server.ended(TimeoutError())
+
     def failed(self, error: OSError) -> None:
         """Tell the client that it is over, once it has read what came."""
         self._error = self._error or error
