@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from jetstream_spark.client.control import MESSAGE_NOT_FOUND, STREAM_NOT_FOUND, Control
 from jetstream_spark.client.flow import Flow
 from jetstream_spark.client.operation import Operation
-from jetstream_spark.errors import RequestRefusedError
+from jetstream_spark.errors import RequestRefusedError, StreamNotFoundError
 
 STREAM_NAME_IN_USE = 10058
 WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
@@ -109,6 +109,20 @@ class KvBucket:
         except RequestRefusedError as error:
             if error.err_code != STREAM_NOT_FOUND:
                 raise
+
+    def forget_older(self, prefix: str, since_ns: int) -> Operation[None]:
+        """Remove every key below a prefix that was last written before a time."""
+        subject = self._subject(f"{prefix}.>")
+        try:
+            state = yield from self._control.stream_state(self._stream)
+        except StreamNotFoundError:
+            return
+        oldest = yield from self._control.next_sequence(self._stream, state.first, subject)
+        if oldest is None:
+            return
+        kept = yield from self._control.first_since(state, since_ns)
+        if oldest < kept:
+            yield from self._control.purge(self._stream, kept, subject)
 
     def _subject(self, key: str) -> str:
         return f"$KV.{self.bucket}.{key}"

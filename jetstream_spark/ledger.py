@@ -46,7 +46,7 @@ import logging
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.client.flow import Flow
@@ -62,7 +62,11 @@ from jetstream_spark.errors import (
 from jetstream_spark.kv import NO_ENTRY, KvBucket
 from jetstream_spark.message_ids import Fingerprint
 
+T = TypeVar("T")
+
 CONTESTED_READS_MAX = 10
+# No job runs for so long, and nobody will ask for its entries: the next one has another name.
+ABANDONED_AFTER_S = 30 * 86_400
 _log = logging.getLogger("jetstream_spark")
 _PLAIN_TOKEN = re.compile(r"[A-Za-z0-9_=-]+")
 _INBOX = re.compile(r"_INBOX\.[0-9a-f]{1,64}")
@@ -150,20 +154,28 @@ class Ledger:
             LedgerError: the bucket cannot be used.
         """
         key = f"{self._key}.{partition}"
-        try:
-            committed, _ = yield from self._read(self._key)
-            for _ in range(CONTESTED_READS_MAX):
-                entry, revision = yield from self._read(key)
-                # Looked at later than the entries: what they say of the stream is not ahead of it.
+        stream = yield from self._control.stream_state(self._stream)
+        for _ in range(CONTESTED_READS_MAX):
+            committed, entry, revision = yield from self._usable(self._entries(key))
+            if _is_ahead(committed, stream) or _is_ahead(entry, stream):
+                # They were written behind the look, or the stream was brought back.
                 stream = yield from self._control.stream_state(self._stream)
-                if self._is_committed(committed, stream):
-                    return self._committed(key, entry)
-                attempt = self._found(key, entry, revision, stream)
-                if attempt.standing is Standing.DONE or (yield from self._claim(attempt)):
-                    return attempt
-        except (PermissionDeniedError, RequestTimeoutError) as error:
-            raise self._unusable(error) from None
+            if self._is_committed(committed, stream):
+                return self._committed(key, entry)
+            attempt = self._found(key, entry, revision, stream)
+            if attempt.standing is Standing.DONE:
+                return attempt
+            if (yield from self._usable(self._claim(attempt))):
+                return attempt
         raise LedgerError(f"the ledger entry '{key}' is being written by others all the time.")
+
+    def _entries(
+        self, key: str
+    ) -> Operation[tuple[dict[str, Any] | None, dict[str, Any] | None, int]]:
+        """The driver's entry, and that of a partition with its revision."""
+        committed, _ = yield from self._read(self._key)
+        entry, revision = yield from self._read(key)
+        return committed, entry, revision
 
     def _is_committed(self, entry: dict[str, Any] | None, stream: StreamState) -> bool:
         if entry is None or entry["created"] != stream.created:
@@ -431,8 +443,16 @@ class Ledger:
             )
 
     def forget(self) -> Operation[None]:
-        """Remove the entries of this scope; for writes that nobody can run again."""
+        """Remove the entries of this scope; for writes that nobody can run again.
+
+        Those of jobs whose driver died before it could are removed with them, a month later.
+        """
         yield from self._bucket.forget(self._key)
+        since_ns = self._control.host.wall_time_ns() - ABANDONED_AFTER_S * 10**9
+        try:
+            yield from self._bucket.forget_older(ScopeKind.JOB, since_ns)
+        except ConnectorError as error:  # the next job tries it again
+            _log.warning("ledger entries of jobs that are long gone stay behind: %s", error)
 
     # --- entries ----------------------------------------------------------------------------
 
@@ -485,13 +505,25 @@ class Ledger:
             "runs again is written again, beside what the stream holds already."
         )
 
-    def _unusable(self, error: ConnectorError) -> LedgerError:
-        return LedgerError(
-            f"the ledger in the bucket '{self._bucket.bucket}' cannot be used: {error.what}",
-            f"Allow $KV.{self._bucket.bucket}.> and the API of the stream "
-            f"KV_{self._bucket.bucket}; or set ledger=none, and a batch that is run again after "
-            "the stream's duplicate_window may be written twice.",
-        )
+    def _usable(self, work: Operation[T]) -> Operation[T]:
+        """Something done in the bucket; say so if it cannot be."""
+        try:
+            return (yield from work)
+        except (PermissionDeniedError, RequestTimeoutError) as error:
+            raise LedgerError(
+                f"the ledger in the bucket '{self._bucket.bucket}' cannot be used: {error.what}",
+                f"Allow $KV.{self._bucket.bucket}.> and the API of the stream "
+                f"KV_{self._bucket.bucket}; or set ledger=none, and a batch that is run again "
+                "after the stream's duplicate_window may be written twice.",
+            ) from None
+
+
+def _is_ahead(entry: dict[str, Any] | None, stream: StreamState) -> bool:
+    """Whether an entry speaks of another incarnation of a stream, or of what it has not got."""
+    if entry is None:
+        return False
+    reached = max(int(entry.get("next", 0)), int(entry.get("last", 0)) + 1)
+    return bool(entry["created"] != stream.created or reached > stream.next)
 
 
 def _fingerprint(entry: dict[str, Any]) -> Fingerprint | None:

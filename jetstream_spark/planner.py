@@ -23,6 +23,7 @@ class Tail:
     Attributes:
         is_copy: it holds messages from before it was made, as what was restored and mirrors do.
         is_consumed: messages leave it because somebody has read them.
+        origin: the sequence that its first message got.
     """
 
     created: str
@@ -31,6 +32,7 @@ class Tail:
     bytes: int = 0
     is_copy: bool = False
     is_consumed: bool = False
+    origin: int = 1
 
 
 _NOWHERE: Mapping[str, int] = MappingProxyType({})

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from jetstream_spark.accepted_loss import AcceptedLoss
@@ -102,13 +103,16 @@ class StreamSource:
                 yield from self._check_again(at)
             if self.options.eager_commit and start is not None:
                 yield from self._commit(at)
-            tails = self._frozen
+            tails = now = self._frozen
             if tails is None:
                 yield from self._wait_for_look(at)
                 tails = yield from self._watch.tails()
+            elif not self.options.fail_on_data_loss:
+                now = yield from self._watch.tails(is_fresh=True)
+                tails = _without_removed(tails, now)
             if self.options.stream_pattern:
                 tails = yield from self._matched(at, tails)
-            self._note_overtaken(at, tails)
+            self._note_overtaken(at, tails if now is None else now)
             begins = yield from self._check_loss(at, tails)
         except _OUTAGE as error:
             self._outage.note(error)
@@ -246,8 +250,8 @@ class StreamSource:
                 begins[name] = yield from self._begin_of_copy(name, position, tail)
                 lost = max(tail.first, begins[name])
                 self._accept_loss(name, loss, tail.created, begins[name], lost)
-            else:
-                self._accept_loss(name, loss)
+            else:  # of the new one may be gone what nobody was told to read
+                self._accept_loss(name, loss, tail.created, tail.origin, tail.first)
         return begins
 
     def _note_overtaken(self, at: Offsets, tails: Mapping[str, Tail | None]) -> None:
@@ -262,10 +266,11 @@ class StreamSource:
             return
         for name, start in before.streams.items():
             end, tail = at.streams.get(name), tails.get(name)
-            if end is None or tail is None or tail.is_consumed:
+            if end is None or start.created != end.created or (tail and tail.is_consumed):
                 continue
-            if start.created == end.created == tail.created:
-                self._lost.note_overtaken(name, start.next, min(tail.first, end.next))
+            is_there = tail is not None and tail.created == end.created
+            gone_below = min(tail.first, end.next) if tail and is_there else end.next
+            self._lost.note_overtaken(name, start.next, gone_below)
 
     def _begin_of_copy(self, name: str, position: StreamOffset, tail: Tail) -> Operation[int]:
         key = (name, tail.created)
@@ -373,6 +378,18 @@ class StreamSource:
         except DataLossError as loss:
             self._accept_loss(stream, loss)
             yield from anchor.hold_again(at)
+
+
+def _without_removed(
+    frozen: Mapping[str, Tail | None], now: Mapping[str, Tail | None]
+) -> dict[str, Tail | None]:
+    """The tails that a run ends at, without what was removed since."""
+    tails = dict(frozen)
+    for name, tail in frozen.items():
+        here = now.get(name)
+        if tail is not None and here is not None and here.created == tail.created:
+            tails[name] = replace(tail, first=min(max(tail.first, here.first), tail.next))
+    return tails
 
 
 def _as_kafka_says(lags: Mapping[str, int]) -> dict[str, float]:

@@ -375,4 +375,6 @@ class StreamWatch:
 def tail_of(state: StreamState, is_purged: bool = False) -> Tail:
     """What planning needs of a stream's state; `is_purged`: by a query, of what it has read."""
     is_consumed = is_purged or state.retention != "limits"
-    return Tail(state.created, state.first, state.next, state.bytes, state.is_copy, is_consumed)
+    origin = int(state.config.get("first_seq") or 1)
+    known = state.created, state.first, state.next, state.bytes, state.is_copy
+    return Tail(*known, is_consumed, origin)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from jetstream_spark.client.blocking import Blocking, run
+from jetstream_spark.client.control import Control
 from jetstream_spark.client.operation import Transfer
 from jetstream_spark.errors import LedgerError, WriterFencedError
 from jetstream_spark.kv import KvBucket
@@ -159,6 +160,37 @@ def test_a_job_leaves_nothing_behind(make_ledger) -> None:
     ledger.finish(ledger.begin(0), PRINT, 0)
     ledger.commit(3)
     assert ledger.begin(0).standing is Standing.FIRST
+
+
+def test_what_a_dead_driver_left_of_its_job_is_removed_a_month_later(make_ledger) -> None:
+    class Later:
+        """A host whose clock is ahead."""
+
+        def __init__(self, host, by_s: int) -> None:
+            self.host, self.by_ns = host, by_s * 10**9
+
+        def __getattr__(self, name: str):
+            return getattr(self.host, name)
+
+        def wall_time_ns(self) -> int:
+            return self.host.wall_time_ns() + self.by_ns
+
+    def entries(job: str) -> bool:
+        ledger = Ledger(*known, Scope(ScopeKind.JOB, job, 0), make_ledger.stream.name)
+        return make_ledger.bucket.get(f"{ledger._key}.0") is not None
+
+    control = make_ledger.stream.control.inner
+    known = control, make_ledger.bucket.bucket
+    make_ledger(3).begin(0)
+    query_key = make_ledger(3).inner._key + ".0"
+    run(Ledger(*known, Scope(ScopeKind.JOB, "dead", 0), make_ledger.stream.name).begin(0))
+    for days, is_there in ((29, True), (31, False)):
+        host = Later(control.host, days * 86_400)
+        mine = Control(host, control.options, "test")
+        scope = Scope(ScopeKind.JOB, f"job{days}", 0)
+        run(Ledger(mine, known[1], scope, make_ledger.stream.name).commit(3))
+        assert entries("dead") is is_there
+    assert make_ledger.bucket.get(query_key) is not None
 
 
 def test_a_deleted_entry_lets_the_batch_be_written_again(make_ledger, stream) -> None:

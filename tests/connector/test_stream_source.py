@@ -270,6 +270,39 @@ def test_what_tasks_may_have_missed_is_in_the_progress(stream, caplog):
     assert source.report()["overtaken"] == 4
 
 
+def test_a_run_that_ends_where_the_stream_ended_counts_what_goes_meanwhile(stream):
+    """With availableNow: the ends stand, and what is removed below them is loss all the same."""
+    publish(stream, 10)
+    source = query(stream, maxOffsetsPerTrigger="4", **ACCEPT)
+    start = source.initial_offset()
+    source.freeze()
+    end = source.latest_offset(start)
+    assert end.streams[stream.name].next == 5
+    stream.control.purge(stream.name, 8)
+    then = source.latest_offset(end)
+    report = source.report()
+    assert (report["overtaken"], report["skipped"]) == (4, 3)
+    assert read(stream, end, then, **ACCEPT) == [8, 9, 10]
+    stream.control.request(f"STREAM.DELETE.{stream.name}")
+    source.latest_offset(then)
+    assert source.report()["overtaken"] == 10
+
+
+@pytest.mark.parametrize("origin", [1, 100])
+def test_what_a_stream_made_anew_has_lost_and_what_went_with_the_old_one_is_counted(stream, origin):
+    publish(stream, 5)
+    source = query(stream, **ACCEPT)
+    before = source.latest_offset(source.initial_offset())
+    stream.control.request(f"STREAM.DELETE.{stream.name}")
+    body = {"name": stream.name, "subjects": [f"{stream.subject}.>"], "first_seq": origin}
+    stream.control.request(f"STREAM.CREATE.{stream.name}", body)
+    publish(stream, 4)
+    stream.control.purge(stream.name, origin + 3)
+    source.latest_offset(before)
+    report = source.report()
+    assert (report["overtaken"], report["skipped"]) == (5, 3)
+
+
 def test_a_deleted_stream_is_named_for_as_long_as_it_is_missing(stream, caplog):
     publish(stream, 3)
     clock = Clock()

@@ -27,6 +27,7 @@ from tests.connector_sim import scenes
 from tests.connector_sim.attempt import ZOMBIE_S_MAX, Attempt, Executors
 from tests.connector_sim.checkpoint import Checkpoint
 from tests.connector_sim.process import Join, Process, error_name
+from tests.connector_sim.told_loss import ToldLoss
 from tests.connector_sim.world import World
 
 FAILURES_MAX = 4
@@ -68,6 +69,7 @@ class Query:
         checkpoint: what survives a run.
         errors: the conditions of which runs died, with their errors.
         task_errors: those of attempts.
+        told_loss: how many sequences the progress counted as lost with each batch.
         spans, tries: how long each batch took from its first run on, and how many runs there were.
     """
 
@@ -96,6 +98,7 @@ class Query:
         self.executors = Executors(world, self.random, habits, self.task_errors)
         self._is_wanted = True
         self._first_begun: dict[int, float] = {}
+        self.told_loss: dict[int, int] = {}
         self.spans: dict[int, float] = {}
         self.tries: dict[int, int] = {}
 
@@ -180,13 +183,15 @@ class Query:
         is_once = self.random.random() < self.habits.available_now
         if is_once:
             yield from source.freeze()
+        told = ToldLoss(self.told_loss)
         while True:
             batch = log.committed
-            if len(log.offsets) == batch:
+            is_planned = len(log.offsets) == batch
+            if is_planned:
                 start = log.start_of(batch)
                 before = driver.now()
                 end = yield from source.latest_offset(start)
-                yield from source.report()
+                told.note_report((yield from source.report()))
                 self.slowest_look_s = max(self.slowest_look_s, driver.now() - before)
                 if _text(end) == _text(start):
                     if is_once:
@@ -203,6 +208,8 @@ class Query:
                         yield from source.commit(start)
                     yield from self._step(driver, "after the source's commit")
             yield from self._run_batch(driver, batch)
+            if is_planned:
+                told.note_finished(batch)
 
     def _run_batch(self, driver: Process, batch: int) -> Operation[None]:
         log = self.checkpoint

@@ -8,6 +8,7 @@ What must hold:
 - What went wrong is said with an error that the faults explain; where messages may be removed
   behind the query's back, a loss is told of when `failOnDataLoss` is true.
 - The driver's look at its streams never takes longer than its time limits.
+- With `failOnDataLoss` false the progress counts at least what a batch did not get.
 - When the faults are over the query comes to the end by itself, and then: what the committed
   batches have read is the input, each row once; what is in the sink is that, each row once where
   dedupe and ledger promise it, and at least once elsewhere.
@@ -359,6 +360,7 @@ class Simulation:
         """Each committed batch has each row of its ranges once."""
         log, program = self.query.checkpoint, self.program
         is_whole = not program.is_lossy or program.fails_on_loss
+        missing: Counter[int] = Counter()
         for batch in range(log.committed):
             starts = log.start_of(batch).streams
             for name, end in log.end_of(batch).streams.items():
@@ -366,6 +368,13 @@ class Simulation:
                 rows = [row for stream, part in log.rows[batch] if stream == name for row in part]
                 life = self.truth.life(name, end.created)
                 self.truth.check_rows(life, first, end.next, rows, is_whole=is_whole)
+                read = {sequence for sequence, _ in rows}
+                missing[batch] += sum(
+                    first <= at < end.next and at not in read for at in life.stored
+                )
+        for batch, told in self.query.told_loss.items():
+            text = f"rows of batch {batch} are missing, and the progress counts {told}"
+            require(missing[batch] <= told, missing[batch], text)
 
     def _check_output(self) -> None:
         log = self.query.checkpoint
