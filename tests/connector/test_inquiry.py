@@ -110,7 +110,7 @@ def test_frames_of_an_earlier_attempt_arrive_long_after_the_next_one_began(forge
         assert flow.check(2.0)
     time.sleep(0.1)
     assert contents(forgetful) == expected()
-    assert written.rows == 100  # how much of what was held arrived is up to the end of its connection
+    assert written.rows == 100
 
 
 def test_a_connection_that_stays_open_ends_the_write_and_not_in_silence(forgetful) -> None:
