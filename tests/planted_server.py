@@ -15,7 +15,7 @@ from jetstream_server.cli import main
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.origins.source import Source
-from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.jetstream.streams.contents import Contents
 from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.node.session import Session
 from jetstream_server.node.stream_imports import StreamImport
@@ -46,7 +46,9 @@ def plant_all(patch: pytest.MonkeyPatch) -> None:
     plant(patch, Session, "_unsubscribe", lambda self, sub: _is_poison(self))
     plant(patch, Catalog, "stream", lambda self, name: name == "POISON")
     plant(patch, Consumer, "advance", times(2, lambda self, now: self.name == "poison"))
-    plant(patch, Stream, "note_stored", lambda self, message, *given: message.payload == b"poison")
+    plant(
+        patch, Contents, "_note_stored", lambda self, message, *given: message.payload == b"poison"
+    )
     plant(patch, SystemServices, "subscribe", lambda self: self._account.name == "POISON")
     plant(patch, GroupCommit, "write", lambda self, owner, file, *given: "DISK" in str(file.path))
     plant(patch, Source, "_take_all", times(2, lambda self, *given: "POISONED" in self.key))

@@ -23,8 +23,17 @@ TESTED_ELSEWHERE = {
     "server/jetstream_server/jetstream/streams/batch_storing.py": (
         "tests/server/jetstream/streams/test_atomic_batch.py"
     ),
-    "server/jetstream_server/jetstream/streams/identified_storing.py": (
+    "server/jetstream_server/jetstream/streams/run_storing.py": (
         "tests/server/jetstream/streams/test_dedupe.py"
+    ),
+    "server/jetstream_server/jetstream/streams/single_storing.py": (
+        "tests/server/jetstream/streams/test_admission.py"
+    ),
+    "server/jetstream_server/jetstream/streams/publishing.py": (
+        "tests/server/jetstream/streams/test_stream.py"
+    ),
+    "server/jetstream_server/jetstream/streams/schedule_firing.py": (
+        "tests/server/jetstream/streams/test_schedule.py"
     ),
 }
 

@@ -17,7 +17,7 @@ from jetstream_server.jetstream.snapshots.archive import ArchiveError, ArchiveRe
 from jetstream_server.jetstream.snapshots.s2 import S2Error, S2Reader, frames
 from jetstream_server.jetstream.streams.cron import find_zone
 from jetstream_server.jetstream.streams.message_ttl import parse_ttl
-from jetstream_server.jetstream.streams.schedule import parse_timing
+from jetstream_server.jetstream.streams.schedule_timing import parse_timing
 from jetstream_server.jetstream.streams.stream_config import StreamConfigRequest
 from jetstream_server.jetstream.wire.go_duration import parse_duration
 from jetstream_server.jetstream.wire.go_json import decode

@@ -413,7 +413,7 @@ class StreamMachine(RuleBasedStateMachine):
         assert state.messages == len(self.twin.kept)
         assert state.last_seq == self.twin.last
         assert state.bytes == sum(m.size for m in self.twin.kept)
-        assert self.stream.last_message_id == self.twin.last_id.encode()
+        assert self.stream.contents.last_message_id == self.twin.last_id.encode()
 
     @invariant()
     def same_pending(self) -> None:

@@ -21,7 +21,7 @@ from jetstream_server.core.fault_domains import Domain, row_of
 from jetstream_server.jetstream.api import streams as api_streams
 from jetstream_server.jetstream.api.request import ROUTES, Route
 from jetstream_server.jetstream.consumers.consumer import Consumer
-from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.jetstream.streams.contents import Contents
 from jetstream_server.monitor.claims_services import ClaimsServices
 from jetstream_server.monitor.server_commands import ServerCommands
 from jetstream_server.monitor.system_events import SystemEvents
@@ -104,6 +104,7 @@ def account_of(part: Any) -> str:
         ("_importer", "name"),
         ("context", "account"),
         ("_context", "account"),
+        ("_contents", "_context", "account"),
         ("stream", "context", "account"),
         ("_stream", "context", "account"),
         ("_shared", "stream", "context", "account"),
@@ -230,7 +231,8 @@ def world(tmp_path, monkeypatch):
     )
     monkeypatch.setattr("jetstream_server.account_streams.BLOCK_BYTES", 20_000)
     once_more: list[str] = []
-    plant(monkeypatch, Stream, "note_stored", once(once_more, lambda self, *g: self.name == "Z"))
+    is_z = once(once_more, lambda self, *given: self.name == "Z")
+    plant(monkeypatch, Contents, "_note_stored", is_z)
     world = Whole(tmp_path)
     yield world
     world.streams.close()

@@ -61,7 +61,7 @@ def _check_counters(life: Life, stream: Stream, now: int) -> dict[int, bytes]:
     )
     require(state.bytes == size, *where, "bytes, not", size)
     is_enforced = config.discard == "old" or len(life.configs) == 1
-    is_behind = stream._trimming.is_behind and stream._next_tick <= now + _SLICE_PAUSE_NS
+    is_behind = stream.removal.trimming.is_behind and stream._alarm.at <= now + _SLICE_PAUSE_NS
     if is_enforced and not is_behind and not _waits_for_disk(store):
         _check_limits(where, config, state, live)
     return live

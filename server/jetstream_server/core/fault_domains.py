@@ -52,6 +52,7 @@ _CONNECTION = Row(Domain.CONNECTION, "self")
 _CONSUMER = Row(Domain.CONSUMER, "self")
 _PART = Row(Domain.CONSUMER, "self._shared")  # of a consumer
 _SOURCE = Row(Domain.SOURCE, "self")
+_STREAM = Row(Domain.STREAM, "self")
 _PROCESS = Row(Domain.PROCESS)
 
 PLACES: dict[str, Row] = {
@@ -109,38 +110,37 @@ PLACES: dict[str, Row] = {
     "Mirror": Row(Domain.SOURCE, "self.feed"),
     "Sourcing": _SOURCE,
     "Sourcing.info": _REQUEST,
-    "Mirror._skip": Row(Domain.STREAM, "self._stream"),
-    "Mirror._put": Row(Domain.STREAM, "self._stream"),
-    "Mirror._put_run": Row(Domain.STREAM, "self._stream"),
     # -- streams: most code looks at one, and some changes it ------------------------------------
     "Stream": _MESSAGE,
+    "StreamPublishing": _MESSAGE,
+    "Contents": _MESSAGE,
     "StreamTemplate": _MESSAGE,
     "Republisher": _MESSAGE,
     "Schedules": _MESSAGE,
     "AtomicBatches": Row(Domain.MESSAGE, "self"),
     "FastBatches": Row(Domain.MESSAGE, "self"),
-    "_put_batch": Row(Domain.STREAM, "stream"),
-    "store_identified": Row(Domain.STREAM, "stream"),
+    "RunStoring": Row(Domain.STREAM, "self._contents"),
+    "Removal": _STREAM,
     "Comeback": Row(Domain.STREAM, "self"),
     **{
-        f"Stream.{method}": Row(Domain.STREAM, "self")
+        f"Contents.{method}": _STREAM
         for method in (
-            "store_run",
-            "_put",
-            "note_stored",
-            "purge_outdated",
+            "append_run",
+            "append",
+            "_append_batch",
+            "append_copy",
+            "skip_to",
             "after_storing",
-            "settle",
-            "sweep",
-            "_purge",
-            "_remove",
-            "tell_purged",
-            "_tell_removed",
-            "_delete",
+            "remember_ids",
+            "_note_stored",
+            "_purge_outdated",
+            "expire",
+        )
+    },
+    **{
+        f"Stream.{method}": _STREAM
+        for method in (
             "tick",
-            "_expire",
-            "_trim",
-            "_store_copy",
             "rest",
             "subscribe",
             "unsubscribe",

@@ -459,7 +459,7 @@ class Catalog:
         self._unread |= {(name, consumer): reason for consumer, reason in unread.items()}
         # What only a consumer that could not be read still needs must not be swept away.
         if not unread:
-            stream.sweep(now)
+            stream.removal.sweep()
 
     def run(self, now: int) -> None:
         """Do what has become due, then let each consumer that was woken deliver."""

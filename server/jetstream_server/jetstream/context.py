@@ -14,20 +14,22 @@ from jetstream_server.jetstream.open_batches import OpenBatches
 from jetstream_server.jetstream.output import Output
 from jetstream_server.jetstream.slices import Slices
 from jetstream_server.jetstream.streams.ingest import IngestLimits
+from jetstream_server.store.ports import MessageStore
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
 
 class Losses(Protocol):
     """Takes what is given up after something that nobody foresaw, and brings it back.
 
-    What is given up are a consumer, a stream or a feed, which import this module: `Any` here.
+    What is given up are a consumer or a feed, which import this module: `Any` here; or a stream,
+    which all its parts know by its store.
     """
 
     def give_up_consumer(self, consumer: Any, incident: Incident, now: int) -> None:
         """Stop a consumer, and let a stand-in have its place."""
 
-    def give_up_stream(self, stream: Any, incident: Incident, now: int) -> None:
-        """Take a stream offline."""
+    def give_up_stream(self, store: MessageStore, incident: Incident, now: int) -> None:
+        """Take the stream of a store offline."""
 
     def give_up_feed(self, feed: Any, stream: str, origin: str, incident: Incident) -> None:
         """Note that nothing comes from an origin."""

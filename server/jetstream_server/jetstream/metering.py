@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
-from jetstream_server.jetstream.streams.stream import Allowance, Stream
+from jetstream_server.jetstream.streams.contents import Allowance
+from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.jetstream.streams.stream_config import StreamConfig
 from jetstream_server.store.tally import Tally
 
@@ -60,7 +61,7 @@ class Metering:
     def admit(self, stream: Stream) -> None:
         """Count what a stream holds; where there are limits, have it ask before it takes more."""
         stream.store.count_in(self._memory if stream.config.is_memory else self._storage)
-        stream.allowance = self.allowance(stream.config)
+        stream.contents.allowance = self.allowance(stream.config)
 
     def dismiss(self, stream: Stream) -> None:
         """Count a stream no more."""

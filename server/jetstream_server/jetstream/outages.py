@@ -27,6 +27,7 @@ from jetstream_server.jetstream.consumers.halted_consumer import HaltedConsumer,
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.ending import Ending
 from jetstream_server.jetstream.offline_stream import OfflineStream
+from jetstream_server.store.ports import MessageStore
 
 if TYPE_CHECKING:
     from jetstream_server.jetstream.origins.feed import Feed
@@ -139,11 +140,12 @@ class Outages:
 
     # -- streams ---------------------------------------------------------------------------
 
-    def give_up_stream(self, stream: Stream, incident: Incident, now: int) -> None:
-        """Take a stream offline; it comes back, unless it was the same input before."""
+    def give_up_stream(self, store: MessageStore, incident: Incident, now: int) -> None:
+        """Take the stream of a store offline; it comes back, unless the input was there before."""
         catalog = self._catalog
-        if catalog.streams.get(stream.name) is not stream:
-            return
+        stream = next((each for each in catalog.streams.values() if each.store is store), None)
+        if stream is None:
+            return  # known already
         remnants = [
             Remnant.of(each)
             for each in stream.consumers.values()
@@ -155,13 +157,12 @@ class Outages:
 
     def _abandon(self, stream: Stream, reason: str, now: int) -> None:
         """Stop a stream without queueing anything more; its consumers keep what they know."""
-        stream.outage = reason
-        stream.store.forsake(reason)
+        stream.forsake(reason)
         for act in (
             stream.sourcing.abandon,
             stream.unsubscribe,
             lambda: self._context.deadlines.cancel(stream),
-            lambda: [each.close() for each in stream.open_batches],
+            stream.publishing.close,
             lambda: stream.consumers.tell(lambda each: each.stop(Ending.INTERRUPTED, now), now),
         ):
             try:

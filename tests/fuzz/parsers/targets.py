@@ -47,7 +47,7 @@ from jetstream_server.jetstream.streams.publish_headers import (
     storable,
     without,
 )
-from jetstream_server.jetstream.streams.schedule import parse_timing
+from jetstream_server.jetstream.streams.schedule_timing import parse_timing
 from jetstream_server.jetstream.streams.stream_config import StreamConfig, StreamConfigRequest
 from jetstream_server.jetstream.wire.go_duration import parse_duration
 from jetstream_server.jetstream.wire.go_json import decode, encode

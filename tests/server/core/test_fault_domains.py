@@ -118,18 +118,21 @@ HARMLESS = {
     "Rebuild.finish": "the stream is not there yet, and a restore that fails leaves nothing",
     "Metering.admit": "what is counted, and not what is stored",
     "Metering.dismiss": "what is counted, and not what is stored",
-    "Outages._abandon": "it takes a store out of service that nothing can be promised of",
+    "Contents.forsake": "it takes a store out of service that nothing can be promised of",
     "drop_unfinished": "before the stream is there: a start that fails leaves it offline",
 }
 # Change a stream's own state beside its store, but only on the way of a place that says so, or
 # while the stream is made.
 WITHIN = {
-    "remember_id": "a field that is set at once",
-    "_arm": "a field that is set at once",
-    "_end": "when it is stopped or deleted",
-    "_configure": "`reconfigure`, or when it is made",
-    "_recover": "when it is made",
-    "__init__": "when it is made",
+    "Stream.__init__": "when it is made",
+    "Contents.__init__": "when it is made",
+    "Contents.recover": "when it is made",
+    "Contents.follow": "`reconfigure`, or when it is made",
+    "Contents.forsake": "it takes a store out of service that nothing can be promised of",
+    "Contents._remember_id": "a field that is set at once",
+    "Contents.not_stored": "a field that is set at once",
+    "StreamPublishing.__init__": "when it is made",
+    "StreamPublishing.follow": "`reconfigure`, or when it is made",
 }
 
 
@@ -172,12 +175,12 @@ def is_covered(name: str, seen: frozenset[str] = frozenset()) -> bool:
     owner, _, method = name.rpartition(".")
     if owner == "Stream" or row is not None or name in seen:
         return False
-    attribute = {"Expiry": "_expiry", "Trimming": "_trimming"}.get(owner)
+    attribute = {"Expiry": "expiry", "Trimming": "trimming"}.get(owner, "no such")
     callers = [
         caller
         for caller, of, called in calls()
         if called == method
-        and (of == f"self.{attribute}" or (of == "self" and caller.startswith(f"{owner}.")))
+        and (of.endswith(attribute) or (of == "self" and caller.startswith(f"{owner}.")))
     ]
     return bool(callers) and all(is_covered(each, seen | {name}) for each in callers)
 
@@ -202,9 +205,13 @@ def test_whatever_changes_a_stream_has_a_domain(name):
 
 
 def test_whatever_changes_a_stream_is_found():
-    assert {"Stream.store_run", "Mirror._put_run", "_put_batch", "Expiry.remove_due"} <= set(
-        changers()
-    )
+    assert {
+        "Stream.rest",
+        "Contents.append_run",
+        "Contents.append_copy",
+        "Removal.remove",
+        "Expiry.remove_due",
+    } <= set(changers())
     assert set(HARMLESS) <= set(changers()), "what no longer changes a store needs no reason"
 
 
@@ -225,9 +232,9 @@ def assigned(node: ast.FunctionDef) -> set[str]:
 
 def test_methods_of_streams_that_set_something_have_a_domain():
     setting = {
-        name.removeprefix("Stream.")
+        name
         for name, node in functions().items()
-        if name.startswith("Stream.") and assigned(node)
+        if name.startswith(("Stream.", "Contents.", "StreamPublishing.")) and assigned(node)
     }
-    given_up = {name for name in setting if PLACES.get(f"Stream.{name}") is not None}
+    given_up = {name for name in setting if PLACES.get(name) is not None}
     assert setting - given_up == set(WITHIN), "say in core/fault_domains.py that the stream goes"

@@ -22,7 +22,7 @@ from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer_creation import create_consumer
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Output, Publish
-from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.jetstream.streams.removal import Removal
 from jetstream_server.jetstream.streams.stream_config import StreamConfig
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.commit import GroupCommit
@@ -318,7 +318,7 @@ def test_a_stream_that_fails_while_it_is_opened_is_closed_again(
     def damaged(*_: object) -> None:
         raise StoreError("corrupt record")
 
-    monkeypatch.setattr(Stream, "sweep", damaged)
+    monkeypatch.setattr(Removal, "sweep", damaged)
     catalog = restarted(vault)
     assert catalog.names() == ["S"] and not catalog.streams
     assert catalog.offline_reason("S") == "corrupt record"

@@ -77,7 +77,7 @@ def test_no_publish_asks_every_stream(tmp_path: Path, monkeypatch: pytest.Monkey
     asked: list[int] = []
     for stream in streams[1:]:
         monkeypatch.setattr(stream.store, "state", lambda: asked.append(1))
-    assert streams[0].allowance is not None
+    assert streams[0].contents.allowance is not None
     publish(streams[0], b"a", b"x")
     assert streams[0].store.last_seq == 1
     assert not asked

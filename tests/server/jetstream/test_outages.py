@@ -13,7 +13,10 @@ from jetstream_server.jetstream.consumers.progress import Progress
 from jetstream_server.jetstream.consumers.pull import Pull
 from jetstream_server.jetstream.origins.source import Source
 from jetstream_server.jetstream.streams.atomic_batch import AtomicBatches
+from jetstream_server.jetstream.streams.contents import Contents
+from jetstream_server.jetstream.streams.removal import Removal
 from jetstream_server.jetstream.streams.republish import Republisher
+from jetstream_server.jetstream.streams.run_storing import RunStoring
 from jetstream_server.jetstream.streams.schedule import Schedules
 from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.store.file import FileStore
@@ -62,7 +65,7 @@ def test_a_stream_half_changed_is_offline_and_comes_back_with_all_of_it(
     client.stream("W", storage=storage)
     client.consumer()
     assert [client.store("s.a", b"%d" % n, ID % b"%d" % n) for n in range(3)] == [1, 2, 3]
-    plant(monkeypatch, Stream, "note_stored", has_poison)
+    plant(monkeypatch, Contents, "_note_stored", has_poison)
     assert client.store("s.a", b"poison", ID % b"p") == 0
     assert re.fullmatch(
         r"stream is offline: internal server error \(incident 1 in the server's log\)",
@@ -84,7 +87,7 @@ def test_a_stream_half_changed_is_offline_and_comes_back_with_all_of_it(
 
 
 def test_the_same_input_twice_stays_offline(world, client, monkeypatch):
-    plant(monkeypatch, Stream, "note_stored", has_poison)
+    plant(monkeypatch, Contents, "_note_stored", has_poison)
     client.publish("s.a", b"poison")
     world.wait(2 * SECOND)
     assert offline(client) == ""
@@ -102,7 +105,8 @@ def test_the_same_input_twice_stays_offline(world, client, monkeypatch):
 
 
 def test_other_input_at_the_same_place_has_it_back_later_and_later(world, client, monkeypatch):
-    plant(monkeypatch, Stream, "note_stored", lambda self, message, *given: b"p" in message.payload)
+    has_p = lambda self, message, *given: b"p" in message.payload  # noqa: E731
+    plant(monkeypatch, Contents, "_note_stored", has_p)
     pauses = []
     for number in range(4):
         client.publish("s.a", b"p%d" % number, headers=ID % b"p%d" % number)
@@ -114,7 +118,7 @@ def test_other_input_at_the_same_place_has_it_back_later_and_later(world, client
 
 
 def test_nobody_takes_its_subjects_meanwhile(world, client, monkeypatch):
-    plant(monkeypatch, Stream, "note_stored", has_poison)
+    plant(monkeypatch, Contents, "_note_stored", has_poison)
     client.publish("s.a", b"poison", headers=ID % b"p")
     answer = client.api("STREAM.CREATE.T", {"name": "T", "subjects": ["s.a"]})
     assert answer["error"]["err_code"] == 10065
@@ -122,7 +126,7 @@ def test_nobody_takes_its_subjects_meanwhile(world, client, monkeypatch):
 
 
 def test_a_message_that_only_trips_the_checks_is_refused(world, client, monkeypatch):
-    plant(monkeypatch, Stream, "renamed", lambda self, subject: subject == b"s.poison")
+    plant(monkeypatch, Contents, "renamed", lambda self, subject: subject == b"s.poison")
     answer = client.ask("s.poison", b"x", b"NATS/1.0\r\nNats-Expected-Stream: S\r\n\r\n")
     assert answer["error"] == {
         "code": 500,
@@ -144,7 +148,7 @@ def test_a_timer_that_trips(world, client, monkeypatch):
             return True
         return False
 
-    plant(monkeypatch, Stream, "_expire", once)
+    plant(monkeypatch, Contents, "expire", once)
     world.wait(SECOND + SECOND // 2)
     assert offline(client, "A") and client.store("s.a") == 1
     world.wait(2 * SECOND)
@@ -246,9 +250,11 @@ def test_a_mirror_that_trips(world, client, monkeypatch):
         assert world.health() and world.counted() == {"source": 1} and not offline(client, "M")
     with monkeypatch.context() as patched:
         tripped = []
-        plant(
-            patched, Mirror, "_put_run", lambda self, *given: not tripped and not tripped.append(1)
-        )
+
+        def once(self, *given):
+            return self.name == "M" and not tripped and not tripped.append(1)
+
+        plant(patched, Contents, "append_run", once)
         world.wait(20 * SECOND)
         assert tripped
     world.wait(60 * SECOND)
@@ -293,8 +299,8 @@ def test_a_request_that_trips_is_refused_and_nothing_of_it_stays(world, client, 
 def test_an_update_that_trips_halfway_is_undone(world, client, monkeypatch):
     client.store("s.a")
     with monkeypatch.context() as patched:
-        plant(patched, Stream, "sweep")
-        plant(patched, Stream, "_trim")
+        plant(patched, Removal, "sweep")
+        plant(patched, Removal, "trim")
         config = {"name": "S", "subjects": ["s.>", "more.>"], "storage": "file"}
         assert client.api("STREAM.UPDATE.S", config)["error"]["err_code"] == 10051
     assert offline(client)
@@ -306,7 +312,7 @@ def test_an_update_that_trips_halfway_is_undone(world, client, monkeypatch):
 def test_consumers_in_memory_are_there_again(world, client, monkeypatch):
     client.consumer("mem", mem_storage=True)
     client.store("s.a", b"1")
-    plant(monkeypatch, Stream, "note_stored", has_poison)
+    plant(monkeypatch, Contents, "_note_stored", has_poison)
     client.publish("s.a", b"poison", headers=ID % b"p")
     world.wait(2 * SECOND)
     assert client.api("CONSUMER.INFO.S.mem")["name"] == "mem"
@@ -315,7 +321,7 @@ def test_consumers_in_memory_are_there_again(world, client, monkeypatch):
 
 def test_acknowledged_is_acknowledged_whatever_trips_in_the_same_turn(world, client, monkeypatch):
     """The ack of a message leaves with what was queued for it, though the stream goes offline."""
-    plant(monkeypatch, Stream, "note_stored", has_poison)
+    plant(monkeypatch, Contents, "_note_stored", has_poison)
     poison = ID % b"p"
     said = client.say(
         b"PUB s.a _INBOX.one 1\r\nx\r\n"
@@ -329,11 +335,11 @@ def test_acknowledged_is_acknowledged_whatever_trips_in_the_same_turn(world, cli
 
 
 TRIPS = [
-    (Stream, "note_stored"),
-    (Stream, "after_storing"),
-    (Stream, "_put"),
-    (Stream, "store_run"),
-    (Stream, "settle"),
+    (Contents, "_note_stored"),
+    (Contents, "after_storing"),
+    (Contents, "append"),
+    (RunStoring, "store"),
+    (Removal, "settle"),
     (Stream, "tick"),
     (Consumer, "advance"),
     (Consumer, "tick"),

@@ -386,7 +386,7 @@ class Consumer:
     def settle(self, sequences: array[int], now: int) -> None:
         """Let the stream remove what this consumer is done with."""
         if sequences and self.stream.config.retention != "limits":
-            self.stream.settle(self, sequences, now)
+            self.stream.removal.settle(self, sequences)
 
     # -- description -----------------------------------------------------------------------
 

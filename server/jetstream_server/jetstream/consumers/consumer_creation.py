@@ -267,7 +267,7 @@ def reset_consumer(consumer: Consumer, sequence: int, now: int) -> int:
     consumer.wake()
     # A work queue keeps what was passed over; beyond the end nothing counts as passed over.
     if consumer.stream.config.retention == "interest" and sequence <= store.last_seq + 1:
-        consumer.stream.settle(consumer, range(store.first_seq, sequence), now)
+        consumer.stream.removal.settle(consumer, range(store.first_seq, sequence))
     return sequence
 
 

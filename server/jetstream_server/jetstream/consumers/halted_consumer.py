@@ -129,7 +129,7 @@ class HaltedConsumer:
         for reply in self._waiting:
             self._context.output.publish(reply, b"", headers=_AGAIN)
         self._waiting.clear()
-        self.stream.sweep(now)  # nothing was removed for it meanwhile
+        self.stream.removal.sweep()  # nothing was removed for it meanwhile
         text = f"consumer {restarted.name} of stream {self.stream.name} was restarted"
         self._context.log("INF", text)
 

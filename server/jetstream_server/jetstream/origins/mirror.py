@@ -11,11 +11,10 @@ Specification: docs/reference/mirrors.md#mirrors.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING
 
 from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.arrival import Arrival
 from jetstream_server.jetstream.origins.copied_headers import disregard, settled
 from jetstream_server.jetstream.origins.feed import Feed
@@ -23,14 +22,12 @@ from jetstream_server.jetstream.origins.origin_request import MIRROR
 from jetstream_server.jetstream.origins.renaming import Renaming
 from jetstream_server.jetstream.streams.admission import check_room, check_ttl
 from jetstream_server.jetstream.streams.candidate import Candidate
+from jetstream_server.jetstream.streams.contents import Contents
 from jetstream_server.jetstream.streams.direct_get import DirectGet
 from jetstream_server.jetstream.streams.interest import Interest
 from jetstream_server.jetstream.streams.stream_config import StreamSource
 from jetstream_server.kernels.message_ids import first_special
 from jetstream_server.protocol.ops import PubRun
-
-if TYPE_CHECKING:
-    from jetstream_server.jetstream.streams.stream import Stream
 
 # A mirror this close behind its origin may answer for it.
 _LAG_MAX = 10
@@ -39,20 +36,21 @@ _LAG_MAX = 10
 class Mirror:
     """What makes a stream a mirror. A FeedReader."""
 
-    def __init__(self, stream: Stream, origin: StreamSource) -> None:
+    def __init__(self, contents: Contents, context: Context, origin: StreamSource) -> None:
         self.origin = origin
-        context = stream.context
-        seed = f"{stream.name} {context.account}"
-        self.feed = Feed(context, stream.name, origin, MIRROR, seed, self)
-        self._stream = stream
-        self._renaming = Renaming(origin.subject_transforms, Random(stream.name))
+        name = contents.name
+        seed = f"{name} {context.account}"
+        self.feed = Feed(context, name, origin, MIRROR, seed, self)
+        self._contents = contents
+        self._output = context.output
+        self._renaming = Renaming(origin.subject_transforms, Random(name))
         self._interest = Interest(context.sublist)
         self._is_answering = False
 
     @property
     def position(self) -> int:
         """Return the last origin sequence that is stored."""
-        return self._stream.store.last_seq
+        return self._contents.store.last_seq
 
     @property
     def identity(self) -> bytes | None:
@@ -69,36 +67,25 @@ class Mirror:
 
     def begin(self, skipped: int, identity: bytes, now: int) -> None:
         """Leave out what the origin no longer has."""
-        self._skip(skipped, now)
+        self._contents.skip_to(skipped, now)
         self.answer_for_origin()
-
-    def _skip(self, last: int, now: int) -> None:
-        """Let the sequences up to `last` be missing here."""
-        store = self._stream.store
-        missing = last - store.last_seq
-        if missing <= 0:
-            return
-        if store.first_seq > store.last_seq or not store.last_seq:
-            store.truncate_front(last + 1)  # nothing is here yet: begin later
-        else:
-            store.skip(missing, now)
 
     # -- copying ---------------------------------------------------------------------------
 
     def take(self, arrival: Arrival, now: int) -> bool:
         """Store what arrived, under the origin's sequences and times."""
-        stream = self._stream
-        first = stream.store.last_seq + 1
+        contents = self._contents
+        first = contents.store.last_seq + 1
         try:
             self._append(arrival, now)
         except StoreError as failure:
-            stream.refusals.of(failure)
+            contents.not_stored(failure)
             return False
         except ApiError:
             return False
         finally:
-            if stream.store.last_seq >= first:
-                stream.after_storing(first, stream.store.last_seq, now)
+            if contents.store.last_seq >= first:
+                contents.after_storing(first, contents.store.last_seq, now)
         if not self._is_answering:
             self.answer_for_origin()
         return True
@@ -107,9 +94,9 @@ class Mirror:
         sequences = arrival.sequences
         at = bisect_right(sequences, self.position)
         while at < len(sequences):
-            store = self._stream.store
+            store = self._contents.store
             if not store.last_seq or store.first_seq > store.last_seq:
-                self._skip(sequences[at] - 1, now)
+                self._contents.skip_to(sequences[at] - 1, now)
             stop = self._plain_stop(arrival, at)
             if stop > at:
                 self._append_run(arrival, at, stop, now)
@@ -120,8 +107,9 @@ class Mirror:
 
     def _plain_stop(self, arrival: Arrival, at: int) -> int:
         """Return where the stretch ends that can be stored as it is; `at` when there is none."""
-        config, sequences = self._stream.config, arrival.sequences
-        if config.discard == "new" or config.republish is not None or self._stream.allowance:
+        contents, sequences = self._contents, arrival.sequences
+        config = contents.config
+        if config.discard == "new" or config.republish is not None or contents.allowance:
             return at
         first = sequences[at]
         if first != self.position + 1:
@@ -142,46 +130,33 @@ class Mirror:
                 for n in range(start, end)
             )
             start, end = 0, run.count
-        self._put_run(run, start, end, now, arrival.timestamps[at:stop])
-
-    def _put_run(
-        self, run: PubRun, start: int, stop: int, now: int, timestamps: Sequence[int]
-    ) -> None:
-        self._stream.store.append_run(run, start, stop, now, timestamps)
+        self._contents.append_run(run, start, end, now, arrival.timestamps[at:stop])
 
     def _append_one(self, arrival: Arrival, at: int, now: int) -> None:
         """Store one message: behind a gap, or one that a header or the config concerns."""
-        stream, run, index = self._stream, arrival.run, arrival.start + at
+        contents, run, index = self._contents, arrival.run, arrival.start + at
         sequence, timestamp = arrival.sequences[at], arrival.timestamps[at]
         subject = run.subject(index)
         if self._renaming:
             subject = self._renaming.apply(subject)
         headers = settled(run.headers(index))
         message = Candidate(subject, b"", headers, run.payload(index))
-        disregard(message, stream.config)
-        check_ttl(stream, message)
-        check_room(stream, message)
-        self._put(message, sequence, timestamp, stream.store.subject_last(subject), now)
-
-    def _put(
-        self, message: Candidate, sequence: int, timestamp: int, previous: int, now: int
-    ) -> None:
-        """Store a message; from here on the stream changes."""
-        stream = self._stream
-        stream.store.append(message.subject, message.headers, message.payload, timestamp, sequence)
-        stream.note_stored(message, sequence, previous, timestamp)
-        stream.purge_outdated(message, sequence, now)
+        disregard(message, contents.config)
+        check_ttl(contents.config, message)
+        check_room(contents, message)
+        previous = contents.store.subject_last(subject)
+        contents.append_copy(message, sequence, timestamp, previous, now)
 
     # -- direct gets -----------------------------------------------------------------------
 
     def answer_for_origin(self) -> None:
         """Begin or cease to answer the origin's direct gets, as it is due."""
-        stream, feed = self._stream, self.feed
-        if not stream.config.mirror_direct or self.origin.external is not None:
+        contents, feed = self._contents, self.feed
+        if not contents.config.mirror_direct or self.origin.external is not None:
             self._stop_answering()
         elif not self._is_answering and feed.active_at and feed.lag < _LAG_MAX:
             receiver = DirectGet(
-                stream.name, stream.store, stream.context.output, asked_of=self.origin.name
+                contents.name, contents.store, self._output, asked_of=self.origin.name
             )
             self._interest.change(receiver.interest)
             self._is_answering = True

@@ -12,10 +12,11 @@ Specification: docs/reference/mirrors.md#sources, and probes of the genuine serv
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
 
-from jetstream_server.base.errors import ApiError
+from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.arrival import Arrival
 from jetstream_server.jetstream.origins.copied_headers import disregard, is_special, settled
 from jetstream_server.jetstream.origins.feed import Feed
@@ -28,13 +29,12 @@ from jetstream_server.jetstream.origins.source_header import (
 )
 from jetstream_server.jetstream.streams.admission import check_size, needs_decisions
 from jetstream_server.jetstream.streams.candidate import Candidate
+from jetstream_server.jetstream.streams.contents import Contents
 from jetstream_server.jetstream.streams.counter import convert_total
 from jetstream_server.jetstream.streams.publish_headers import STREAM_SOURCE, extended, header
+from jetstream_server.jetstream.streams.single_storing import take_single
 from jetstream_server.jetstream.streams.stream_config import StreamSource
 from jetstream_server.protocol.ops import PubRun
-
-if TYPE_CHECKING:
-    from jetstream_server.jetstream.streams.stream import Stream
 
 Copy = tuple[bytes, bytes, bytes, bytes]
 
@@ -42,19 +42,29 @@ Copy = tuple[bytes, bytes, bytes, bytes]
 class Source:
     """One entry of a stream's `sources`. A FeedReader.
 
+    Args:
+        progressed: called when something was stored, with the time.
+
     Attributes:
         config: the entry.
         key: what tells it from the others.
         feed: the line from the origin.
     """
 
-    def __init__(self, stream: Stream, config: StreamSource) -> None:
+    def __init__(
+        self,
+        contents: Contents,
+        context: Context,
+        config: StreamSource,
+        progressed: Callable[[int], None],
+    ) -> None:
         self.config = config
         self.key = source_key(config)
-        context = stream.context
-        seed = f"{stream.name} {context.account} {self.key}"
-        self.feed = Feed(context, stream.name, config, SOURCE, seed, self)
-        self._stream = stream
+        seed = f"{contents.name} {context.account} {self.key}"
+        self.feed = Feed(context, contents.name, config, SOURCE, seed, self)
+        self._contents = contents
+        self._context = context
+        self._progressed = progressed
         self._renaming = Renaming(config.subject_transforms, Random(self.key))
         self._stamp = SourceStamp(config)
         self._position = 0
@@ -96,7 +106,7 @@ class Source:
         before = self._position
         is_taken = self._take_all(arrival, now)
         if self._position != before:
-            self._stream.sourcing.progressed(now)
+            self._progressed(now)
         return is_taken
 
     def _take_all(self, arrival: Arrival, now: int) -> bool:
@@ -127,35 +137,39 @@ class Source:
         """Store messages without special headers."""
         if not copies:
             return True
-        stream = self._stream
-        run = PubRun.of(copies)
-        if needs_decisions(stream, run, 0, run.count):
+        contents, run = self._contents, PubRun.of(copies)
+        if needs_decisions(contents, run, 0, run.count):
             return all(
                 self._take_one(copy, sequence, now)
                 for copy, sequence in zip(copies, sequences, strict=True)
             )
-        if stream.store_run(run, 0, run.count, now) is None:
+        try:
+            first = contents.append_run(run, 0, run.count, now)
+        except StoreError as failure:
+            contents.not_stored(failure)
             return False
+        subjects = contents.consumers.subjects(run, 0, run.count)
+        contents.after_storing(first, first + run.count - 1, now, subjects)
         self._position = sequences[-1]
         return True
 
     def _take_one(self, copy: Copy, sequence: int, now: int) -> bool:
         """Store a message about which a header or the config has something to say."""
         subject, _, headers, payload = copy
-        stream = self._stream
-        message = Candidate(stream.renamed(subject), b"", headers, payload)
-        disregard(message, stream.config)
+        contents = self._contents
+        message = Candidate(contents.renamed(subject), b"", headers, payload)
+        disregard(message, contents.config)
         try:
-            if stream.config.allow_msg_counter:
+            if contents.config.allow_msg_counter:
                 origin_subject = header(headers, STREAM_SOURCE).split(b" ")[4]
                 counter = origin_subject.decode(errors="replace")  # as in any JSON
-                convert_total(stream.store, message, self.config.name, counter)
-            check_size(stream, message)
-            stream.take(message, now)
+                convert_total(contents.store, message, self.config.name, counter)
+            check_size(contents.config, message)
+            take_single(contents, message, now)
         except ApiError as error:
             if not self._is_refused:
                 text = f"source '{self.config.name}': message {sequence} refused: {error}"
-                stream.context.log("WRN", f"stream '{stream.name}': {text}")
+                self._context.log("WRN", f"stream '{contents.name}': {text}")
             self._is_refused = True
             return False
         self._is_refused = False

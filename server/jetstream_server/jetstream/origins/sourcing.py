@@ -13,13 +13,14 @@ Specification: docs/reference/mirrors.md#sources.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from jetstream_server.base.clock import MILLISECOND, MINUTE, SECOND
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.containment import Incident
+from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.feed import Feed
 from jetstream_server.jetstream.origins.mirror import Mirror
 from jetstream_server.jetstream.origins.source import Source
@@ -28,13 +29,11 @@ from jetstream_server.jetstream.origins.source_header import (
     parse_source,
     source_key,
 )
+from jetstream_server.jetstream.streams.contents import Contents
 from jetstream_server.jetstream.streams.publish_headers import STREAM_SOURCE, header
 from jetstream_server.jetstream.streams.scan import stored
 from jetstream_server.jetstream.streams.stream_config import SEQUENCE_MAX, StreamSource
-from jetstream_server.store.ports import MessageStore
-
-if TYPE_CHECKING:
-    from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.store.ports import MessageStore, StateFile
 
 _SAVE_NS = 100 * MILLISECOND
 _PAUSE_NS_MAX = 2 * MINUTE
@@ -43,14 +42,23 @@ _STEP = 65536
 
 
 class Sourcing:
-    """The mirror or the sources of one stream."""
+    """The mirror or the sources of one stream.
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        self._file = stream.folder.sources()
+    Args:
+        contents: of the stream.
+        file: where it is noted how far each source came.
+        last_known: the last sequence that a note may tell of; later ones a crash has taken back.
+    """
+
+    def __init__(
+        self, contents: Contents, context: Context, file: StateFile, last_known: int
+    ) -> None:
+        self._contents = contents
+        self._context = context
+        self._file = file
         self._is_unsaved = False
         self._is_false = False  # the note tells of messages that a crash has taken back
-        self._last_known = stream.found_last_seq  # of those that a note may tell of
+        self._last_known = last_known
         self._incidents = 0
         self._mirror: Mirror | None = None
         self._sources: list[Source] = []
@@ -66,14 +74,14 @@ class Sourcing:
 
     def follow_config(self, now: int) -> None:
         """Copy from what the stream's config says, and from nothing else any more."""
-        config = self._stream.config
+        config = self._contents.config
         if self._mirror is not None and config.mirror is None:
             self._mirror.stop(for_good=True)
             self._mirror = None
         if self._mirror is not None:
             self._mirror.answer_for_origin()
         elif config.mirror is not None:
-            self._mirror = Mirror(self._stream, config.mirror)
+            self._mirror = Mirror(self._contents, self._context, config.mirror)
             self._mirror.feed.start(now)
         self._follow_sources(config.sources, now)
 
@@ -82,7 +90,9 @@ class Sourcing:
         self._sources = []
         for config in wanted:
             source = running.pop(source_key(config), None)
-            self._sources.append(source or Source(self._stream, config))
+            self._sources.append(
+                source or Source(self._contents, self._context, config, self._progressed)
+            )
         for source in running.values():
             source.stop(for_good=True)
         begun = [source for source in self._sources if not source.feed.is_started]
@@ -96,11 +106,11 @@ class Sourcing:
         except StoreError:
             raise
         except Exception as error:  # nothing is copied rather than copied twice
-            incident = self._stream.context.containment.contain(error, now)
+            incident = self._context.containment.contain(error, now)
             self.give_up(incident, now)
             return
         self._incidents = 0
-        outages = self._stream.context.outages
+        outages = self._context.outages
         for source in begun:
             if position := positions.get(source.key):
                 source.resume(position)
@@ -114,13 +124,13 @@ class Sourcing:
     def give_up(self, incident: Incident, now: int) -> None:
         """Begin again after a pause with sources that did not begin."""
         self._incidents += 1
-        outages = self._stream.context.outages
+        outages = self._context.outages
         for source in self._sources:
             if outages is not None and not source.feed.is_started:
-                name = self._stream.name
+                name = self._contents.name
                 outages.give_up_feed(source.feed, name, source.config.name, incident)
         pause_ns = min(SECOND << min(self._incidents - 1, 30), _PAUSE_NS_MAX)
-        self._stream.context.deadlines.schedule(self, now + pause_ns)
+        self._context.deadlines.schedule(self, now + pause_ns)
 
     def stop(self, *, for_good: bool) -> None:
         """Copy no more; `for_good` when the stream goes."""
@@ -130,7 +140,7 @@ class Sourcing:
             source.stop(for_good=for_good)
         if self._is_unsaved and not for_good:
             self.tick(0)
-        self._stream.context.deadlines.cancel(self)
+        self._context.deadlines.cancel(self)
         self._mirror, self._sources = None, []
 
     def abandon(self) -> None:
@@ -140,11 +150,11 @@ class Sourcing:
 
     # -- how far sources came --------------------------------------------------------------
 
-    def progressed(self, now: int) -> None:
+    def _progressed(self, now: int) -> None:
         """A source stored something: note it before long."""
         if not self._is_unsaved:
             self._is_unsaved = True
-            self._stream.context.deadlines.schedule(self, now + _SAVE_NS)
+            self._context.deadlines.schedule(self, now + _SAVE_NS)
 
     def tick(self, now: int) -> None:
         """Note how far each source came; begin with those that could not."""
@@ -158,7 +168,7 @@ class Sourcing:
     def _save(self, *, lazily: bool) -> None:
         self._is_unsaved = self._is_false = False
         note = {
-            "last_seq": self._stream.store.last_seq,
+            "last_seq": self._contents.store.last_seq,
             "sources": {
                 source.key: [source.position, (source.identity or b"").decode(errors="replace")]
                 for source in self._sources
@@ -168,7 +178,7 @@ class Sourcing:
         self._file.save(orjson.dumps(note), lazily=lazily)
 
     def _last_positions(self, keys: set[str]) -> dict[str, SourcePosition]:
-        store = self._stream.store
+        store = self._contents.store
         noted_until, noted = self._noted()
         if noted_until > self._last_known:
             noted_until, noted = 0, {}
@@ -190,8 +200,8 @@ class Sourcing:
                 for key, (sequence, identity) in note["sources"].items()
             }
         except (StoreError, ValueError, KeyError, TypeError, AttributeError) as error:
-            text = f"stream '{self._stream.name}': progress of its sources can not be read: {error}"
-            self._stream.context.log("WRN", text)
+            text = f"progress of its sources can not be read: {error}"
+            self._context.log("WRN", f"stream '{self._contents.name}': {text}")
             return 0, {}
 
     def origin_appeared(self, name: str, now: int) -> None:

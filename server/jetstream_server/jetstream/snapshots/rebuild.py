@@ -156,7 +156,7 @@ class Rebuild:
                 now,
             )
         if self._consumers:
-            stream.sweep(now)
+            stream.removal.sweep()
         return stream
 
     def abandon(self, now: int) -> None:

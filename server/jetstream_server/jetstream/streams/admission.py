@@ -2,7 +2,8 @@
 
 A stretch of a run is taken whole when nothing in the config and no header asks for a decision on
 single messages (`needs_decisions` here, `first_special` in the kernels). Otherwise each message
-becomes a `Candidate` (`candidate.py`) and goes through `check`. Nothing here stores or sends.
+becomes a `Candidate` (`candidate.py`) and goes through `check`. Nothing here stores or sends: the
+contents of the stream are only looked at.
 
 The order decides which error a client sees when several apply, and a duplicate is answered as one
 only if it passes all that comes before. Specification:
@@ -12,12 +13,11 @@ one was probed too: a message without interest is skipped before its TTL is read
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from jetstream_server.base.limits import HEADER_BYTES_MAX, RECORD_BYTES_MAX
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.streams import publish_headers as names
 from jetstream_server.jetstream.streams.candidate import Candidate
+from jetstream_server.jetstream.streams.contents import Contents
 from jetstream_server.jetstream.streams.counter import check_increment, count
 from jetstream_server.jetstream.streams.limits import (
     check_discard_new,
@@ -32,45 +32,43 @@ from jetstream_server.jetstream.streams.publish_headers import (
     without,
 )
 from jetstream_server.jetstream.streams.retention import is_wanted
-from jetstream_server.jetstream.streams.schedule import (
+from jetstream_server.jetstream.streams.schedule_checks import (
     asks_for_schedules,
     check_schedule,
     refuse_schedule,
 )
 from jetstream_server.jetstream.streams.staging import Staging
+from jetstream_server.jetstream.streams.stream_config import StreamConfig
 from jetstream_server.jetstream.wire.go_quote import quoted
 from jetstream_server.protocol.ops import STRIDE, SUBJECT_STOP, PubRun
 from jetstream_server.store.ports import MessageStore
-
-if TYPE_CHECKING:
-    from jetstream_server.jetstream.streams.stream import Stream
 
 FAST_BATCH_REPLY = b".$FI"
 _UNSIGNED_DIGITS_MAX = 18  # more digits than the genuine server reads never match a sequence
 
 
-def needs_decisions(stream: Stream, run: PubRun, start: int, stop: int) -> bool:
+def needs_decisions(contents: Contents, run: PubRun, start: int, stop: int) -> bool:
     """Tell whether anything but a header may have single messages of this stretch refused,
     skipped or changed."""
-    config = stream.config
-    if stream.decides_always or has_large_header(run, start, stop, HEADER_BYTES_MAX):
+    config = contents.config
+    if contents.decides_always or has_large_header(run, start, stop, HEADER_BYTES_MAX):
         return True
     if len(run.chunk) > RECORD_BYTES_MAX or run.reply(start).endswith(FAST_BATCH_REPLY):
         return True
-    if stream.fast_batches is not None and FAST_BATCH_REPLY in run.chunk:
+    if config.allow_batched and FAST_BATCH_REPLY in run.chunk:
         return True
     if config.max_msg_size > 0 and largest_message(run, start, stop) > config.max_msg_size:
         return True
-    if config.discard == "new" and not has_room(config, stream.store, run, start, stop):
+    if config.discard == "new" and not has_room(config, contents.store, run, start, stop):
         return True
-    if stream.allowance is not None and stream.allowance(len(run.chunk)) is not None:
+    if contents.allowance is not None and contents.allowance(len(run.chunk)) is not None:
         return True
-    if stream.schedules is not None and not stream.schedules.subjects.isdisjoint(
+    if contents.schedules is not None and not contents.schedules.subjects.isdisjoint(
         _subjects(run, start, stop)
     ):
         return True
     return config.retention == "interest" and not all(
-        is_wanted(stream.consumers, subject) for subject in _subjects(run, start, stop)
+        is_wanted(contents.consumers, subject) for subject in _subjects(run, start, stop)
     )
 
 
@@ -81,13 +79,12 @@ def _subjects(run: PubRun, start: int, stop: int) -> set[bytes]:
     return {chunk[a:b] for a, b in zip(begins, ends, strict=True)}
 
 
-def check_size(stream: Stream, message: Candidate) -> None:
+def check_size(config: StreamConfig, message: Candidate) -> None:
     """Refuse what no condition could make acceptable: before batches are looked at.
 
     Raises:
         ApiError: 10109, 10077, 10054, 10097.
     """
-    config = stream.config
     if config.sealed:
         raise errors.STREAM_SEALED()
     header_bytes, payload_bytes = len(message.headers), len(message.payload)
@@ -100,7 +97,7 @@ def check_size(stream: Stream, message: Candidate) -> None:
 
 
 def check(
-    stream: Stream, message: Candidate, now: int, staging: Staging | None = None
+    contents: Contents, message: Candidate, now: int, staging: Staging | None = None
 ) -> int | None:
     """Return the sequence of the original if this is a duplicate, None if it may be stored.
 
@@ -110,29 +107,29 @@ def check(
     Raises:
         ApiError: it may not.
     """
-    config, special = stream.config, message.special
+    config, special = contents.config, message.special
     if special:
-        _check_preconditions(stream, message, now, staging)
+        _check_preconditions(contents, message, now, staging)
     if message_id := message.message_id:
-        original = stream.dedupe.find(message_id)
+        original = contents.dedupe.find(message_id)
         if original is not None:
             return original
     if special:
-        _check_last_message_id(stream, special)
-        _check_rollup(stream, special)
+        _check_last_message_id(contents, special)
+        _check_rollup(config, special)
     if config.allow_msg_counter:
-        count(stream.store, message, staging)
-        check_size(stream, message)  # it has grown
+        count(contents.store, message, staging)
+        check_size(config, message)  # it has grown
     return None
 
 
-def check_room(stream: Stream, message: Candidate, staging: Staging | None = None) -> None:
+def check_room(contents: Contents, message: Candidate, staging: Staging | None = None) -> None:
     """Refuse a message for which the stream or the account has no room.
 
     Raises:
         ApiError: 10077, 10002, 10023.
     """
-    config, allowance = stream.config, stream.allowance
+    config, allowance = contents.config, contents.allowance
     if config.discard != "new" and allowance is None:
         return
     size = stored_bytes(config.storage, message.subject, message.headers, message.payload)
@@ -140,12 +137,13 @@ def check_room(stream: Stream, message: Candidate, staging: Staging | None = Non
         refused = allowance(size + staging.bytes if staging is not None else size)
         if refused is not None:
             raise refused
+    is_rollup = bool(message.rollup)
     check_discard_new(
-        config, stream.store, message.subject, size, is_rollup=bool(message.rollup), staging=staging
+        config, contents.store, message.subject, size, is_rollup=is_rollup, staging=staging
     )
 
 
-def check_ttl(stream: Stream, message: Candidate) -> None:
+def check_ttl(config: StreamConfig, message: Candidate) -> None:
     """Read the TTL, and raise it to that of the stream's delete markers.
 
     Raises:
@@ -157,7 +155,6 @@ def check_ttl(stream: Stream, message: Candidate) -> None:
     ttl = parse_ttl(value)
     if ttl is None:
         raise errors.MESSAGE_TTL_INVALID()
-    config = stream.config
     marker_ttl = config.subject_delete_marker_ttl // 1_000_000_000
     if 0 < ttl < marker_ttl and config.max_msgs_per_subject != 1:
         ttl = marker_ttl
@@ -167,9 +164,9 @@ def check_ttl(stream: Stream, message: Candidate) -> None:
 
 
 def _check_preconditions(
-    stream: Stream, message: Candidate, now: int, staging: Staging | None
+    contents: Contents, message: Candidate, now: int, staging: Staging | None
 ) -> None:
-    config, special, store = stream.config, message.special, stream.store
+    config, special, store = contents.config, message.special, contents.store
     if names.INCREMENT in special:
         check_increment(message, is_counter=config.allow_msg_counter)
     expected = special.get(names.EXPECTED_STREAM)
@@ -180,8 +177,8 @@ def _check_preconditions(
         raise errors.MESSAGE_TTL_DISABLED()
     _check_subject_sequence(store, message, staging)
     _check_last_sequence(store, special, staging)
-    if stream.schedules is not None:
-        check_schedule(stream, message, now)
+    if contents.schedules is not None:
+        check_schedule(config, store, message, now)
     elif asks_for_schedules(message):
         refuse_schedule(message)
     if names.STREAM_SOURCE in special:
@@ -222,18 +219,18 @@ def _check_subject_sequence(
         raise errors.STREAM_WRONG_LAST_SEQUENCE(last)
 
 
-def _check_last_message_id(stream: Stream, special: dict[bytes, bytes]) -> None:
+def _check_last_message_id(contents: Contents, special: dict[bytes, bytes]) -> None:
     expected = special.get(names.EXPECTED_LAST_MESSAGE_ID)
-    if expected and expected != stream.last_message_id:
-        last = stream.last_message_id.decode("utf-8", "replace")
+    if expected and expected != contents.last_message_id:
+        last = contents.last_message_id.decode("utf-8", "replace")
         raise errors.STREAM_WRONG_LAST_MSG_ID(last)
 
 
-def _check_rollup(stream: Stream, special: dict[bytes, bytes]) -> None:
+def _check_rollup(config: StreamConfig, special: dict[bytes, bytes]) -> None:
     value = special.get(names.ROLLUP)
     if not value:
         return
-    if not stream.config.allow_rollup_hdrs or stream.config.deny_purge:
+    if not config.allow_rollup_hdrs or config.deny_purge:
         raise errors.STREAM_ROLLUP_FAILED("rollup not permitted")
     if value.lower() not in (b"sub", b"all"):
         text = quoted(value.decode("utf-8", "surrogateescape"))

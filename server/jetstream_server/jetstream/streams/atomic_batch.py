@@ -17,7 +17,6 @@ does. Specification: docs/reference/publishing.md#atomic-batches.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from jetstream_server.base.digits import unsigned
 from jetstream_server.base.errors import ApiError
@@ -25,22 +24,19 @@ from jetstream_server.core.containment import Incident
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.advisory import publish_batch_abandoned
 from jetstream_server.jetstream.api.required_level import check_required_level
+from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.streams import publish_headers as names
-from jetstream_server.jetstream.streams.admission import check, check_room, check_ttl
-from jetstream_server.jetstream.streams.batch_storing import store_batch
+from jetstream_server.jetstream.streams.batch_storing import take_batch
 from jetstream_server.jetstream.streams.candidate import Candidate
-from jetstream_server.jetstream.streams.limits import stored_bytes
+from jetstream_server.jetstream.streams.contents import Contents
+from jetstream_server.jetstream.streams.pub_ack import PubAck
 from jetstream_server.jetstream.streams.publish_headers import (
     extended,
     has_header,
     special_headers,
     without,
 )
-from jetstream_server.jetstream.streams.staging import Staging
 from jetstream_server.store.ports import MessageStore
-
-if TYPE_CHECKING:
-    from jetstream_server.jetstream.streams.stream import Stream
 
 ID_BYTES_MAX = 64
 _COMMITS = (b"1", b"eob")
@@ -58,9 +54,11 @@ class _Batch:
 class AtomicBatches:
     """The open batches of one stream."""
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        self._limits = stream.context.batches
+    def __init__(self, contents: Contents, pub_ack: PubAck, context: Context) -> None:
+        self._contents = contents
+        self._pub_ack = pub_ack
+        self._context = context
+        self._limits = context.batches
         self._open: dict[bytes, _Batch] = {}  # the one that idles longest first
 
     def receive(self, message: Candidate, now: int) -> bytes:
@@ -94,14 +92,12 @@ class AtomicBatches:
         if not commit:
             return b""
         self._forget(batch_id)
-        messages, stream = batch.messages, self._stream
+        messages = batch.messages
         last = messages[-1]
         if last is not message:
             last.headers = extended(without(last.headers, names.BATCH_COMMIT), _COMMIT_LINE)
-        stream.dedupe.expire(now)
-        check_batch(stream, messages, now)
-        sequence = store_batch(stream, messages, now)
-        return stream.pub_ack.batch(sequence, batch_id, len(messages))
+        sequence = take_batch(self._contents, messages, now)
+        return self._pub_ack.batch(sequence, batch_id, len(messages))
 
     def _joined(self, batch_id: bytes, position: int, commit: bytes, now: int) -> _Batch:
         """Return the batch of a message that comes at its turn."""
@@ -128,7 +124,7 @@ class AtomicBatches:
     def _abandon(self, batch_id: bytes, reason: str, now: int) -> None:
         if self._forget(batch_id):
             text = batch_id.decode("utf-8", "replace")
-            publish_batch_abandoned(self._stream.context, self._stream.name, text, reason, now)
+            publish_batch_abandoned(self._context, self._contents.name, text, reason, now)
 
     def _forget(self, batch_id: bytes) -> bool:
         if self._open.pop(batch_id, None) is None:
@@ -153,37 +149,6 @@ class AtomicBatches:
     def next_deadline(self) -> int | None:
         """Return when the next batch is given up."""
         return next((batch.deadline for batch in self._open.values()), None)
-
-
-def check_batch(stream: Stream, messages: list[Candidate], now: int) -> None:
-    """Check the conditions on every message of a batch, each after those before it.
-
-    Raises:
-        ApiError: of the first message that may not be stored.
-    """
-    staging = Staging()
-    for message in messages:
-        if names.EXPECTED_LAST_MESSAGE_ID in message.special:
-            header = names.EXPECTED_LAST_MESSAGE_ID.decode()
-            raise errors.ATOMIC_PUBLISH_UNSUPPORTED_HEADER(header)
-        message_id = message.message_id
-        if check(stream, message, now, staging) is not None or message_id in staging.message_ids:
-            raise errors.ATOMIC_PUBLISH_DUPLICATE_MESSAGE()
-        _check_rollup(message, staging)
-        check_ttl(stream, message)
-        check_room(stream, message, staging)
-        size = stored_bytes(
-            stream.config.storage, message.subject, message.headers, message.payload
-        )
-        staging.add(message.subject, message_id, size)
-
-
-def _check_rollup(message: Candidate, staging: Staging) -> None:
-    """A rollup must not remove what came before it in its batch."""
-    if (message.rollup == b"all" and staging.count) or (
-        message.rollup == b"sub" and message.subject in staging.subjects
-    ):
-        raise errors.STREAM_ROLLUP_FAILED(f"batch rollup {message.rollup.decode()} invalid")
 
 
 def drop_unfinished(store: MessageStore) -> int:

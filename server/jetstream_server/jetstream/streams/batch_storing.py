@@ -1,46 +1,51 @@
-"""A batch that may be stored goes in as one run, so that a crash leaves all of it or none."""
+"""A whole atomic batch: whether all of it may be stored is decided, then it is."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from jetstream_server.jetstream.streams import retention
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.streams import publish_headers as names
+from jetstream_server.jetstream.streams.admission import check, check_room, check_ttl
 from jetstream_server.jetstream.streams.candidate import Candidate
-from jetstream_server.protocol.ops import PubRun
-
-if TYPE_CHECKING:
-    from jetstream_server.jetstream.streams.stream import Stream
-
-
-def store_batch(stream: Stream, batch: list[Candidate], now: int) -> int:
-    """Store a batch that passed, as one run; return the sequence of its last message."""
-    run = PubRun.of((each.subject, b"", each.headers, each.payload) for each in batch)
-    latest: dict[bytes, int] = {}
-    if stream.republishes:
-        latest = {each.subject: stream.store.subject_last(each.subject) for each in batch}
-    return _put_batch(stream, batch, run, latest, now)
+from jetstream_server.jetstream.streams.contents import Contents
+from jetstream_server.jetstream.streams.limits import stored_bytes
+from jetstream_server.jetstream.streams.staging import Staging
 
 
-def _put_batch(
-    stream: Stream, batch: list[Candidate], run: PubRun, latest: dict[bytes, int], now: int
-) -> int:
-    """Store it; from here on the stream changes."""
-    first = stream.store.append_run(run, 0, len(batch), now)
-    last = first + len(batch) - 1
-    unwanted: list[int] = []
-    for sequence, message in enumerate(batch, first):
-        if stream.config.retention == "interest" and not retention.is_wanted(
-            stream.consumers, message.subject
-        ):
-            unwanted.append(sequence)
-            stream.remember_id(message, sequence, now)
-            continue
-        stream.note_stored(message, sequence, latest.get(message.subject, 0), now)
-        latest[message.subject] = sequence
-    # Stored all the same, so that recovery sees whole batches (`atomic_batch.py`).
-    if unwanted:
-        stream.store.delete(unwanted)
-    stream.after_storing(first, last, now)
-    for sequence, message in enumerate(batch, first):
-        stream.purge_outdated(message, sequence, now)
-    return last
+def take_batch(contents: Contents, messages: list[Candidate], now: int) -> int:
+    """Store a batch that is complete; return the sequence of its last message.
+
+    Raises:
+        ApiError: of the first message that may not be stored; then none is.
+        StoreError: the store did not take it.
+    """
+    contents.dedupe.expire(now)
+    _check_batch(contents, messages, now)
+    return contents.append_batch(messages, now)
+
+
+def _check_batch(contents: Contents, messages: list[Candidate], now: int) -> None:
+    """Check the conditions on every message of a batch, each after those before it."""
+    staging = Staging()
+    for message in messages:
+        if names.EXPECTED_LAST_MESSAGE_ID in message.special:
+            header = names.EXPECTED_LAST_MESSAGE_ID.decode()
+            raise errors.ATOMIC_PUBLISH_UNSUPPORTED_HEADER(header)
+        message_id = message.message_id
+        original = check(contents, message, now, staging)
+        if original is not None or message_id in staging.message_ids:
+            raise errors.ATOMIC_PUBLISH_DUPLICATE_MESSAGE()
+        _check_rollup(message, staging)
+        check_ttl(contents.config, message)
+        check_room(contents, message, staging)
+        size = stored_bytes(
+            contents.config.storage, message.subject, message.headers, message.payload
+        )
+        staging.add(message.subject, message_id, size)
+
+
+def _check_rollup(message: Candidate, staging: Staging) -> None:
+    """A rollup must not remove what came before it in its batch."""
+    if (message.rollup == b"all" and staging.count) or (
+        message.rollup == b"sub" and message.subject in staging.subjects
+    ):
+        raise errors.STREAM_ROLLUP_FAILED(f"batch rollup {message.rollup.decode()} invalid")

@@ -13,18 +13,19 @@ Batches are in memory only. Specification: docs/reference/publishing.md#fast-bat
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from jetstream_server.base.errors import ApiError
 from jetstream_server.core.containment import Incident
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.streams import publish_headers as names
 from jetstream_server.jetstream.streams.candidate import Candidate
+from jetstream_server.jetstream.streams.contents import Contents
+from jetstream_server.jetstream.streams.pub_ack import PubAck
 from jetstream_server.jetstream.streams.publish_headers import without
+from jetstream_server.jetstream.streams.single_storing import take_single
 from jetstream_server.jetstream.wire.go_json import encode
-
-if TYPE_CHECKING:
-    from jetstream_server.jetstream.streams.stream import Stream
 
 ID_BYTES_MAX = 64
 _FLOW_DEFAULT = 10
@@ -89,10 +90,11 @@ class _Batch:
 class FastBatches:
     """The open batches of one stream."""
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        self._name = encode(stream.name)
-        self._limits = stream.context.batches
+    def __init__(self, contents: Contents, pub_ack: PubAck, context: Context) -> None:
+        self._contents = contents
+        self._pub_ack = pub_ack
+        self._output = context.output
+        self._limits = context.batches
         self._open: dict[bytes, _Batch] = {}  # the one that idles longest first
 
     def receive(self, message: Candidate, now: int) -> None:
@@ -133,7 +135,7 @@ class FastBatches:
             # With others at work, begin carefully.
             batch = _Batch(1 if self._open else min(place.flow, _FIRST_INTERVAL_MAX))
             self._limits.fast.count += 1
-            if place.op == BEGIN and not self._stream.config.no_ack:
+            if place.op == BEGIN and not self._contents.config.no_ack:
                 self._acknowledge(batch, reply)
         # At the end: the oldest deadline stays first.
         self._open.pop(place.batch, None)
@@ -146,7 +148,7 @@ class FastBatches:
         message.headers = without(message.headers, names.BATCH_ID)
         reply = message.reply
         try:
-            sequence, is_new = self._stream.take(message, now)
+            sequence, is_new = take_single(self._contents, message, now)
         except ApiError as error:
             if place.position == 1 and not place.gaps_allowed:
                 self._forget(place.batch)
@@ -190,12 +192,12 @@ class FastBatches:
 
     def _acknowledge(self, batch: _Batch, reply: bytes) -> None:
         line = b'{"type":"ack","seq":%d,"msgs":%d}' % (batch.acknowledged, batch.interval)
-        self._stream.context.output.publish(reply, line)
+        self._output.publish(reply, line)
 
     def _report_gap(self, batch: _Batch, place: Place, reply: bytes) -> None:
         got = place.position + 1 if place.op == PING else place.position
         line = b'{"type":"gap","last_seq":%d,"seq":%d}' % (batch.position + 1, got)
-        self._stream.context.output.publish(reply, line)
+        self._output.publish(reply, line)
 
     def _report_error(self, place: Place, error: ApiError, reply: bytes) -> None:
         fields = {
@@ -204,9 +206,9 @@ class FastBatches:
             "description": error.description,
         }
         line = b'{"type":"err","seq":%d,"error":%b}' % (place.position, encode(fields))
-        self._stream.context.output.publish(reply, line)
+        self._output.publish(reply, line)
 
     def _close(self, batch_id: bytes, batch: _Batch, count: int, reply: bytes) -> None:
         self._forget(batch_id)
-        answer = self._stream.pub_ack.batch(batch.sequence, batch_id, count)
-        self._stream.context.output.publish(reply, answer)
+        answer = self._pub_ack.batch(batch.sequence, batch_id, count)
+        self._output.publish(reply, answer)

@@ -94,7 +94,7 @@ class Purging:
             self._left -= removed
             # Each slice, for consumers look between two of them: what is gone must not be counted.
             is_single = removed == 1 and (self._wanted is not None or self._keep > 0)
-            self._stream.tell_purged(now, is_single=is_single)
+            self._stream.removal.tell_purged(now, is_single=is_single)
             return removed >= left or self._start >= self._stop
-        self._stream.tell_purged(now)
+        self._stream.removal.tell_purged(now)
         return True

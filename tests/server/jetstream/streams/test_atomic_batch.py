@@ -111,7 +111,7 @@ def test_giving_up_is_told(bench: Any, stream: Any) -> None:
 )
 def test_refused_at_once(bench: Any, stream: Any, lines: tuple[str, ...], expected: int) -> None:
     assert code(bench.publish(stream, b"s.a", b"", *lines)) == expected
-    assert stream.atomic_batches.next_deadline() is None
+    assert stream.publishing.atomic_batches.next_deadline() is None
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_idle_and_too_many(bench: Any, stream: Any) -> None:
     bench.advance(6 * SECOND)
     assert code(send(bench, stream, 2, batch="b1")) == 10176
     assert send(bench, stream, 3, "Nats-Batch-Commit: 1", batch="b0")["count"] == 3
-    assert stream.atomic_batches.next_deadline() is None
+    assert stream.publishing.atomic_batches.next_deadline() is None
 
 
 def test_the_largest_batch(bench: Any, stream: Any) -> None:

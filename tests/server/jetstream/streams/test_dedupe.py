@@ -134,7 +134,7 @@ def test_runs_with_ids(bench: Any, extra: tuple[str, ...]) -> None:
         b'{"stream":"S","seq":1,"duplicate": true}',
         b'{"stream":"S","seq":5}',
     ]
-    assert stream.last_message_id == b"5"
+    assert stream.contents.last_message_id == b"5"
     assert all(json.loads(answer)["duplicate"] for answer in bench.publish_all(stream, messages))
     assert stream.store.last_seq == 5
 
@@ -161,7 +161,7 @@ def test_messages_that_only_name_their_stream_are_stored_without_an_id(bench: An
     assert [json.loads(answer).get("seq", 0) for answer in answers] == [1, 2, 3, 0, 4, 5]
     assert json.loads(answers[3])["error"]["err_code"] == 10060
     bench.publish_all(stream, [named])
-    assert stream.last_message_id == b""
+    assert stream.contents.last_message_id == b""
 
 
 def test_trailing_blanks_make_another_id(bench: Any) -> None:
@@ -175,9 +175,9 @@ def test_the_timer_forgets(bench: Any) -> None:
     stream = bench.stream(duplicate_window=SECOND)
     bench.publish_all(stream, with_ids(*range(100)))
     bench.advance(SECOND - MILLISECOND)
-    assert len(stream.dedupe) == 100
+    assert len(stream.contents.dedupe) == 100
     bench.advance(60 * MILLISECOND)
-    assert len(stream.dedupe) == 0
+    assert len(stream.contents.dedupe) == 0
     assert bench.context.deadlines.next_deadline() is None
     assert bench.publish_all(stream, with_ids(1)) == [b'{"stream":"S","seq":101}']
 
@@ -203,5 +203,5 @@ def test_a_stream_that_ended_holds_no_ids(bench: Any) -> None:
     stream = bench.stream()
     bench.publish_all(stream, with_ids(3))
     stream.delete(bench.now)
-    assert len(stream.dedupe) == 0
-    assert stream.dedupe.next_deadline() is None
+    assert len(stream.contents.dedupe) == 0
+    assert stream.contents.dedupe.next_deadline() is None

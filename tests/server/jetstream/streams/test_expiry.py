@@ -67,7 +67,7 @@ def test_lasting_messages_that_are_gone_are_forgotten(bench: Any) -> None:
     bench.publish(stream)
     bench.advance(2 * SECOND)
     assert kept(stream) == [20]
-    assert len(stream._expiry.ttls.lasting) <= 4
+    assert len(stream.removal.expiry.ttls.lasting) <= 4
 
 
 def test_markers_wait_for_room(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,7 +139,7 @@ def test_ordinary_messages_in_the_same_run(bench: Any, stream: Any) -> None:
 def test_idle_batches_are_forgotten(bench: Any, stream: Any) -> None:
     send(bench, stream, reply(1, 0))
     bench.advance(11 * SECOND)
-    assert stream.fast_batches.next_deadline() is None
+    assert stream.publishing.fast_batches.next_deadline() is None
     assert send(bench, stream, reply(2, 1))[0]["error"]["err_code"] == 10208
 
 

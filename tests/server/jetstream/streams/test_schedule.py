@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from jetstream_server.base.clock import HOUR, SECOND
 from jetstream_server.base.errors import StoreError
-from jetstream_server.jetstream.streams.schedule import parse_timing
 from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.store.vault import MemoryFolder
 
@@ -29,59 +28,6 @@ def targets(stream: Any) -> int:
     return int(stream.store.subject_count(b"s.t"))
 
 
-@pytest.mark.parametrize(
-    ("text", "after", "expected"),
-    [
-        ("@every 90s", 1.5, 91),
-        ("@every 1.9s", 1.5, 2),
-        ("@hourly", 1.5, 3600),
-        ("0 0 0 * * *", 0, 86400),
-        ("@weekly", 0, 3 * 86400),
-    ],
-)
-def test_next(text: str, after: float, expected: int) -> None:
-    timing = parse_timing(text, "")
-    assert timing is not None
-    assert timing.next_after(int(after * SECOND)) == expected * SECOND
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "@foo", "@DAILY", "@daily ", "@every 999ms", "@every", "@every  2s", "@at x", "@at"],
-)
-def test_no_schedule(text: str) -> None:
-    assert parse_timing(text, "") is None
-
-
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        (("Nats-Schedule-Time-Zone: Foo", "Nats-Schedule: @foo"), 10223),
-        ((DAILY, TARGET, "Nats-Schedule-Time-Zone:"), 10223),
-        (("Nats-Schedule: @every 2s", TARGET, "Nats-Schedule-Time-Zone: UTC"), 10189),
-        (("Nats-Schedule: 0 0 0 30 2 *", TARGET), 10189),
-        ((DAILY, TARGET, "Nats-Schedule-TTL: 0"), 10191),
-        ((DAILY,), 10190),
-        ((DAILY, "Nats-Schedule-Target: s.a"), 10190),
-        ((DAILY, "Nats-Schedule-Target: s.*"), 10190),
-        ((DAILY, "Nats-Schedule-Target: other"), 10190),
-        ((DAILY, TARGET, "Nats-Schedule-Source: s.t"), 10203),
-        ((DAILY, TARGET, "Nats-Schedule-Source: other"), 10203),
-        ((DAILY, TARGET, "Nats-Rollup: all"), 10192),
-        ((DAILY, TARGET, "Nats-Schedule-Rollup: SUB"), 10192),
-        (("Nats-Schedule-Next: purge",), 10212),
-        (("Nats-Schedule-Next: now", "Nats-Scheduler: s.b"), 10212),
-        (("Nats-Schedule-Next: purge", "Nats-Scheduler: s.a"), 10212),
-        (("Nats-Schedule-Next: purge", "Nats-Scheduler: s.plain"), 10212),
-    ],
-)
-def test_refusals(bench: Any, stream: Any, lines: tuple[str, ...], expected: int) -> None:
-    bench.publish(stream, b"s.plain")
-    assert code(bench.publish(stream, b"s.a", b"", *lines)) == expected
-    plain = bench.stream(name="P", subjects=["p"])
-    assert code(bench.publish(plain, b"p", b"", *lines)) in (10188, 10191) or ":" in lines[0]
-
-
 def test_once(bench: Any, stream: Any) -> None:
     lines = ("X: y", "Nats-Schedule: @at 2020-01-01T00:00:00Z", TARGET, "Nats-Msg-Id: m")
     more = ("Nats-Schedule-TTL: 5m", "Nats-Schedule-Rollup: sub", "Nats-Batch-Sequence: 1")
@@ -94,7 +40,7 @@ def test_once(bench: Any, stream: Any) -> None:
         b"NATS/1.0\r\nX: y\r\nNats-Batch-Sequence: 1\r\nNats-Scheduler: s.a\r\n"
         b"Nats-Schedule-Next: purge\r\nNats-TTL: 5m\r\nNats-Rollup: sub\r\n\r\n"
     )
-    assert stream.schedules.next_deadline() is None
+    assert stream.contents.schedules.next_deadline() is None
     bench.advance(HOUR)
     assert targets(stream) == 0, "the copy has a life of five minutes"
 
@@ -156,8 +102,8 @@ def test_a_restart_makes_up_for_what_was_missed_once(bench: Any) -> None:
     assert targets(again) == 2
     bench.advance(10 * SECOND)
     assert targets(again) == 3
-    assert again.schedules is not None
-    assert again.schedules.subjects == {b"s.a", b"s.z"}
+    assert again.contents.schedules is not None
+    assert again.contents.schedules.subjects == {b"s.a", b"s.z"}
 
 
 def test_a_disk_that_fails_delays(bench: Any, stream: Any, monkeypatch: Any) -> None:

@@ -293,7 +293,7 @@ def test_recovery_finds_ids_ttls_and_the_last_id(bench: Any) -> None:
     again = Stream(
         bench.context, stream.config, stream.created, stream.folder, stream.store, bench.now
     )
-    assert again.last_message_id == b"new"
+    assert again.contents.last_message_id == b"new"
     assert bench.publish(again, b"s.a", b"", "Nats-Msg-Id: new")["duplicate"]
     assert bench.publish(again, b"s.a", b"", "Nats-Msg-Id: old")["seq"] == 4
     bench.advance(3 * SECOND)
@@ -322,7 +322,7 @@ def test_the_account_may_refuse_more(bench: Any) -> None:
         used = int(stream.store.state().bytes)
         return errors.ACCOUNT_RESOURCES_EXCEEDED() if used + size > room else None
 
-    stream.allowance = allowance
+    stream.contents.allowance = allowance
     answers = [json.loads(answer) for answer in bench.publish_all(stream, plain(5))]
     assert [answer["seq"] for answer in answers] == [1, 2, 0, 0, 0]
     assert answers[2]["error"]["err_code"] == 10002

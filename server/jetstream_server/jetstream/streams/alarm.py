@@ -1,0 +1,43 @@
+"""The timer of a stream: one, whichever of its parts has something to do and when."""
+
+from __future__ import annotations
+
+from jetstream_server.jetstream.context import Scheduled
+from jetstream_server.structures.deadline_heap import DeadlineHeap
+
+NEVER = 2**63 - 1
+
+
+class Alarm:
+    """Rings once, at the earliest of the times that it was set to.
+
+    Args:
+        deadlines: of the account.
+        owner: whose `tick` is called; it says with `rang` that it was.
+
+    Attributes:
+        at: when it rings, in nanoseconds; `NEVER` while it is not set.
+    """
+
+    def __init__(self, deadlines: DeadlineHeap[Scheduled], owner: Scheduled) -> None:
+        self._deadlines = deadlines
+        self._owner = owner
+        self.at = NEVER
+
+    def set(self, deadline: int | None, earliest: int) -> None:
+        """Ring at a deadline, but not before `earliest`; None leaves the alarm as it is."""
+        if deadline is None:
+            return
+        at = max(deadline, earliest)
+        if at < self.at:
+            self.at = at
+            self._deadlines.schedule(self._owner, at)
+
+    def rang(self) -> None:
+        """Be set to nothing."""
+        self.at = NEVER
+
+    def cancel(self) -> None:
+        """Do not ring."""
+        self.at = NEVER
+        self._deadlines.cancel(self._owner)

@@ -1,0 +1,204 @@
+"""How a publish gets into a stream.
+
+A stretch of a run is stored whole when nothing asks for a decision on single messages; a stretch
+that only has message ids is checked for duplicates as a whole; the rest goes message by message: to
+its batch, if it says that it is in one, else through the checks of `admission.py`. Then it is
+answered.
+
+What depends on this server alone is decided here, before the contents of the stream are asked: how
+much is taken in a turn, who may have batches open, what waits for the rest of its batch. What
+reaches `RunStoring`, `take_single` and `take_batch` is for the stream to decide on and to store.
+
+Invariant: an ack goes out only with or after the flush that holds its message (`Output`).
+
+Specification: docs/reference/publishing.md.
+"""
+
+from __future__ import annotations
+
+from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.core.fault_domains import Domain
+from jetstream_server.core.subscription import Stretch
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.streams import publish_headers as names
+from jetstream_server.jetstream.streams.admission import (
+    FAST_BATCH_REPLY,
+    check,
+    check_size,
+    needs_decisions,
+)
+from jetstream_server.jetstream.streams.alarm import Alarm
+from jetstream_server.jetstream.streams.atomic_batch import AtomicBatches
+from jetstream_server.jetstream.streams.candidate import Candidate
+from jetstream_server.jetstream.streams.contents import WINDOW_GRANULARITY_NS, Contents
+from jetstream_server.jetstream.streams.fast_batch import FastBatches
+from jetstream_server.jetstream.streams.ingest import Ingest
+from jetstream_server.jetstream.streams.pub_ack import PubAck
+from jetstream_server.jetstream.streams.refusals import Refusals
+from jetstream_server.jetstream.streams.run_storing import RunStoring
+from jetstream_server.jetstream.streams.single_storing import take_single
+from jetstream_server.jetstream.streams.storing_outcome import StoringOutcome
+from jetstream_server.jetstream.streams.stream_config import StreamConfig
+from jetstream_server.kernels.message_ids import first_special, id_spans
+from jetstream_server.protocol.ops import PubRun
+
+
+class StreamPublishing:
+    """Takes what is published to one stream.
+
+    Attributes:
+        atomic_batches: those that are open, None when the config allows none.
+        fast_batches: likewise.
+    """
+
+    def __init__(self, contents: Contents, alarm: Alarm, context: Context) -> None:
+        self._contents = contents
+        self._alarm = alarm
+        self._context = context
+        self._output = context.output
+        self._wire_name = contents.name.encode()
+        self._pub_ack = PubAck(contents.name, context.domain)
+        self._refusals = Refusals(contents, self._pub_ack, context.output)
+        self._runs = RunStoring(contents, self._pub_ack, self._refusals, context.output)
+        self._ingest = Ingest(context.ingest_limits)
+        self._is_metered = bool(context.ingest_limits)
+        self.atomic_batches: AtomicBatches | None = None
+        self.fast_batches: FastBatches | None = None
+        self.follow(contents.config)
+
+    def follow(self, config: StreamConfig) -> None:
+        """Allow the batches that another config allows; others that are open are forgotten."""
+        if not config.allow_atomic:
+            if self.atomic_batches is not None:
+                self.atomic_batches.close()
+            self.atomic_batches = None
+        elif self.atomic_batches is None:
+            self.atomic_batches = AtomicBatches(self._contents, self._pub_ack, self._context)
+        if not config.allow_batched:
+            if self.fast_batches is not None:
+                self.fast_batches.close()
+            self.fast_batches = None
+        elif self.fast_batches is None:
+            self.fast_batches = FastBatches(self._contents, self._pub_ack, self._context)
+
+    @property
+    def _open_batches(self) -> list[AtomicBatches | FastBatches]:
+        return [each for each in (self.atomic_batches, self.fast_batches) if each is not None]
+
+    def expire(self, now: int) -> None:
+        """Forget the batches that went on too slowly."""
+        for batches in self._open_batches:
+            batches.expire(now)
+            self._alarm.set(batches.next_deadline(), now + WINDOW_GRANULARITY_NS)
+
+    def close(self) -> None:
+        """Forget every open batch."""
+        for batches in self._open_batches:
+            batches.close()
+
+    # -- runs ------------------------------------------------------------------------------
+
+    def take(self, stretch: Stretch) -> None:
+        """Take a stretch of a run."""
+        run, start, stop, now = stretch.run, stretch.start, stretch.stop, stretch.now
+        contents = self._contents
+        # What duplicates repeat may be lost with the store.
+        if reason := contents.outage or contents.store.offline:
+            self._refusals.send_all(run, start, stop, StoreError(reason))
+            return
+        if self._is_metered or needs_decisions(contents, run, start, stop):
+            for index in range(start, stop):
+                self._take_one(run, index, now)
+            return
+        chunk, fields, name, index = run.chunk, run.fields, self._wire_name, start
+        while index < stop:
+            cut = first_special(chunk, fields, index, stop, name)
+            if cut > index:
+                self._runs.store(run, index, cut, now)
+            elif spans := id_spans(chunk, fields, index, stop, name):
+                self._runs.store_identified(run, index, spans, now)
+                cut = index + len(spans) // 2
+            else:
+                self._take_one(run, index, now)
+                cut = index + 1
+            index = cut
+
+    # -- single messages -------------------------------------------------------------------
+
+    def take_traced(self, run: PubRun, now: int, outcome: StoringOutcome) -> None:
+        """Take the only message of a run, and note what became of it, or would have."""
+        if reason := self._contents.outage or self._contents.store.offline:
+            self._refusals.send_all(run, 0, 1, StoreError(reason))
+            outcome.error = reason
+            return
+        self._take_one(run, 0, now, outcome)
+
+    def _take_one(
+        self, run: PubRun, index: int, now: int, outcome: StoringOutcome | None = None
+    ) -> None:
+        """Take one message on its own."""
+        contents, reply = self._contents, run.reply(index)
+        try:
+            if contents.outage:  # since a message before it
+                raise StoreError(contents.outage)
+            subject = contents.renamed(run.subject(index))
+            message = Candidate(subject, reply, run.headers(index), run.payload(index))
+            if not self._ingest.admit(run.size(index), now):
+                raise errors.TOO_MANY_REQUESTS()
+            if outcome is not None:
+                outcome.begin(message)
+            check_size(contents.config, message)
+            if reply.endswith(FAST_BATCH_REPLY):
+                if self.fast_batches is None:
+                    raise errors.BATCH_PUBLISH_DISABLED()
+                if outcome is None or not outcome.is_only:
+                    self.fast_batches.receive(message, now)
+                    deadline = self.fast_batches.next_deadline()
+                    self._alarm.set(deadline, now + WINDOW_GRANULARITY_NS)
+            elif names.BATCH_ID in message.special:
+                if self.atomic_batches is None:
+                    raise errors.ATOMIC_PUBLISH_DISABLED()
+                if outcome is None or outcome.is_of_batch(message):
+                    self._answer(reply, self.atomic_batches.receive(message, now))
+                    deadline = self.atomic_batches.next_deadline()
+                    self._alarm.set(deadline, now + WINDOW_GRANULARITY_NS)
+            elif outcome is not None and outcome.is_only:
+                self._look_at(message, outcome, now)
+            else:
+                sequence, is_new = take_single(contents, message, now)
+                self._answer(reply, self._pub_ack.taken(sequence, message.total, is_new=is_new))
+                if outcome is not None:
+                    outcome.taken(is_new=is_new, is_wanted=contents.is_wanted(subject))
+        except ApiError as error:
+            self._refuse(reply, error, outcome)
+        except StoreError as failure:
+            self._refuse(reply, contents.not_stored(failure), outcome)
+        except Exception as error:
+            incident = self._context.containment.contain(error, now)
+            if incident.domain is Domain.MESSAGE:  # it is not stored
+                self._refuse(reply, errors.STREAM_GENERAL_ERROR(str(incident)), outcome)
+
+    def _look_at(self, message: Candidate, outcome: StoringOutcome, now: int) -> None:
+        """Check a message that is not to be stored, as far as the genuine server does.
+
+        Raises:
+            ApiError: it would be refused.
+        """
+        contents = self._contents
+        contents.dedupe.expire(now)
+        original = check(contents, message, now)
+        if original is not None:
+            self._answer(message.reply, self._pub_ack.taken(original, b"", is_new=False))
+        outcome.taken(is_new=original is None, is_wanted=contents.is_wanted(message.subject))
+
+    # -- answers ---------------------------------------------------------------------------
+
+    def _answer(self, reply: bytes, payload: bytes) -> None:
+        if reply and not self._contents.config.no_ack:
+            self._output.publish(reply, payload)
+
+    def _refuse(self, reply: bytes, error: ApiError, outcome: StoringOutcome | None) -> None:
+        self._refusals.send(reply, error)
+        if outcome is not None:
+            outcome.refused(error)
