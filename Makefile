@@ -5,12 +5,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check bench stall sim model soak fuzz differential versions pythons server-versions clean
+.PHONY: help demo test check kernels bench stall sim model soak fuzz differential versions pythons server-versions clean
 
 help:
 	@echo "make demo   336,776 flights through JetStream and Spark, on this machine"
 	@echo "make test   install everything, then all checks and tests"
 	@echo "make check  formatting, lint, types, import rules, dead code; no tests"
+	@echo "make kernels  compiles the kernels beside their sources, for work on them"
 	@echo "make bench  this server beside the genuine one, on this machine"
 	@echo "make stall  how long what one client sends keeps another one waiting, ours beside genuine"
 	@echo "make sim    whole servers through simulated crashes, SIM_SEEDS times (1000)"
@@ -32,20 +33,20 @@ $(BIN)/python:
 	  || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-SOURCES := pyproject.toml setup.py $(shell find server jetstream_spark pyspark_jetstream \
+SOURCES := pyproject.toml setup.py server/pyproject.toml server/setup.py $(shell find server jetstream_spark pyspark_jetstream \
              -name '*.py' -o -name '*.pyx' -o -name '*.pxd')
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # An ordinary install, as users make it, again whenever a source is newer than its stamp: Spark
 # finds formats by listing the folders of installed packages, which an editable install is not in.
 $(READY)-demo: $(BIN)/python $(SOURCES)
-	@rm -rf build
-	$(INSTALL) '.[demo]'
+	@rm -rf build server/build
+	$(INSTALL) ./server '.[demo]'
 	@touch $@
 
 $(READY)-test: $(BIN)/python $(SOURCES)
-	@rm -rf build
-	$(INSTALL) '.[demo,test,dev]'
+	@rm -rf build server/build
+	$(INSTALL) ./server '.[demo,test,dev]'
 	@touch $@ $(READY)-demo
 
 demo: $(READY)-demo
@@ -80,13 +81,15 @@ test: check
 	wait $$spark; spark=$$?; cat $(VENV)/spark-tests.log; \
 	exit $$((others || pure || parity || spark))
 
-# From the working copy, so its kernels are built where they stand.
-bench: $(READY)-test
+# Kernels beside their sources, for what runs from the working copy.
+kernels: $(READY)-test
+	cd server && ../$(BIN)/python setup.py --quiet build_ext --inplace
 	$(BIN)/python setup.py --quiet build_ext --inplace
+
+bench: kernels
 	$(BIN)/python -m benchmarks
 
-stall: $(READY)-test
-	$(BIN)/python setup.py --quiet build_ext --inplace
+stall: kernels
 	$(BIN)/python -m benchmarks.stall
 
 SIM_SEEDS ?= 1000
@@ -139,8 +142,7 @@ ATTACK_SEED ?= 1000
 ATTACK_MINUTES ?= 60
 
 .PHONY: attack
-attack: $(READY)-test
-	$(BIN)/python setup.py --quiet build_ext --inplace
+attack: kernels
 	PYTHONPATH=server:. $(BIN)/python -m tests.attack --seed $(ATTACK_SEED) --minutes $(ATTACK_MINUTES)
 
 # Where a fault would cost messages; MUTANTS of each file, chosen by MUTANT_SEED.
@@ -150,9 +152,8 @@ MUTANTS ?= 6
 MUTANT_SEED ?= 1
 
 .PHONY: mutants
-mutants: $(READY)-test
+mutants: kernels
 	$(INSTALL) cosmic-ray
-	$(BIN)/python setup.py --quiet build_ext --inplace
 	PYTHONPATH=server:. $(BIN)/python -m tests.mutants $(MUTANT_FILES) \
 	  --most $(MUTANTS) --seed $(MUTANT_SEED) --tests tests/server/store/test_file.py
 
@@ -172,7 +173,7 @@ pythons: $(READY)-test
 	$(BIN)/python -m tests.versions --pythons
 
 clean:
-	rm -rf $(VENV) .venv-versions .demo build dist *.egg-info spark-warehouse metastore_db derby.log
+	rm -rf $(VENV) .venv-versions .demo build server/build dist *.egg-info server/*.egg-info spark-warehouse metastore_db derby.log
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find server jetstream_spark \( -name '*_fast.c' -o -name '*_fast.*.so' \) -delete

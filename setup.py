@@ -1,7 +1,7 @@
-"""The optional compiled kernels; everything else is in pyproject.toml.
+"""The connector's optional compiled kernels; everything else is in pyproject.toml.
 
-Each `kernels/<name>_fast.pyx` becomes an extension. Without a C compiler the installation goes on
-with the pure Python kernels, which do the same, slower; `JETSTREAM_COMPILED=1` makes it fail then.
+Without a C compiler the installation goes on with the pure Python kernels, which do the same,
+slower; `JETSTREAM_COMPILED=1` makes it fail then.
 """
 
 from __future__ import annotations
@@ -11,40 +11,22 @@ import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
-from setuptools.command.build_ext import build_ext
 
-KERNEL_FOLDERS = {
-    "jetstream_server.kernels": "server/jetstream_server/kernels",
-    "jetstream_spark.kernels": "jetstream_spark/kernels",
-}
+FOLDER = Path("jetstream_spark/kernels")
+# Python's own flags ask for debug symbols, which are four fifths of a wheel.
+COMPILE = [] if sys.platform == "win32" else ["-O3", "-g0"]
+LINK = ["-Wl,-s"] if sys.platform == "linux" else []
 
-
-class OptionalBuildExt(build_ext):
-    """Builds all extensions, or warns once and builds none."""
-
-    def build_extensions(self) -> None:
-        try:
-            super().build_extensions()
-        except Exception as reason:
-            if os.environ.get("JETSTREAM_COMPILED") == "1":
-                raise
-            self.extensions = []
-            self.warn(f"compiled kernels not built, the pure Python ones will be used: {reason}")
-
-
-def kernels() -> list[Extension]:
-    """Return an extension for every compiled kernel in the tree."""
-    flags = [] if sys.platform == "win32" else ["-O3"]
-    return [
+setup(
+    ext_modules=[
         Extension(
-            f"{package}.{source.stem}",
+            ".".join(source.with_suffix("").parts),
             [source.as_posix()],
-            depends=[included.as_posix() for included in Path(folder).glob("*.pxd")],
-            extra_compile_args=flags,
+            depends=[included.as_posix() for included in FOLDER.glob("*.pxd")],
+            extra_compile_args=COMPILE,
+            extra_link_args=LINK,
+            optional=os.environ.get("JETSTREAM_COMPILED") != "1",
         )
-        for package, folder in KERNEL_FOLDERS.items()
-        for source in sorted(Path(folder).glob("*_fast.pyx"))
+        for source in sorted(FOLDER.glob("*_fast.pyx"))
     ]
-
-
-setup(ext_modules=kernels(), cmdclass={"build_ext": OptionalBuildExt})
+)

@@ -4,5 +4,5 @@ RUN apt-get update && apt-get install -y --no-install-recommends \
     default-jre-headless procps gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 WORKDIR /app
 COPY . .
-RUN pip install --no-cache-dir '.[demo]'
+RUN pip install --no-cache-dir ./server '.[demo]'
 CMD ["python", "examples/flights.py"]

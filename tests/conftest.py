@@ -193,8 +193,8 @@ class Twins:
             if not has_c_compiler():
                 pytest.skip(f"{reason}: there is no C compiler")
             pytest.fail(
-                f"{reason}, but there is a C compiler: `python setup.py build_ext --inplace` (in a "
-                "working copy) or JETSTREAM_COMPILED=1 with pip shows why",
+                f"{reason}, but there is a C compiler: `make kernels` (in a working copy) or "
+                "JETSTREAM_COMPILED=1 with pip shows why",
                 pytrace=False,
             )
         return importlib.import_module(name)

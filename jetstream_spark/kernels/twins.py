@@ -5,9 +5,13 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 from importlib import import_module
 from typing import Any
+
+_log = logging.getLogger("jetstream_spark")
 
 
 def adopt(kernel: str, names: dict[str, Any]) -> str:
@@ -27,7 +31,15 @@ def adopt(kernel: str, names: dict[str, Any]) -> str:
             names.update({name: getattr(compiled, name) for name in missing})
             return "compiled"
         except (ImportError, AttributeError):
-            pass
+            _warn_once()
     pure = import_module(f"{kernel}_pure")
     names.update({name: getattr(pure, name) for name in missing})
     return "pure"
+
+
+@functools.cache
+def _warn_once() -> None:
+    _log.warning(
+        "the compiled kernels are not installed, or are of another build: those in pure Python are "
+        "used, which are several times slower (jetstream_spark.__version_info__ says which)"
+    )

@@ -18,33 +18,9 @@ from jetstream_server import NATS_VERSION, __version__
 from jetstream_server.base.errors import ConfigError, StoreError
 from jetstream_server.config import flags
 from jetstream_server.config.options import ServerOptions
-from jetstream_server.kernels import (
-    acks,
-    columns,
-    deliveries,
-    direct_gets,
-    frames,
-    message_ids,
-    records,
-    seen_ids,
-    single_gets,
-    subjects,
-)
+from jetstream_server.kernels import in_use
 from jetstream_server.net.log import LogSettings, ServerLog
 from jetstream_server.server import Server
-
-KERNELS = (
-    frames,
-    subjects,
-    message_ids,
-    seen_ids,
-    records,
-    columns,
-    deliveries,
-    direct_gets,
-    single_gets,
-    acks,
-)
 
 # The words of `--signal`.
 _SIGNALS = {
@@ -102,10 +78,7 @@ def _send_signal(text: str) -> int:
 
 def _version() -> str:
     """Return what `-v` shows: the offered release line, our own version, the kernels in use."""
-    twins = {module.__name__.rpartition(".")[2]: module.TWIN for module in KERNELS}
-    kinds = sorted(set(twins.values()))
-    kernels = kinds[0] if len(kinds) == 1 else ", ".join(f"{k} {v}" for k, v in twins.items())
-    return f"{NATS_VERSION} (jetstream-spark {__version__}, kernels: {kernels})"
+    return f"{NATS_VERSION} (jetstream-server {__version__}, kernels: {in_use.kinds()})"
 
 
 def serve(options: ServerOptions, reread: Callable[[], ServerOptions] | None = None) -> int:

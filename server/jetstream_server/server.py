@@ -23,6 +23,7 @@ from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.changes import changes
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.containment import Containment
+from jetstream_server.kernels import in_use
 from jetstream_server.monitor.server_commands import ServerCommands
 from jetstream_server.monitor.system_events import SystemEvents
 from jetstream_server.monitor.system_services import SystemServices
@@ -145,7 +146,11 @@ class Server:
 
     def _announce(self) -> None:
         self.log.write("INF", "Starting nats-server")
-        self.log.write("INF", f"  Version:  {NATS_VERSION} (jetstream-spark {__version__})")
+        self.log.write("INF", f"  Version:  {NATS_VERSION} (jetstream-server {__version__})")
+        if pure := in_use.pure():
+            self.log.write(
+                "WRN", f"  Kernels in pure Python, several times slower: {', '.join(pure)}"
+            )
         for warning in self.options.warnings:
             self.log.write("WRN", warning)
 

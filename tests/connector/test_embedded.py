@@ -52,6 +52,12 @@ def test_it_runs_inside_the_block_only(program, tmp_path):
     server.stop()
 
 
+def test_it_says_what_to_install_where_there_is_no_server(monkeypatch):
+    monkeypatch.setattr("jetstream_spark.embedded.find_spec", lambda name: None)
+    with pytest.raises(ServerNotStartedError, match=r"pip install 'jetstream-spark\[server\]'"):
+        JetStreamServer().start()
+
+
 def test_a_server_that_ends_at_once_is_quoted(program):
     command = program('    print("port is taken", file=log); sys.exit(3)\n')
     with pytest.raises(ServerNotStartedError, match="ended with code 3") as raised:

@@ -2,55 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-TAG = "jetstream-spark-server:test"
-
-
-def imported_by_server() -> set[str]:
-    """Top-level packages that the server imports and Python does not bring."""
-    found = set()
-    for source in (ROOT / "server").rglob("*.py"):
-        for name in re.findall(r"^\s*(?:from|import) ([a-z_0-9]+)", source.read_text(), re.M):
-            found.add(name)
-    return found - set(sys.stdlib_module_names) - {"jetstream_server", "cpython", "libc"}
-
-
-def required() -> set[str]:
-    lines = (ROOT / "docker" / "server-requirements.txt").read_text().splitlines()
-    names = (re.match(r"[A-Za-z0-9-]+", line) for line in lines)
-    return {match[0].replace("-", "_") for match in names if match}
-
-
-def test_the_image_has_what_the_server_imports() -> None:
-    known = {name for name in imported_by_server() if (ROOT / "server" / name).exists() is False}
-    installed = {name for name in known if _is_distribution(name)}
-    assert installed <= required()
-
-
-def test_the_image_asks_for_what_the_project_asks_for() -> None:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    declared = {one.split(";")[0] for one in settings["project"]["dependencies"]}
-    lines = (ROOT / "docker" / "server-requirements.txt").read_text().splitlines()
-    assert {line for line in lines if not line.startswith("#")} <= declared
-
-
-def test_the_image_asks_for_nothing_that_the_server_does_without() -> None:
-    read_by_zoneinfo = {"tzdata"}
-    assert required() <= imported_by_server() | read_by_zoneinfo
-
-
-def _is_distribution(name: str) -> bool:
-    from importlib.metadata import packages_distributions
-
-    return name in packages_distributions()
+TAG = "jetstream-server:test"
 
 
 @pytest.fixture(scope="module")

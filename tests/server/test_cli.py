@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import pathlib
-import pkgutil
 import re
 import signal
 import subprocess
 import sys
 
 import pytest
-from jetstream_server import cli, kernels
-from jetstream_server.kernels import acks, frames
+from jetstream_server import cli
 
 
 def test_version(capsys):
@@ -21,32 +17,6 @@ def test_version(capsys):
     out = capsys.readouterr().out
     assert re.match(r"nats-server: v\d+\.\d+\.\d+", out)
     assert "kernels: compiled" in out or "kernels: pure" in out
-
-
-def test_the_version_tells_of_every_kernel():
-    found = {
-        name
-        for _, name, _ in pkgutil.iter_modules(kernels.__path__)
-        if hasattr(importlib.import_module(f"jetstream_server.kernels.{name}"), "TWIN")
-    }
-    assert {module.__name__.rpartition(".")[2] for module in cli.KERNELS} == found
-    assert len(found) == len(list(pathlib.Path(kernels.__path__[0]).glob("*_pure.py")))
-
-
-@pytest.mark.parametrize(
-    ("twins", "said"),
-    [
-        (("compiled", "compiled"), "kernels: compiled)"),
-        (("pure", "compiled"), "kernels: acks pure, frames compiled)"),
-    ],
-)
-def test_the_version_says_which_twins_are_in_use(capsys, monkeypatch, twins, said):
-    chosen = (acks, frames)
-    monkeypatch.setattr(cli, "KERNELS", chosen)
-    for module, twin in zip(chosen, twins, strict=True):
-        monkeypatch.setattr(module, "TWIN", twin)
-    assert cli.main(["-v"]) == 0
-    assert said in capsys.readouterr().out
 
 
 def test_help_and_a_flag_that_does_not_exist(capsys):

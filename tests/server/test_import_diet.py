@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from jetstream_server.cli import KERNELS
+from jetstream_server.kernels.in_use import KERNELS
 
 PROGRAM = """
 import sys

@@ -5,7 +5,7 @@
     python -m tests.versions --pythons       the newest PySpark with each Python; `make pythons`
     python -m tests.versions --all           every pair that PySpark supports
 
-The environments stay in `.venv-versions` and are used again. Each gets the wheel of this working
+The environments stay in `.venv-versions` and are used again. Each gets the wheels of this working
 copy with compiled kernels, so what is tried is what users install.
 """
 
@@ -37,24 +37,24 @@ def uv(*arguments: str | Path) -> None:
     subprocess.run(command, check=True, env=environment)
 
 
-def build_wheel(python: Path, version: str) -> Path:
-    """Build the wheel of this working copy for a Python."""
+def build_wheels(python: Path, version: str) -> list[Path]:
+    """Build the wheels of this working copy, the server's and the connector's, for a Python."""
     target = FOLDER / f"wheel-{version}"
     for old in target.glob("*.whl"):
         old.unlink()
-    uv("build", "--wheel", "--python", python, "--out-dir", target, ROOT)
-    [wheel] = target.glob("*.whl")
-    return wheel
+    for project in (ROOT / "server", ROOT):
+        uv("build", "--wheel", "--python", python, "--out-dir", target, project)
+    return sorted(target.glob("*.whl"))
 
 
-def environment(pyspark: str, version: str, python: Path, wheel: Path) -> Path:
+def environment(pyspark: str, version: str, python: Path, wheels: list[Path]) -> Path:
     """Make or update the environment of a pair; return its interpreter."""
     folder = FOLDER / f"{pyspark}-{version}"
     if not folder.exists():
         uv("venv", "--python", python, folder)
     install = ("pip", "install", "--python", folder)
-    uv(*install, f"pyspark=={pyspark}.*", wheel)
-    uv(*install, "--no-deps", "--reinstall", wheel)
+    uv(*install, f"pyspark=={pyspark}.*", *wheels)
+    uv(*install, "--no-deps", "--reinstall", *wheels)
     return folder / "bin" / "python"
 
 
@@ -79,7 +79,7 @@ def smoke(python: Path) -> bool:
 def main(arguments: list[str]) -> int:
     """Try the pairs; return how many failed."""
     FOLDER.mkdir(exist_ok=True)
-    wheels: dict[str, tuple[Path, Path]] = {}
+    wheels: dict[str, tuple[Path, list[Path]]] = {}
     failed, tried = [], []
     for pyspark, version in pairs_of(arguments):
         name = f"PySpark {pyspark} with Python {version}"
@@ -87,7 +87,7 @@ def main(arguments: list[str]) -> int:
         try:
             if version not in wheels:
                 python = find(version, FOLDER)
-                wheels[version] = python, build_wheel(python, version)
+                wheels[version] = python, build_wheels(python, version)
             is_good = smoke(environment(pyspark, version, *wheels[version]))
         except (NoInterpreterError, subprocess.SubprocessError) as error:
             print(f"{name}: {error}", flush=True)

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from jetstream_spark.kernels.twins import adopt
+from jetstream_spark.kernels.twins import _warn_once, adopt
 
 ALL = ["TWIN", "f", "g", "WIDTH"]
 
@@ -48,6 +48,19 @@ def test_the_pure_twin_stands_in_for_one_that_is_missing_or_of_another_build(twi
     names = {"__all__": ALL, "WIDTH": 3}
     assert adopt("k", names) == "pure"
     assert (names["f"], names["g"]) == (5, 6)
+
+
+def test_slow_kernels_are_said_once_and_only_if_nobody_asked_for_them(twins, monkeypatch, caplog):
+    twins(pure={"f": 5, "g": 6})
+    _warn_once.cache_clear()
+    monkeypatch.setenv("JETSTREAM_PURE", "1")
+    adopt("k", {"__all__": ALL, "WIDTH": 3})
+    assert not caplog.records
+    monkeypatch.delenv("JETSTREAM_PURE")
+    for _ in range(2):
+        adopt("k", {"__all__": ALL, "WIDTH": 3})
+    assert [record.name for record in caplog.records] == ["jetstream_spark"]
+    assert "pure Python" in caplog.text
 
 
 def test_a_pure_twin_that_lacks_a_name_is_a_mistake(twins):

@@ -1,0 +1,170 @@
+"""Two distributions, the server and the connector: what each asks for, brings, and does without."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+from importlib.metadata import distribution, packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECTS = {"jetstream-server": ROOT / "server", "jetstream-spark": ROOT}
+PACKAGES = {
+    "jetstream-server": [ROOT / "server" / "jetstream_server"],
+    "jetstream-spark": [ROOT / "jetstream_spark", ROOT / "pyspark_jetstream"],
+}
+READ_BY_ZONEINFO = {"tzdata"}
+OUR_OWN = {"jetstream_server", "jetstream_spark", "pyspark_jetstream"}
+
+each_distribution = pytest.mark.parametrize("name", PROJECTS)
+
+
+def settings(name: str) -> dict:
+    return tomllib.loads((PROJECTS[name] / "pyproject.toml").read_text())["project"]
+
+
+def declared(name: str) -> set[str]:
+    """The distributions that a distribution asks for, without its extras."""
+    return {_name(line) for line in settings(name)["dependencies"]}
+
+
+def _name(requirement: str) -> str:
+    match = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert match is not None
+    return match[0].lower().replace("_", "-")
+
+
+def imported(name: str) -> set[str]:
+    """The distributions whose packages a distribution's sources import."""
+    owners = packages_distributions()
+    packages: set[str] = set()
+    for folder in PACKAGES[name]:
+        for source in folder.rglob("*.py"):
+            for node in ast.walk(ast.parse(source.read_text())):
+                if isinstance(node, ast.Import):
+                    packages |= {alias.name.partition(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module:
+                    packages.add(node.module.partition(".")[0])
+    packages -= {*sys.stdlib_module_names, *OUR_OWN}
+    return {_name(owners[package][0]) for package in packages}
+
+
+@each_distribution
+def test_it_asks_for_what_it_imports_and_nothing_else(name):
+    assert declared(name) - READ_BY_ZONEINFO == imported(name)
+
+
+def test_the_server_is_an_extra_of_the_connector():
+    extras = settings("jetstream-spark")["optional-dependencies"]
+    assert [_name(line) for line in extras["server"]] == ["jetstream-server"]
+    assert extras["server"][0] in extras["demo"]
+
+
+@pytest.mark.parametrize(
+    ("tried", "others"),
+    [
+        ("jetstream_spark pyspark_jetstream", "jetstream-server"),
+        ("jetstream_server", "jetstream-spark"),
+    ],
+)
+def test_each_works_where_the_other_and_what_it_asks_for_are_not_installed(tried, others):
+    mine = declared({"jetstream-server": "jetstream-spark"}.get(others, "jetstream-server"))
+    owners = packages_distributions()
+    theirs = declared(others) - mine
+    blocked = {package for package, of in owners.items() if {_name(each) for each in of} <= theirs}
+    blocked |= OUR_OWN - set(tried.split())
+    program = f"""
+import importlib, pkgutil, sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {sorted(blocked)!r}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Absent())
+for package in {tried.split()!r}:
+    found = importlib.import_module(package)
+    for module in pkgutil.walk_packages(found.__path__, package + "."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+print(len([name for name in sys.modules if name.startswith({tried.split()[0]!r})]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 40
+
+
+@each_distribution
+def test_what_is_installed_has_kernels_and_not_their_sources(name):
+    files = [Path(str(each)) for each in distribution(name).files or []]
+    assert {file.suffix for file in files} & {".pyx", ".pxd", ".c"} == set()
+    typed = {file.parent.name for file in files if file.name == "py.typed"}
+    assert typed == {"jetstream_server" if name == "jetstream-server" else "jetstream_spark"}
+    assert any(file.name == "LICENSE" for file in files)
+    for compiled in (file for file in files if file.suffix == ".so"):
+        content = Path(str(distribution(name).locate_file(compiled))).read_bytes()
+        assert b".debug_info" not in content, f"{compiled} has debug symbols"
+
+
+def test_nothing_is_installed_by_both():
+    ours = {
+        name: {
+            str(file) for file in distribution(name).files or [] if ".dist-info" not in str(file)
+        }
+        for name in PROJECTS
+    }
+    assert ours["jetstream-server"] & ours["jetstream-spark"] == set()
+    assert not any(file.startswith("jetstream_server") for file in ours["jetstream-spark"])
+
+
+@each_distribution
+def test_a_source_distribution_can_be_built_from_and_brings_its_licence(name, tmp_path):
+    options = ["egg_info", "--egg-base", str(tmp_path), "sdist", "--dist-dir", str(tmp_path)]
+    subprocess.run(
+        [sys.executable, "setup.py", "--quiet", *options],
+        cwd=PROJECTS[name],
+        capture_output=True,
+        check=True,
+    )
+    [archive] = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        names = {member.partition("/")[2] for member in packed.getnames()}
+    assert {"LICENSE", "README.md", "pyproject.toml", "setup.py"} <= names
+    sources = {
+        str(file.relative_to(PROJECTS[name]))
+        for folder in PACKAGES[name]
+        for suffix in ("*.py", "*.pyx", "*.pxd")
+        for file in folder.rglob(suffix)
+    }
+    assert sources <= names
+    assert not any(name.endswith((".so", ".pyc")) for name in names)
+    if name == "jetstream-spark":
+        assert {"docs/options.md", "tests/test_distributions.py", "examples/flights.py"} <= names
+
+
+def test_the_licence_is_one():
+    assert (ROOT / "server" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+
+
+@each_distribution
+def test_what_an_index_shows_has_no_link_into_the_repository(name):
+    text = (PROJECTS[name] / settings(name)["readme"]).read_text()
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+
+
+@each_distribution
+def test_the_version_is_said_once(name):
+    assert "version" in settings(name)["dynamic"]
+    [package, *_] = PACKAGES[name]
+    [version] = re.findall(r'^__version__ = "(.+)"$', (package / "__init__.py").read_text(), re.M)
+    assert version == distribution(name).version
+    assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text()
