@@ -399,6 +399,8 @@ class Flush:
         for name in [name for name in names if name.startswith(f"{log.name}.")]:
             self.disk.remove(log.with_name(name))
             self.disk.sync_folder(log.parent)
+        # What could not be added to it is as false, and would make it again.
+        self.stalled = [each for each in self.stalled if not _is_of(each, log)]
 
     def _overwrite(self, operation: Overwrite) -> None:
         """Overwrite once what makes up for it is durable; the file is opened again afterwards."""
@@ -554,6 +556,11 @@ def _frees_space(operation: Operation) -> bool:
     if isinstance(operation, Remove):
         return not (operation.waits or operation.follows)
     return isinstance(operation, RemoveTree | Clear)
+
+
+def _is_of(operation: Operation, log: Path) -> bool:
+    """Tell whether an operation adds to a `StateLog`."""
+    return isinstance(operation, Append) and operation.path.with_suffix("") == log
 
 
 def _bytes_of(operation: Operation) -> int:

@@ -131,6 +131,23 @@ def test_full_disk_keeps_what_was_queued_in_order(disk, owner):
     assert owner.heard[-1] == "flushed"
 
 
+def test_a_log_that_a_removal_voids_is_not_made_again_by_what_found_no_room(disk, owner):
+    commit, log, other = GroupCommit(disk), Path("/s/log"), Path("/s/other.1")
+    disk.put(Path("/s/log.1"), b"names a")
+    disk.put(A, b"a" * 20)
+    commit.append(owner, Path("/s/log.2"), b"names a as well", 0)
+    commit.append(owner, other, b"of another log", 0)
+    commit.remove(owner, A, lazily=True, voids=log)
+    disk.capacity = 0
+    flush = commit.take()
+    flush.run()
+    commit.settle(flush)
+    assert disk.names(Path("/s")) == []
+    disk.capacity = None
+    assert commit.drain() == []
+    assert disk.names(Path("/s")) == ["other.1"]
+
+
 def test_who_fails_on_a_full_disk_does_not_wait_for_room(disk, owner):
     """What follows the failure is skipped: trying the rest again would leave out the middle."""
     disk.put(B, b"old")
