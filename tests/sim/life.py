@@ -117,7 +117,7 @@ class Reader:
         configs: asked for, the first one at creation.
         resets: asked for and not answered; until then acks count for nothing.
         paused: from when to when it says that it delivers nothing.
-        pins: of a priority group, in the order in which they were given.
+        pins: of a priority group, and when each was seen first.
     """
 
     name: str
@@ -131,7 +131,7 @@ class Reader:
     paused: tuple[int, int] = (0, 0)
     pauses: int = 0  # asked for and not answered
     pause_said_at: int = 0
-    pins: list[tuple[bytes, int]] = field(default_factory=list)
+    pins: dict[bytes, int] = field(default_factory=dict)
     acks: set[int] = field(default_factory=set)  # sent, answered or not; terminations too
     answered: dict[int, int] = field(default_factory=dict)  # and when it was said
     deliveries: dict[int, set[int]] = field(default_factory=dict)  # since the last start

@@ -45,6 +45,7 @@ FOUND = {
     7303792: "(the workload's) of two resets the second was refused",
     7305282: "a block that the high-water mark names went without a new mark",
     7301272: "the last block lost its end to a rewrite, and with it the last sequence",
+    7600502: "(the witness's) of pins given in one turn the last one seen was taken for the newest",
     7600761: "on a full disk a high-water mark was made again that a removed block had voided",
     7600214: "a killed process left the name of an account's folder unsynced for ever",
 }

@@ -202,12 +202,20 @@ class Witness:
             self._check_pin(reader, pin, now)
 
     def _check_pin(self, reader: Reader, pin: bytes, now: int) -> None:
-        """Whoever lost the pin of a group gets nothing any more."""
-        if not reader.pins or all(known != pin for known, _ in reader.pins):
-            reader.pins.append((pin, now))
+        """Whoever lost the pin of a group gets nothing any more.
+
+        Of pins that were given within one turn, which is written in any order, the newest is the
+        one that is delivered to afterwards.
+        """
+        given = reader.pins
+        if pin not in given:
+            given[pin] = now
             self.count("pins")
-        newest, since = reader.pins[-1]
-        require(pin == newest or now <= since, reader.name, "delivers for an old pin", pin)
+        newest = max(given.values())
+        is_newest = given[pin] == newest
+        require(now <= newest or is_newest, reader.name, "delivers for an old pin", pin)
+        if now > newest:
+            given.update({other: at - 1 for other, at in given.items() if other != pin})
 
     def got(self, account: str, frame: Frame) -> None:
         """A direct get was answered with a message."""
