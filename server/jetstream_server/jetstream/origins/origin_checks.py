@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jetstream_server.core.pattern_tree import TooManyMeetError, first_overlapped
-from jetstream_server.core.subject import is_literal, is_valid_subject
+from jetstream_server.core.subject import is_literal, is_valid_subject, overlaps
 from jetstream_server.core.transform import Transform, TransformError
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.errors import Refusal
@@ -80,8 +80,8 @@ def _origin(source: StreamSource, streams: Streams) -> StreamConfig | None:
 def check_cycle(config: StreamConfig, streams: Streams) -> None:
     """Refuse a stream that would copy from itself, if only by way of others.
 
-    A filter on the source that closes the circle is taken to break it: two streams may each source
-    what is published to the other one.
+    A filter on the source that closes the circle breaks it, unless it takes what is published to
+    the very stream that has the source: two streams may each source what is published to the other.
 
     Raises:
         ApiError: 10052.
@@ -94,12 +94,17 @@ def check_cycle(config: StreamConfig, streams: Streams) -> None:
             if source is None or source.external is not None:
                 continue
             if source.name == config.name:
-                if source.filter_subject and source is not copying.mirror:
+                if source is not copying.mirror and _breaks_circle(source, copying):
                     continue
                 raise errors.STREAM_INVALID_CONFIG("detected cycle")
             if source.name not in seen and (origin := streams.get(source.name)) is not None:
                 seen.add(source.name)
                 ahead.append(origin)
+
+
+def _breaks_circle(source: StreamSource, copying: StreamConfig) -> bool:
+    wanted = source.filter_subject.encode()
+    return bool(wanted) and not any(overlaps(wanted, own.encode()) for own in copying.subjects)
 
 
 def check_sources(config: StreamConfig, streams: Streams) -> None:

@@ -154,6 +154,16 @@ CYCLE = "detected cycle"
         (copies("S", "A"), [copies("A", "S", filter_subject="x")], ""),
         (copies("S", "A", filter_subject="x"), [copies("A", "S")], CYCLE),
         (copies("S", "S", filter_subject="x"), [], ""),
+        # ... but those that are published to whoever takes them.
+        ({**copies("S", "S", filter_subject="a.x"), "subjects": ["b", "a.>"]}, [], CYCLE),
+        ({**copies("S", "S", filter_subject=">"), "subjects": ["a.x"]}, [], CYCLE),
+        ({**copies("S", "S", filter_subject="b.x"), "subjects": ["a.>"]}, [], ""),
+        (copies("S", "A"), [{**copies("A", "S", filter_subject="x"), "subjects": ["x"]}], CYCLE),
+        (
+            {**copies("S", "A"), "subjects": ["x"]},
+            [{**copies("A", "S", filter_subject="x"), "subjects": ["y"]}],
+            "",
+        ),
         # Circles elsewhere, and streams elsewhere.
         (copies("S", "A"), [copies("A", "B"), copies("B", "A")], ""),
         (copies("S", "A"), [copies("A", "S", external={"api": "x", "deliver": "y"})], ""),
