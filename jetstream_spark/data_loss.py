@@ -17,7 +17,7 @@ from jetstream_spark.errors import (
     StreamTruncatedError,
 )
 from jetstream_spark.offsets import Offsets, StreamOffset
-from jetstream_spark.planner import Tail
+from jetstream_spark.tail import Tail
 from jetstream_spark.ranges import SequenceRange
 
 _ACCEPT = (

@@ -14,25 +14,7 @@ from types import MappingProxyType
 
 from jetstream_spark.offsets import Offsets, StreamOffset
 from jetstream_spark.ranges import SequenceRange
-
-
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """What a stream holds at one moment: sequences [first, next) and their bytes.
-
-    Attributes:
-        is_copy: it holds messages from before it was made, as what was restored and mirrors do.
-        is_consumed: messages leave it because somebody has read them.
-        origin: the sequence that its first message got.
-    """
-
-    created: str
-    first: int
-    next: int
-    bytes: int = 0
-    is_copy: bool = False
-    is_consumed: bool = False
-    origin: int = 1
+from jetstream_spark.tail import Tail
 
 
 _NOWHERE: Mapping[str, int] = MappingProxyType({})

@@ -35,7 +35,8 @@ from jetstream_spark.errors import (
 )
 from jetstream_spark.offsets import Offsets, StreamOffset
 from jetstream_spark.options import EARLIEST, LATEST, SourceOptions
-from jetstream_spark.planner import Limits, Tail, available, available_bytes, plan_end
+from jetstream_spark.planner import Limits, available, available_bytes, plan_end
+from jetstream_spark.tail import Tail
 from jetstream_spark.stream_watch import StreamWatch
 
 _log = logging.getLogger("jetstream_spark")

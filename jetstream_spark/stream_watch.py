@@ -22,7 +22,7 @@ from jetstream_spark.errors import (
 from jetstream_spark.offsets import Offsets, PointInTime, StartingPoint, StreamOffset
 from jetstream_spark.option_values import rfc3339, timestamp_ns
 from jetstream_spark.options import EARLIEST, LATEST, SourceOptions
-from jetstream_spark.planner import Tail
+from jetstream_spark.tail import Tail
 from jetstream_spark.pushed_filters import PushedFilters
 from jetstream_spark.subjects import overlaps
 

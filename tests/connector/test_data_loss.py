@@ -6,7 +6,7 @@ import pytest
 
 from jetstream_spark.data_loss import find_loss
 from jetstream_spark.offsets import StreamOffset
-from jetstream_spark.planner import Tail
+from jetstream_spark.tail import Tail
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from jetstream_spark.offsets import Offsets, StreamOffset
-from jetstream_spark.planner import Limits, Tail, available, available_bytes, plan_end, plan_ranges
+from jetstream_spark.planner import Limits, available, available_bytes, plan_end, plan_ranges
+from jetstream_spark.tail import Tail
 
 
 def at(**positions: int) -> Offsets:

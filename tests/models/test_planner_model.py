@@ -6,7 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jetstream_spark.offsets import Offsets, StreamOffset
-from jetstream_spark.planner import Limits, Tail, available, plan_end, plan_ranges
+from jetstream_spark.planner import Limits, available, plan_end, plan_ranges
+from jetstream_spark.tail import Tail
 
 NAMES = ["A", "B", "C"]
 

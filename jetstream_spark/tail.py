@@ -1,0 +1,24 @@
+"""What a stream holds at one moment. Pure values, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What a stream holds at one moment: sequences [first, next) and their bytes.
+
+    Attributes:
+        is_copy: it holds messages from before it was made, as what was restored and mirrors do.
+        is_consumed: messages leave it because somebody has read them.
+        origin: the sequence that its first message got.
+    """
+
+    created: str
+    first: int
+    next: int
+    bytes: int = 0
+    is_copy: bool = False
+    is_consumed: bool = False
+    origin: int = 1
