@@ -176,4 +176,4 @@ clean:
 	rm -rf $(VENV) .venv-versions .demo build server/build dist *.egg-info server/*.egg-info spark-warehouse metastore_db derby.log
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	find server jetstream_spark \( -name '*_fast.c' -o -name '*_fast.*.so' \) -delete
+	find server jetstream_spark -path '*/kernels/*' \( -name 'fast.c' -o -name 'fast.*.so' \) -delete

@@ -27,6 +27,6 @@ setup(
             extra_link_args=LINK,
             optional=os.environ.get("JETSTREAM_COMPILED") != "1",
         )
-        for source in sorted(FOLDER.glob("*_fast.pyx"))
+        for source in sorted(FOLDER.glob("*/fast.pyx"))
     ]
 )

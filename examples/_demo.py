@@ -120,7 +120,7 @@ def connect(url: str) -> Any:
     """Return the means to ask a server for something other than messages."""
     from jetstream_spark.client.blocking import Blocking, this_host
     from jetstream_spark.client.control import Control
-    from jetstream_spark.options import SinkOptions
+    from jetstream_spark.options.format_options import SinkOptions
 
     options = SinkOptions.parse({"servers": url, "outageTimeout": "5s"})
     return Blocking(Control(this_host(), options.connection))

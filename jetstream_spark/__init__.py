@@ -1,7 +1,8 @@
 """The Spark connector for NATS JetStream: `format("jetstream")`, batch and streaming.
 
 Importing the package pulls in nothing but the standard library, so that it is safe in every
-process that Spark starts. The data source itself is `jetstream_spark.source.JetStreamDataSource`.
+process that Spark starts. The data source itself is
+`jetstream_spark.data_source.JetStreamDataSource`.
 
 `validate` and `schema` look at options without a query; they need PySpark, and import it when they
 are called.

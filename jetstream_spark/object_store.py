@@ -15,7 +15,7 @@ from jetstream_spark.client.control import (
 from jetstream_spark.client.operation import Operation
 from jetstream_spark.errors import RequestRefusedError
 from jetstream_spark.object_info import ObjectInfo, parse_info
-from jetstream_spark.option_values import timestamp_ns
+from jetstream_spark.options.option_values import timestamp_ns
 
 
 class ObjectStore:

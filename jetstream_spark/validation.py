@@ -22,20 +22,20 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from jetstream_spark.batch_reader import batch_problems
 from jetstream_spark.client.blocking import iterate, run, this_host
 from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.client.operation import Operation
-from jetstream_spark.columns_of_write import columns_of_write
 from jetstream_spark.errors import ConnectorError, OptionsError, RetryableError, SchemaError
-from jetstream_spark.options import EARLIEST, LATEST, SinkOptions, SourceOptions
-from jetstream_spark.partition import columns_of, open_fetch
-from jetstream_spark.ranges import SequenceRange
-from jetstream_spark.rows import arrow_schema
-from jetstream_spark.sink import check_batches, check_duplicate_window
+from jetstream_spark.fetch.ranges import SequenceRange
+from jetstream_spark.fetch.rows import arrow_schema
+from jetstream_spark.options.format_options import EARLIEST, LATEST, SinkOptions, SourceOptions
+from jetstream_spark.sink.columns_of_write import columns_of_write
+from jetstream_spark.sink.sink import check_batches, check_duplicate_window
+from jetstream_spark.source.batch_reader import batch_problems
+from jetstream_spark.source.partition import columns_of, open_fetch
+from jetstream_spark.source.stream_reader import stream_problems
+from jetstream_spark.source.stream_watch import StreamWatch
 from jetstream_spark.spark_api import HAS_STREAM_ARROW_WRITER, VERSION
-from jetstream_spark.stream_reader import stream_problems
-from jetstream_spark.stream_watch import StreamWatch
 from jetstream_spark.subjects import overlaps
 
 SIDES = ("read", "readStream", "write", "writeStream")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 try:
-    from jetstream_spark.source import JetStreamDataSource as DefaultSource
+    from jetstream_spark.data_source import JetStreamDataSource as DefaultSource
 
     __all__ += ["DefaultSource"]
 except Exception as error:  # PySpark or PyArrow is missing, too old or broken.

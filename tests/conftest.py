@@ -187,7 +187,7 @@ class Twins:
         Args:
             kernel: such as `jetstream_server.kernels.frames`.
         """
-        name = f"{kernel}_{self.suffix}"
+        name = f"{kernel}.{self.suffix}"
         if importlib.util.find_spec(name) is None:
             reason = f"{name} is not built"
             if not has_c_compiler():

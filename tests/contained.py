@@ -15,11 +15,11 @@ from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.monitor.healthz import healthz
-from jetstream_server.node.auth import Authenticator, User
+from jetstream_server.node.auth.auth import Authenticator, User
 from jetstream_server.node.node import Node
 from jetstream_server.node.session import Session
-from jetstream_server.store.commit import GroupCommit
-from jetstream_server.store.disk import OsDisk
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.vault import FileVault
 
 START = 1_700_000_000 * SECOND

@@ -17,9 +17,9 @@ from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.origins.source import Source
 from jetstream_server.jetstream.streams.contents import Contents
 from jetstream_server.monitor.system_services import SystemServices
+from jetstream_server.node.accounts.stream_imports import StreamImport
 from jetstream_server.node.session import Session
-from jetstream_server.node.stream_imports import StreamImport
-from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.disk.commit import GroupCommit
 
 from tests.planted import plant
 

@@ -9,10 +9,15 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 import jetstream_spark
 from jetstream_spark.client.blocking import this_host
-from jetstream_spark.ledger import Scope, ScopeKind
-from jetstream_spark.options import SINK_ONLY, SOURCE_ONLY, SinkOptions, SourceOptions
-from jetstream_spark.sink import Sink
-from jetstream_spark.sink_columns import SinkColumns
+from jetstream_spark.options.format_options import (
+    SINK_ONLY,
+    SOURCE_ONLY,
+    SinkOptions,
+    SourceOptions,
+)
+from jetstream_spark.sink.ledger import Scope, ScopeKind
+from jetstream_spark.sink.sink import Sink
+from jetstream_spark.sink.sink_columns import SinkColumns
 
 ROOT = Path(__file__).parents[1]
 KERNELS = Path(jetstream_spark.__file__).parent / "kernels"
@@ -85,7 +90,8 @@ def test_the_readme_names_only_options_that_exist():
     named = {name for row in rows for name in re.findall(r"`([A-Za-z]+)`", row)}
     connection = set(
         re.findall(
-            r'"([a-z][A-Za-z]+)"', (ROOT / "jetstream_spark/connection_options.py").read_text()
+            r'"([a-z][A-Za-z]+)"',
+            (ROOT / "jetstream_spark/options/connection_options.py").read_text(),
         )
     )
     both = {"bucket", "stream", "servers", "objectStore", "maxObjectSize"}
@@ -107,7 +113,7 @@ def test_the_ledger_needs_the_stream_as_documented():
 
 
 def test_the_version_info_names_every_kernel():
-    kernels = {path.stem.removesuffix("_pure") for path in KERNELS.glob("*_pure.py")}
+    kernels = {path.parent.name for path in KERNELS.glob("*/pure.py")}
     info = jetstream_spark.__version_info__
     assert info["version"] == jetstream_spark.__version__
     assert set(info["kernels"]) == kernels

@@ -13,7 +13,7 @@ import pytest
 import jetstream_spark
 from jetstream_spark.client.blocking import Blocking, this_host
 from jetstream_spark.client.control import Control
-from jetstream_spark.options import SinkOptions
+from jetstream_spark.options.format_options import SinkOptions
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(560)]
 

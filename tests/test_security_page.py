@@ -10,7 +10,8 @@ from jetstream_server.base import limits
 from jetstream_server.core import workload
 from jetstream_server.jetstream.wire.go_duration import DURATION_NS_MAX
 from jetstream_server.net import descriptors, password_threads, websocket_upgrade
-from jetstream_server.node import expected_replies, node
+from jetstream_server.node import node
+from jetstream_server.node.auth import expected_replies
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/security.md").read_text()

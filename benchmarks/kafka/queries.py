@@ -46,8 +46,8 @@ def session(connector: list[str]) -> Any:
         .getOrCreate()
     )
     built.sparkContext.setLogLevel("OFF")
+    from jetstream_spark.data_source import JetStreamDataSource
     from jetstream_spark.kernels.wire_to_arrow import TWIN
-    from jetstream_spark.source import JetStreamDataSource
 
     assert TWIN == "compiled", "the connector's kernels are not compiled"
     built.dataSource.register(JetStreamDataSource)

@@ -13,9 +13,9 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Any
 
-from jetstream_spark.connection_options import ConnectionOptions
 from jetstream_spark.errors import ConnectionFailedError
-from jetstream_spark.option_values import ServerAddress, server_address
+from jetstream_spark.options.connection_options import ConnectionOptions
+from jetstream_spark.options.option_values import ServerAddress, server_address
 
 # Enough to find one that lives; what a server says costs no more than this.
 LEARNED_MAX = 64

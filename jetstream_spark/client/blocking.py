@@ -35,9 +35,9 @@ from jetstream_spark.client.operation import (
     Transfer,
     Until,
 )
-from jetstream_spark.connection_options import ConnectionOptions
 from jetstream_spark.errors import ConnectorError
-from jetstream_spark.option_values import ServerAddress
+from jetstream_spark.options.connection_options import ConnectionOptions
+from jetstream_spark.options.option_values import ServerAddress
 
 T = TypeVar("T")
 B = TypeVar("B")

@@ -18,7 +18,6 @@ from jetstream_spark.client import pool
 from jetstream_spark.client.flow import Flow, Message
 from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.client.patience import PASSING, Patience
-from jetstream_spark.connection_options import ConnectionOptions
 from jetstream_spark.errors import (
     ConnectorError,
     ProtocolViolationError,
@@ -27,7 +26,8 @@ from jetstream_spark.errors import (
     StreamOfflineError,
     UnavailableError,
 )
-from jetstream_spark.option_values import timestamp_ns
+from jetstream_spark.options.connection_options import ConnectionOptions
+from jetstream_spark.options.option_values import timestamp_ns
 
 STREAM_NOT_FOUND = 10059
 CONSUMER_NOT_FOUND = 10014

@@ -32,7 +32,6 @@ from jetstream_spark.client.operation import (
     Transfer,
     Until,
 )
-from jetstream_spark.connection_options import ConnectionOptions
 from jetstream_spark.errors import (
     AuthenticationFailedError,
     ConnectionFailedError,
@@ -44,7 +43,8 @@ from jetstream_spark.errors import (
     RequestTimeoutError,
     SecretUnreadableError,
 )
-from jetstream_spark.option_values import ServerAddress
+from jetstream_spark.options.connection_options import ConnectionOptions
+from jetstream_spark.options.option_values import ServerAddress
 
 # Less room than this makes for small, costly receives.
 ROOM_BYTES_MIN = 1 << 16

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from jetstream_spark import __version__
-from jetstream_spark.connection_options import ConnectionOptions
 from jetstream_spark.errors import (
     AuthenticationFailedError,
     ConnectionFailedError,
     ProtocolViolationError,
     SecretUnreadableError,
 )
-from jetstream_spark.option_values import ServerAddress, read_secret_file
+from jetstream_spark.options.connection_options import ConnectionOptions
+from jetstream_spark.options.option_values import ServerAddress, read_secret_file
 
 if TYPE_CHECKING:
     import ssl

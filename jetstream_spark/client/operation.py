@@ -23,8 +23,8 @@ from typing import Any, Protocol, TypeVar
 
 from jetstream_spark.client.addresses import LearnedAddresses
 from jetstream_spark.client.link import Link
-from jetstream_spark.connection_options import ConnectionOptions
-from jetstream_spark.option_values import ServerAddress
+from jetstream_spark.options.connection_options import ConnectionOptions
+from jetstream_spark.options.option_values import ServerAddress
 
 T = TypeVar("T")
 B = TypeVar("B")

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 from jetstream_spark.client.flow import Flow
 from jetstream_spark.client.operation import Host, Operation
-from jetstream_spark.connection_options import ConnectionOptions
 from jetstream_spark.errors import (
     AuthenticationFailedError,
     CredentialsOutdatedError,
     SecretUnreadableError,
 )
+from jetstream_spark.options.connection_options import ConnectionOptions
 
 # Longer than this and a firewall or the JVM may have dropped the other end silently.
 CHECK_AFTER_S = 5.0

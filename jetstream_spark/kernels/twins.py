@@ -21,18 +21,18 @@ def adopt(kernel: str, names: dict[str, Any]) -> str:
     is not even imported unless it is needed.
 
     Args:
-        kernel: the module's name, with which the names of both twins begin.
+        kernel: the package's name; the twins are its modules `fast` and `pure`.
         names: its globals; what `__all__` names and is not there yet comes from the twin.
     """
     missing = [name for name in names["__all__"] if name not in names and name != "TWIN"]
     if os.environ.get("JETSTREAM_PURE") != "1":
         try:
-            compiled = import_module(f"{kernel}_fast")
+            compiled = import_module(f"{kernel}.fast")
             names.update({name: getattr(compiled, name) for name in missing})
             return "compiled"
         except (ImportError, AttributeError):
             _warn_once()
-    pure = import_module(f"{kernel}_pure")
+    pure = import_module(f"{kernel}.pure")
     names.update({name: getattr(pure, name) for name in missing})
     return "pure"
 

@@ -19,20 +19,20 @@ from jetstream_server.jetstream.account_limits import (
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.ingest import IngestLimits
 from jetstream_server.jetstream.open_batches import OpenBatches
-from jetstream_server.jetstream.streams.ingest import IngestLimits
-from jetstream_server.node.account import Account
-from jetstream_server.node.account_links import has_own_api
-from jetstream_server.node.api_watch import ApiWatch
-from jetstream_server.node.domain_mapping import DomainMapping
+from jetstream_server.node.accounts.account import Account
+from jetstream_server.node.accounts.account_links import has_own_api
+from jetstream_server.node.accounts.api_watch import ApiWatch
+from jetstream_server.node.accounts.domain_mapping import DomainMapping
+from jetstream_server.node.auth.users import accounts_of
 from jetstream_server.node.node import Node
-from jetstream_server.node.users import accounts_of
-from jetstream_server.store.commit import GroupCommit
-from jetstream_server.store.disk import Disk, OsDisk
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.disk import Disk, OsDisk
+from jetstream_server.store.disk.reserve import Reserve
+from jetstream_server.store.disk.spare_descriptors import SpareDescriptors
+from jetstream_server.store.disk.store_folder import ENCRYPTION_NAME, StoreFolder, open_folder
 from jetstream_server.store.file import BLOCK_BYTES
-from jetstream_server.store.reserve import Reserve
-from jetstream_server.store.spare_descriptors import SpareDescriptors
-from jetstream_server.store.store_folder import ENCRYPTION_NAME, StoreFolder, open_folder
 from jetstream_server.store.vault import FileVault
 
 
@@ -196,8 +196,8 @@ def _disk_of(
     if not given.encryption_key and plain.read(folder.path / ENCRYPTION_NAME) is None:
         return plain, BLOCK_BYTES
     # Imported here: most servers do not encrypt, and start sooner without the library.
-    from jetstream_server.store.cipher_disk import ENCRYPTED_BLOCK_BYTES, CipherDisk
-    from jetstream_server.store.keyring import open_keyring
+    from jetstream_server.store.disk.cipher_disk import ENCRYPTED_BLOCK_BYTES, CipherDisk
+    from jetstream_server.store.disk.keyring import open_keyring
 
     keyring = open_keyring(
         folder.path,

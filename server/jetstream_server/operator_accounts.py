@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ConfigError
+from jetstream_server.config.account_options import claimed_accounts
 from jetstream_server.config.claims.account_claims import AccountClaims
-from jetstream_server.config.claims.account_options import claimed_accounts
 from jetstream_server.config.claims.token import ClaimsError
 from jetstream_server.config.options import OperatorOptions, ServerOptions
 from jetstream_server.net.token_folder import TokenFolder

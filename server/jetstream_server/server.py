@@ -37,13 +37,13 @@ from jetstream_server.net.loop_errors import contain_callbacks
 from jetstream_server.net.password_threads import PasswordThreads
 from jetstream_server.net.process_files import process_files
 from jetstream_server.net.pump import Pump
-from jetstream_server.node.auth import Authenticator, Gatekeeper
+from jetstream_server.node.auth.auth import Authenticator, Gatekeeper
+from jetstream_server.node.auth.users import accounts_of, users_of
 from jetstream_server.node.door import Door
 from jetstream_server.node.lame_duck import LameDuck
 from jetstream_server.node.node import Node
 from jetstream_server.node.reload import arrange_accounts, reload
 from jetstream_server.node.trace import Trace
-from jetstream_server.node.users import accounts_of, users_of
 
 if TYPE_CHECKING:
     from jetstream_server.net.monitor_http import MonitorHttp
@@ -346,7 +346,7 @@ def _gatekeeper(options: ServerOptions, note: Callable[[str, str], None]) -> Gat
     if options.operator is None:
         return Authenticator(users_of(options), options.no_auth_user, _nonce)
     # Imported here: most servers have no operator, and start sooner without the models.
-    from jetstream_server.node.operator import OperatorGatekeeper
+    from jetstream_server.node.auth.operator import OperatorGatekeeper
 
     return OperatorGatekeeper(options.operator, accounts_of(options), _nonce, note)
 

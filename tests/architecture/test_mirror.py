@@ -63,7 +63,8 @@ def test_every_source_file_has_a_test_file():
             if name in TESTED_ELSEWHERE:
                 assert (ROOT / TESTED_ELSEWHERE[name]).exists()
                 continue
-            twin = tests / path.relative_to(sources).with_name(f"test_{_subject(path)}.py")
+            subject = _subject(path.relative_to(sources))
+            twin = tests / subject.with_name(f"test_{subject.name}.py")
             if not twin.exists():
                 missing.append(f"{name} has no {twin.relative_to(ROOT)}")
     assert not missing, "\n".join(missing)
@@ -72,9 +73,7 @@ def test_every_source_file_has_a_test_file():
 def test_every_test_file_has_a_source_file():
     orphans = []
     for sources, tests in TREES.items():
-        subjects = {
-            path.parent.relative_to(sources) / _subject(path) for path in sources.rglob("*.py*")
-        }
+        subjects = {_subject(path.relative_to(sources)) for path in sources.rglob("*.py*")}
         for path in sorted(tests.rglob("test_*.py")):
             subject = path.parent.relative_to(tests) / path.stem.removeprefix("test_")
             if subject not in subjects and path.stem not in WHOLE:
@@ -82,9 +81,10 @@ def test_every_test_file_has_a_source_file():
     assert not orphans, "\n".join(orphans)
 
 
-def _subject(path: Path) -> str:
-    """Return what a file is about: twins of one kernel share a test."""
-    return path.stem.removesuffix("_pure").removesuffix("_fast")
+def _subject(path: Path) -> Path:
+    """Return what a file is about: the twins of a kernel, which is a package, share a test."""
+    is_of_kernel = path.parent.parent.name == "kernels"
+    return path.parent if is_of_kernel else path.with_suffix("")
 
 
 def _has_behaviour(path: Path) -> bool:

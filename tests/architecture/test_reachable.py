@@ -16,7 +16,7 @@ ENTRIES = ("jetstream_server.__main__", "jetstream_spark", "pyspark_jetstream")
 # What users import by name, as the documentation says.
 PUBLIC = ("jetstream_spark.embedded",)
 # `adopt` imports one of these, whichever there is.
-TWINS = ("_pure", "_fast")
+TWINS = (".pure", ".fast")
 
 
 def modules() -> dict[str, Path]:

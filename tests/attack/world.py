@@ -34,11 +34,11 @@ from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.net.layer import LayerError
 from jetstream_server.net.websocket_layer import WebsocketLayer
 from jetstream_server.net.websocket_upgrade import WebsocketRules
-from jetstream_server.node.auth import Authenticator
+from jetstream_server.node.auth.auth import Authenticator
+from jetstream_server.node.auth.users import users_of
 from jetstream_server.node.node import Node
 from jetstream_server.node.reload import arrange_accounts, reload
 from jetstream_server.node.session import Session
-from jetstream_server.node.users import users_of
 
 from tests.attack.acts import (
     Act,

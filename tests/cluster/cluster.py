@@ -14,7 +14,7 @@ from jetstream_spark.client.blocking import Blocking, lease, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import publish_frame
 from jetstream_spark.errors import ConnectorError
-from jetstream_spark.options import SourceOptions
+from jetstream_spark.options.format_options import SourceOptions
 
 SIZE = 3
 # An election takes 4 to 9 s, and a machine that is busy takes its time.

@@ -18,8 +18,8 @@ from jetstream_spark.client import pool
 from jetstream_spark.client.blocking import Blocking, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.errors import ConnectorError
-from jetstream_spark.options import SourceOptions
-from jetstream_spark.stream_source import StreamSource
+from jetstream_spark.options.format_options import SourceOptions
+from jetstream_spark.source.stream_source import StreamSource
 from tests.cluster.work import Copy, Reading, Writing
 
 ROWS = 3_000

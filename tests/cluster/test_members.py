@@ -11,7 +11,7 @@ from jetstream_spark.client.blocking import Blocking, run, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import Flow
 from jetstream_spark.errors import ConnectionFailedError
-from jetstream_spark.options import SinkOptions
+from jetstream_spark.options.format_options import SinkOptions
 
 pytestmark = pytest.mark.genuine
 

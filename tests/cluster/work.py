@@ -10,15 +10,15 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from jetstream_spark.client.blocking import Blocking, iterate, run, this_host
-from jetstream_spark.ledger import Scope, ScopeKind
-from jetstream_spark.options import SinkOptions, SourceOptions
-from jetstream_spark.partition import RangePartition, read_partition
-from jetstream_spark.planner import plan_ranges
-from jetstream_spark.ranges import SequenceRange
-from jetstream_spark.sink import Sink
-from jetstream_spark.sink_columns import SinkColumns
-from jetstream_spark.stream_source import StreamSource
-from jetstream_spark.writer import write_partition
+from jetstream_spark.fetch.ranges import SequenceRange
+from jetstream_spark.options.format_options import SinkOptions, SourceOptions
+from jetstream_spark.sink.ledger import Scope, ScopeKind
+from jetstream_spark.sink.sink import Sink
+from jetstream_spark.sink.sink_columns import SinkColumns
+from jetstream_spark.sink.writer import write_partition
+from jetstream_spark.source.partition import RangePartition, read_partition
+from jetstream_spark.source.planner import plan_ranges
+from jetstream_spark.source.stream_source import StreamSource
 
 SCHEMA = StructType().add("subject", StringType()).add("data", BinaryType())
 READ = pa.schema({"seq": pa.int64(), "subject": pa.string(), "data": pa.binary()})

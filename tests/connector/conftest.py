@@ -10,7 +10,7 @@ import pytest
 
 from jetstream_spark.client.blocking import Blocking, this_host
 from jetstream_spark.client.control import Control, StreamState
-from jetstream_spark.options import SinkOptions
+from jetstream_spark.options.format_options import SinkOptions
 
 _numbers = itertools.count(1)
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 from nats.js.object_store import ObjectStore
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
 
-from jetstream_spark.batch_reader import BatchReader
 from jetstream_spark.client.blocking import Blocking, run, this_host
 from jetstream_spark.client.control import Control
-from jetstream_spark.columns_of_write import columns_of_write
-from jetstream_spark.ledger import Scope, ScopeKind
-from jetstream_spark.options import SinkOptions, SourceOptions
-from jetstream_spark.sink import Sink, WrittenPartition
+from jetstream_spark.options.format_options import SinkOptions, SourceOptions
+from jetstream_spark.sink.columns_of_write import columns_of_write
+from jetstream_spark.sink.ledger import Scope, ScopeKind
+from jetstream_spark.sink.sink import Sink, WrittenPartition
+from jetstream_spark.source.batch_reader import BatchReader
 from jetstream_spark.validation import columns
 
 KINDS = {

@@ -34,14 +34,14 @@ from jetstream_spark.errors import (
     StreamNotFoundError,
     StreamOfflineError,
 )
-from jetstream_spark.ledger import Scope, ScopeKind
-from jetstream_spark.options import SinkOptions, SourceOptions
-from jetstream_spark.partition import RangePartition, read_partition
-from jetstream_spark.ranges import SequenceRange
-from jetstream_spark.sink_columns import SinkColumns
-from jetstream_spark.stream_source import StreamSource
-from jetstream_spark.stream_watch import StreamWatch
-from jetstream_spark.writer import write_partition
+from jetstream_spark.fetch.ranges import SequenceRange
+from jetstream_spark.options.format_options import SinkOptions, SourceOptions
+from jetstream_spark.sink.ledger import Scope, ScopeKind
+from jetstream_spark.sink.sink_columns import SinkColumns
+from jetstream_spark.sink.writer import write_partition
+from jetstream_spark.source.partition import RangePartition, read_partition
+from jetstream_spark.source.stream_source import StreamSource
+from jetstream_spark.source.stream_watch import StreamWatch
 
 SCHEMA = StructType().add("subject", StringType()).add("data", BinaryType())
 LIMITS = {

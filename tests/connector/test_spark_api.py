@@ -13,12 +13,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from jetstream_spark import spark_api, stream_reader
+from jetstream_spark import spark_api
+from jetstream_spark.data_source import JetStreamDataSource
 from jetstream_spark.errors import OptionsError, StreamRecreatedError, StreamTruncatedError
-from jetstream_spark.options import SourceOptions
-from jetstream_spark.source import JetStreamDataSource
+from jetstream_spark.options.format_options import SourceOptions
+from jetstream_spark.source import stream_reader
+from jetstream_spark.source.stream_reader import StreamReader
 from jetstream_spark.spark_api import utc_arrow_schema
-from jetstream_spark.stream_reader import StreamReader
 
 SCHEMA = StructType().add("data", BinaryType())
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 from jetstream_server.base.clock import SECOND
 
 from jetstream_spark.errors import ConnectorError
-from jetstream_spark.ledger import Scope
-from jetstream_spark.ranges import SequenceRange
-from jetstream_spark.sink import WrittenPartition
+from jetstream_spark.fetch.ranges import SequenceRange
+from jetstream_spark.sink.ledger import Scope
+from jetstream_spark.sink.sink import WrittenPartition
 from tests.connector_sim import scenes
 from tests.connector_sim.process import Activity, Process, error_name
 from tests.connector_sim.world import World

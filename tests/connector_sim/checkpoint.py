@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from jetstream_spark.offsets import Offsets
+from jetstream_spark.options.offsets import Offsets
 
 
 @dataclass(slots=True)

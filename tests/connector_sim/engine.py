@@ -17,12 +17,12 @@ from typing import Any
 
 from jetstream_spark.client.operation import Operation
 from jetstream_spark.errors import ConnectorError, StreamNotFoundError
-from jetstream_spark.ledger import ScopeKind
-from jetstream_spark.offsets import Offsets
-from jetstream_spark.options import SinkOptions, SourceOptions
-from jetstream_spark.planner import plan_ranges
-from jetstream_spark.sink import WrittenPartition
-from jetstream_spark.stream_source import StreamSource
+from jetstream_spark.options.format_options import SinkOptions, SourceOptions
+from jetstream_spark.options.offsets import Offsets
+from jetstream_spark.sink.ledger import ScopeKind
+from jetstream_spark.sink.sink import WrittenPartition
+from jetstream_spark.source.planner import plan_ranges
+from jetstream_spark.source.stream_source import StreamSource
 from tests.connector_sim import scenes
 from tests.connector_sim.attempt import ZOMBIE_S_MAX, Attempt, Executors
 from tests.connector_sim.checkpoint import Checkpoint

@@ -22,15 +22,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from jetstream_spark import object_publisher
 from jetstream_spark.client.operation import Operation, Pause
-from jetstream_spark.columns_of_write import columns_of_write
 from jetstream_spark.errors import NotAcknowledgedError
+from jetstream_spark.fetch.ranges import SequenceRange
 from jetstream_spark.object_store import ObjectStore
-from jetstream_spark.options import SinkOptions, SourceOptions
-from jetstream_spark.partition import LatestPartition, read_partition
-from jetstream_spark.ranges import SequenceRange
-from jetstream_spark.sink import Sink, WrittenPartition
+from jetstream_spark.options.format_options import SinkOptions, SourceOptions
+from jetstream_spark.sink.columns_of_write import columns_of_write
+from jetstream_spark.sink.sink import Sink, WrittenPartition, object_publisher
+from jetstream_spark.source.partition import LatestPartition, read_partition
 from tests.connector_sim.courses import FairCourse
 from tests.connector_sim.process import Process
 from tests.connector_sim.scenes import (

@@ -20,9 +20,9 @@ from jetstream_spark.client.addresses import LearnedAddresses
 from jetstream_spark.client.handshake import connect_fields
 from jetstream_spark.client.link import Link
 from jetstream_spark.client.operation import EFFECTS, Encrypt, Open, Pause, Transfer, Until
-from jetstream_spark.connection_options import ConnectionOptions
 from jetstream_spark.errors import ConnectorError
-from jetstream_spark.option_values import ServerAddress
+from jetstream_spark.options.connection_options import ConnectionOptions
+from jetstream_spark.options.option_values import ServerAddress
 from tests.connector_sim.server import USER
 from tests.connector_sim.wire import Wire
 from tests.sim.clock import START, Agenda

@@ -11,12 +11,12 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.client.operation import Operation, Production
-from jetstream_spark.ledger import Scope, ScopeKind
-from jetstream_spark.options import SinkOptions, SourceOptions
-from jetstream_spark.partition import LatestPartition, RangePartition, read_partition
-from jetstream_spark.ranges import SequenceRange
-from jetstream_spark.sink import Sink, WrittenPartition
-from jetstream_spark.sink_columns import SinkColumns
+from jetstream_spark.fetch.ranges import SequenceRange
+from jetstream_spark.options.format_options import SinkOptions, SourceOptions
+from jetstream_spark.sink.ledger import Scope, ScopeKind
+from jetstream_spark.sink.sink import Sink, WrittenPartition
+from jetstream_spark.sink.sink_columns import SinkColumns
+from jetstream_spark.source.partition import LatestPartition, RangePartition, read_partition
 from tests.connector_sim.process import Process
 
 # The password is what the world says that the file holds; see `Process.connect_fields`.

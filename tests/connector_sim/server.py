@@ -16,12 +16,12 @@ from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.pump import Pump
-from jetstream_server.node.auth import GLOBAL_ACCOUNT, Authenticator, User
+from jetstream_server.node.auth.auth import GLOBAL_ACCOUNT, Authenticator, User
 from jetstream_server.node.node import Node
 from jetstream_server.node.reload import reload
-from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.store_folder import open_folder
 from jetstream_server.store.ports import MessageStore
-from jetstream_server.store.store_folder import open_folder
 from jetstream_server.store.vault import FileVault
 
 from tests.connector_sim.wire import Wire

@@ -30,7 +30,7 @@ from jetstream_spark.errors import (
     DataLossError,
     RetryableError,
 )
-from jetstream_spark.ledger import ScopeKind
+from jetstream_spark.sink.ledger import ScopeKind
 from tests.connector_sim import scenes
 from tests.connector_sim.attempt import PREFIX
 from tests.connector_sim.courses import FairCourse, RoughCourse

@@ -46,7 +46,7 @@ def container(image) -> Iterator[object]:
 def test_streams_survive_a_restart_of_the_container(container) -> None:
     from jetstream_spark.client.blocking import Blocking, this_host
     from jetstream_spark.client.control import Control
-    from jetstream_spark.options import SinkOptions
+    from jetstream_spark.options.format_options import SinkOptions
 
     def control() -> Blocking:
         url = f"nats://{container.get_container_host_ip()}:{container.get_exposed_port(4222)}"

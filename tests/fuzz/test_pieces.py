@@ -25,7 +25,7 @@ from jetstream_server.jetstream.wire.go_time import parse_time
 from jetstream_server.protocol import headers
 from jetstream_server.protocol.ops import PubRun, Violation
 from jetstream_server.protocol.parser import Parser
-from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.file import FileStore
 
 FOLDER = Path("/store/msgs")

@@ -23,11 +23,11 @@ from jetstream_server.jetstream.consumers.consumer_creation import create_consum
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Output
 from jetstream_server.jetstream.streams.stream_config import StreamConfig
-from jetstream_server.store.cipher_disk import CipherDisk
-from jetstream_server.store.commit import GroupCommit
-from jetstream_server.store.disk import Disk
-from jetstream_server.store.keyring import Keyring
-from jetstream_server.store.store_folder import open_folder
+from jetstream_server.store.disk.cipher_disk import CipherDisk
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.disk import Disk
+from jetstream_server.store.disk.keyring import Keyring
+from jetstream_server.store.disk.store_folder import open_folder
 from jetstream_server.store.vault import FileVault
 
 START = 1_700_000_000 * SECOND

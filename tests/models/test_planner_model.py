@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jetstream_spark.offsets import Offsets, StreamOffset
-from jetstream_spark.planner import Limits, available, plan_end, plan_ranges
-from jetstream_spark.tail import Tail
+from jetstream_spark.fetch.tail import Tail
+from jetstream_spark.options.offsets import Offsets, StreamOffset
+from jetstream_spark.source.planner import Limits, available, plan_end, plan_ranges
 
 NAMES = ["A", "B", "C"]
 

@@ -18,11 +18,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store.cipher_disk import CipherDisk
-from jetstream_server.store.commit import GroupCommit
-from jetstream_server.store.content_cache import ContentCache
+from jetstream_server.store.blocks.content_cache import ContentCache
+from jetstream_server.store.disk.cipher_disk import CipherDisk
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.keyring import Keyring
 from jetstream_server.store.file import FileStore
-from jetstream_server.store.keyring import Keyring
 from jetstream_server.store.memory import MemoryStore
 from jetstream_server.store.ports import Limits, MessageStore, SubjectFilter
 from jetstream_server.store.tally import Tally

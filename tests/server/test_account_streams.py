@@ -18,10 +18,10 @@ from jetstream_server.config.options import ServerOptions
 from jetstream_server.jetstream.account_limits import AccountLimits
 from jetstream_server.jetstream.errors import ApiError
 from jetstream_server.jetstream.streams.stream_config import StreamConfig
-from jetstream_server.node.auth import Authenticator
+from jetstream_server.node.auth.auth import Authenticator
 from jetstream_server.node.node import Node
 from jetstream_server.node.reload import arrange_accounts
-from jetstream_server.store.cipher_disk import ENCRYPTED_BLOCK_BYTES
+from jetstream_server.store.disk.cipher_disk import ENCRYPTED_BLOCK_BYTES
 
 NOW = 1_700_000_000 * SECOND
 ACCOUNTS = """

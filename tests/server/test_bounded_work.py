@@ -21,11 +21,11 @@ from jetstream_server.config.options import ServerOptions
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
-from jetstream_server.node.auth import Authenticator
+from jetstream_server.node.auth.auth import Authenticator
 from jetstream_server.node.node import Node
 from jetstream_server.node.publishing import MESSAGES_OF_TURN_MAX
-from jetstream_server.store.commit import GroupCommit
-from jetstream_server.store.disk import OsDisk
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.vault import FileVault
 
 NOW = 1_700_000_000 * SECOND

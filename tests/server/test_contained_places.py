@@ -27,10 +27,10 @@ from jetstream_server.monitor.server_commands import ServerCommands
 from jetstream_server.monitor.system_events import SystemEvents
 from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.node import session as sessions
-from jetstream_server.node.auth import Authenticator
+from jetstream_server.node.auth.auth import Authenticator
+from jetstream_server.node.auth.users import users_of
 from jetstream_server.node.node import Node
 from jetstream_server.node.reload import arrange_accounts
-from jetstream_server.node.users import users_of
 
 from tests.contained import Peer, World
 from tests.planted import PlantedError, plant, planted

@@ -34,7 +34,7 @@ UNWANTED = {
     "jetstream_server.net.monitor_http",
     "jetstream_server.net.tls_context",
     "jetstream_server.net.websocket_layer",
-    "jetstream_server.store.keyring",
+    "jetstream_server.store.disk.keyring",
     "multiprocessing",
     "nkeys",
     "numpy",

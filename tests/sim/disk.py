@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
-from jetstream_server.store.disk import REMOVED_PREFIX, Buffer
+from jetstream_server.store.disk.disk import REMOVED_PREFIX, Buffer
 
 SECTOR_BYTES = 64  # small, so that small tests tear too
 

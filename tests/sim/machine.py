@@ -19,16 +19,16 @@ from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.pump import Pump
-from jetstream_server.node.account import Account
-from jetstream_server.node.auth import GLOBAL_ACCOUNT, Authenticator, User
+from jetstream_server.node.accounts.account import Account
+from jetstream_server.node.auth.auth import GLOBAL_ACCOUNT, Authenticator, User
 from jetstream_server.node.node import Node
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store.cipher_disk import CipherDisk
-from jetstream_server.store.commit import GroupCommit
-from jetstream_server.store.disk import Disk
-from jetstream_server.store.keyring import Keyring
-from jetstream_server.store.reserve import Reserve
-from jetstream_server.store.store_folder import open_folder
+from jetstream_server.store.disk.cipher_disk import CipherDisk
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.disk import Disk
+from jetstream_server.store.disk.keyring import Keyring
+from jetstream_server.store.disk.reserve import Reserve
+from jetstream_server.store.disk.store_folder import open_folder
 from jetstream_server.store.vault import FileVault
 
 from tests.sim.audit import audit

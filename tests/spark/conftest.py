@@ -23,7 +23,7 @@ from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import publish_frame
 from jetstream_spark.embedded import JetStreamServer
 from jetstream_spark.errors import RequestRefusedError
-from jetstream_spark.options import SinkOptions
+from jetstream_spark.options.format_options import SinkOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISH_RUN = 2000

@@ -22,7 +22,7 @@ import jetstream_spark
 from jetstream_spark.client.blocking import Blocking, this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.embedded import JetStreamServer
-from jetstream_spark.options import SinkOptions
+from jetstream_spark.options.format_options import SinkOptions
 
 VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 NAME = f"PySpark {pyspark.__version__}, Python {platform.python_version()}"

@@ -29,7 +29,7 @@ from jetstream_server.jetstream.metering import Metering, Usage
 from jetstream_server.jetstream.offline_stream import OfflineStream
 from jetstream_server.jetstream.origins.origin_checks import check_filters
 from jetstream_server.jetstream.outages import Outages
-from jetstream_server.jetstream.snapshots.spool import Spool
+from jetstream_server.jetstream.spool import Spool
 from jetstream_server.jetstream.stream_file import LostConfigError, load_config, save_config
 from jetstream_server.jetstream.stream_template import StreamTemplates
 from jetstream_server.jetstream.streams.stream import Stream

@@ -10,10 +10,10 @@ from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.containment import UNCONTAINED, Containment, Incident
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.workload import Workload
+from jetstream_server.jetstream.ingest import IngestLimits
 from jetstream_server.jetstream.open_batches import OpenBatches
 from jetstream_server.jetstream.output import Output
 from jetstream_server.jetstream.slices import Slices
-from jetstream_server.jetstream.streams.ingest import IngestLimits
 from jetstream_server.store.ports import MessageStore
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 

@@ -1,4 +1,4 @@
 """Floor `kernels`: the hot loops, each over a whole batch.
 
-`_pure` is the reference, `_fast` is compiled.
+Each is a package: `pure.py` is the reference, `fast.pyx` is compiled and does the same.
 """

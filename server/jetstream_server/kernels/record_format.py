@@ -32,4 +32,4 @@ UNACCOUNTED_BYTES = PREFIX_BYTES - 30
 HEADER_ACCOUNTED_BYTES = 4
 
 MESSAGE = 0
-ERASED = 6  # a message without its headers and payload (`store/erasure.py`)
+ERASED = 6  # a message without its headers and payload (`store/blocks/erasure.py`)

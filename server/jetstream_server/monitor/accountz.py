@@ -14,10 +14,10 @@ from jetstream_server.config.options import (
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.query import BadQueryError
 from jetstream_server.monitor.subsz import sublist_stats
-from jetstream_server.node.account import Account
+from jetstream_server.node.accounts.account import Account
+from jetstream_server.node.auth.users import accounts_of
 from jetstream_server.node.node import Node
 from jetstream_server.node.stats import Traffic
-from jetstream_server.node.users import accounts_of
 
 _RESPONSES = {"singleton": "Singleton", "stream": "Streamed", "chunked": "Chunked"}
 # What the system account offers to others, and what each of them calls it.

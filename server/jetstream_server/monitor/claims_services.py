@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from jetstream_server.base.errors import ConfigError
+from jetstream_server.config.account_options import valid_account
 from jetstream_server.config.claims.account_claims import AccountClaims
-from jetstream_server.config.claims.account_options import valid_account
 from jetstream_server.config.claims.operator_claims import DeletionClaims
 from jetstream_server.config.claims.token import ClaimsError
 from jetstream_server.config.options import OperatorOptions

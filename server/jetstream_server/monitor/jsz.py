@@ -17,7 +17,7 @@ from jetstream_server.monitor.varz import (
     jetstream_limits,
     jetstream_stats,
 )
-from jetstream_server.node.account import Account
+from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.node import Node
 
 ACCOUNTS_PAGE = 1024

@@ -22,8 +22,8 @@ from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.accountz import account_stat
 from jetstream_server.monitor.varz import statsz
-from jetstream_server.node.account import Account
-from jetstream_server.node.auth import GLOBAL_ACCOUNT
+from jetstream_server.node.accounts.account import Account
+from jetstream_server.node.auth.auth import GLOBAL_ACCOUNT
 from jetstream_server.node.node import Node
 from jetstream_server.node.server_info import server_info
 from jetstream_server.node.session import Session

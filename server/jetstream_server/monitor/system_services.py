@@ -16,8 +16,8 @@ import orjson
 
 from jetstream_server.base.clock import SECOND
 from jetstream_server.core.subscription import Origin, Stretch, Subscription
-from jetstream_server.jetstream.api.json_syntax import parse_values
 from jetstream_server.jetstream.wire.go_json import encode
+from jetstream_server.jetstream.wire.json_syntax import parse_values
 from jetstream_server.monitor.accountz import account_info, account_stat, accountz, accstatz
 from jetstream_server.monitor.clusterz import gatewayz, ipqueuesz, leafz, raftz, routez
 from jetstream_server.monitor.connz import ConnzOptions, connz
@@ -28,9 +28,9 @@ from jetstream_server.monitor.query import BadQueryError, Query, UnreadableError
 from jetstream_server.monitor.subsz import SubszOptions, subsz
 from jetstream_server.monitor.system_events import event
 from jetstream_server.monitor.varz import statsz, varz
-from jetstream_server.node.account import Account
+from jetstream_server.node.accounts.account import Account
+from jetstream_server.node.auth.permissions import Permissions, SubjectRules
 from jetstream_server.node.node import Node
-from jetstream_server.node.permissions import Permissions, SubjectRules
 from jetstream_server.node.server_info import server_info
 from jetstream_server.node.session import Session
 from jetstream_server.protocol.ops import PubRun

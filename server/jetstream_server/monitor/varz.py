@@ -14,7 +14,7 @@ from jetstream_server.jetstream.account_limits import DEFAULT_MAX_CONSUMERS
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.certificates import not_after
-from jetstream_server.node.account import Account
+from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.node import Node
 from jetstream_server.node.server_info import FEATURE_FLAGS
 from jetstream_server.node.stats import Traffic

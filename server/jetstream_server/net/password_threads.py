@@ -16,7 +16,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
 
-from jetstream_server.node.password_check import PasswordQuestion
+from jetstream_server.node.auth.password_check import PasswordQuestion
 
 WAITING_MAX = 1024
 WAITING_OF_ADDRESS_MAX = 64

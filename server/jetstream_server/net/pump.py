@@ -28,7 +28,7 @@ from jetstream_server.net.flush_worker import Failures, FlushWorker, Worker
 from jetstream_server.net.intake import Intake
 from jetstream_server.node.node import Held, Node
 from jetstream_server.node.session import Session
-from jetstream_server.store.commit import Flush, GroupCommit
+from jetstream_server.store.disk.commit import Flush, GroupCommit
 
 
 class Connection(Protocol):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jetstream_server.base import nkey
 from jetstream_server.base.errors import ConfigError
-from jetstream_server.store.disk import OsDisk
+from jetstream_server.store.disk.disk import OsDisk
 
 _SUFFIX = ".jwt"
 _DELETED = ".jwt.deleted"

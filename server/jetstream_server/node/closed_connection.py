@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jetstream_server.core.subscription import Subscription
-from jetstream_server.node.auth import User
+from jetstream_server.node.auth.auth import User
 from jetstream_server.node.client_tls import ClientTls
 from jetstream_server.node.door import Door
 from jetstream_server.node.stats import Traffic
 
 if TYPE_CHECKING:
-    from jetstream_server.node.account import Account
+    from jetstream_server.node.accounts.account import Account
     from jetstream_server.node.session import Session
 
 # Of all of them together, some 5 MB. Clients that come and go with thousands of subscriptions must

@@ -17,7 +17,7 @@ from jetstream_server.core.subscription import Subscription
 from jetstream_server.jetstream.streams.storing_outcome import StoringOutcome
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.jetstream.wire.go_time import format_time
-from jetstream_server.node.account import Account
+from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.server_info import Introduced, server_info
 from jetstream_server.node.trace import Client
 from jetstream_server.node.trace_request import TraceRequest

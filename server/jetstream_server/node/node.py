@@ -25,13 +25,13 @@ from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.core.workload import UNITS_OF_TURN, Workload
 from jetstream_server.jetstream.output import Frames, Handover, Send, Settled
-from jetstream_server.node.account import Account
-from jetstream_server.node.account_links import AccountLinks
-from jetstream_server.node.auth import GLOBAL_ACCOUNT, Gatekeeper, User
+from jetstream_server.node.accounts.account import Account
+from jetstream_server.node.accounts.account_links import AccountLinks
+from jetstream_server.node.auth.auth import GLOBAL_ACCOUNT, Gatekeeper, User
+from jetstream_server.node.auth.password_check import AtOnce, PasswordChecker
 from jetstream_server.node.closed_connection import ClosedConnections
 from jetstream_server.node.door import Door
 from jetstream_server.node.lame_duck import LameDuck
-from jetstream_server.node.password_check import AtOnce, PasswordChecker
 from jetstream_server.node.session import Session
 from jetstream_server.node.stats import NodeStats, Traffic
 from jetstream_server.node.trace import Trace

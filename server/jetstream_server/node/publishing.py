@@ -15,8 +15,8 @@ from jetstream_server.core.subject import is_valid_literal
 from jetstream_server.core.subscription import Origin
 from jetstream_server.kernels import frames, subjects
 from jetstream_server.node import reserved
-from jetstream_server.node.account import Account
-from jetstream_server.node.connect_options import Wishes
+from jetstream_server.node.accounts.account import Account
+from jetstream_server.node.auth.connect_options import Wishes
 from jetstream_server.node.message_trace import MessageTrace
 from jetstream_server.node.rights import Rights
 from jetstream_server.node.server_info import Introduced

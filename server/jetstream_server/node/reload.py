@@ -9,14 +9,14 @@ docs/reference/configuration.md#reload.
 from __future__ import annotations
 
 from jetstream_server.config.options import ServerOptions
-from jetstream_server.node.account import ClientLimits
-from jetstream_server.node.account_links import AccountLinks
-from jetstream_server.node.auth import GLOBAL_ACCOUNT, Gatekeeper, User
+from jetstream_server.node.accounts.account import ClientLimits
+from jetstream_server.node.accounts.account_links import AccountLinks
+from jetstream_server.node.accounts.subject_mappings import SubjectMappings
+from jetstream_server.node.auth.auth import GLOBAL_ACCOUNT, Gatekeeper, User
+from jetstream_server.node.auth.users import accounts_of
 from jetstream_server.node.node import Node
 from jetstream_server.node.session import Session
-from jetstream_server.node.subject_mappings import SubjectMappings
 from jetstream_server.node.trace_request import TraceTerms
-from jetstream_server.node.users import accounts_of
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.node import reserved
-from jetstream_server.node.account import ClientLimits
-from jetstream_server.node.auth import User
-from jetstream_server.node.expected_replies import ExpectedReplies
-from jetstream_server.node.permissions import Permissions
+from jetstream_server.node.accounts.account import ClientLimits
+from jetstream_server.node.auth.auth import User
+from jetstream_server.node.auth.expected_replies import ExpectedReplies
+from jetstream_server.node.auth.permissions import Permissions
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
 

@@ -25,18 +25,18 @@ from jetstream_server.core.containment import Containment, Incident
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels import frames
-from jetstream_server.node.account import Account
-from jetstream_server.node.auth import Gatekeeper, User
+from jetstream_server.node.accounts.account import Account
+from jetstream_server.node.auth.auth import Gatekeeper, User
+from jetstream_server.node.auth.password_check import PasswordChecker
+from jetstream_server.node.auth.sign_in import SignIn
 from jetstream_server.node.client_subscriptions import ClientSubscriptions
 from jetstream_server.node.client_tls import ClientTls
 from jetstream_server.node.door import Door
 from jetstream_server.node.outbox import Outbox
-from jetstream_server.node.password_check import PasswordChecker
 from jetstream_server.node.pings import Pings
 from jetstream_server.node.publishing import Publishing
 from jetstream_server.node.rights import NOBODY, Rights
 from jetstream_server.node.session_state import Event, Progress, State
-from jetstream_server.node.sign_in import SignIn
 from jetstream_server.node.stats import NodeStats, Traffic
 from jetstream_server.node.trace import Trace
 from jetstream_server.protocol import encoder

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import orjson
 
 from jetstream_server.jetstream.wire.go_quote import quoted
-from jetstream_server.node.account import Account
+from jetstream_server.node.accounts.account import Account
 from jetstream_server.protocol.ops import Connect, Op, Ping, Pong, PubRun, Sub, Unsub
 
 _SECRETS = ("pass", "auth_token", "jwt", "sig")

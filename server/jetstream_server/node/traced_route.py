@@ -16,11 +16,11 @@ from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.streams.publish_headers import replaced
 from jetstream_server.jetstream.streams.storing_outcome import StoringOutcome
 from jetstream_server.jetstream.streams.stream import Stream
-from jetstream_server.node.account import Account
-from jetstream_server.node.domain_mapping import DomainMapping
+from jetstream_server.node.accounts.account import Account
+from jetstream_server.node.accounts.domain_mapping import DomainMapping
+from jetstream_server.node.accounts.service_imports import ServiceImport
+from jetstream_server.node.accounts.stream_imports import Shadow
 from jetstream_server.node.message_trace import NO_ECHO, MessageTrace
-from jetstream_server.node.service_imports import ServiceImport
-from jetstream_server.node.stream_imports import Shadow
 from jetstream_server.node.trace import Client
 from jetstream_server.node.trace_request import DESTINATION, DISABLED, without_trace
 from jetstream_server.protocol.ops import PubRun

@@ -31,21 +31,22 @@ from pathlib import Path
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels.record_format import Buffer
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store.block_contents import BlockContents
-from jetstream_server.store.block_files import BlockFiles
-from jetstream_server.store.block_list import BlockList
-from jetstream_server.store.block_log import BlockLog
-from jetstream_server.store.block_pruning import BlockPruning
-from jetstream_server.store.block_reading import BlockReading
-from jetstream_server.store.block_subjects import BlockSubjects
-from jetstream_server.store.commit import GroupCommit
-from jetstream_server.store.compaction import Compaction
-from jetstream_server.store.compressed_block import CHUNK_BYTES
-from jetstream_server.store.content_cache import ContentCache
-from jetstream_server.store.enforcement import Enforcement
-from jetstream_server.store.health import Health
-from jetstream_server.store.high_water import HighWaterLog
-from jetstream_server.store.opening import Opening
+from jetstream_server.store.blocks.block_contents import BlockContents
+from jetstream_server.store.blocks.block_files import BlockFiles
+from jetstream_server.store.blocks.block_list import BlockList
+from jetstream_server.store.blocks.block_log import BlockLog
+from jetstream_server.store.blocks.block_pruning import BlockPruning
+from jetstream_server.store.blocks.block_reading import BlockReading
+from jetstream_server.store.blocks.block_subjects import BlockSubjects
+from jetstream_server.store.blocks.compaction import Compaction
+from jetstream_server.store.blocks.compressed_block import CHUNK_BYTES
+from jetstream_server.store.blocks.content_cache import ContentCache
+from jetstream_server.store.blocks.enforcement import Enforcement
+from jetstream_server.store.blocks.health import Health
+from jetstream_server.store.blocks.high_water import HighWaterLog
+from jetstream_server.store.blocks.opening import Opening
+from jetstream_server.store.blocks.subjects import SubjectSet, SubjectTable
+from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.ports import (
     Census,
     Limits,
@@ -54,7 +55,6 @@ from jetstream_server.store.ports import (
     SubjectFilter,
     Window,
 )
-from jetstream_server.store.subjects import SubjectSet, SubjectTable
 from jetstream_server.store.tally import Tally
 
 BLOCK_BYTES = 8 * 1024 * 1024  # as the genuine server; a larger single record gets its own block

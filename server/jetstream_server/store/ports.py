@@ -3,7 +3,7 @@
 Sequences are positive integers that rise by one and are never used twice; `now`, `timestamp` are
 integer nanoseconds since the epoch; subjects, headers and payloads are `bytes`. Nothing here
 reads a clock and nothing blocks: what must reach the disk is queued (`GroupCommit`, in
-`store/commit.py`) and a worker thread carries it there.
+`store/disk/commit.py`) and a worker thread carries it there.
 
 Byte accounting (`StoreState.bytes`) is the genuine server's: file 30 + subject + payload, and 4 +
 headers more when there are headers; memory 16 + subject + headers + payload.

@@ -7,7 +7,7 @@
         consumers/<name>/state          and its position
 
     <store_dir>/jetstream/<account>/streams/<stream>/
-        high-water.<n>                  how far the messages came (`store/high_water.py`)
+        high-water.<n>                  how far the messages came (`store/blocks/high_water.py`)
         filling                         while a restore makes the stream
 
 A stream or consumer exists when its `meta.json` does. The name of that is durable before any other
@@ -24,15 +24,15 @@ from pathlib import Path
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels.records import checksum as crc32c
-from jetstream_server.store.block import BLOCK_SUFFIX
-from jetstream_server.store.commit import GroupCommit, Owner
-from jetstream_server.store.content_cache import ContentCache
-from jetstream_server.store.disk import REMOVED_PREFIX, Disk
+from jetstream_server.store.blocks.block import BLOCK_SUFFIX
+from jetstream_server.store.blocks.content_cache import ContentCache
+from jetstream_server.store.blocks.high_water import HIGH_WATER_NAME
+from jetstream_server.store.disk.commit import GroupCommit, Owner
+from jetstream_server.store.disk.disk import REMOVED_PREFIX, Disk
+from jetstream_server.store.disk.folder_name import from_name, to_name
+from jetstream_server.store.disk.state_log import StateLog
 from jetstream_server.store.file import BLOCK_BYTES, FileStore
-from jetstream_server.store.folder_name import from_name, to_name
-from jetstream_server.store.high_water import HIGH_WATER_NAME
 from jetstream_server.store.memory import MemoryStore
-from jetstream_server.store.state_log import StateLog
 
 CONFIG_NAME = "meta.json"
 STATE_NAME = "state"

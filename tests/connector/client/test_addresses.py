@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from jetstream_spark.client.addresses import LEARNED_MAX, LearnedAddresses, learned_addresses
-from jetstream_spark.connection_options import read_connection_options
 from jetstream_spark.errors import ConnectionFailedError
-from jetstream_spark.option_map import OptionMap
-from jetstream_spark.option_values import ServerAddress, server_address
+from jetstream_spark.options.connection_options import read_connection_options
+from jetstream_spark.options.option_map import OptionMap
+from jetstream_spark.options.option_values import ServerAddress, server_address
 
 GIVEN = server_address("nats.example:4222")
 

@@ -11,7 +11,7 @@ import pytest
 from jetstream_spark.client.blocking import Blocking, _SocketCarrier, iterate, run
 from jetstream_spark.client.link import Link
 from jetstream_spark.client.operation import Open, Pause, Transfer, Until
-from jetstream_spark.option_values import server_address
+from jetstream_spark.options.option_values import server_address
 
 
 @pytest.fixture

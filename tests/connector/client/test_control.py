@@ -15,7 +15,7 @@ from jetstream_spark.errors import (
     RequestRefusedError,
     StreamNotFoundError,
 )
-from jetstream_spark.options import SinkOptions
+from jetstream_spark.options.format_options import SinkOptions
 
 pytestmark = pytest.mark.genuine
 

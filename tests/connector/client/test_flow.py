@@ -13,7 +13,6 @@ import pytest
 
 from jetstream_spark.client.blocking import Blocking, run, this_host
 from jetstream_spark.client.flow import Flow, publish_frame
-from jetstream_spark.connection_options import ConnectionOptions, read_connection_options
 from jetstream_spark.errors import (
     AuthenticationFailedError,
     ConnectionFailedError,
@@ -23,7 +22,8 @@ from jetstream_spark.errors import (
     ProtocolViolationError,
     RequestTimeoutError,
 )
-from jetstream_spark.option_map import OptionMap
+from jetstream_spark.options.connection_options import ConnectionOptions, read_connection_options
+from jetstream_spark.options.option_map import OptionMap
 
 
 def connect(options: ConnectionOptions, role: str) -> Any:

@@ -8,9 +8,9 @@ import nkeys
 import pytest
 
 from jetstream_spark.client.handshake import connect_fields, tls_context
-from jetstream_spark.connection_options import read_connection_options
 from jetstream_spark.errors import AuthenticationFailedError, SecretUnreadableError
-from jetstream_spark.option_map import OptionMap
+from jetstream_spark.options.connection_options import read_connection_options
+from jetstream_spark.options.option_map import OptionMap
 
 SEED = nkeys.encode_seed(b"0123456789abcdef0123456789abcdef", nkeys.PREFIX_BYTE_USER).decode()
 

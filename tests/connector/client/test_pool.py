@@ -9,8 +9,8 @@ import pytest
 
 from jetstream_spark.client import pool
 from jetstream_spark.client.blocking import lease, this_host
-from jetstream_spark.connection_options import read_connection_options
-from jetstream_spark.option_map import OptionMap
+from jetstream_spark.options.connection_options import read_connection_options
+from jetstream_spark.options.option_map import OptionMap
 
 pytestmark = pytest.mark.genuine
 

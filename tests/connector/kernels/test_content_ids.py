@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetstream_spark.kernels.content_ids_pure import DIGEST_BYTES
+from jetstream_spark.kernels.content_ids.pure import DIGEST_BYTES
 
 ROWS = st.lists(
     st.tuples(

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from jetstream_spark.kernels import pub_acks_pure
+from jetstream_spark.kernels.pub_acks import pure as pub_acks_pure
 
 PREFIX = b"_INBOX.abcdefghijklmnopqrstuv."
 HEADS = (b'{"stream":"S", "seq":', b'{"stream":"S","seq":')

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetstream_spark.kernels import wire_to_arrow_pure
+from jetstream_spark.kernels.wire_to_arrow import pure as wire_to_arrow_pure
 
 
 class Twin:

@@ -16,15 +16,14 @@ from random import Random
 from typing import Any, NamedTuple
 
 from jetstream_server.base.errors import ApiError, ConfigError, StoreError
+from jetstream_server.config.account_options import claimed_accounts
 from jetstream_server.config.claims.account_claims import AccountClaims
-from jetstream_server.config.claims.account_options import claimed_accounts
 from jetstream_server.config.claims.token import ClaimsError
 from jetstream_server.config.claims.user_claims import UserClaims
 from jetstream_server.config.lexer import parse_text
 from jetstream_server.config.load import options_of
 from jetstream_server.core.transform import Transform, TransformError
 from jetstream_server.core.wildcard_mapping import WildcardMapping
-from jetstream_server.jetstream.api.json_syntax import parse_values
 from jetstream_server.jetstream.consumers.ack import (
     ack_counts,
     ack_sequence,
@@ -52,15 +51,17 @@ from jetstream_server.jetstream.streams.stream_config import StreamConfig, Strea
 from jetstream_server.jetstream.wire.go_duration import parse_duration
 from jetstream_server.jetstream.wire.go_json import decode, encode
 from jetstream_server.jetstream.wire.go_time import parse_time
+from jetstream_server.jetstream.wire.json_syntax import parse_values
 from jetstream_server.net.layer import LayerError
 from jetstream_server.net.websocket_layer import WebsocketLayer
 from jetstream_server.net.websocket_upgrade import WebsocketRules
 from jetstream_server.protocol import headers
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.protocol.parser import Parser
-from jetstream_server.store import index, state_log, tombstone
-from jetstream_server.store.compressed_block import compress, inflate_whole
-from jetstream_server.store.high_water import HighWater
+from jetstream_server.store.blocks import index, tombstone
+from jetstream_server.store.blocks.compressed_block import compress, inflate_whole
+from jetstream_server.store.blocks.high_water import HighWater
+from jetstream_server.store.disk import state_log
 
 from tests.attack.grammar_surroundings import UPGRADE, deflated, web_frame
 from tests.parity import credentials

@@ -20,8 +20,8 @@ from jetstream_server.jetstream.output import Frames, Handover, Output
 from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.jetstream.streams.stream_config import StreamConfig, with_defaults
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store.commit import GroupCommit
-from jetstream_server.store.disk import OsDisk
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.vault import FileVault, MemoryFolder
 
 Reply = tuple[bytes, bytes, bytes]

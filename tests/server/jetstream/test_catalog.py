@@ -25,7 +25,7 @@ from jetstream_server.jetstream.output import Output, Publish
 from jetstream_server.jetstream.streams.removal import Removal
 from jetstream_server.jetstream.streams.stream_config import StreamConfig
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.memory import MemoryStore
 from jetstream_server.store.vault import FileVault, MemoryVault
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jetstream_server.kernels import acks_pure
+from jetstream_server.kernels.acks import pure as acks_pure
 from jetstream_server.protocol.ops import PubRun
 
 

@@ -7,7 +7,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from jetstream_server.kernels import columns_pure, records_pure
+from jetstream_server.kernels.columns import pure as columns_pure
+from jetstream_server.kernels.records import pure as records_pure
 from jetstream_server.protocol.ops import PubRun
 
 

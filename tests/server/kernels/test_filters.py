@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jetstream_server.core.subject import is_valid_subject, matches
-from jetstream_server.kernels import filters_pure
+from jetstream_server.kernels.filters import pure as filters_pure
 
 TOKENS = [b"a", b"b", b"ab", b"*", b">", b"a*", b"*a", b">b", b"", b"\xff", b"\n"]
 subjects = st.lists(st.sampled_from(TOKENS), min_size=1, max_size=4).map(b".".join)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jetstream_server.kernels import frames_pure
+from jetstream_server.kernels.frames import pure as frames_pure
 from jetstream_server.protocol import ops
 from jetstream_server.protocol.ops import PubRun
 
@@ -22,7 +22,7 @@ Message = tuple[bytes, bytes, bytes, bytes]
 CONTROL_LINE_MAX = 64
 PAYLOAD_MAX = 1000
 KERNELS = sorted(
-    path.stem.removesuffix("_pure") for path in Path(frames_pure.__file__).parent.glob("*_pure.py")
+    path.parent.name for path in Path(frames_pure.__file__).parents[1].glob("*/pure.py")
 )
 
 
@@ -231,7 +231,7 @@ def test_the_environment_forces_the_pure_twin(kernel: str) -> None:
         ).stdout.split()
         for pure in ("1", "")
     )
-    built = find_spec(f"jetstream_server.kernels.{kernel}_fast") is not None
+    built = find_spec(f"jetstream_server.kernels.{kernel}.fast") is not None
     assert forced[0] == "pure"
     assert free[0] == ("compiled" if built else "pure")
     assert forced[1:] == free[1:]

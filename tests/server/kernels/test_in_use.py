@@ -18,7 +18,7 @@ def test_every_kernel_is_known():
         if hasattr(importlib.import_module(f"jetstream_server.kernels.{name}"), "TWIN")
     }
     assert {module.__name__.rpartition(".")[2] for module in in_use.KERNELS} == found
-    assert len(found) == len(list(Path(kernels.__path__[0]).glob("*_pure.py")))
+    assert len(found) == len(list(Path(kernels.__path__[0]).glob("*/pure.py")))
 
 
 @pytest.mark.parametrize(

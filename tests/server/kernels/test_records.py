@@ -10,8 +10,8 @@ import google_crc32c
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jetstream_server.kernels import records_pure
 from jetstream_server.kernels.record_format import CHECKED_FROM, PREFIX, PREFIX_BYTES
+from jetstream_server.kernels.records import pure as records_pure
 from jetstream_server.protocol.ops import PubRun
 
 subjects = st.sampled_from([b"a", b"b.c", b"orders.new", b"x" * 70])

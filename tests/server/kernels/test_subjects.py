@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jetstream_server.kernels import subjects_pure
+from jetstream_server.kernels.subjects import pure as subjects_pure
 from jetstream_server.protocol.ops import PubRun
 
 NONE: list[dict[bytes, Any]] = [{} for _ in range(6)]

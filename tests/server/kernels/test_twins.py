@@ -17,7 +17,7 @@ def twins(monkeypatch):
 
     def make(**contents: dict[str, object]) -> None:
         for twin, content in contents.items():
-            module = ModuleType(f"k_{twin}")
+            module = ModuleType(f"k.{twin}")
             vars(module).update(content)
             monkeypatch.setitem(sys.modules, module.__name__, module)
 
@@ -30,7 +30,7 @@ def test_the_compiled_twin_is_taken_and_what_is_there_stays(twins):
     names = {"__all__": ALL, "WIDTH": 3}
     assert adopt("k", names) == "compiled"
     assert names == {"__all__": ALL, "f": 1, "g": 2, "WIDTH": 3}
-    assert "k_pure" not in sys.modules
+    assert "k.pure" not in sys.modules
 
 
 def test_the_pure_twin_is_taken_where_it_is_asked_for(twins, monkeypatch):

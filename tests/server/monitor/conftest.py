@@ -12,10 +12,10 @@ from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.monitor.system_services import SystemServices
-from jetstream_server.node.auth import Authenticator, User
-from jetstream_server.node.expected_replies import ResponseRules
+from jetstream_server.node.auth.auth import Authenticator, User
+from jetstream_server.node.auth.expected_replies import ResponseRules
+from jetstream_server.node.auth.permissions import Permissions, SubjectRules
 from jetstream_server.node.node import Node
-from jetstream_server.node.permissions import Permissions, SubjectRules
 from jetstream_server.node.session import Session
 from jetstream_server.store.vault import MemoryVault
 

@@ -14,7 +14,7 @@ from jetstream_server.net import listener as listening
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.half_open import protocol_for
 from jetstream_server.net.pump import Pump
-from jetstream_server.node.auth import Authenticator
+from jetstream_server.node.auth.auth import Authenticator
 from jetstream_server.node.node import Node
 
 OPTIONS = ServerOptions(

@@ -13,7 +13,7 @@ from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.options import ServerOptions, TlsOptions, WebsocketOptions
 from jetstream_server.net.front_doors import FrontDoors
 from jetstream_server.net.pump import Pump
-from jetstream_server.node.auth import Authenticator
+from jetstream_server.node.auth.auth import Authenticator
 from jetstream_server.node.door import Door
 from jetstream_server.node.node import Node
 

@@ -13,8 +13,8 @@ from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.monitor.jsz import jsz
-from jetstream_server.store.commit import FILL_NS, GroupCommit
-from jetstream_server.store.reserve import Reserve
+from jetstream_server.store.disk.commit import FILL_NS, GroupCommit
+from jetstream_server.store.disk.reserve import Reserve
 from jetstream_server.store.vault import FileVault
 
 ROOT = Path("/store")

@@ -19,8 +19,8 @@ from jetstream_server.jetstream.context import Context
 from jetstream_server.net import intake as intake_module
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.intake import Intake
-from jetstream_server.store.commit import GroupCommit
-from jetstream_server.store.disk import OsDisk
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.vault import FileVault
 
 READ_BYTES = 256 * 1024

@@ -9,7 +9,7 @@ import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.containment import UNCONTAINED, Containment
-from jetstream_server.node.auth import Authenticator, User
+from jetstream_server.node.auth.auth import Authenticator, User
 from jetstream_server.node.node import Node
 from jetstream_server.node.session import Session
 

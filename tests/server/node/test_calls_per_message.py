@@ -22,8 +22,8 @@ from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.node.node import Node
-from jetstream_server.store.commit import GroupCommit
-from jetstream_server.store.disk import OsDisk
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.vault import FileVault
 
 KERNELS = os.path.dirname(kernels.__file__)  # noqa: PTH120 - compared with code file names

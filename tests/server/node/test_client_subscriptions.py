@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.subscription import Outlet
-from jetstream_server.node.account import ClientLimits
-from jetstream_server.node.auth import User
+from jetstream_server.node.accounts.account import ClientLimits
+from jetstream_server.node.auth.auth import User
+from jetstream_server.node.auth.permissions import Permissions, SubjectRules
 from jetstream_server.node.client_subscriptions import ClientSubscriptions
-from jetstream_server.node.permissions import Permissions, SubjectRules
 from jetstream_server.node.rights import Rights
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.ops import Sub, Unsub

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from jetstream_server.node.auth import Arrival, Authenticator, User
+from jetstream_server.node.auth.auth import Arrival, Authenticator, User
 from jetstream_server.node.door import Door
 from jetstream_server.node.node import Node
 

@@ -11,10 +11,10 @@ from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.node import publishing
-from jetstream_server.node.account import Account
-from jetstream_server.node.auth import User
-from jetstream_server.node.connect_options import Wishes
-from jetstream_server.node.permissions import Permissions, SubjectRules
+from jetstream_server.node.accounts.account import Account
+from jetstream_server.node.auth.auth import User
+from jetstream_server.node.auth.connect_options import Wishes
+from jetstream_server.node.auth.permissions import Permissions, SubjectRules
 from jetstream_server.node.publishing import Publishing
 from jetstream_server.node.rights import Rights
 from jetstream_server.node.stats import Traffic

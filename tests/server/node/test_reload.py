@@ -15,9 +15,9 @@ from jetstream_server.config.options import (
     UserOptions,
 )
 from jetstream_server.config.permissions import Permissions, SubjectPermissions
-from jetstream_server.node.auth import Authenticator
+from jetstream_server.node.auth.auth import Authenticator
+from jetstream_server.node.auth.users import users_of
 from jetstream_server.node.reload import arrange_accounts, reload
-from jetstream_server.node.users import users_of
 
 
 def options(*accounts, **others):

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 from jetstream_server.config.options import ServerOptions
-from jetstream_server.node.account import ClientLimits
-from jetstream_server.node.auth import User
-from jetstream_server.node.expected_replies import ResponseRules
-from jetstream_server.node.permissions import Permissions, SubjectRules
+from jetstream_server.node.accounts.account import ClientLimits
+from jetstream_server.node.auth.auth import User
+from jetstream_server.node.auth.expected_replies import ResponseRules
+from jetstream_server.node.auth.permissions import Permissions, SubjectRules
 from jetstream_server.node.rights import Rights
 from jetstream_server.protocol import errors as faults
 

@@ -8,11 +8,11 @@ from random import Random
 import pytest
 from jetstream_server.base.clock import MINUTE, SECOND
 from jetstream_server.config.options import MappingDestination, ServerOptions, SubjectMapping
-from jetstream_server.node.auth import Authenticator, User
-from jetstream_server.node.expected_replies import ResponseRules
+from jetstream_server.node.accounts.subject_mappings import SubjectMappings
+from jetstream_server.node.auth.auth import Authenticator, User
+from jetstream_server.node.auth.expected_replies import ResponseRules
+from jetstream_server.node.auth.permissions import Permissions, SubjectRules
 from jetstream_server.node.node import Node
-from jetstream_server.node.permissions import Permissions, SubjectRules
-from jetstream_server.node.subject_mappings import SubjectMappings
 
 
 def test_the_first_bytes_are_an_info_line(node, make_client):

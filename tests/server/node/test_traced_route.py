@@ -9,7 +9,7 @@ import pytest
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.containment import Containment
 from jetstream_server.core.subscription import Stretch, Subscription
-from jetstream_server.node.domain_mapping import DomainMapping
+from jetstream_server.node.accounts.domain_mapping import DomainMapping
 
 ONLY = b"NATS/1.0\r\nNats-Trace-Dest: tr\r\nNats-Trace-Only: 1\r\n\r\n"
 TRACED = b"NATS/1.0\r\nNats-Trace-Dest: tr\r\n\r\n"

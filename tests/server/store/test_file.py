@@ -9,8 +9,8 @@ from random import Random
 import pytest
 from jetstream_server.base.errors import StoreError
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store.commit import GroupCommit
-from jetstream_server.store.disk import OsDisk
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.file import FileStore
 from jetstream_server.store.ports import Limits
 

@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 from jetstream_server.base.errors import StoreError
-from jetstream_server.store.commit import GroupCommit
-from jetstream_server.store.store_folder import open_folder
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.store_folder import open_folder
 from jetstream_server.store.vault import FileVault, MemoryVault
 
 ROOT = Path("/store/jetstream")

@@ -16,7 +16,6 @@ from jetstream_server.core.provenance import is_from_server, is_own_subject
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.request import Later, Request, route
 from jetstream_server.jetstream.api.request_body import read_body, read_body_if_json
-from jetstream_server.jetstream.api.required_level import check_required_level
 from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.consumer_checks import check_group, check_replicas
@@ -36,6 +35,7 @@ from jetstream_server.jetstream.origins.origin_consumer import (
     take_over,
 )
 from jetstream_server.jetstream.ports import StreamConsumer
+from jetstream_server.jetstream.required_level import check_required_level
 from jetstream_server.jetstream.slices import Sliced
 from jetstream_server.jetstream.streams.publish_headers import has_header
 from jetstream_server.jetstream.streams.stream import Stream

@@ -21,10 +21,10 @@ from jetstream_server.base.errors import ApiError, JetStreamServerError, StoreEr
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.subscription import Origin, Stretch, Subscription
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.api.stream_info import created_info
 from jetstream_server.jetstream.snapshots.rebuild import Rebuild, RebuildError
 from jetstream_server.jetstream.snapshots.snapshot_advisory import TransferAdvisories
 from jetstream_server.jetstream.streams.stream_config import StreamConfig
+from jetstream_server.jetstream.streams.stream_info import created_info
 from jetstream_server.jetstream.wire.go_json import encode
 
 if TYPE_CHECKING:

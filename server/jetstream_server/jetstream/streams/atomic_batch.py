@@ -23,8 +23,8 @@ from jetstream_server.base.errors import ApiError
 from jetstream_server.core.containment import Incident
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.advisory import publish_batch_abandoned
-from jetstream_server.jetstream.api.required_level import check_required_level
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.required_level import check_required_level
 from jetstream_server.jetstream.streams import publish_headers as names
 from jetstream_server.jetstream.streams.batch_storing import take_batch
 from jetstream_server.jetstream.streams.candidate import Candidate

@@ -21,6 +21,7 @@ from jetstream_server.core.fault_domains import Domain
 from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.ingest import Ingest
 from jetstream_server.jetstream.streams import publish_headers as names
 from jetstream_server.jetstream.streams.admission import (
     FAST_BATCH_REPLY,
@@ -33,7 +34,6 @@ from jetstream_server.jetstream.streams.atomic_batch import AtomicBatches
 from jetstream_server.jetstream.streams.candidate import Candidate
 from jetstream_server.jetstream.streams.contents import WINDOW_GRANULARITY_NS, Contents
 from jetstream_server.jetstream.streams.fast_batch import FastBatches
-from jetstream_server.jetstream.streams.ingest import Ingest
 from jetstream_server.jetstream.streams.pub_ack import PubAck
 from jetstream_server.jetstream.streams.refusals import Refusals
 from jetstream_server.jetstream.streams.run_storing import RunStoring

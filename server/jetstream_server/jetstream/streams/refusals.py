@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.ingest import REFUSAL_HEADERS
 from jetstream_server.jetstream.output import Output
 from jetstream_server.jetstream.streams.contents import Contents
-from jetstream_server.jetstream.streams.ingest import REFUSAL_HEADERS
 from jetstream_server.jetstream.streams.pub_ack import PubAck
 from jetstream_server.protocol.ops import PubRun
 

@@ -26,14 +26,14 @@ from pydantic import BaseModel, ConfigDict
 
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.api.json_syntax import (
+from jetstream_server.jetstream.wire.go_quote import quoted
+from jetstream_server.jetstream.wire.go_time import Instant, format_time, parse_time
+from jetstream_server.jetstream.wire.json_syntax import (
     JsonSyntaxError,
     parse_value,
     parse_values,
 )
-from jetstream_server.jetstream.api.json_value import ReadValue, has_single_keys
-from jetstream_server.jetstream.wire.go_quote import quoted
-from jetstream_server.jetstream.wire.go_time import Instant, format_time, parse_time
+from jetstream_server.jetstream.wire.json_value import ReadValue, has_single_keys
 from jetstream_server.protocol.encoder import json_text
 
 

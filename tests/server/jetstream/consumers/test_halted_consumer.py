@@ -11,7 +11,7 @@ from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.consumers.progress import Progress
 from jetstream_server.jetstream.consumers.pull import Pull
 from jetstream_server.jetstream.consumers.push import Push
-from jetstream_server.store.state_log import StateLog
+from jetstream_server.store.disk.state_log import StateLog
 
 from tests.contained import World
 from tests.planted import plant

@@ -15,8 +15,8 @@ from jetstream_server.jetstream.open_batches import OpenBatches
 from jetstream_server.jetstream.streams.atomic_batch import drop_unfinished
 from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store.commit import GroupCommit
-from jetstream_server.store.disk import OsDisk
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.vault import FileVault, MemoryFolder
 
 

@@ -15,8 +15,8 @@ from jetstream_server.jetstream.streams.candidate import Candidate
 from jetstream_server.jetstream.streams.contents import Contents
 from jetstream_server.jetstream.streams.scan import stored
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store.commit import GroupCommit
-from jetstream_server.store.disk import OsDisk
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.disk import OsDisk
 from jetstream_server.store.ports import MessageStore
 from jetstream_server.store.vault import FileVault, MemoryFolder
 

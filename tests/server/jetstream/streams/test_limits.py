@@ -22,7 +22,7 @@ from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.jetstream.streams.stream_config import StreamConfig, with_defaults
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store import memory
-from jetstream_server.store.commit import GroupCommit
+from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.file import FileStore
 from jetstream_server.store.memory import MemoryStore
 from jetstream_server.store.ports import MessageStore

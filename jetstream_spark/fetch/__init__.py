@@ -1,0 +1,1 @@
+"""Reading one range of a stream, completely, whatever happens on the way."""

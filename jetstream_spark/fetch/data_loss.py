@@ -1,0 +1,139 @@
+"""Data loss: comparing where a query stands with what its stream still holds. Pure.
+
+Every suspicion of the connector ends in one of the four errors made here, raised
+when `failOnDataLoss` is true and logged when it is false. A stream that is ahead is never rewound.
+"""
+
+from __future__ import annotations
+
+from jetstream_spark.client.control import StreamState
+from jetstream_spark.errors import (
+    DataLossError,
+    MessagesAcknowledgedError,
+    MessagesExpiredError,
+    StreamDeletedError,
+    StreamRecreatedError,
+    StreamRestoredError,
+    StreamTruncatedError,
+)
+from jetstream_spark.fetch.ranges import SequenceRange
+from jetstream_spark.fetch.tail import Tail
+from jetstream_spark.options.offsets import Offsets, StreamOffset
+
+_ACCEPT = (
+    "Set failOnDataLoss=false to accept the loss and read on with what is there, or start with a "
+    "new checkpointLocation."
+)
+
+
+def find_loss(
+    stream: str, at: StreamOffset, tail: Tail | None, expects_removals: bool = False
+) -> DataLossError | None:
+    """What was lost between the query's position and the stream, None when nothing was.
+
+    Args:
+        tail: what the stream holds now, None when there is no such stream any more.
+        expects_removals: messages may go before they were read (`SourceOptions`).
+    """
+    if tail is None:
+        return stream_deleted(stream, at.next)
+    if tail.created != at.created:
+        kind = stream_restored if tail.is_copy else stream_recreated
+        return kind(stream, at.created, tail.created)
+    if tail.next < at.next:
+        return StreamTruncatedError(
+            f"stream '{stream}' ends at sequence {tail.next - 1}, but the query has read up to "
+            f"{at.next - 1}; it was restored from an older copy, or lost its end.",
+            _ACCEPT,
+        )
+    if tail.first > at.next and not expects_removals:
+        return messages_gone(stream, at.next, tail.first, tail.is_consumed)
+    return None
+
+
+def check_continuity(start: Offsets, end: Offsets) -> None:
+    """Make sure that a batch goes on in the streams that the one before ended in.
+
+    Raises:
+        DataLossError: a stream was made again, or ends before the start.
+    """
+    for name, at in start.streams.items():
+        final = end.streams.get(name)
+        if final is not None:
+            loss = find_loss(name, at, Tail(final.created, 0, final.next))
+            if loss is not None:
+                raise loss
+
+
+def find_loss_in_range(
+    sequences: SequenceRange, position: int, state: StreamState | None, expects_removals: bool
+) -> tuple[DataLossError | None, int]:
+    """What a task that stands at a position of its range has lost, and where the next message is.
+
+    Args:
+        state: the stream as it is now, None when there is no such stream any more.
+
+    Returns:
+        The loss, None when there is none; and the first sequence that may still be there, the end
+        of the range when there is none.
+    """
+    if state is None:
+        return stream_deleted(sequences.stream, position), sequences.stop
+    if state.created != sequences.created:
+        kind = stream_restored if state.is_copy else stream_recreated
+        return kind(sequences.stream, sequences.created, state.created), sequences.stop
+    if state.first > position and not expects_removals:
+        first = min(state.first, sequences.stop)
+        is_consumed = state.retention != "limits"
+        return messages_gone(sequences.stream, position, first, is_consumed), first
+    return None, position
+
+
+def stream_deleted(stream: str, position: int) -> StreamDeletedError:
+    """The stream is gone."""
+    return StreamDeletedError(
+        f"stream '{stream}' does not exist any more; the query had read it up to sequence "
+        f"{position - 1}.",
+        _ACCEPT,
+    )
+
+
+def stream_recreated(stream: str, expected: str, found: str) -> StreamRecreatedError:
+    """The stream of that name is another one."""
+    return StreamRecreatedError(
+        f"stream '{stream}' was deleted and made again (it was made at {expected}, now it says "
+        f"{found}): its sequences stand for other messages.",
+        _ACCEPT,
+    )
+
+
+def stream_restored(stream: str, expected: str, found: str) -> StreamRestoredError:
+    """The stream of that name is a copy of the one that was read."""
+    return StreamRestoredError(
+        f"stream '{stream}' was made again at {found} (it was made at {expected}) with messages "
+        f"from before, as one is that was restored from a snapshot: what came after the snapshot "
+        f"is lost, read or not, and its sequences are given a second time.",
+        "Set failOnDataLoss=false to read on behind what the query had read of it, or start with "
+        "a new checkpointLocation.",
+    )
+
+
+def messages_gone(stream: str, start: int, stop: int, is_consumed: bool) -> DataLossError:
+    """The sequences [start, stop) are not there; `is_consumed`: because somebody had them."""
+    if not is_consumed:
+        return messages_expired(stream, start, stop)
+    return MessagesAcknowledgedError(
+        f"the sequences {start} to {stop - 1} of stream '{stream}' are gone before the query read "
+        f"them: they were acknowledged or purged, by this query if its checkpoint was rolled back "
+        f"or copied, else by another reader of the same messages; or a limit took them.",
+        f"Give each query subjects of its own, and keep its checkpoint. {_ACCEPT}",
+    )
+
+
+def messages_expired(stream: str, start: int, stop: int) -> MessagesExpiredError:
+    """The sequences [start, stop) were removed unread."""
+    return MessagesExpiredError(
+        f"the sequences {start} to {stop - 1} of stream '{stream}' were removed (age, limits, "
+        f"purge or acks) before the query read them.",
+        f"Raise the limits of the stream, or read faster. {_ACCEPT}",
+    )

@@ -1,0 +1,170 @@
+"""Offsets: where a query stands in its streams. Pure values, no I/O.
+
+An offset says for each stream which sequence is the next to deliver, and which incarnation of the
+stream that sequence belongs to. Ranges are half-open. Example: a stream holds the sequences 1..3;
+the offset `next: 4` has read all of them, and the batch from `next: 2` to `next: 4` is 2 and 3.
+
+    {"v": 1, "streams": {"ORDERS": {"created": "2026-11-21T10:00:00.5Z", "next": 4}}}
+
+Where a batch begins is what the offset before it says. That says nothing of a stream that was not
+there, or was another incarnation; then the offset at the end has `start` as well.
+
+Spark compares offsets as JSON text (docs/reference/spark.md#offsets), so the order of keys is
+fixed: streams sort by name. A sequence is never used twice within one incarnation (`created`), and
+its content never changes, so a range can be read again and gives the same messages, minus removals.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jetstream_spark.errors import OffsetsError
+from jetstream_spark.options.option_values import timestamp_ns
+
+VERSION = 1
+
+# "earliest", "latest", or a sequence (or one of these words) for every stream.
+StartingPoint = str | dict[str, int | str]
+# Nanoseconds since 1970, for all streams or for every one of them.
+PointInTime = int | dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """The next sequence to deliver in the incarnation of a stream made at `created`.
+
+    Attributes:
+        start: where the batch that ended here began, when the offset before it does not say; None
+            when it does.
+    """
+
+    created: str
+    next: int
+    start: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry of a checkpoint."""
+        entry: dict[str, Any] = {"created": self.created, "next": self.next}
+        return entry if self.start is None else entry | {"start": self.start}
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """The position in every stream of a query."""
+
+    streams: Mapping[str, StreamOffset]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that goes to Spark's checkpoint, with a fixed order of keys."""
+        return {
+            "v": VERSION,
+            "streams": {name: self.streams[name].to_json() for name in sorted(self.streams)},
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> Offsets:
+        """Read what `to_json` wrote, perhaps in an older run.
+
+        Raises:
+            OffsetsError: it is something else, or from a newer version of the connector.
+        """
+        remedy = "Start the query with a new checkpointLocation."
+        try:
+            version = value["v"]
+            if version != VERSION:
+                raise OffsetsError(
+                    f"the checkpoint has offsets of version {version}; this connector knows "
+                    f"version {VERSION}.",
+                    "Upgrade the connector, or start with a new checkpointLocation.",
+                )
+            streams = {
+                str(name): StreamOffset(
+                    str(entry["created"]),
+                    int(entry["next"]),
+                    None if entry.get("start") is None else int(entry["start"]),
+                )
+                for name, entry in value["streams"].items()
+            }
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, OffsetsError):
+                raise
+            raise OffsetsError(
+                f"the checkpoint holds {json.dumps(value)[:200]}, which is no offset of this "
+                f"connector.",
+                remedy,
+            ) from None
+        return cls(streams)
+
+
+def parse_starting_point(text: str, streams: tuple[str, ...]) -> StartingPoint:
+    """Read `earliest`, `latest`, or JSON that names every stream with a sequence or a word.
+
+    An offset as Spark prints it in its progress is accepted too, without looking at `created`.
+
+    Raises:
+        OffsetsError: anything else.
+    """
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        return word
+    form = 'write earliest, latest or {"ORDERS": 42, "PAYMENTS": "earliest"}'
+    try:
+        value = json.loads(text)
+    except ValueError:
+        raise OffsetsError(f"is neither a word nor JSON; {form}") from None
+    if not isinstance(value, dict):
+        raise OffsetsError(f"is not a JSON object; {form}")
+    if set(value) == {"v", "streams"} and isinstance(value["streams"], dict):
+        value = {
+            name: entry.get("next") if isinstance(entry, dict) else entry
+            for name, entry in value["streams"].items()
+        }
+    _check_names(value, streams)
+    return {name: _position(name, value[name], form) for name in streams}
+
+
+def parse_point_in_time(text: str, streams: tuple[str, ...]) -> PointInTime:
+    """Read a time, or JSON that names every stream with one.
+
+    Raises:
+        OffsetsError, ValueError: anything else.
+    """
+    if not text.strip().startswith("{"):
+        return timestamp_ns(text)
+    form = 'write a time, or {"ORDERS": "2026-11-21T10:00:00Z", "PAYMENTS": 1795255200000}'
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise OffsetsError(f"is no JSON; {form}") from None
+    _check_names(value, streams)
+    times = {}
+    for name in streams:
+        if isinstance(value[name], bool) or not isinstance(value[name], int | str):
+            raise OffsetsError(f"has {value[name]!r} for '{name}', which is no time; {form}")
+        try:
+            times[name] = timestamp_ns(str(value[name]))
+        except ValueError as error:
+            raise OffsetsError(f"has {value[name]!r} for '{name}', which {error}") from None
+    return times
+
+
+def _check_names(value: Mapping[str, Any], streams: tuple[str, ...]) -> None:
+    missing = [name for name in streams if name not in value]
+    extra = [name for name in value if name not in streams]
+    if not streams:
+        raise OffsetsError("names streams, which streamPattern finds only later; say it for all")
+    if missing:
+        raise OffsetsError(f"does not name {', '.join(missing)}; every stream needs an entry")
+    if extra:
+        raise OffsetsError(f"names {', '.join(extra)}, which the option stream does not")
+
+
+def _position(name: str, value: Any, form: str) -> int | str:
+    if isinstance(value, str) and value.lower() in ("earliest", "latest"):
+        return value.lower()
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise OffsetsError(f"has {value!r} for '{name}', which is no sequence; {form}")

@@ -1,0 +1,1 @@
+"""Writing as Spark calls it: rows published, acknowledged, and not written twice."""

@@ -1,0 +1,103 @@
+"""One attempt's hold on its partition: only of the last of several attempts can rows arrive.
+
+Spark starts a task again although an attempt at it may still be running: beside it (speculation),
+because its executor was not heard of, or from another driver. What such an attempt still sends, or
+has on its way over a link that stalls, may arrive at any time. So attempts follow each other:
+
+1. Each has an inbox, named in its ledger entry. It listens there on every connection that it sends
+   rows over, and sends none before the server knows that it listens *and* the entry is still its
+   own, which is read over the same connection, behind the subscription.
+2. Who follows puts its own entry in the place of that one. From now on the earlier attempt can
+   send over no further connection.
+3. It writes to the earlier inbox. Who listens there is told to stop by that, and closes the
+   connection; of a process that is halted, or cut off, the server closes it. When nobody listens
+   any more, nothing of that attempt can arrive (`late_frames.py`).
+4. Only then it looks which rows are stored.
+
+If the earlier attempt reads the entry before 2, it had subscribed before 2, and 3 finds it; if it
+reads it later, it finds another one's. Whether it is halted in between does not matter.
+"""
+
+from __future__ import annotations
+
+from jetstream_spark.client import pool
+from jetstream_spark.client.control import Control
+from jetstream_spark.client.flow import Flow, Message
+from jetstream_spark.client.operation import Operation
+from jetstream_spark.client.patience import PASSING, Patience
+from jetstream_spark.errors import RequestTimeoutError
+from jetstream_spark.sink.late_frames import pass_queue, until_gone
+from jetstream_spark.sink.ledger import Attempt, Ledger
+
+
+class Claim:
+    """The hold of one attempt.
+
+    Args:
+        control: where requests go.
+        ledger: where its entry is.
+        attempt: as it was begun there.
+    """
+
+    def __init__(self, control: Control, ledger: Ledger, attempt: Attempt) -> None:
+        self._control = control
+        self._ledger = ledger
+        self._attempt = attempt
+        self._inbox = attempt.inbox.encode()
+        self._sid = b""
+
+    def outlive(self, subject: str) -> Operation[None]:
+        """Return when nothing of earlier attempts can arrive any more.
+
+        Args:
+            subject: of one of the rows.
+
+        Raises:
+            UnavailableError: a connection of theirs stays open at the server for longer than
+                `outageTimeout`.
+            AttemptSupersededError: another attempt began meanwhile.
+        """
+        if not self._attempt.before:
+            return
+        control = self._control
+        host, options, role = control.host, control.options, control.role
+        inboxes = [inbox.encode() for inbox in self._attempt.before]
+        patience = Patience(host, control.patience_s)
+        whose = "a connection of an earlier attempt at this partition"
+        while True:
+            try:
+                flow = yield from pool.take(host, options, role)
+                with pool.keeping(host, options, role, flow):
+                    yield from until_gone(control, flow, inboxes, patience, whose)
+                break
+            except TimeoutError:
+                seconds = options.request_timeout_s
+                text = f"a server said nothing for {seconds:g} s when it was asked for {whose}."
+                yield from patience.wait(RequestTimeoutError(text, "Look into its state."))
+            except PASSING as error:
+                yield from patience.wait(error)
+        yield from pass_queue(control, subject)
+        yield from self._ledger.note_alone(self._attempt)
+
+    def listen(self, flow: Flow) -> Operation[None]:
+        """Make a connection one that rows may be sent over.
+
+        Raises:
+            AttemptSupersededError: another attempt has begun.
+            RetryableError: the server does not answer.
+        """
+        self._sid = flow.subscribe(self._inbox)
+        yield from self._ledger.check_held(self._attempt, flow)
+
+    def check(self, message: Message) -> None:
+        """Stop if a message says so.
+
+        Raises:
+            AttemptSupersededError: it does.
+        """
+        if message.subject == self._inbox:
+            raise self._ledger.superseded(self._attempt)
+
+    def let_go(self, flow: Flow) -> None:
+        """Listen no longer with the next transfer; nothing is on its way."""
+        flow.unsubscribe(self._sid)

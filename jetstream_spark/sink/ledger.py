@@ -1,0 +1,539 @@
+"""The ledger: what was written, remembered for longer than the server's duplicate window.
+
+The server drops a second publish of an id for two minutes or so; a query that was down for an hour
+and runs its last micro-batch again would write it twice. So every partition leaves an entry:
+
+    <scope>.<partition>    {"version": 7, "state": "started", "created": ..., "next": 1043,
+                            "inbox": "_INBOX...", "before": []}
+                           {... "state": "done", "last": 1292, "rows": 250, "low": ..., "high": ...}
+    <scope>                {"version": 7, "created": ..., "next": 3043, "rows": 2000}, by the driver
+
+All of them carry an `attempt`, a random token: an answer that was lost has the request repeated,
+and the token tells one's own entry from that of somebody who was quicker (`kv.py`).
+
+`version` is the micro-batch; `next` the sequence that the stream was about to give when the first
+attempt began, or the batch was done; `last` one that was stored; `created` the stream's
+incarnation, so that entries about a stream that was deleted and made again mean nothing; `low` and
+`high` are the fingerprint of the rows. A stream that ends before `next` or `last` was brought back
+from an older snapshot: what is said of the rows behind its end means nothing either.
+
+What an attempt finds, and what it may conclude (`Standing`):
+
+    nothing, or an older batch     FIRST      write "started", publish
+    the same batch, "started"      RESUMED    write "started", wait until nobody listens at the
+                                              other's `inbox`; ids stored since `next` are not sent
+                                              again; FIRST if the stream ends before it
+    the same batch, "done"         DONE       nothing to do, *if* the rows at hand have this
+                                              fingerprint; otherwise the rows were dealt to the
+                                              partitions differently: as RESUMED
+    the driver has this batch      COMMITTED  nothing to do
+    a later batch                  -          this run is a zombie, or its checkpoint was rolled
+                                              back: WriterFencedError
+
+An entry is only ever replaced at the revision that was read, so of two attempts one is the first.
+`inbox` is where an attempt listens while it may have rows on their way, `before` those of earlier
+ones that nobody has seen gone yet (`claim.py`).
+
+Nothing here concludes that a row was written from anything but its id or its fingerprint; see
+docs/reference/spark.md#what-a-writer-knows.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import logging
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from jetstream_spark.client.control import Control, StreamState
+from jetstream_spark.client.flow import Flow
+from jetstream_spark.client.operation import Operation
+from jetstream_spark.errors import (
+    AttemptSupersededError,
+    ConnectorError,
+    LedgerError,
+    PermissionDeniedError,
+    RequestTimeoutError,
+    WriterFencedError,
+)
+from jetstream_spark.sink.kv import NO_ENTRY, KvBucket
+from jetstream_spark.sink.message_ids import Fingerprint
+
+T = TypeVar("T")
+
+CONTESTED_READS_MAX = 10
+# No job runs for so long, and nobody will ask for its entries: the next one has another name.
+ABANDONED_AFTER_S = 30 * 86_400
+_log = logging.getLogger("jetstream_spark")
+_PLAIN_TOKEN = re.compile(r"[A-Za-z0-9_=-]+")
+_INBOX = re.compile(r"_INBOX\.[0-9a-f]{1,64}")
+
+
+class ScopeKind(enum.StrEnum):
+    """Who numbers the versions of a scope."""
+
+    QUERY = "query"  # Spark: the batch id of a streaming query
+    TRANSACTION = "txn"  # the user: txnAppId and txnVersion
+    JOB = "job"  # nobody: one batch write, version 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is written at most once: one version of one name."""
+
+    kind: ScopeKind
+    name: str
+    version: int
+
+    @property
+    def text(self) -> str:
+        """What separates the message ids of this write from all others."""
+        return f"{self.kind}:{self.name}:{self.version}"
+
+
+class Standing(enum.Enum):
+    """What an attempt finds about itself; see the module."""
+
+    FIRST = enum.auto()
+    RESUMED = enum.auto()
+    DONE = enum.auto()
+    COMMITTED = enum.auto()
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt at one partition.
+
+    Attributes:
+        standing: what earlier attempts left.
+        first_sequence: nothing of this partition is stored in the stream before it.
+        stream: the state of the stream as the attempt began, None when COMMITTED.
+        fingerprint: of the rows that an earlier attempt finished, when DONE; and when COMMITTED, as
+            far as it is still known.
+        inbox: where it is told to stop; "" of one that may not send.
+        before: the inboxes of earlier attempts, which may have rows on their way.
+    """
+
+    key: str
+    standing: Standing
+    revision: int = 0
+    first_sequence: int = 0
+    stream: StreamState | None = None
+    fingerprint: Fingerprint | None = None
+    inbox: str = ""
+    before: tuple[str, ...] = ()
+
+
+class Ledger:
+    """The entries of one scope, for one stream.
+
+    Args:
+        control: where requests go.
+        bucket: name of the key-value bucket.
+        scope: the write.
+        stream: the stream written to; part of the key, so that one transaction may write to two.
+    """
+
+    def __init__(self, control: Control, bucket: str, scope: Scope, stream: str) -> None:
+        self._control = control
+        self._bucket = KvBucket(control, bucket)
+        self._scope = scope
+        self._stream = stream
+        self._key = f"{scope.kind}.{_token(scope.name)}.{_token(stream)}"
+
+    # --- tasks ------------------------------------------------------------------------------
+
+    def begin(self, partition: int) -> Operation[Attempt]:
+        """Find out where a partition stands, and leave word that it was started.
+
+        Raises:
+            WriterFencedError: a later version was written already.
+            LedgerError: the bucket cannot be used.
+        """
+        key = f"{self._key}.{partition}"
+        stream = yield from self._control.stream_state(self._stream)
+        for _ in range(CONTESTED_READS_MAX):
+            committed, entry, revision = yield from self._usable(self._entries(key))
+            if _is_ahead(committed, stream) or _is_ahead(entry, stream):
+                # They were written behind the look, or the stream was brought back.
+                stream = yield from self._control.stream_state(self._stream)
+            if self._is_committed(committed, stream):
+                return self._committed(key, entry)
+            attempt = self._found(key, entry, revision, stream)
+            if attempt.standing is Standing.DONE:
+                return attempt
+            if (yield from self._usable(self._claim(attempt))):
+                return attempt
+        raise LedgerError(f"the ledger entry '{key}' is being written by others all the time.")
+
+    def _entries(
+        self, key: str
+    ) -> Operation[tuple[dict[str, Any] | None, dict[str, Any] | None, int]]:
+        """The driver's entry, and that of a partition with its revision."""
+        committed, _ = yield from self._read(self._key)
+        entry, revision = yield from self._read(key)
+        return committed, entry, revision
+
+    def _is_committed(self, entry: dict[str, Any] | None, stream: StreamState) -> bool:
+        if entry is None or entry["created"] != stream.created:
+            return False
+        if self._scope.kind is ScopeKind.QUERY and entry["version"] > self._scope.version:
+            raise self._fenced(entry["version"])
+        if entry["version"] == self._scope.version:
+            return self._is_kept(entry, stream)
+        return bool(entry["version"] > self._scope.version)
+
+    def _is_kept(self, entry: dict[str, Any], stream: StreamState) -> bool:
+        """Whether a stream is as far as it was when a version of a scope had been written to it."""
+        if int(entry.get("next", 0)) <= stream.next:
+            return True
+        _log.warning(
+            "stream '%s' ends before sequence %d, and had ended before %d when version %d of %s %s "
+            "was written: it was brought back from an older snapshot, and rows written since are "
+            "gone; of this version they are written again",
+            self._stream,
+            stream.next,
+            entry["next"],
+            entry["version"],
+            self._scope.kind,
+            self._scope.name,
+        )
+        return False
+
+    def _committed(self, key: str, entry: dict[str, Any] | None) -> Attempt:
+        attempt = Attempt(key, Standing.COMMITTED)
+        is_named = self._scope.kind is ScopeKind.TRANSACTION  # the user may have meant another one
+        if is_named and entry is not None and entry["version"] == self._scope.version:
+            attempt.fingerprint = _fingerprint(entry)
+        return attempt
+
+    def _found(
+        self, key: str, entry: dict[str, Any] | None, revision: int, stream: StreamState
+    ) -> Attempt:
+        """Where an attempt that finds this entry stands."""
+        attempt = Attempt(key, Standing.FIRST, revision, stream.next, stream)
+        if entry is not None and entry["version"] == self._scope.version:
+            attempt.before = (*entry["before"], *filter(None, [entry["inbox"]]))
+            if entry["created"] != stream.created:
+                attempt.standing, attempt.first_sequence = Standing.RESUMED, stream.first
+            # Nothing of this batch is left in a stream that ends before its first attempt.
+            elif int(entry["next"]) <= stream.next:
+                self._resume(attempt, entry, stream)
+        elif entry is not None and self._is_newer(entry, stream):
+            raise self._fenced(entry["version"])
+        return attempt
+
+    def _claim(self, attempt: Attempt) -> Operation[bool]:
+        """Put an attempt's entry in the place of the one it found; False if that has changed."""
+        assert attempt.stream is not None, "a committed attempt has nothing to write"
+        inbox = f"_INBOX.{self._control.host.token(11)}"
+        started = self._started(attempt) | {"inbox": inbox, "before": attempt.before}
+        written = yield from self._write(attempt.key, started, attempt.revision, attempt.stream)
+        if written is not None:
+            attempt.inbox, attempt.revision = inbox, written
+        return written is not None
+
+    def reopen(self, attempt: Attempt) -> Operation[None]:
+        """Begin with a partition that was done, because its rows are others now.
+
+        Raises:
+            AttemptSupersededError: another attempt was quicker.
+        """
+        if not (yield from self._claim(attempt)):
+            raise self.superseded(attempt)
+
+    def note_alone(self, attempt: Attempt) -> Operation[None]:
+        """Leave word that of earlier attempts nothing can arrive any more.
+
+        Raises:
+            AttemptSupersededError: another attempt has begun.
+        """
+        assert attempt.stream is not None, "a committed attempt has nothing to write"
+        started = self._started(attempt) | {"inbox": attempt.inbox, "before": ()}
+        written = yield from self._write(attempt.key, started, attempt.revision, attempt.stream)
+        if written is None:
+            raise self.superseded(attempt)
+        attempt.revision, attempt.before = written, ()
+
+    def check_held(self, attempt: Attempt, flow: Flow) -> Operation[None]:
+        """Make sure that the entry is this attempt's, over a connection of its own.
+
+        Raises:
+            AttemptSupersededError: it is not.
+            RetryableError: there is no answer.
+        """
+        found = yield from self._bucket.get(attempt.key, flow)
+        if found is None or found.revision != attempt.revision:
+            raise self.superseded(attempt)
+
+    def superseded(self, attempt: Attempt) -> AttemptSupersededError:
+        """The error of an attempt that has to stop."""
+        partition = attempt.key.rpartition(".")[2]
+        return AttemptSupersededError(
+            f"another attempt at partition {partition} of {self._scope.kind} {self._scope.name}, "
+            f"version {self._scope.version}, has begun to write it; this one stops.",
+            "If no other attempt was started, look for another run of the same query.",
+        )
+
+    def _started(self, attempt: Attempt) -> dict[str, Any]:
+        assert attempt.stream is not None, "a committed attempt has nothing to write"
+        return self._entry("started", attempt.stream.created, attempt.first_sequence)
+
+    def _resume(self, attempt: Attempt, entry: dict[str, Any], stream: StreamState) -> None:
+        """Let an attempt follow another one in the same stream."""
+        attempt.standing, attempt.first_sequence = Standing.RESUMED, int(entry["next"])
+        if entry["state"] == "done" and int(entry.get("last", 0)) < stream.next:
+            attempt.standing, attempt.fingerprint = Standing.DONE, _fingerprint(entry)
+        elif stream.first > attempt.first_sequence:
+            _log.warning(
+                "sequences %d to %d of stream '%s' were removed since version %d of %s %s was "
+                "begun; rows of it that were among them are written again",
+                attempt.first_sequence,
+                stream.first - 1,
+                stream.name,
+                self._scope.version,
+                self._scope.kind,
+                self._scope.name,
+            )
+
+    def _is_newer(self, entry: dict[str, Any], stream: StreamState) -> bool:
+        """Whether a later version was begun, in this incarnation of the stream."""
+        is_newer = entry["version"] > self._scope.version
+        return bool(is_newer and entry["created"] == stream.created)
+
+    def finish(
+        self, attempt: Attempt, fingerprint: Fingerprint, last_sequence: int
+    ) -> Operation[None]:
+        """Leave word that every row of the partition is acknowledged.
+
+        Args:
+            fingerprint: of the rows.
+            last_sequence: as far as the stream is known to have come.
+
+        Raises:
+            WriterFencedError: a later version was written meanwhile.
+        """
+        assert attempt.stream is not None, "a committed attempt has nothing to finish"
+        done = self._entry("done", attempt.stream.created, attempt.first_sequence)
+        done |= {
+            "last": last_sequence,
+            "rows": fingerprint.rows,
+            "low": fingerprint.low,
+            "high": fingerprint.high,
+        }
+        written = yield from self._write(attempt.key, done, attempt.revision, attempt.stream)
+        if written is None:
+            entry, _ = yield from self._read(attempt.key)
+            if entry is not None and self._is_newer(entry, attempt.stream):
+                raise self._fenced(entry["version"])
+            # Another attempt at the same partition finished first; its word is as good.
+
+    # --- the driver -------------------------------------------------------------------------
+
+    def commit(
+        self, rows: int, incarnations: Collection[str] = (), *, differs: bool = False
+    ) -> Operation[None]:
+        """Leave word that the whole version is written; called again, it changes nothing.
+
+        Args:
+            rows: of all partitions.
+            incarnations: when the stream was created, as the tasks saw it.
+            differs: whether rows that were not written, because their version had been, are others.
+
+        Raises:
+            WriterFencedError: another run committed a later version.
+            LedgerError: the version was committed before with another number of rows, or the
+                stream was made anew while it was written.
+        """
+        stream = yield from self._control.stream_state(self._stream)
+        if any(one != stream.created for one in incarnations):
+            raise LedgerError(
+                f"stream '{self._stream}' was deleted and made again while version "
+                f"{self._scope.version} of {self._scope.kind} {self._scope.name} was written; rows "
+                "of it are gone with the old one.",
+                "Run it again: what the stream as it is now has not got is written.",
+            )
+        if self._scope.kind is ScopeKind.JOB:
+            yield from self.forget()
+            return
+        entry, revision = yield from self._read(self._key)
+        is_known = entry is not None and entry["created"] == stream.created
+        if entry is not None and not is_known:
+            _log.warning(
+                "stream '%s' was deleted and made again since version %d of %s %s was written; "
+                "what was written to it before is gone",
+                self._stream,
+                entry["version"],
+                self._scope.kind,
+                self._scope.name,
+            )
+        if entry is not None and is_known and entry["version"] >= self._scope.version:
+            self._check_repeated(entry, rows, differs, has_written=bool(incarnations))
+            if int(entry.get("next", 0)) <= stream.next or entry["version"] > self._scope.version:
+                return
+        version = self._scope.version
+        committed = {
+            "version": version,
+            "created": stream.created,
+            "next": stream.next,
+            "rows": rows,
+        }
+        if (yield from self._write(self._key, committed, revision, stream)) is not None:
+            return
+        entry, _ = yield from self._read(self._key)
+        if entry is None or entry["created"] != stream.created or entry["version"] < version:
+            raise LedgerError(
+                f"the ledger entry '{self._key}' in the bucket '{self._bucket.bucket}' is being "
+                "written by others.",
+                "Stop the other run of this query, then run it again: it goes on where it was.",
+            )
+        self._check_repeated(entry, rows, differs, has_written=True)
+
+    def _check_repeated(
+        self, entry: dict[str, Any], rows: int, differs: bool, *, has_written: bool
+    ) -> None:
+        if self._scope.kind is ScopeKind.TRANSACTION:
+            self._warn_of_skipped(entry, rows, differs)
+            return
+        if entry["version"] > self._scope.version:
+            raise self._fenced(entry["version"])
+        if rows < entry["rows"] and not has_written:
+            # All of them were skipped, and nothing is missing in the stream that was written to.
+            _log.warning(
+                "batch %d of query %s was committed to stream '%s' with %d rows, and has %d now "
+                "that it runs again: messages of its source are gone since, or the query is not "
+                "deterministic",
+                self._scope.version,
+                self._scope.name,
+                self._stream,
+                entry["rows"],
+                rows,
+            )
+        elif rows != entry["rows"]:
+            raise LedgerError(
+                f"batch {self._scope.version} of query {self._scope.name} was committed to stream "
+                f"'{self._stream}' with {entry['rows']} rows, and has {rows} now: the checkpoint "
+                "was changed, or the query is not deterministic.",
+                f"Look into the stream before you do anything. {self._deleting()}",
+            )
+
+    def _warn_of_skipped(self, entry: dict[str, Any], rows: int, differs: bool) -> None:
+        """A txnVersion that was written is skipped, whatever it holds; say so if it holds more."""
+        reason = ""
+        if entry["version"] > self._scope.version:
+            reason = f"version {entry['version']} is in the ledger already"
+        elif entry["rows"] != rows:
+            reason = f"it was written before with {entry['rows']} rows, and has {rows} now"
+        elif differs:
+            reason = (
+                "it was written before, and has other rows now (or the same ones in other "
+                "partitions)"
+            )
+        if reason:
+            _log.warning(
+                "nothing was written of txnVersion %d of txnAppId '%s' to stream '%s': %s; give "
+                "each write a version of its own",
+                self._scope.version,
+                self._scope.name,
+                self._stream,
+                reason,
+            )
+
+    def forget(self) -> Operation[None]:
+        """Remove the entries of this scope; for writes that nobody can run again.
+
+        Those of jobs whose driver died before it could are removed with them, a month later.
+        """
+        yield from self._bucket.forget(self._key)
+        since_ns = self._control.host.wall_time_ns() - ABANDONED_AFTER_S * 10**9
+        try:
+            yield from self._bucket.forget_older(ScopeKind.JOB, since_ns)
+        except ConnectorError as error:  # the next job tries it again
+            _log.warning("ledger entries of jobs that are long gone stay behind: %s", error)
+
+    # --- entries ----------------------------------------------------------------------------
+
+    def _entry(self, state: str, created: str, first_sequence: int) -> dict[str, Any]:
+        version = self._scope.version
+        return {"version": version, "state": state, "created": created, "next": first_sequence}
+
+    def _read(self, key: str) -> Operation[tuple[dict[str, Any] | None, int]]:
+        found = yield from self._bucket.get(key)
+        if found is None:
+            return None, NO_ENTRY
+        if not found.value:
+            return None, found.revision  # deleted by somebody who wants the batch written again
+        try:
+            entry = json.loads(found.value)
+            entry["version"], entry["created"] = int(entry["version"]), str(entry["created"])
+            entry["inbox"], entry["before"] = entry.get("inbox", ""), entry.get("before", [])
+            if not all(map(_INBOX.fullmatch, [*filter(None, [entry["inbox"]]), *entry["before"]])):
+                raise ValueError
+        except (ValueError, TypeError, KeyError):
+            raise LedgerError(
+                f"the ledger entry '{key}' in the bucket '{self._bucket.bucket}' is not one of "
+                f"ours: {found.value[:80]!r}.",
+                "Give the sink a bucket of its own with the option ledgerBucket.",
+            ) from None
+        return dict(entry), found.revision
+
+    def _write(
+        self, key: str, entry: dict[str, Any], revision: int, stream: StreamState
+    ) -> Operation[int | None]:
+        entry = entry | {"attempt": self._control.host.token(8)}
+        value = json.dumps(entry, separators=(",", ":")).encode()
+        if revision == NO_ENTRY:
+            yield from self._bucket.create(int(stream.config.get("num_replicas", 1)))
+        return (yield from self._bucket.put(key, value, revision))
+
+    def _fenced(self, version: int) -> WriterFencedError:
+        return WriterFencedError(
+            f"version {self._scope.version} of {self._scope.kind} {self._scope.name} is not "
+            f"written to stream '{self._stream}': version {version} is already in the ledger. "
+            "Another run of the same query is ahead, or the checkpoint was rolled back.",
+            "Stop the other run, or bring back the newer checkpoint; then run the query again. "
+            + self._deleting(),
+        )
+
+    def _deleting(self) -> str:
+        return (
+            f"Deleting the key '{self._key}' and those below it from the bucket "
+            f"'{self._bucket.bucket}' makes the ledger forget that these rows were written: what "
+            "runs again is written again, beside what the stream holds already."
+        )
+
+    def _usable(self, work: Operation[T]) -> Operation[T]:
+        """Something done in the bucket; say so if it cannot be."""
+        try:
+            return (yield from work)
+        except (PermissionDeniedError, RequestTimeoutError) as error:
+            raise LedgerError(
+                f"the ledger in the bucket '{self._bucket.bucket}' cannot be used: {error.what}",
+                f"Allow $KV.{self._bucket.bucket}.> and the API of the stream "
+                f"KV_{self._bucket.bucket}; or set ledger=none, and a batch that is run again "
+                "after the stream's duplicate_window may be written twice.",
+            ) from None
+
+
+def _is_ahead(entry: dict[str, Any] | None, stream: StreamState) -> bool:
+    """Whether an entry speaks of another incarnation of a stream, or of what it has not got."""
+    if entry is None:
+        return False
+    reached = max(int(entry.get("next", 0)), int(entry.get("last", 0)) + 1)
+    return bool(entry["created"] != stream.created or reached > stream.next)
+
+
+def _fingerprint(entry: dict[str, Any]) -> Fingerprint | None:
+    if entry["state"] != "done":
+        return None
+    return Fingerprint(int(entry["rows"]), int(entry["low"]), int(entry["high"]))
+
+
+def _token(name: str) -> str:
+    """Return a name as one token of a key, escaped if it has other characters."""
+    if _PLAIN_TOKEN.fullmatch(name) and not name.startswith("="):
+        return name
+    return "=" + name.encode().hex()

@@ -1,0 +1,445 @@
+"""Rows written as objects: chunks first, then the message that makes an object of them.
+
+What `publisher.py` is for messages. The message about an object carries the id of its row, so which
+rows an earlier attempt has written is found out as for any stream (`sink.py`). Besides, whatever is
+cut, killed or sent twice:
+
+- Each try at an object writes chunks of its own, which nobody sees, so none of them ever mixes with
+  those of another try, or of a task that should not be running any more.
+- The message is stored only if the object is still what it was when the try began. If it is not,
+  it is looked at: this row's own message is recognised by its id; another one is replaced.
+- Then the chunks that were replaced are removed. The message names them in a header, so that an
+  attempt which finds the row written can remove them once more.
+- Chunks of a try that came to nothing are removed at once if the server can be reached, and at the
+  end of the partition. What a killed task left is removed by the attempt that follows it, when all
+  rows are written and nothing that the killed one may yet send can refer to them; it is known by
+  the tag that the names of chunks begin with. Without the ledger no attempt knows that it follows
+  another one, and they stay.
+
+Memory: the object, as the Arrow batch brought it, and `WINDOW_CHUNKS` of its chunks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from jetstream_spark.client import pool
+from jetstream_spark.client.control import Control
+from jetstream_spark.client.flow import Flow
+from jetstream_spark.client.operation import Host, Operation, Pause
+from jetstream_spark.client.patience import PASSING, Patience
+from jetstream_spark.errors import (
+    NotAcknowledgedError,
+    ObjectDamagedError,
+    PublishRefusedError,
+    RequestRefusedError,
+    RequestTimeoutError,
+    RowRefusedError,
+)
+from jetstream_spark.object_info import (
+    CHUNK_BYTES,
+    ObjectInfo,
+    chunk_subject,
+    digest_text,
+    info_json,
+    parse_info,
+)
+from jetstream_spark.object_store import ObjectStore
+from jetstream_spark.options.format_options import SinkOptions
+from jetstream_spark.sink.kv import WRONG_LAST_SEQUENCE
+from jetstream_spark.sink.object_columns import DELETE
+from jetstream_spark.sink.outgoing_rows import OutgoingRows
+from jetstream_spark.sink.refusals import is_passing, refused
+from jetstream_spark.sink.stored_ids import ID_HEADER
+
+WINDOW_CHUNKS = 16
+RETRY_PAUSE_S = 0.25
+_NUID_CHARACTERS = 22
+# An object that is replaced by others again and again while it is written.
+_CONFLICTS_MAX = 50
+_REPLACED = b"Spark-Replaced-Chunks"
+# The header of a chunk, which names the stream.
+_HEADER_BYTES = 1024
+
+_log = logging.getLogger("jetstream_spark")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Found:
+    """The message about an object as it is now.
+
+    Attributes:
+        info: None when it cannot be read; then it is replaced and its chunks stay.
+    """
+
+    subject: str
+    revision: int = 0
+    id: bytes | None = None
+    replaced: str = ""
+    info: ObjectInfo | None = None
+
+
+class ObjectPublisher:
+    """One write, and the object that is on its way.
+
+    Args:
+        tag: what the names of all chunks of this partition's rows begin with.
+        is_resumed: an earlier attempt may have left chunks.
+
+    Attributes:
+        duplicates: rows that an earlier attempt, or another running one, had written.
+        dead_letters: none.
+        last_sequence: as far as the stream is known to have come.
+    """
+
+    def __init__(self, host: Host, options: SinkOptions, tag: str, is_resumed: bool) -> None:
+        self.duplicates = 0
+        self.dead_letters = 0
+        self.last_sequence = 0
+        self._host = host
+        self._options = options
+        self._control = Control(host, options.connection, "writer")
+        self._store = ObjectStore(self._control, options.stream)
+        self._tag = tag
+        self._is_resumed = is_resumed
+        self._current: set[str] = set()  # chunks that objects of this partition are made of
+        self._left: set[str] = set()  # subjects of chunks of tries that came to nothing
+        self._payload_max = 1 << 20  # until a server says
+
+    def close(self) -> Operation[None]:
+        """Nothing is held: a connection is taken for the chunks of an object."""
+        yield from ()
+
+    def abandon(self) -> None:
+        """Nothing: the connection ends with the chunks that are on their way."""
+
+    def publish_rows(
+        self, rows: OutgoingRows, first_row: int, wanted: npt.NDArray[np.bool_] | None = None
+    ) -> Operation[None]:
+        """Write consecutive rows, those that are wanted; return when they are stored.
+
+        Args:
+            first_row: number of the first one in the partition.
+
+        Raises:
+            RowRefusedError, PublishRefusedError: a row cannot be stored.
+            NotAcknowledgedError: the server takes no chunks, or does not say so.
+        """
+        subjects = rows.subject_column()
+        for at in range(len(rows)):
+            subject = bytes(subjects[at].as_py()).decode()
+            if wanted is not None and not wanted[at]:
+                yield from self._tidy((yield from self._look(subject)), _id(rows, at))
+                continue
+            assert not isinstance(rows.lines, bytes), "object_columns says something of each row"
+            said = json.loads(rows.lines[at].as_py())
+            row = _Row(first_row + at, subject, said, _id(rows, at))
+            try:
+                yield from self._write(row, memoryview(rows.payloads[at].as_buffer()))
+            except (PublishRefusedError, RowRefusedError, NotAcknowledgedError):
+                yield from self._remove_left()
+                raise
+
+    def finish(self) -> Operation[None]:
+        """Remove chunks that no object is made of."""
+        if self._is_resumed:
+            prefix = f"$O.{self._options.object_store}.C."
+            for subject in (yield from self._store.subjects(f"{prefix}>")):
+                nuid = subject.removeprefix(prefix)
+                if nuid.startswith(self._tag) and nuid not in self._current:
+                    self._left.add(subject)
+        for subject in sorted(self._left):
+            yield from self._store.purge(subject)
+        self._left.clear()
+
+    # --- one object -------------------------------------------------------------------------
+
+    def _write(self, row: _Row, content: memoryview) -> Operation[None]:
+        """Write an object, or delete one."""
+        before = yield from self._look(row.subject)
+        if row.id is not None and before.id == row.id:
+            self.duplicates += 1
+            yield from self._tidy(before, row.id)
+        elif row.said["operation"] == DELETE:
+            yield from self._make(row, None, before, CHUNK_BYTES)
+        else:
+            info = ObjectInfo(
+                row.said["name"],
+                row.subject,
+                self._new_nuid(),
+                len(content),
+                digest=digest_text(sha256(content).digest()),
+                description=row.said.get("description"),
+                headers=row.said.get("headers") or {},
+            )
+            info, chunk_bytes = yield from self._upload(row, info, content)
+            yield from self._make(row, info, before, chunk_bytes)
+
+    def _look(self, subject: str) -> Operation[_Found]:
+        found = yield from self._store.last(subject)
+        if found is None:
+            return _Found(subject)
+        headers, payload, revision, modified_ns = found
+        try:
+            info = parse_info(payload, subject, revision, modified_ns)
+        except ObjectDamagedError as error:
+            _log.warning("an object is replaced, and its chunks stay: %s", error.what)
+            info = None
+        replaced = _header(headers, _REPLACED) or b""
+        row_id = _header(headers, ID_HEADER)
+        return _Found(subject, revision, row_id, replaced.decode("latin-1"), info)
+
+    def _tidy(self, found: _Found, row_id: bytes | None) -> Operation[None]:
+        """Remove once more what a row replaced that another attempt wrote."""
+        if found.info is not None:
+            self._current.add(found.info.nuid)
+        if found.id == row_id and found.replaced:
+            yield from self._purge(found.replaced, found.subject)
+
+    def _purge(self, nuid: str, subject: str) -> Operation[None]:
+        yield from self._store.purge(chunk_subject(ObjectInfo("", subject, nuid)))
+
+    def _make(
+        self, row: _Row, put: ObjectInfo | None, before: _Found, chunk_bytes: int
+    ) -> Operation[None]:
+        """Store the message about an object, and remove the chunks that it replaces.
+
+        Args:
+            put: what is to be said; None: that it is deleted.
+            before: what was said when the row was begun.
+        """
+        for _ in range(_CONFLICTS_MAX):
+            old = before.info
+            replaced = old.nuid if old is not None and not old.is_deleted else ""
+            if put is not None:
+                info = put
+            elif old is None or old.is_deleted:
+                return
+            else:
+                info = dataclasses.replace(old, size=0, chunks=0, digest="", is_deleted=True)
+            ack = yield from self._say(row, info, before.revision, replaced, chunk_bytes)
+            if ack and not ack.get("duplicate"):
+                self.last_sequence = max(self.last_sequence, int(ack["seq"]))
+            else:
+                before = yield from self._look(row.subject)
+                if not _is_same(before.info, info):
+                    if not ack and (row.id is None or before.id != row.id):
+                        continue  # somebody else has replaced it
+                    # Another attempt was quicker, whether or not it was replaced since.
+                    self.duplicates += 1
+                    self._give_up_chunks(info)
+                    yield from self._tidy(before, row.id)
+                    return
+                # Its answer was lost, and it was said again.
+                self.last_sequence = max(self.last_sequence, before.revision)
+                replaced = before.replaced
+            if not info.is_deleted:
+                self._current.add(info.nuid)
+            if replaced:
+                yield from self._purge(replaced, row.subject)
+            return
+        if put is not None:
+            self._give_up_chunks(put)
+        raise NotAcknowledgedError(
+            f"object '{row.said['name']}' was replaced by others {_CONFLICTS_MAX} times while it "
+            "was written.",
+            "Run the write again when they are done.",
+        )
+
+    def _say(
+        self, row: _Row, info: ObjectInfo, revision: int, replaced: str, chunk_bytes: int
+    ) -> Operation[dict[str, Any]]:
+        """Publish the message about an object; empty when its last revision is another one."""
+        payload = info_json(info, self._options.object_store, chunk_bytes)
+        headers = _headers(self._options.stream, row.id, revision, replaced)
+        size = len(payload) + len(headers)
+        if size > self._payload_max:
+            self._give_up_chunks(info)
+            reason = f"its name, description and headers take {size} bytes, more than a message may"
+            raise RowRefusedError(row.number, row.said["name"], reason)
+        try:
+            return (yield from self._control.request_message(row.subject, payload, headers))
+        except RequestRefusedError as error:
+            if error.err_code in WRONG_LAST_SEQUENCE:
+                return {}
+            self._give_up_chunks(info)
+            said = error.code, error.err_code, error.description
+            raise refused(row.number, row.said["name"], *said) from None
+
+    # --- chunks -----------------------------------------------------------------------------
+
+    def _new_nuid(self) -> str:
+        return self._tag + self._host.token(_NUID_CHARACTERS)[: _NUID_CHARACTERS - len(self._tag)]
+
+    def _give_up_chunks(self, info: ObjectInfo) -> None:
+        if not info.is_deleted:
+            self._left.add(chunk_subject(info))
+
+    def _remove_left(self) -> Operation[None]:
+        """Remove the chunks of tries that came to nothing, if that can be done at once."""
+        soon = ObjectStore(
+            Control(self._host, self._options.connection, "writer", patience_s=0),
+            self._options.stream,
+        )
+        try:
+            for subject in sorted(self._left):
+                yield from soon.purge(subject)
+                self._left.discard(subject)
+        except (*PASSING, RequestRefusedError) as error:
+            _log.warning("chunks of a failed write stay in the store for now: %s", error)
+
+    def _upload(
+        self, row: _Row, info: ObjectInfo, content: memoryview
+    ) -> Operation[tuple[ObjectInfo, int]]:
+        """Store the chunks of an object; where that breaks off, all of them again, as others.
+
+        Returns:
+            What is to be said of the object, and the largest size of a chunk.
+
+        Raises:
+            PublishRefusedError: the stream does not take them.
+            NotAcknowledgedError: nothing comes of it.
+        """
+        patience = Patience(self._host, self._options.connection.outage_timeout_s)
+        silences = refusals = 0
+        while True:
+            try:
+                chunk_bytes = yield from self._send(row, chunk_subject(info), content)
+                chunks = -(-len(content) // chunk_bytes)
+                return dataclasses.replace(info, chunks=chunks), chunk_bytes
+            except PublishRefusedError as error:
+                self._give_up_chunks(info)
+                refusals += 1
+                is_final = not is_passing(error.code, error.err_code)
+                if is_final or refusals > self._options.publish_retries:
+                    raise
+                yield from self._control.stream_state(self._options.stream)  # it may be gone
+                yield from self._remove_left()  # they may be what the store is full of
+                info = dataclasses.replace(info, nuid=self._new_nuid())
+                yield Pause(self._host.now() + RETRY_PAUSE_S)
+            except (TimeoutError, *PASSING) as error:
+                self._give_up_chunks(info)
+                info = dataclasses.replace(info, nuid=self._new_nuid())
+                passing: Exception = error
+                if isinstance(error, TimeoutError):
+                    silences += 1
+                    passing = RequestTimeoutError(
+                        f"no ack came within {self._options.ack_timeout_s:g} s."
+                    )
+                if silences > self._options.publish_retries:
+                    raise self._not_acknowledged(row, passing) from None
+                try:
+                    yield from patience.wait(passing, "a write")
+                except PASSING:
+                    raise self._not_acknowledged(row, passing) from None
+
+    def _not_acknowledged(self, row: _Row, error: Exception) -> NotAcknowledgedError:
+        return NotAcknowledgedError(
+            f"the chunks of object '{row.said['name']}' are not acknowledged: "
+            f"{getattr(error, 'what', error)}",
+            "Look into the state of the server; raise ackTimeout, publishRetries or outageTimeout.",
+        )
+
+    def _send(self, row: _Row, subject: str, content: memoryview) -> Operation[int]:
+        """Publish chunks until each is acknowledged; return the size of a whole one."""
+        host, connection = self._host, self._options.connection
+        flow = yield from pool.take(host, connection, "writer")
+        self._payload_max = int(flow.info.get("max_payload", 1 << 20))
+        chunk_bytes = max(1, min(CHUNK_BYTES, self._payload_max - _HEADER_BYTES))
+        with pool.keeping(host, connection, "writer", flow):
+            yield from self._send_over(flow, row, subject, content, chunk_bytes)
+        return chunk_bytes
+
+    def _send_over(
+        self, flow: Flow, row: _Row, subject: str, content: memoryview, chunk_bytes: int
+    ) -> Operation[None]:
+        """Publish chunks, `WINDOW_CHUNKS` at a time, until each is acknowledged."""
+        if not len(content):
+            return
+        inbox = flow.new_inbox()
+        sid = flow.subscribe(inbox)
+        headers = b"NATS/1.0\r\nNats-Expected-Stream: %b\r\n\r\n" % self._options.stream.encode()
+        at = waiting = 0
+        deadline = self._host.now() + self._options.ack_timeout_s
+        while at < len(content) or waiting:
+            while at < len(content) and waiting < WINDOW_CHUNKS:
+                chunk = bytes(content[at : at + chunk_bytes])
+                flow.publish(subject.encode(), chunk, inbox, headers)
+                at += chunk_bytes
+                waiting += 1
+            yield from flow.flush(deadline)
+            message = flow.next_message()
+            if message is None:
+                yield from flow.receive_more(deadline)
+            elif message.sid == sid:
+                self._check_ack(row, message.status, message.payload)
+                waiting -= 1
+                deadline = self._host.now() + self._options.ack_timeout_s
+        flow.unsubscribe(sid)
+
+    def _check_ack(self, row: _Row, status: tuple[int, str], payload: bytes) -> None:
+        answer: dict[str, Any] = {}
+        if not status[0]:
+            try:
+                answer = dict(json.loads(payload))
+            except (ValueError, TypeError, RecursionError):
+                answer = {"error": {"description": f"the answer is {payload[:80]!r}"}}
+        error = answer.get("error")
+        if status[0]:
+            error = {"code": status[0], "description": "no stream takes its chunks"}
+        if error or answer.get("stream") != self._options.stream:
+            error = error or {"description": f"stream {answer.get('stream')} takes its chunks"}
+            code, err_code = int(error.get("code", 0)), int(error.get("err_code", 0))
+            text = str(error.get("description", ""))
+            raise refused(row.number, row.said["name"], code, err_code, text)
+        self.last_sequence = max(self.last_sequence, int(answer["seq"]))
+
+
+@dataclasses.dataclass(slots=True)
+class _Row:
+    """One row: its number in the partition, and what `object_columns` says of it."""
+
+    number: int
+    subject: str
+    said: dict[str, Any]
+    id: bytes | None = None
+
+
+def _headers(stream: str, row_id: bytes | None, revision: int, replaced: str) -> bytes:
+    lines = [
+        b"NATS/1.0",
+        b"Nats-Rollup: sub",
+        b"Nats-Expected-Stream: " + stream.encode(),
+        b"Nats-Expected-Last-Subject-Sequence: %d" % revision,
+    ]
+    if row_id is not None:
+        lines.append(ID_HEADER + b": " + row_id)
+    if replaced:
+        lines.append(_REPLACED + b": " + replaced.encode())
+    return b"\r\n".join([*lines, b"", b""])
+
+
+def _id(rows: OutgoingRows, at: int) -> bytes | None:
+    return None if rows.ids is None else bytes(rows.ids[at].as_py())
+
+
+def _is_same(there: ObjectInfo | None, said: ObjectInfo) -> bool:
+    """Whether a message is the one that was sent."""
+    if there is None:
+        return False
+    return (there.nuid, there.is_deleted) == (said.nuid, said.is_deleted)
+
+
+def _header(block: bytes, name: bytes) -> bytes | None:
+    for line in block.split(b"\r\n")[1:]:
+        key, separator, value = line.partition(b":")
+        if separator and key == name:
+            return value.strip()
+    return None

@@ -1,0 +1,168 @@
+"""Another connection for a write whose acks do not come, and what the stream has of it.
+
+The connection is given up for good; which of the rows that went over it are stored is found out
+before any is sent again (`inquiry.py`). An outage is waited out for `outageTimeout`; a server that
+is there and silent is asked `publishRetries` times.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from jetstream_spark.client import pool
+from jetstream_spark.client.flow import Flow, Message
+from jetstream_spark.client.operation import Host, Operation
+from jetstream_spark.client.patience import PASSING, Patience
+from jetstream_spark.errors import (
+    ConnectionLostError,
+    ConnectorError,
+    NotAcknowledgedError,
+    ReadTimeoutError,
+)
+from jetstream_spark.options.format_options import SinkOptions
+from jetstream_spark.sink.claim import Claim
+from jetstream_spark.sink.inquiry import Inquiry
+
+
+class Recovery:
+    """The connections of one write.
+
+    Args:
+        inquiry: None when rows have no ids: then nothing is sent again.
+        claim: the attempt's hold on its partition, None without a ledger.
+    """
+
+    # What a step of it may fail with, and be begun again after.
+    PASSING = (TimeoutError, ReadTimeoutError, *PASSING)
+
+    def __init__(
+        self,
+        host: Host,
+        options: SinkOptions,
+        inquiry: Inquiry | None,
+        claim: Claim | None = None,
+    ) -> None:
+        self._host = host
+        self._claim = claim
+        self._options = options
+        self._inquiry = inquiry
+        self._outage = Patience(host, options.connection.outage_timeout_s)
+        self._silences = 0  # since the last ack, of a server that is there
+        self._given_up: list[bytes] = []  # inboxes of connections that rows were sent over
+
+    def take(self) -> Operation[Flow]:
+        """A connection for a write that has nothing on its way; an outage is waited out.
+
+        Raises:
+            AttemptSupersededError: another attempt has begun.
+        """
+        patience = Patience(self._host, self._options.connection.outage_timeout_s)
+        while True:
+            try:
+                flow = yield from pool.take(self._host, self._options.connection, "writer")
+                yield from self._listen(flow)
+                return flow
+            except PASSING as error:
+                yield from patience.wait(error, "a write")
+
+    def put_back(self, flow: Flow) -> Operation[None]:
+        """Give a connection back that has nothing on its way."""
+        if self._claim is not None and flow.is_open:
+            self._claim.let_go(flow)
+            # Whoever follows may wait for this, and nobody knows when the connection is used again.
+            with contextlib.suppress(TimeoutError, ConnectionLostError):
+                yield from flow.flush(self._host.now() + self._options.ack_timeout_s)
+        pool.put_back(self._host, self._options.connection, "writer", flow)
+
+    def check(self, message: Message) -> None:
+        """Stop if a message says so, one that nobody else knows.
+
+        Raises:
+            AttemptSupersededError: it does.
+        """
+        if self._claim is not None:
+            self._claim.check(message)
+
+    def _listen(self, flow: Flow) -> Operation[None]:
+        if self._claim is None:
+            return
+        try:
+            yield from self._claim.listen(flow)
+        except BaseException:
+            flow.close()
+            raise
+
+    def note_progress(self) -> None:
+        """Forget outage and silences: something was acknowledged."""
+        self._silences = 0
+        self._outage.note_progress()
+
+    def begin(self, flow: Flow, error: Exception, rows: int) -> Inquiry:
+        """Give up a connection; return how to find out what became of what it carried.
+
+        Args:
+            error: why.
+            rows: so many are not acknowledged, for the error.
+
+        Raises:
+            NotAcknowledgedError: nothing may be sent again.
+        """
+        self._silences += flow.is_open
+        is_hopeless = self._silences > self._options.publish_retries
+        if self._inquiry is None or is_hopeless:
+            raise self.not_acknowledged(error, rows) from None
+        self.give_up(flow)
+        return self._inquiry
+
+    def give_up(self, flow: Flow) -> None:
+        """Close a connection; what it carried is asked after."""
+        if flow.inbox not in self._given_up:
+            self._given_up.append(flow.inbox)
+        flow.close()
+
+    def reconnect(self, subject: bytes | None, after: int) -> Operation[tuple[Flow, set[bytes]]]:
+        """Open another connection; find out which ids are stored.
+
+        Args:
+            subject: of one of the rows that are on their way; None when there are none.
+            after: the last sequence that was stored before the first of them was sent.
+
+        Raises: one of `PASSING` to begin again after `wait`; else as `Inquiry.stored_ids`.
+        """
+        assert self._inquiry is not None, "begin says whether there is one"
+        flow = yield from pool.connect(self._host, self._options.connection, "writer")
+        try:
+            stored: set[bytes] = set()
+            if subject is not None:
+                ask = flow, self._given_up, subject, after
+                stored = yield from self._inquiry.stored_ids(*ask)
+        except BaseException:
+            flow.close()
+            raise
+        yield from self._listen(flow)
+        self._given_up.clear()
+        return flow, stored
+
+    def wait(self, error: Exception, rows: int) -> Operation[None]:
+        """Let some time pass before the next try.
+
+        Raises:
+            NotAcknowledgedError: the outage has lasted too long.
+        """
+        try:
+            yield from self._outage.wait(error, "a write")
+        except (TimeoutError, ConnectorError):
+            raise self.not_acknowledged(error, rows) from None
+
+    def not_acknowledged(self, error: Exception, rows: int) -> ConnectorError:
+        """The error of a write that cannot go on."""
+        reason = error.what if isinstance(error, ConnectorError) else ""
+        reason = reason or f"no ack came within {self._options.ack_timeout_s:g} s."
+        remedy = (
+            "Look into the state of the server; raise ackTimeout, publishRetries or outageTimeout."
+        )
+        if self._inquiry is None:
+            remedy = "With dedupe=none rows cannot be sent again safely; set dedupe=auto."
+        return NotAcknowledgedError(
+            f"{rows} rows were published and not acknowledged: {reason}", remedy
+        )

@@ -1,0 +1,171 @@
+"""The durable consumer of `commitMode=ack`: it holds what a query has not committed.
+
+On a stream with interest retention a message stays while a consumer has not acknowledged it. The
+anchor is that consumer; nobody ever pulls from it. Tasks read past it without acknowledging, and
+once Spark has committed a batch the anchor's floor is moved behind it by `CONSUMER.RESET` (ADR-60,
+server 2.14), which gives up the interest in everything before. One request that may be repeated, so
+it fits a commit that comes late, twice, or by another process
+(docs/reference/spark.md#late-commits). On a stream with limits retention the anchor removes nothing
+and shows any NATS tool how far the query has come.
+
+The floor never goes back. One that is ahead of the query means that messages it has not read may be
+gone: the checkpoint was rolled back, or two queries share the consumer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jetstream_spark.client.control import CONSUMER_NOT_FOUND, Control
+from jetstream_spark.client.operation import Operation
+from jetstream_spark.errors import (
+    ConsumerDeletedError,
+    MessagesAcknowledgedError,
+    RequestRefusedError,
+    RetentionRefusedError,
+)
+from jetstream_spark.options.offsets import StreamOffset
+
+# What `CONSUMER.RESET` appeared with: server 2.14.
+API_LEVEL_MIN = 4
+_MARK = "jetstream-spark"
+_ACCEPT = "Set failOnDataLoss=false to read on with what is there, or start with a new checkpoint."
+
+
+class Anchor:
+    """The anchor in one stream.
+
+    Args:
+        control: where requests go.
+        stream: the stream that is read.
+        name: the durable, from the option `consumer`.
+        subjects: what the query reads, all when empty.
+    """
+
+    def __init__(
+        self, control: Control, stream: str, name: str, subjects: tuple[str, ...] = ()
+    ) -> None:
+        self.stream = stream
+        self.name = name
+        self._control = control
+        self._subjects = subjects
+
+    def check_server(self) -> Operation[None]:
+        """Make sure that the server can move a consumer's floor.
+
+        Raises:
+            RetentionRefusedError: it is older than that.
+        """
+        api = (yield from self._control.request("INFO")).get("api") or {}
+        if int(api.get("level", 0)) < API_LEVEL_MIN:
+            raise RetentionRefusedError(
+                f"commitMode=ack needs nats-server 2.14; the one that serves stream "
+                f"'{self.stream}' has API level {api.get('level', 0)}, not {API_LEVEL_MIN}.",
+                "Upgrade the server, or use commitMode=purge on a stream of your own.",
+            )
+
+    def hold(self, at: StreamOffset) -> Operation[None]:
+        """Make the anchor where a new query begins, unless an earlier start has done so.
+
+        Raises:
+            RetentionRefusedError: a consumer of that name is not an anchor of this query.
+            MessagesAcknowledgedError: it stands behind the position already.
+        """
+        info = yield from self._info()
+        if info is None:
+            yield from self._create(at.next)
+            return
+        self._check_own(info)
+        self._check_floor(info, at)
+
+    def find(
+        self, at: StreamOffset
+    ) -> Operation[ConsumerDeletedError | MessagesAcknowledgedError | None]:
+        """What is wrong with the anchor of a query that goes on at a position, None if nothing.
+
+        Raises:
+            RetentionRefusedError: a consumer of that name is not an anchor of this query.
+        """
+        info = yield from self._info()
+        if info is None:
+            return ConsumerDeletedError(
+                f"the consumer '{self.name}' of stream '{self.stream}', which held what the query "
+                f"had not read from sequence {at.next} on, does not exist any more; messages may "
+                f"have been removed unread.",
+                _ACCEPT,
+            )
+        self._check_own(info)
+        try:
+            self._check_floor(info, at)
+        except MessagesAcknowledgedError as error:
+            return error
+        return None
+
+    def hold_again(self, at: StreamOffset) -> Operation[None]:
+        """Make the anchor again, after its loss was accepted."""
+        if (yield from self._info()) is None:
+            yield from self._create(at.next)
+
+    def acknowledge(self, at: StreamOffset) -> Operation[None]:
+        """Give up everything before a position that Spark has committed.
+
+        Raises:
+            ConsumerDeletedError: there is no anchor.
+            MessagesAcknowledgedError: it stands behind the position already.
+        """
+        if (problem := (yield from self.find(at))) is not None:
+            raise problem
+        yield from self._control.request(
+            f"CONSUMER.RESET.{self.stream}.{self.name}", {"seq": at.next}
+        )
+
+    # --- requests ---------------------------------------------------------------------------
+
+    def _info(self) -> Operation[dict[str, Any] | None]:
+        try:
+            return (yield from self._control.request(f"CONSUMER.INFO.{self.stream}.{self.name}"))
+        except RequestRefusedError as error:
+            if error.err_code == CONSUMER_NOT_FOUND:
+                return None
+            raise
+
+    def _create(self, sequence: int) -> Operation[None]:
+        config: dict[str, Any] = {
+            "name": self.name,
+            "durable_name": self.name,
+            "description": "Holds what a Spark query has not committed; do not pull from it",
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": sequence,
+            "ack_policy": "explicit",
+            "metadata": {_MARK: "anchor"},
+        }
+        if len(self._subjects) == 1:
+            config["filter_subject"] = self._subjects[0]
+        elif self._subjects:
+            config["filter_subjects"] = list(self._subjects)
+        yield from self._control.create_consumer(self.stream, config)
+
+    def _check_own(self, info: dict[str, Any]) -> None:
+        config = info.get("config") or {}
+        one = config.get("filter_subject")
+        theirs = set(config.get("filter_subjects") or ([one] if one else []))
+        if (config.get("metadata") or {}).get(_MARK) != "anchor":
+            what = "was not made by this connector, and moving it would take messages from its user"
+        elif theirs != set(self._subjects):
+            what = f"holds the subjects {', '.join(sorted(theirs)) or 'of the whole stream'}"
+        else:
+            return
+        raise RetentionRefusedError(
+            f"the consumer '{self.name}' of stream '{self.stream}' {what}.",
+            "Give the query a name of its own in the option consumer.",
+        )
+
+    def _check_floor(self, info: dict[str, Any], at: StreamOffset) -> None:
+        floor = int(info["ack_floor"]["stream_seq"])
+        if floor >= at.next:
+            raise MessagesAcknowledgedError(
+                f"the consumer '{self.name}' of stream '{self.stream}' has acknowledged up to "
+                f"sequence {floor}, but the query stands at {at.next}: its checkpoint was rolled "
+                f"back, or another query uses the same consumer.",
+                f"Give each query its own option consumer. {_ACCEPT}",
+            )

@@ -1,0 +1,454 @@
+"""A query's streams as the driver sees them: where to begin, how far to go, what to commit.
+
+The answers to Spark's calls (`stream_reader.py`) without any I/O. All state that must survive is in
+Spark's checkpoint, as offsets; what is kept here may be lost at any moment.
+
+No task acknowledges anything. With `commitMode=purge` the messages of a batch are purged from the
+stream after Spark has committed it, with `ack` a consumer lets go of them (`anchor.py`):
+`commit(end)` comes one batch late and never for the last one, so `latest_offset(start)` does the
+same, because `start` is by contract the end of the last finished batch
+(docs/reference/spark.md#late-commits).
+
+An outage is waited out. While no server answers, `latest_offset` says that nothing new is there,
+which costs the query a pause; `report` says what it waits for; after `outageTimeout` the query
+fails. What would have been committed meanwhile is committed later, because commits are cumulative.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from jetstream_spark.client.control import StreamState
+from jetstream_spark.client.operation import Host, Operation, Pause
+from jetstream_spark.client.patience import PASSING, PAUSE_MAX_S, PAUSE_S, Patience, by_chance
+from jetstream_spark.errors import (
+    DataLossError,
+    OffsetsError,
+    RetryableError,
+    StreamNotFoundError,
+    StreamOfflineError,
+)
+from jetstream_spark.fetch.data_loss import find_loss
+from jetstream_spark.fetch.tail import Tail
+from jetstream_spark.options.format_options import EARLIEST, LATEST, SourceOptions
+from jetstream_spark.options.offsets import Offsets, StreamOffset
+from jetstream_spark.source.accepted_loss import AcceptedLoss
+from jetstream_spark.source.planner import Limits, available, available_bytes, plan_end
+from jetstream_spark.source.stream_watch import StreamWatch
+
+_log = logging.getLogger("jetstream_spark")
+
+_OUTAGE = (*PASSING, StreamOfflineError)
+# The longest that "nothing new" is held back until the streams are looked at again.
+LULL_MAX_S = 0.1
+
+
+class StreamSource:
+    """What one run of a query knows of its streams."""
+
+    def __init__(self, host: Host, options: SourceOptions) -> None:
+        self.options = options
+        self._host = host
+        # A look that fails costs nothing here, so none of them waits.
+        self._watch = StreamWatch(host, options, patience_s=0)
+        self._initial: Offsets | None = None
+        self._last_end: Offsets | None = None
+        self._committed: Offsets | None = None
+        self._frozen: dict[str, Tail | None] | None = None
+        self._last_batch_at = host.now()
+        self._lost = AcceptedLoss(host)
+        self._admitted: set[str] = set()
+        self._begins: dict[tuple[str, str], int] = {}
+        self._batch_start: Offsets | None = None  # of the batch that was planned last
+        self._is_checked = False
+        self._had_nothing = False
+        self._outage = _Outage(host, options.connection.outage_timeout_s)
+
+    # --- offsets ------------------------------------------------------------------------------
+
+    def initial_offset(self) -> Operation[Offsets]:
+        """Where a query without checkpoint begins; asked twice, answered the same."""
+        if self._initial is None:
+            watch = StreamWatch(self._host, self.options)
+            initial = yield from watch.starting_offsets(LATEST)
+            if self.options.commit_mode == "ack":
+                initial = yield from self._hold(watch, initial)
+            elif self.options.commit_mode == "purge":
+                yield from watch.check_unread(initial)
+            self._initial = initial
+            self._is_checked = True
+        return self._initial
+
+    def latest_offset(self, start: Offsets | None, is_limited: bool = True) -> Operation[Offsets]:
+        """Where the next batch ends.
+
+        Args:
+            start: the end of the last finished batch; None where Spark does not tell it.
+            is_limited: whether the limits of the options apply to this batch.
+
+        Raises:
+            DataLossError: messages after `start` are gone, and `failOnDataLoss` is true.
+            RetryableError: no server has answered for `outageTimeout`.
+        """
+        at = start if start is not None else (self._last_end or self._initial)
+        if at is None:
+            return (yield from self._first_look())
+        self._check_streams(at)
+        if self._outage.is_pausing:
+            return at
+        try:
+            if not self._is_checked:
+                yield from self._check_again(at)
+            if self.options.eager_commit and start is not None:
+                yield from self._commit(at)
+            tails = now = self._frozen
+            if tails is None:
+                yield from self._wait_for_look(at)
+                tails = yield from self._watch.tails()
+            elif not self.options.fail_on_data_loss:
+                now = yield from self._watch.tails(is_fresh=True)
+                tails = _without_removed(tails, now)
+            if self.options.stream_pattern:
+                tails = yield from self._matched(at, tails)
+            self._note_overtaken(at, tails if now is None else now)
+            begins = yield from self._check_loss(at, tails)
+        except _OUTAGE as error:
+            self._outage.note(error)
+            self._last_end = at
+            return at
+        self._outage.end()
+        present = {name: tail for name, tail in tails.items() if tail is not None}
+        if self.options.stream_pattern:  # one that is gone, and that is accepted, is forgotten
+            at = Offsets({name: one for name, one in at.streams.items() if name in present})
+        end = plan_end(at, present, self._limits(is_limited), begins)
+        if end != at:
+            self._last_batch_at = self._host.now()
+            self._batch_start = at
+        self._last_end = end
+        self._had_nothing = end == at
+        return end
+
+    def _wait_for_look(self, at: Offsets) -> Operation[None]:
+        """Say "nothing new" no sooner than it could be otherwise.
+
+        Spark asks a query that has nothing to do a hundred times a second, and each time takes a
+        fair part of a millisecond in this process and in the JVM. Other sources of the query wait
+        as long, so it is little.
+        """
+        if self._had_nothing and at == self._last_end:
+            until = min(self._watch.looks_at, self._host.now() + LULL_MAX_S)
+            if until > self._host.now():
+                yield Pause(until)
+
+    def _first_look(self) -> Operation[Offsets]:
+        """Where the streams end, for a Spark before 4.2 that goes on from a checkpoint.
+
+        It does not say where the query stands, so nothing can be compared yet, and nothing is
+        known to be committed.
+        """
+        states = yield from StreamWatch(self._host, self.options).check()
+        streams = {name: StreamOffset(s.created, s.next) for name, s in states.items()}
+        self._last_end = Offsets(streams)
+        self._is_checked = True
+        return self._last_end
+
+    def _check_streams(self, at: Offsets) -> None:
+        if pattern := self.options.stream_pattern:
+            others = sorted(name for name in at.streams if not self.options.is_about(name))
+            if others:
+                raise OffsetsError(
+                    f"the checkpoint is of streams that streamPattern = '{pattern}' does not "
+                    f"match: {', '.join(others)}.",
+                    "Restore the option, or start with a new checkpointLocation.",
+                )
+        elif set(at.streams) != set(self.options.streams):
+            raise OffsetsError(
+                f"the checkpoint is of the streams {', '.join(sorted(at.streams))}; the option "
+                f"'stream' names {', '.join(sorted(self.options.streams))}.",
+                "Restore the option, or start with a new checkpointLocation.",
+            )
+
+    def _matched(
+        self, at: Offsets, tails: Mapping[str, Tail | None]
+    ) -> Operation[dict[str, Tail | None]]:
+        """The tails of the streams that match, and of those that are gone; new ones are checked.
+
+        A new one is read from its beginning.
+        """
+        for name, tail in tails.items():
+            if tail is not None and name not in at.streams and name not in self._admitted:
+                yield from self._watch.check_new(name)
+                if self.options.commit_mode == "ack":
+                    first = StreamOffset(tail.created, tail.first)
+                    yield from self._watch.anchor(name).hold(first)
+                self._admitted.add(name)
+        gone: dict[str, Tail | None] = dict.fromkeys(at.streams)
+        return gone | {n: t for n, t in tails.items() if t is not None or n in at.streams}
+
+    def _hold(self, watch: StreamWatch, at: Offsets) -> Operation[Offsets]:
+        """Make the anchors of a new query; return where it begins.
+
+        What others acknowledged before the anchor was there is gone, so `earliest` is looked up
+        again under its protection.
+        """
+        for name, position in at.streams.items():
+            yield from watch.anchor(name).hold(position)
+        again = yield from watch.starting_offsets(LATEST)
+        return again if self.options.starting == EARLIEST else at
+
+    def _check_again(self, at: Offsets) -> Operation[None]:
+        """The checks of a new query for one that goes on; a deleted stream is data loss here."""
+        states = yield from self._watch.states(is_fresh=True)
+        if all(state is not None for state in states.values()):
+            try:
+                yield from self._watch.check()
+            except StreamNotFoundError:
+                return  # it went a moment ago, which is data loss; the next look says so
+            if self.options.commit_mode == "ack":
+                yield from self._check_anchors(at, states)
+        self._is_checked = True
+
+    def _check_anchors(
+        self, at: Offsets, states: Mapping[str, StreamState | None]
+    ) -> Operation[None]:
+        for name, position in at.streams.items():
+            state = states.get(name)
+            if state is None or state.created != position.created:
+                continue  # another loss, which is about to be found
+            anchor = self._watch.anchor(name)
+            if (loss := (yield from anchor.find(position))) is not None:
+                self._accept_loss(name, loss)
+                yield from anchor.hold_again(position)
+
+    def _check_loss(
+        self, at: Offsets, tails: Mapping[str, Tail | None]
+    ) -> Operation[dict[str, int]]:
+        """Compare the streams with a position; where to begin in those that are copies of it.
+
+        Raises:
+            DataLossError: there is loss, and it is not accepted.
+        """
+        begins = {}
+        for name in self._lost.lost_streams:
+            if name not in tails:
+                self._lost.note_none(name)  # forgotten
+        for name, tail in tails.items():
+            position = at.streams.get(name)
+            if position is None:
+                continue  # new, so nothing of it was read
+            loss = find_loss(name, position, tail, self.options.expects_removals)
+            if loss is None or tail is None:
+                self._lost.note_none(name) if loss is None else self._accept_loss(name, loss)
+            elif tail.created == position.created:
+                # What a stream will have where it had something before is passed over as well.
+                stop = max(tail.first, position.next)
+                self._accept_loss(name, loss, tail.created, min(position.next, tail.next), stop)
+            elif tail.is_copy:
+                self._accept_loss(name, loss)
+                begins[name] = yield from self._begin_of_copy(name, position, tail)
+                lost = max(tail.first, begins[name])
+                self._accept_loss(name, loss, tail.created, begins[name], lost)
+            else:  # of the new one may be gone what nobody was told to read
+                self._accept_loss(name, loss, tail.created, tail.origin, tail.first)
+        return begins
+
+    def _note_overtaken(self, at: Offsets, tails: Mapping[str, Tail | None]) -> None:
+        """Whether the batch that has ended read what was about to be removed.
+
+        Only its tasks know what they missed, and Spark has no way for them to tell; this is the
+        most that it can be. What this query or others remove as read says nothing.
+        """
+        before, self._batch_start = self._batch_start, None
+        options = self.options
+        if before is None or options.fail_on_data_loss or options.expects_removals:
+            return
+        for name, start in before.streams.items():
+            end, tail = at.streams.get(name), tails.get(name)
+            if end is None or start.created != end.created or (tail and tail.is_consumed):
+                continue
+            is_there = tail is not None and tail.created == end.created
+            gone_below = min(tail.first, end.next) if tail and is_there else end.next
+            self._lost.note_overtaken(name, start.next, gone_below)
+
+    def _begin_of_copy(self, name: str, position: StreamOffset, tail: Tail) -> Operation[int]:
+        key = (name, tail.created)
+        if key not in self._begins:
+            self._begins[key] = yield from self._watch.begin_of_copy(name, position.next)
+        return self._begins[key]
+
+    def _accept_loss(
+        self, stream: str, loss: DataLossError, created: str = "", start: int = 0, stop: int = 0
+    ) -> None:
+        if self.options.fail_on_data_loss:
+            raise loss
+        self._lost.note(stream, loss, created, start, stop)
+
+    def _limits(self, is_limited: bool) -> Limits:
+        options = self.options
+        if not is_limited:
+            return Limits()
+        waited_s = self._host.now() - self._last_batch_at
+        may_wait = self._frozen is None and waited_s < options.max_trigger_delay_s
+        return Limits(
+            options.max_offsets_per_trigger,
+            options.max_bytes_per_trigger,
+            options.min_offsets_per_trigger if may_wait else None,
+        )
+
+    def freeze(self) -> Operation[None]:
+        """This run ends exactly where the streams end now (`availableNow`)."""
+        patience = Patience(self._host, self.options.connection.outage_timeout_s)
+        while self._frozen is None:
+            try:
+                self._frozen = yield from self._watch.tails(is_fresh=True)
+            except _OUTAGE as error:
+                yield from patience.wait(error, "a query with availableNow")
+
+    def report(self) -> Operation[dict[str, Any] | None]:
+        """The tail and the lag, for the query's progress; Spark only prints it."""
+        if self._last_end is None:
+            return None
+        try:
+            known = {} if self._outage.is_on else (yield from self._watch.tails())
+        except _OUTAGE:
+            known = {}
+        tails = {name: tail for name, tail in known.items() if tail is not None}
+        lags = available(self._last_end, tails)
+        streams: dict[str, dict[str, Any]] = {
+            name: {
+                "created": tail.created,
+                "next": tail.next,
+                "first": tail.first,
+                "bytes": tail.bytes,
+                "lag": lags[name],
+            }
+            for name, tail in tails.items()
+        }
+        for name in {*streams, *self._lost.lost_streams}:
+            streams.setdefault(name, {}).update(self._lost.report(name))
+        report: dict[str, Any] = {
+            "v": 1,
+            "streams": {name: streams[name] for name in sorted(streams)},
+            "lag": sum(lags.values()),
+            "skipped": self._lost.skipped,
+            "overtaken": self._lost.overtaken,
+            "estimatedTotalBytesBehindLatest": available_bytes(lags, tails),
+        }
+        return report | _as_kafka_says(lags) | self._outage.report()
+
+    # --- commits ------------------------------------------------------------------------------
+
+    def commit(self, end: Offsets) -> Operation[None]:
+        """Spark will not ask for anything before `end` again."""
+        try:
+            yield from self._commit(end)
+        except _OUTAGE as error:
+            # The commit of a later batch, or the next look, covers this one.
+            _log.warning("the streams are told later that a batch is committed: %s", error)
+
+    def _commit(self, end: Offsets) -> Operation[None]:
+        """Give up what is committed, if that is the mode; cumulative, so repeating is harmless."""
+        mode = self.options.commit_mode
+        if mode not in ("ack", "purge"):
+            return
+        before = self._committed.streams if self._committed else {}
+        news = {n: at for n, at in end.streams.items() if at.next > 1 and before.get(n) != at}
+        states: Mapping[str, StreamState | None] = {}
+        if news:
+            states = yield from self._watch.states(is_fresh=True)
+        for name, at in news.items():
+            state = states.get(name)
+            if state is None or state.created != at.created:
+                # A stream that is gone or another one; `latest_offset` says what that means. Its
+                # sequences are not ours to give up.
+                continue
+            if mode == "ack":
+                yield from self._acknowledge(name, at)
+            else:
+                for subject in self.options.subjects or ("",):
+                    yield from self._watch.control.purge(name, at.next, subject)
+        self._committed = end
+
+    def _acknowledge(self, stream: str, at: StreamOffset) -> Operation[None]:
+        anchor = self._watch.anchor(stream)
+        try:
+            yield from anchor.acknowledge(at)
+        except DataLossError as loss:
+            self._accept_loss(stream, loss)
+            yield from anchor.hold_again(at)
+
+
+def _without_removed(
+    frozen: Mapping[str, Tail | None], now: Mapping[str, Tail | None]
+) -> dict[str, Tail | None]:
+    """The tails that a run ends at, without what was removed since."""
+    tails = dict(frozen)
+    for name, tail in frozen.items():
+        here = now.get(name)
+        if tail is not None and here is not None and here.created == tail.created:
+            tails[name] = replace(tail, first=min(max(tail.first, here.first), tail.next))
+    return tails
+
+
+def _as_kafka_says(lags: Mapping[str, int]) -> dict[str, float]:
+    """The lag of the streams under the names that Spark's Kafka source gives that of partitions."""
+    if not lags:
+        return {}
+    return {
+        "minOffsetsBehindLatest": min(lags.values()),
+        "maxOffsetsBehindLatest": max(lags.values()),
+        "avgOffsetsBehindLatest": sum(lags.values()) / len(lags),
+    }
+
+
+class _Outage:
+    """A time in which no server answers the driver."""
+
+    def __init__(self, host: Host, limit_s: float) -> None:
+        self._host = host
+        self._limit_s = limit_s
+        self._since: float | None = None
+        self._reason = ""
+        self._pause_s = PAUSE_S
+        self._quiet_until = 0.0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the last try failed."""
+        return self._since is not None
+
+    @property
+    def is_pausing(self) -> bool:
+        """Whether it is too soon for another try."""
+        return self.is_on and self._host.now() < self._quiet_until
+
+    def note(self, error: RetryableError) -> None:
+        """Note that a try failed.
+
+        Raises:
+            the error: the outage has lasted for `outageTimeout`.
+        """
+        now = self._host.now()
+        if self._since is None:
+            self._since = now
+            _log.warning("waiting for the servers, for %g s at most: %s", self._limit_s, error)
+        if now - self._since >= self._limit_s:
+            raise error
+        self._reason = error.what
+        self._quiet_until = now + by_chance(self._host, self._pause_s)
+        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+
+    def end(self) -> None:
+        """Note that a try worked."""
+        if self._since is not None:
+            _log.warning("the servers answer again, after %.0f s", self._host.now() - self._since)
+        self._since, self._pause_s = None, PAUSE_S
+
+    def report(self) -> dict[str, Any]:
+        """What is waited for, for the query's progress; empty when nothing is."""
+        if self._since is None:
+            return {}
+        return {"waitingFor": self._reason, "waitingSeconds": int(self._host.now() - self._since)}

@@ -1,0 +1,86 @@
+"""One value of JSON as orjson has read it, seen as the precise reader's `Node` is.
+
+orjson is fifty times as fast, and does not tell everything: how a number was written, and what of
+two members of one name came first. `has_single_keys` tells whether the latter matters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from jetstream_server.jetstream.wire.json_syntax import DEPTH_MAX
+
+_ESCAPED_COLON = re.compile(rb"\\u003a", re.IGNORECASE)
+_KINDS = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "bool",
+    type(None): "null",
+}
+
+
+class ReadValue:
+    """A value that orjson has read."""
+
+    __slots__ = ("plain",)
+
+    def __init__(self, plain: Any) -> None:
+        self.plain = plain
+
+    @property
+    def kind(self) -> str:
+        """Return Go's word for what it is."""
+        return _KINDS[type(self.plain)]
+
+    @property
+    def value(self) -> Any:
+        """Return what `Node` has there: members, elements, the text of a number, or the value."""
+        plain = self.plain
+        if isinstance(plain, dict):
+            return _members(plain)
+        if isinstance(plain, list):
+            return map(ReadValue, plain)
+        return str(plain) if type(plain) in (int, float) else plain
+
+    @property
+    def source(self) -> str:
+        """Return the value as JSON; blanks and escapes may have been others."""
+        return orjson.dumps(self.plain).decode()
+
+
+def _members(plain: dict[str, Any]) -> Iterator[tuple[str, ReadValue]]:
+    for key, value in plain.items():
+        yield key, ReadValue(value)
+
+
+def has_single_keys(text: bytes, plain: Any) -> bool:
+    """Tell whether no object in `text` has two members of one name; False if that is hard to tell.
+
+    The members that orjson has kept, and the colons in strings, are all the colons there are, if no
+    member got lost. What is deeper than requests may be is not counted, either.
+    """
+    if _ESCAPED_COLON.search(text):
+        return False
+    colons, level, depth = 0, [plain], 0
+    while level:
+        if depth > DEPTH_MAX:
+            return False
+        depth += 1
+        below: list[Any] = []
+        for each in level:
+            if isinstance(each, str):
+                colons += each.count(":")
+            elif isinstance(each, dict):
+                colons += len(each) + sum(key.count(":") for key in each)
+                below += each.values()
+            elif isinstance(each, list):
+                below += each
+        level = below
+    return colons == text.count(b":")

@@ -1,0 +1,251 @@
+"""The columns of a block's entries in pure Python: the reference for `fast.pyx`.
+
+An entry is a message of a block. Its columns are its position, its subject id, and in blocks with
+gaps its offset; what is asked of entries of many messages is asked of whole columns here. The
+shared arguments are those of `records/pure.py`, and
+
+    flags: one byte per subject id, 1 for a wanted one; empty when all are wanted.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from jetstream_server.kernels.record_format import (
+    HEADER_ACCOUNTED_BYTES,
+    PREFIX,
+    PREFIX_BYTES,
+    UNACCOUNTED_BYTES,
+    Buffer,
+    Ids,
+)
+from jetstream_server.kernels.records.pure import SIZE, Alive
+
+
+def tally(
+    subject_ids: Ids,
+    start: int,
+    stop: int,
+    first_seq: int,
+    offsets: Ids,
+    counts: array[int],
+    firsts: array[int],
+    lasts: array[int],
+) -> int:
+    """Add entries to the counters of their subjects, `array('Q')` each.
+
+    Returns:
+        How many subjects had no message before.
+    """
+    appeared = 0
+    for index in range(start, stop):
+        subject_id = subject_ids[index]
+        sequence = first_seq + (offsets[index] if offsets else index)
+        if not counts[subject_id]:
+            appeared += 1
+            firsts[subject_id] = sequence
+        counts[subject_id] += 1
+        lasts[subject_id] = sequence
+    return appeared
+
+
+def number_names(names: bytes, lengths: array[int], ids: dict[bytes, int]) -> array[int]:
+    """Return the ids of subjects that stand one behind the other, giving new ones the next ids.
+
+    Args:
+        names: the subjects.
+        lengths: `array('H')`, the length of each; together not more than `names`.
+    """
+    numbers = array("I")
+    at = 0
+    for length in lengths:
+        numbers.append(ids.setdefault(names[at : at + length], len(ids)))
+        at += length
+    return numbers
+
+
+def merge(
+    subject_ids: array[int],
+    entries: array[int],
+    first_entries: array[int],
+    last_entries: array[int],
+    first_seq: int,
+    last_seq: int,
+    *,
+    sparse: bool,
+    counts: array[int],
+    firsts: array[int],
+    lasts: array[int],
+) -> int:
+    """Add the sums of a block to the counters of its subjects, `array('Q')` each.
+
+    Args:
+        subject_ids: of the block's subjects.
+        entries, first_entries, last_entries: how many each has, the first and the last of them.
+        first_seq, last_seq: of the block.
+        sparse: entries do not tell sequences, only bounds: offsets move them up.
+
+    Returns:
+        How many subjects had no message before.
+    """
+    appeared = 0
+    span = last_seq - first_seq
+    for index, number in enumerate(subject_ids):
+        if not counts[number]:
+            appeared += 1
+            firsts[number] = first_seq + first_entries[index]
+        counts[number] += entries[index]
+        lasts[number] = last_seq if sparse else first_seq + min(last_entries[index], span)
+    return appeared
+
+
+def withdraw(
+    subject_ids: Ids, alive: Alive, start: int, stop: int, table_ids: Ids, counts: array[int]
+) -> int:
+    """Take live entries off the counters of their subjects.
+
+    `table_ids` maps the block's subject ids to those of `counts`; empty when they are the same.
+
+    Returns:
+        How many subjects have no message left.
+    """
+    emptied = 0
+    for index in range(start, stop):
+        if alive and not alive[index]:
+            continue
+        subject_id = subject_ids[index]
+        if table_ids:
+            subject_id = table_ids[subject_id]
+        counts[subject_id] -= 1
+        emptied += not counts[subject_id]
+    return emptied
+
+
+def select(
+    buffer: Buffer,
+    positions: Ids,
+    subject_ids: Ids,
+    flags: Alive,
+    alive: Alive,
+    start: int,
+    stop: int,
+    first_seq: int,
+    offsets: Ids,
+    count_max: int,
+    bytes_max: int,
+    out_positions: array[int],
+    out_sequences: array[int],
+    out_sizes: array[int],
+) -> int:
+    """Append wanted live entries to the three `array('Q')`; the first one whatever its size.
+
+    Sizes, and `bytes_max` over them, are subject + headers + payload.
+
+    Returns:
+        The first entry not looked at.
+    """
+    if count_max <= 0:
+        return start
+    count = total = 0
+    for index in range(start, stop):
+        if (alive and not alive[index]) or (flags and not flags[subject_ids[index]]):
+            continue
+        position = positions[index]
+        size = SIZE.unpack_from(buffer, position)[0] - PREFIX_BYTES
+        if count and total + size > bytes_max:
+            return index
+        out_positions.append(position)
+        out_sequences.append(first_seq + (offsets[index] if offsets else index))
+        out_sizes.append(size)
+        count += 1
+        total += size
+        if count == count_max:
+            return index + 1
+    return stop
+
+
+def count(subject_ids: Ids, flags: Alive, alive: Alive, start: int, stop: int) -> int:
+    """Return the number of wanted live entries."""
+    if not flags:
+        return sum(map(bool, alive[start:stop])) if alive else max(stop - start, 0)
+    if not alive:
+        return sum(flags[subject_id] for subject_id in subject_ids[start:stop])
+    return sum(flags[subject_ids[index]] for index in range(start, stop) if alive[index])
+
+
+def find(subject_ids: Ids, alive: Alive, start: int, stop: int, wanted: int) -> int:
+    """Return the first live entry of a subject in [start, stop), `stop` when there is none."""
+    for index in range(start, stop):
+        if subject_ids[index] == wanted and (not alive or alive[index]):
+            return index
+    return stop
+
+
+def find_last(subject_ids: Ids, alive: Alive, start: int, stop: int, wanted: int) -> int:
+    """Return the last live entry of a subject in [start, stop), -1 when there is none."""
+    for index in range(stop - 1, start - 1, -1):
+        if subject_ids[index] == wanted and (not alive or alive[index]):
+            return index
+    return -1
+
+
+def localize(subject_ids: Ids, stop: int, local_ids: array[int]) -> array[int]:
+    """Number the subjects of a block by first appearance, appending these numbers to `local_ids`.
+
+    Returns:
+        The subject id of each local one, in order.
+    """
+    known: dict[int, int] = {}
+    for index in range(stop):
+        subject_id = subject_ids[index]
+        local_ids.append(known.setdefault(subject_id, len(known)))
+    return array("I", known)
+
+
+def bury(
+    buffer: Buffer,
+    positions: Ids,
+    subject_ids: Ids,
+    flags: Alive,
+    alive: bytearray,
+    start: int,
+    stop: int,
+    messages_max: int,
+    first_seq: int,
+    offsets: Ids,
+    table_ids: Ids,
+    counts: array[int],
+    ranges: array[int],
+) -> tuple[int, int, int, int, int]:
+    """Mark wanted live entries as deleted and take them off the counters of their subjects.
+
+    `alive` has a byte for every entry; `ranges` is an `array('Q')` that gets the sequences as
+    half-open ranges; the rest is as for `withdraw` and `measure`.
+
+    Returns:
+        The first entry not looked at, messages, accounted bytes, record bytes, and how many
+        subjects have no message left.
+    """
+    messages = accounted = recorded = emptied = 0
+    at = len(ranges)
+    for index in range(start, stop):
+        if not alive[index] or (flags and not flags[subject_ids[index]]):
+            continue
+        if messages >= messages_max:
+            return index, messages, accounted, recorded, emptied
+        size, _, _, _, headers, _, _ = PREFIX.unpack_from(buffer, positions[index])
+        alive[index] = 0
+        number = subject_ids[index]
+        if table_ids:
+            number = table_ids[number]
+        counts[number] -= 1
+        emptied += not counts[number]
+        messages += 1
+        accounted += size - UNACCOUNTED_BYTES + (HEADER_ACCOUNTED_BYTES if headers else 0)
+        recorded += size
+        sequence = first_seq + (offsets[index] if offsets else index)
+        if len(ranges) > at and ranges[-1] == sequence:
+            ranges[-1] = sequence + 1
+        else:
+            ranges.extend((sequence, sequence + 1))
+    return stop, messages, accounted, recorded, emptied

@@ -1,0 +1,21 @@
+"""Which of many subjects a set of patterns matches, and what the counters say of these."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jetstream_server.kernels.twins import adopt
+
+if TYPE_CHECKING:
+    from jetstream_server.kernels.filters.pure import (
+        mark,
+        newest,
+        next_bound,
+        present,
+        spread,
+        total,
+    )
+
+__all__ = ["TWIN", "mark", "newest", "next_bound", "present", "spread", "total"]
+
+TWIN = adopt(__name__, globals())

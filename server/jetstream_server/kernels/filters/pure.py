@@ -1,0 +1,91 @@
+"""Sets of subjects in pure Python: the reference for `fast.pyx`.
+
+A set is one byte per subject id, 1 for a subject that is in it. The counters are `array('Q')` by
+subject id, as in `store/blocks/subjects.py`, and as long as the set or longer. A stream can have
+millions of subjects, so nothing here makes an object for each.
+"""
+
+from __future__ import annotations
+
+from array import array
+from itertools import compress
+
+from jetstream_server.kernels.record_format import Ids
+
+
+def mark(
+    names: list[bytes], start: int, stop: int, patterns: tuple[bytes, ...], flags: bytearray
+) -> None:
+    """Set the flag of each of the names [start, stop) that one of the patterns matches.
+
+    Args:
+        names: subjects by id.
+        flags: to be set; those of other names stay as they are.
+    """
+    wanted = [pattern.split(b".") for pattern in patterns]
+    for number, name in enumerate(names[start:stop], start):
+        given = name.split(b".")
+        if b"" not in given and any(_matches(pattern, given) for pattern in wanted):
+            flags[number] = 1
+
+
+def _matches(pattern: list[bytes], given: list[bytes]) -> bool:
+    """Tell whether the tokens of a pattern match those of a subject, as `core/subject.py` says."""
+    for index, token in enumerate(pattern):
+        if index == len(given):
+            return False
+        if token == b">":
+            return True
+        if token != b"*" and token != given[index]:
+            return False
+    return len(pattern) == len(given)
+
+
+def total(flags: bytes | bytearray, counts: array[int]) -> int:
+    """Return how many messages the subjects of a set have together."""
+    return sum(compress(counts, flags))
+
+
+def present(
+    flags: bytes | bytearray, counts: array[int], lasts: array[int], low: int, high: int
+) -> array[int]:
+    """Return which subjects of a set have messages, and low <= `lasts` <= high: their ids,
+    `array('I')`, rising."""
+    numbers = compress(range(len(flags)), flags)
+    return array("I", [n for n in numbers if counts[n] and low <= lasts[n] <= high])
+
+
+def spread(flags: bytes | bytearray, numbers: Ids) -> bytes:
+    """Return the flags of subjects given by their ids, in that order."""
+    return bytes([flags[number] for number in numbers])
+
+
+def newest(flags: bytes | bytearray, counts: array[int], lasts: array[int]) -> int:
+    """Return which subject of a set with messages has the highest `lasts`, -1 if none has any."""
+    best, found = -1, 0
+    for number in compress(range(len(flags)), flags):
+        if counts[number] and (best < 0 or lasts[number] > found):
+            best, found = number, lasts[number]
+    return best
+
+
+def next_bound(
+    flags: bytes | bytearray,
+    counts: array[int],
+    firsts: array[int],
+    lasts: array[int],
+    start: int,
+) -> int:
+    """Return a sequence, from `start` on, before which no message is of a subject of the set; 0
+    when there is none at all from `start` on.
+
+    Args:
+        firsts, lasts: bounds: every message of the subject lies between them, both included.
+    """
+    found = 0
+    for number in compress(range(len(flags)), flags):
+        if counts[number] and lasts[number] >= start:
+            bound = max(firsts[number], start)
+            if not found or bound < found:
+                found = bound
+    return found

@@ -1,0 +1,21 @@
+"""Published frames to records in a block, and back when a block is opened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jetstream_server.kernels.twins import adopt
+
+if TYPE_CHECKING:
+    from jetstream_server.kernels.records.pure import (
+        checksum,
+        encode_run,
+        gather,
+        measure,
+        scan_records,
+        unwritten,
+    )
+
+__all__ = ["TWIN", "checksum", "encode_run", "gather", "measure", "scan_records", "unwritten"]
+
+TWIN = adopt(__name__, globals())

@@ -1,0 +1,1 @@
+"""Accounts: isolated subject spaces, and what they import from each other."""

@@ -1,0 +1,124 @@
+"""One account: an isolated subject space with its own streams.
+
+Interest, routing and JetStream of an account meet here. What crosses from one to another goes
+through its imports (`stream_imports.py`, `service_imports.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from jetstream_server.base.clock import earlier
+from jetstream_server.base.errors import StoreError
+from jetstream_server.core.containment import UNCONTAINED, Containment
+from jetstream_server.core.sublist import Sublist
+from jetstream_server.core.subscription import Subscription
+from jetstream_server.jetstream.output import Output
+from jetstream_server.node.accounts.service_replies import ServiceReplies
+from jetstream_server.node.accounts.subject_mappings import SubjectMappings
+from jetstream_server.node.router import Router
+from jetstream_server.node.stats import Traffic
+from jetstream_server.node.trace_request import TraceTerms
+
+if TYPE_CHECKING:
+    from jetstream_server.jetstream.catalog import Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """What the clients of an account may do; -1 is no limit of its own.
+
+    Attributes:
+        connections_max: clients at a time.
+        subscriptions_max: of one client.
+        payload_bytes_max: of one message.
+    """
+
+    connections_max: int = -1
+    subscriptions_max: int = -1
+    payload_bytes_max: int = -1
+
+
+class Account:
+    """An account.
+
+    Attributes:
+        name: `$G` for the global one; the key of one with a JWT.
+        name_tag: what it is called; of one with a JWT, otherwise its name.
+        sublist: all its interest, the server's own included.
+        output: what its JetStream wants sent.
+        containment: of exceptions that nobody foresaw.
+        router: delivers what its clients publish.
+        catalog: its streams, None while JetStream is off for it.
+        limits: of its clients.
+        updated_at: when its options last changed, 0 for not since the start.
+        mappings: of what its clients publish, None without any.
+        trace_terms: which messages are traced that do not ask for it, None for none.
+        clients: ids of the sessions that are connected to it.
+        traffic: of its clients that are gone; of those that moved here, less what was before.
+        replies: stands in for reply subjects of other accounts.
+        exporters: the accounts whose messages reach its clients, by whatever number of imports.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        random: Random,
+        stirred: dict[Account, None] | None = None,
+        containment: Containment = UNCONTAINED,
+    ) -> None:
+        self.name = self.name_tag = name
+        self._stirred = stirred if stirred is not None else {}
+        self.sublist = Sublist(self.stir)
+        self.output = Output(self.sublist, self.stir)
+        self.containment = containment
+        self.router = Router(self.sublist, random, self.store_failed, containment)
+        self.catalog: Catalog | None = None
+        self.limits = ClientLimits()
+        self.updated_at = 0
+        self.mappings: SubjectMappings | None = None
+        self.trace_terms: TraceTerms | None = None
+        self.clients: set[int] = set()
+        self.traffic = Traffic()
+        self.replies = ServiceReplies(self, random)
+        self.exporters: tuple[Account, ...] = ()
+
+    def stir(self) -> None:
+        """Have `run` called in this turn, or in the next one."""
+        self._stirred[self] = None
+
+    def run(self, now: int) -> None:
+        """Do what has become due, and let consumers that were woken deliver."""
+        if self.catalog is not None:
+            self.catalog.run(now)
+        try:
+            self.replies.run(now)
+        except Exception as error:
+            self.containment.contain(error, now)
+
+    def next_deadline(self) -> int | None:
+        """Return when `run` has something to do unless it is stirred before, 0 for at once."""
+        deadline = self.replies.next_deadline()
+        if self.catalog is not None:
+            deadline = earlier(deadline, self.catalog.next_deadline())
+        return deadline
+
+    def store_failed(self, error: StoreError) -> None:
+        """Note that one of its streams could not take something."""
+        if self.catalog is not None:
+            self.catalog.report(error)
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether no further client may connect."""
+        return 0 <= self.limits.connections_max <= len(self.clients)
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Add a client's subscription."""
+        self.sublist.insert(subscription)
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Remove a client's subscription."""
+        self.sublist.remove(subscription)

@@ -1,0 +1,45 @@
+"""`$JS.<domain>.API.>`: the same API under the name of its JetStream domain.
+
+Clients that reach a server through a leaf node, or are configured with a domain, put its name into
+the subject. The server that has the domain maps it back; whoever is not there answers under the
+plain subject, 503 included (docs/reference/configuration.md#domains).
+"""
+
+from __future__ import annotations
+
+from jetstream_server.core.subscription import Stretch, Subscription
+from jetstream_server.node.accounts.account import Account
+from jetstream_server.protocol.ops import PubRun
+
+# Buckets of a domain are reached through its API prefix too.
+_BUCKETS = (b"$KV.", b"$O.")
+
+
+class DomainMapping:
+    """Routes what is published to a domain's API subjects to the plain ones.
+
+    Args:
+        account: where it serves.
+        domain: name of the JetStream domain.
+    """
+
+    def __init__(self, account: Account, domain: str) -> None:
+        self._account = account
+        self._prefix = b"$JS.%b.API." % domain.encode()
+        self.subscription = Subscription(self._prefix + b">", self)
+
+    def subscribe(self) -> None:
+        """Start to map."""
+        self._account.sublist.insert(self.subscription)
+
+    def receive(self, stretch: Stretch) -> None:
+        """Publish messages again under their mapped subjects, in the name of who sent them."""
+        for index in stretch.indices:
+            mapped = self.mapped(stretch.run, index)
+            self._account.router.route(mapped, stretch.origin, stretch.now)
+
+    def mapped(self, run: PubRun, index: int) -> PubRun:
+        """Return a message under its mapped subject."""
+        rest = run.subject(index)[len(self._prefix) :]
+        subject = rest if rest.startswith(_BUCKETS) else b"$JS.API." + rest
+        return PubRun.single(subject, run.reply(index), run.headers(index), run.payload(index))

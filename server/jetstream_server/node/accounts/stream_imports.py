@@ -1,0 +1,192 @@
+"""Streams of messages from another account: each subscription has a shadow over there.
+
+A subscription that overlaps what is imported gets a second one in the exporting account, for the
+part that overlaps and under the exporter's subjects. So messages are routed there as ever, an
+account without imports pays nothing, queue groups of one name share across accounts, and a push
+consumer of the exporter sees that somebody listens. Replies are left as they are.
+
+What came through one import does not go on through another, nor do requests of an imported service
+(both as in the genuine server, probed with 2.15.1). The server's own interest in its API, acks and
+services is not shadowed: an import of `>` must not make one account serve another's requests.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jetstream_server.base.errors import StoreError
+from jetstream_server.core.containment import Incident
+from jetstream_server.core.relay import REPLY_PREFIX
+from jetstream_server.core.subscription import Origin, Outlet, Stretch, Subscription
+from jetstream_server.core.wildcard_mapping import WildcardMapping, intersection
+from jetstream_server.node.accounts.service_imports import ServiceImport, ServiceRequest
+from jetstream_server.node.accounts.service_replies import ACK_PREFIX
+from jetstream_server.protocol.ops import PubRun
+
+if TYPE_CHECKING:
+    from jetstream_server.node.accounts.account import Account
+
+_OWN = (b"$JS.", b"$SYS.", REPLY_PREFIX)
+
+
+class StreamImport:
+    """One import of streams. A Watcher of the importer's interest.
+
+    Args:
+        importer: whose subscriptions get shadows.
+        exporter: where.
+        mapping: from the exporter's subjects to the importer's.
+        allows_trace: whether who traces a message learns what becomes of it here.
+    """
+
+    def __init__(
+        self,
+        importer: Account,
+        exporter: Account,
+        mapping: WildcardMapping,
+        *,
+        allows_trace: bool = False,
+    ) -> None:
+        self._importer = importer
+        self._exporter = exporter
+        self._mapping = mapping
+        self._allows_trace = allows_trace
+        self._shadows: dict[Subscription, Subscription] = {}
+        self.outage = ""
+
+    def __str__(self) -> str:
+        subject = self._mapping.target.decode(errors="replace")
+        return f"import of '{subject}' by '{self._importer.name}' from '{self._exporter.name}'"
+
+    def give_up(self, incident: Incident, now: int) -> None:
+        """Close the link: it may have shadows that nobody knows of, or lack some."""
+        if not self.outage:
+            self.outage = str(incident)
+            self.close()
+
+    def open(self) -> None:
+        """Begin, with the subscriptions that are there and those to come."""
+        sublist = self._importer.sublist
+        sublist.watchers += (self,)
+        for subscription in list(sublist):
+            self.inserted(subscription)
+
+    def close(self) -> None:
+        """End; no shadow stays."""
+        sublist = self._importer.sublist
+        sublist.watchers = tuple([each for each in sublist.watchers if each is not self])
+        for subscription in list(self._shadows):
+            self.removed(subscription)
+
+    def inserted(self, sub: Subscription) -> None:
+        """Add the shadow of a subscription that may be sent imported messages."""
+        try:
+            self._insert(sub)
+        except Exception as error:
+            self._importer.containment.contain(error, 0)
+
+    def _insert(self, sub: Subscription) -> None:
+        if sub.outlet is None and sub.subject.startswith(_OWN):
+            return
+        if isinstance(sub.receiver, Shadow | ServiceImport):
+            return
+        part = intersection(sub.subject, self._mapping.target)
+        if part is None:
+            return
+        shadow = Shadow(sub, self._importer, self._mapping, allows_trace=self._allows_trace)
+        # A subject that is renamed has to be renamed message by message, not in encoded frames.
+        outlet = shadow if sub.outlet is not None and self._mapping.is_identity else None
+        self._shadows[sub] = Subscription(
+            self._mapping.reverse(part), shadow, queue=sub.queue, sid=sub.sid, outlet=outlet
+        )
+        self._exporter.subscribe(self._shadows[sub])
+
+    def removed(self, sub: Subscription) -> None:
+        """Remove the shadow of a subscription that is gone."""
+        try:
+            shadow = self._shadows.pop(sub, None)
+            if shadow is not None:
+                self._exporter.unsubscribe(shadow)
+        except Exception as error:
+            self._importer.containment.contain(error, 0)
+
+
+class Shadow:
+    """Stands in the exporter for a subscription of the importer. A Receiver, and an Outlet.
+
+    Args:
+        original: the importer's subscription.
+        importer: its account.
+        mapping: from the exporter's subjects to the importer's.
+    """
+
+    def __init__(
+        self,
+        original: Subscription,
+        importer: Account,
+        mapping: WildcardMapping,
+        *,
+        allows_trace: bool = False,
+    ) -> None:
+        self.original = original
+        self.importer = importer
+        self.allows_trace = allows_trace
+        self._mapping = mapping
+
+    @property
+    def _outlet(self) -> Outlet:
+        outlet = self.original.outlet
+        assert outlet is not None, "only a client's subscription has a shadow with an outlet"
+        return outlet
+
+    @property
+    def headers(self) -> bool:
+        """Return whether the client understands HMSG."""
+        return self._outlet.headers
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Return the client's output that its socket has not yet taken."""
+        return self._outlet.backlog_bytes
+
+    def receive(self, stretch: Stretch) -> None:
+        """Deliver messages of the exporter under the importer's subjects."""
+        run, origin, now = stretch.run, stretch.origin, stretch.now
+        if not self.takes(origin):
+            return
+        original, start, stop = self.original, stretch.start, stretch.stop
+        renamed = self.renamed(run, start, stop, origin)
+        if renamed is not run:
+            run, start, stop = renamed, 0, renamed.count
+        try:
+            original.receiver.receive(Stretch(run, start, stop, original, origin, now))
+        except StoreError as error:
+            self.importer.store_failed(error)
+        except Exception as error:
+            self.importer.containment.contain(error, now)
+
+    def takes(self, origin: Origin | None) -> bool:
+        """Tell whether what somebody has published comes through."""
+        return not isinstance(origin, ServiceRequest)
+
+    def renamed(self, run: PubRun, start: int, stop: int, origin: Origin | None) -> PubRun:
+        """Return messages under the importer's subjects; the same run if they are the same."""
+        if self._mapping.is_identity or _is_delivery(run, start, origin):
+            return run
+        forward = self._mapping.forward
+        return PubRun.of(
+            [
+                (forward(run.subject(at)), run.reply(at), run.headers(at), run.payload(at))
+                for at in range(start, stop)
+            ]
+        )
+
+    def deliver_frames(self, subscription: Subscription, data: bytes, count: int, now: int) -> None:
+        """Send frames that a consumer of the exporter has encoded for the client."""
+        subscription.delivered += count
+        self._outlet.deliver_frames(self.original, data, count, now)
+
+
+def _is_delivery(run: PubRun, start: int, origin: Origin | None) -> bool:
+    """Tell whether this is what a consumer delivers: it keeps its stored subjects."""
+    return origin is None and run.reply(start).startswith(ACK_PREFIX)

@@ -1,0 +1,1 @@
+"""Who a client is, how that is found out, and what it may do."""

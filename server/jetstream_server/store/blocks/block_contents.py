@@ -1,0 +1,172 @@
+"""What stands in the blocks of one store: their entries and bytes, wherever they are kept.
+
+Who asks may hold what is given until the store is next written to or asked. Every method but
+`pieces`, `flags` and `local_id` may raise StoreError: a block turns out to be damaged, which takes
+the store offline.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from jetstream_server.base.errors import StoreError
+from jetstream_server.kernels import columns, records
+from jetstream_server.kernels.record_format import CHECKED_FROM, PREFIX, PREFIX_BYTES, Buffer
+from jetstream_server.kernels.records import checksum as crc32c
+from jetstream_server.store.blocks.block import Block, Content
+from jetstream_server.store.blocks.content_cache import ContentCache
+from jetstream_server.store.blocks.health import Health
+from jetstream_server.store.blocks.subjects import SubjectSet, SubjectTable
+from jetstream_server.store.ports import StoredMessage
+
+Flags = bytes | bytearray
+PIECE_CHUNKS_MAX = 8  # inflated at once, in half a millisecond or so
+
+
+class BlockContents:
+    """The contents of a store's blocks.
+
+    Args:
+        cache: contents of sealed blocks, shared with other stores.
+        table: the store's subjects.
+        health: told of damage.
+        chunk_bytes: how much of a block is compressed together.
+    """
+
+    def __init__(
+        self, cache: ContentCache, table: SubjectTable, health: Health, chunk_bytes: int
+    ) -> None:
+        self.chunk_bytes = chunk_bytes
+        self._cache = cache
+        self._table = table
+        self._health = health
+
+    def of(self, block: Block) -> Content:
+        """Return the content of a block; its bytes are to be had with `buffer`."""
+        try:
+            return self._cache.content(block, self._table)
+        except StoreError as error:
+            self._health.take_offline(error)
+            raise
+
+    def drop(self, block: Block) -> None:
+        """Forget the content of a block whose files are about to change."""
+        self._cache.drop(block)
+
+    # -- bytes -----------------------------------------------------------------------------
+
+    def is_compressed(self, block: Block, content: Content) -> bool:
+        """Tell whether asking for less of a block takes less time and memory."""
+        try:
+            return self._cache.is_compressed(block, content)
+        except StoreError as error:
+            self._health.take_offline(error)
+            raise
+
+    def buffer(self, block: Block, content: Content, first: int, stop: int | None = None) -> Buffer:
+        """Return the bytes of a block, of which those of entries [first, stop) may be looked at;
+        without `stop` those of one entry."""
+        stop = first + 1 if stop is None else stop
+        start = end = 0
+        if first < stop:
+            start, end = content.entries.positions[first], block.end(content, stop - 1)
+        try:
+            return self._cache.buffer(block, content, start, end)
+        except StoreError as error:
+            self._health.take_offline(error)
+            raise
+
+    def whole(self, block: Block, content: Content) -> Buffer:
+        """Return all bytes of a block, tombstones included."""
+        try:
+            return self._cache.buffer(block, content, 0, block.size)
+        except StoreError as error:
+            self._health.take_offline(error)
+            raise
+
+    def pieces(
+        self, block: Block, content: Content, start: int, stop: int, piece_bytes: int = 0
+    ) -> Iterator[tuple[int, int]]:
+        """Cut entries [start, stop) into pieces whose bytes to ask for one after the other.
+
+        A plain block is one piece. Those of a compressed one begin with `piece_bytes`, a chunk if
+        that is not given, and grow, so that who needs little inflates little.
+        """
+        if start >= stop or not self.is_compressed(block, content):
+            yield start, stop
+            return
+        positions = content.entries.positions
+        size, size_max = piece_bytes or self.chunk_bytes, PIECE_CHUNKS_MAX * self.chunk_bytes
+        while start < stop:
+            size = min(size, size_max)
+            end = bisect_left(positions, positions[start] + size, start + 1, stop)
+            yield start, end
+            start, size = end, 2 * size
+
+    def weigh(
+        self, block: Block, content: Content, stop: int, messages: int, accounted: int, expired: int
+    ) -> tuple[int, int, int, int]:
+        """Weigh live entries from the front, see `kernels/records.measure`."""
+        weighed = (0, 0, 0)
+        for low, high in self.pieces(block, content, block.head, stop):
+            entry, *found = records.measure(
+                self.buffer(block, content, low, high),
+                content.entries.positions,
+                block.alive,
+                low,
+                high,
+                max(messages - weighed[0], 0),
+                max(accounted - weighed[1], 0),
+                expired,
+            )
+            weighed = (weighed[0] + found[0], weighed[1] + found[1], weighed[2] + found[2])
+            if entry < high:
+                return entry, *weighed
+        return stop, *weighed
+
+    # -- subjects --------------------------------------------------------------------------
+
+    def flags(self, wanted: SubjectSet | None, block: Block, content: Content) -> Flags:
+        """Return which subject ids of a block are wanted, a byte for each; empty for all."""
+        if wanted is None:
+            return b""
+        if not content.has_own_ids:
+            return wanted.flags()
+        return wanted.local_flags((block.number, block.version), content.table_ids)
+
+    def local_id(self, content: Content, subject_id: int) -> int:
+        """Return the block's own number of a subject, one that no entry has if it is not there."""
+        if not content.has_own_ids:
+            return subject_id
+        own = content.table_ids
+        return columns.find(own, b"", 0, len(own), subject_id)
+
+    # -- messages --------------------------------------------------------------------------
+
+    def timestamp(self, block: Block, content: Content, entry: int) -> int:
+        """Return the time of an entry."""
+        buffer = self.buffer(block, content, entry)
+        timestamp: int = PREFIX.unpack_from(buffer, content.entries.positions[entry])[3]
+        return timestamp
+
+    def message(self, block: Block, content: Content, entry: int) -> StoredMessage:
+        """Return an entry as a message."""
+        buffer = self.buffer(block, content, entry)
+        at = content.entries.positions[entry]
+        size, checksum, sequence, timestamp, headers, subject_bytes, _ = PREFIX.unpack_from(
+            buffer, at
+        )
+        record = bytes(buffer[at : at + size])
+        if crc32c(record[CHECKED_FROM:]) != checksum:
+            error = StoreError("a stored record is damaged", str(block.path), at)
+            self._health.take_offline(error)
+            raise error
+        headers_at = PREFIX_BYTES + subject_bytes
+        return StoredMessage(
+            sequence,
+            timestamp,
+            record[PREFIX_BYTES:headers_at],
+            record[headers_at : headers_at + headers],
+            record[headers_at + headers :],
+        )

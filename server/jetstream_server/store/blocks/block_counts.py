@@ -1,0 +1,44 @@
+"""How many messages of a set of subjects each block has, as far as somebody has counted.
+
+A consumer counts what is left behind its position, and looks through blocks for what it wants; with
+a rare subject in a long stream that is all blocks, of which next to nothing changes until it counts
+again.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+_BLOCKS_MAX = 100_000  # then it is begun anew, as most of these blocks may be gone
+
+
+class Block(Protocol):
+    """What is asked of a block (`store/blocks/block.py`)."""
+
+    number: int
+    version: int
+    count: int
+    live: int
+
+
+class BlockCounts:
+    """Counts of messages by block; one that has changed since is as good as not counted."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[tuple[int, int, int], int]] = {}
+
+    def of(self, block: Block) -> int | None:
+        """Return how many wanted messages a block has, None when that is not known."""
+        state, count = self._known.get(block.number, (None, 0))
+        return count if state == _state(block) else None
+
+    def note(self, block: Block, count: int) -> None:
+        """Remember how many wanted messages a block has."""
+        if len(self._known) >= _BLOCKS_MAX:
+            self._known.clear()
+        self._known[block.number] = _state(block), count
+
+
+def _state(block: Block) -> tuple[int, int, int]:
+    """Return what changes with every message that is added or removed."""
+    return block.version, block.count, block.live

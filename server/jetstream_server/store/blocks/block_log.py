@@ -1,0 +1,421 @@
+"""The writing end of a file store: the open block, and what becomes of it at a flush.
+
+Knows how messages and tombstones get into a block, when a block is full, and what a flush that went
+well or badly means for the next message.
+
+Invariants that recovery (`store/blocks/recovery.py`) relies on: a block begins with a STARTED
+record, and has bytes on disk only once the block before it is durable; so the newest block always
+knows the numbers of the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from jetstream_server.base.errors import StoreError
+from jetstream_server.kernels import columns, records
+from jetstream_server.kernels.record_format import PREFIX_BYTES, UNACCOUNTED_BYTES
+from jetstream_server.protocol.ops import (
+    HEADER_START,
+    PAYLOAD_START,
+    PAYLOAD_STOP,
+    STRIDE,
+    SUBJECT_START,
+    SUBJECT_STOP,
+    PubRun,
+)
+from jetstream_server.store.blocks import erasure, tombstone
+from jetstream_server.store.blocks.block import BLOCK_SUFFIX, Block, BlockWriter, Scan
+from jetstream_server.store.blocks.block_files import BlockFiles
+from jetstream_server.store.blocks.block_list import BlockList
+from jetstream_server.store.blocks.health import Health
+from jetstream_server.store.blocks.high_water import HighWaterLog
+from jetstream_server.store.blocks.restamp import restamp
+from jetstream_server.store.blocks.subjects import SubjectTable
+from jetstream_server.store.blocks.tombstone import Tombstone
+from jetstream_server.store.disk.commit import GroupCommit, Owner
+
+# A buffer begins small and doubles: most streams are small. One that has filled a block fills
+# another, and begins with all the room; what is not written to costs no memory.
+FIRST_ROOM_BYTES = 64 * 1024
+MARK_BYTES = 256 * 1024  # how much may become durable before a DURABLE record says so
+RESTING_SHARE = 4  # blocks that are not that part of full are not worth a file of their own
+RENUMBER_MIN = 4096  # subjects without messages before they are forgotten
+_OFFSET_MAX = 2**32 - 1
+
+
+class BlockLog:
+    """Messages that go into an open block, and from there to the disk.
+
+    Args:
+        folder: where the blocks are, or will be.
+        commit: the queue to the disk.
+        owner: told how writing went.
+        block_list: which the open block is the last of.
+        table: the store's subjects.
+        files: of sealed blocks.
+        high_water: told how far the blocks came.
+        health: whether anything may be written.
+        block_bytes: when a block is full.
+
+    Attributes:
+        emptied: blocks that were sealed without a live message, and are not in the list any more.
+            Whoever has called takes them, and has them removed.
+        next_number: of the next block.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        commit: GroupCommit,
+        owner: Owner,
+        block_list: BlockList,
+        table: SubjectTable,
+        files: BlockFiles,
+        high_water: HighWaterLog,
+        health: Health,
+        *,
+        block_bytes: int,
+    ) -> None:
+        self.emptied: list[Block] = []
+        self.next_number = 1
+        self._folder = folder
+        self._commit = commit
+        self._owner = owner
+        self._list = block_list
+        self._table = table
+        self._files = files
+        self._high_water = high_water
+        self._health = health
+        self._block_bytes = block_bytes
+        self._open: BlockWriter | None = None
+        self._first_room = FIRST_ROOM_BYTES
+        self._full = ""
+        self._seen = (0, 0)  # the open block and its bytes, when `rest` looked
+        self._marked = 0  # bytes of the open block said to be durable
+        self._durable = 0  # bytes of the open block that are
+        self._epoch = 0  # flushes taken when something was last written to the open block
+        self._epochs_used = (0, 0)  # bytes used at the end of the epoch before, and of this one
+
+    # -- appending -------------------------------------------------------------------------
+
+    def append_run(
+        self,
+        run: PubRun,
+        start: int,
+        stop: int,
+        now: int,
+        timestamps: Sequence[int] | None = None,
+    ) -> int:
+        """Store messages `start` up to `stop` of a run; see `MessageStore`."""
+        if self._health.offline or self._full or self._commit.full is not None:
+            self._refuse()
+        first = sequence = self._list.last_seq + 1
+        fields, index = run.fields, start
+        if self._durable >= self._marked + MARK_BYTES and not self._commit.lazily_ns:
+            self._mark()
+        while index < stop:
+            open_block = self._open or self._begin()
+            if sequence + stop - index - open_block.block.first_seq > _OFFSET_MAX:
+                self.rotate()
+                open_block = self._begin()
+            open_block.place(sequence)
+            used, entries = open_block.used, open_block.block.count
+            cut, used_now = records.encode_run(
+                run.chunk,
+                fields,
+                index,
+                stop,
+                sequence,
+                now,
+                open_block.buffer,
+                used,
+                open_block.positions,
+                open_block.subject_ids,
+                self._table.ids,
+            )
+            if cut > index:
+                at, end = index * STRIDE, cut * STRIDE
+                plain = (
+                    fields[at + HEADER_START : end : STRIDE]
+                    == fields[at + PAYLOAD_START : end : STRIDE]
+                )
+                times = None if timestamps is None else timestamps[index - start : cut - start]
+                if times is not None:
+                    restamp(open_block.buffer, open_block.positions[entries:], times)
+                first_ts, last_ts = (now, now) if times is None else (times[0], times[-1])
+                self._appended(open_block, entries, sequence, used_now, last_ts, is_plain=plain)
+                if not entries:
+                    open_block.block.first_ts = first_ts
+                sequence += cut - index
+                index = cut
+            if index < stop:
+                self._make_room(_record_bytes(run, index))
+        return first
+
+    def append(
+        self,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        timestamp: int,
+        sequence: int | None = None,
+    ) -> int:
+        """Store one message; `sequence` may leave a gap."""
+        self._check_writable()
+        if sequence is not None and sequence != self._list.last_seq + 1:
+            assert sequence > self._list.last_seq, "sequences rise"
+            self._list.use_up(sequence - 1)
+        return self.append_run(PubRun.single(subject, b"", headers, payload), 0, 1, timestamp)
+
+    def skip(self, count: int, now: int) -> int:
+        """Use up `count` sequences."""
+        self._check_writable()
+        first = self._list.last_seq + 1
+        if count > 0:
+            last_seq = first + count - 1
+            self.note(Tombstone(tombstone.SKIPPED, last_seq, now))
+            self._list.end_with(last_seq, now)
+        return first
+
+    def note(self, stone: Tombstone) -> int:
+        """Append a tombstone; return the number of the block it stands in."""
+        record = stone.encode()
+        open_block = self._make_room(len(record))
+        self._add(open_block, record)
+        return open_block.block.number
+
+    def erase(self, entries: list[int]) -> None:
+        """Overwrite messages of the open block whose tombstones are queued."""
+        open_block = self._open
+        assert open_block is not None, "the messages are in it"
+        block, file = open_block.block, open_block.file
+        for entry in entries:
+            at = open_block.positions[entry]
+            head, stop = erasure.erase(open_block.buffer, at)
+            self._commit.overwrite(self._owner, block.path, file, at, head, stop)
+
+    def _check_writable(self) -> None:
+        if self._health.offline or self._full or self._commit.full is not None:
+            self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        """Say why nothing can be written."""
+        self._health.check()
+        raise StoreError(self._full or str(self._commit.full))
+
+    def _appended(
+        self,
+        open_block: BlockWriter,
+        entries: int,
+        sequence: int,
+        used: int,
+        now: int,
+        *,
+        is_plain: bool,
+    ) -> None:
+        """Account for entries from `entries` on, which a kernel has just encoded."""
+        block, table = open_block.block, self._table
+        before = open_block.used
+        added = open_block.extended(sequence, used, now)
+        accounted = used - before - UNACCOUNTED_BYTES * added
+        if not is_plain:
+            accounted = records.measure(
+                open_block.buffer, open_block.positions, b"", entries, block.count, added, 0, 0
+            )[2]
+        block.accounted += accounted
+        block.all_accounted += accounted
+        if len(table.ids) > len(table.names):
+            table.grow()
+        table.present += columns.tally(
+            open_block.subject_ids,
+            entries,
+            block.count,
+            block.first_seq,
+            open_block.offsets,
+            table.counts,
+            table.firsts,
+            table.lasts,
+        )
+        if table.recent is not None:
+            table.recent.update(dict.fromkeys(open_block.subject_ids[entries:]))
+        self._list.appended(added, accounted, block.last_seq, now)
+        self._write(open_block, before, used)
+
+    def _add(self, open_block: BlockWriter, record: bytes) -> None:
+        before = open_block.used
+        open_block.add_tombstone(record)
+        self._write(open_block, before, open_block.used)
+
+    def _write(self, open_block: BlockWriter, start: int, stop: int) -> None:
+        commit = self._commit
+        if self._epoch != commit.taken:
+            self._epochs_used = (self._epochs_used[1], stop)
+            self._epoch = commit.taken
+        else:
+            self._epochs_used = (self._epochs_used[0], stop)
+        commit.write(self._owner, open_block.file, open_block.buffer, start, stop)
+
+    def _mark(self) -> None:
+        """Say how much of the open block is durable, for recovery to tell damage from a tear."""
+        durable = self._durable
+        self.note(Tombstone(tombstone.DURABLE, durable, payload=tombstone.DURABLE_PAYLOAD))
+        if self._durable == durable:  # else the block was full, and a new one begins unmarked
+            self._marked = durable
+
+    # -- the open block --------------------------------------------------------------------
+
+    def is_open(self, block: Block) -> bool:
+        """Tell whether a block is the one that is written to."""
+        return self._open is not None and block is self._open.block
+
+    @property
+    def is_begun_durably(self) -> bool:
+        """Tell whether the open block knows the numbers of the store on disk as well."""
+        return self._open is not None and self._durable > 0 and not self._commit.lazily_ns
+
+    def begin(self) -> None:
+        """Begin a block, unless one is open."""
+        if self._open is None:
+            self._begin()
+
+    def _begin(self) -> BlockWriter:
+        numbers = self._list
+        number = self.next_number
+        self.next_number += 1
+        block = Block(number, self._folder / f"{number}{BLOCK_SUFFIX}", numbers.last_seq + 1)
+        block.last_seq = numbers.last_seq
+        block.first_ts = block.last_ts = numbers.last_ts  # blocks are searched by time
+        self._open = open_block = BlockWriter(block, min(self._first_room, self._block_bytes))
+        numbers.begin(block)
+        self._marked = self._durable = 0
+        self._epoch, self._epochs_used = self._commit.taken, (0, 0)
+        started = tombstone.started(numbers.last_seq, numbers.last_ts, numbers.floor)
+        self._add(open_block, started.encode())
+        return open_block
+
+    def resume(self, block: Block, whole: bytes, scan: Scan) -> None:
+        """Write on in a block that recovery has read."""
+        self._open = open_block = BlockWriter(block, _room_for(len(whole)))
+        open_block.buffer[: len(whole)] = whole
+        open_block.used = self._durable = self._marked = len(whole)
+        if self._commit.queued(block.path) is not None:  # a full disk has yet to take it
+            self._durable = self._marked = 0
+        self._epoch, self._epochs_used = self._commit.taken, (len(whole), len(whole))
+        open_block.positions.extend(scan.positions)
+        open_block.subject_ids.extend(scan.subject_ids)
+        open_block.offsets.extend(scan.offsets())
+
+    def _make_room(self, size: int) -> BlockWriter:
+        """Return an open block with room for a record of `size` bytes."""
+        open_block = self._open or self._begin()
+        needed = open_block.used + size
+        if needed > self._block_bytes and open_block.block.count:
+            self.rotate()
+            open_block = self._begin()
+            needed = open_block.used + size
+        if needed > len(open_block.buffer):
+            room = min(2 * len(open_block.buffer), self._block_bytes)
+            open_block.move(max(room, needed))
+        return open_block
+
+    def rotate(self) -> None:
+        """Seal the open block."""
+        open_block = self._open
+        assert open_block is not None, "there is a block to seal"
+        block = open_block.block
+        is_filled = 2 * open_block.used > self._block_bytes
+        self._first_room = self._block_bytes if is_filled else FIRST_ROOM_BYTES
+        index = open_block.seal(self._table)
+        self._open = None
+        self._commit.seal(self._owner, open_block.file)
+        self._files.keep(block, index, is_written=True)
+        if block.live:
+            self._high_water.sealed(block.number, block.last_seq)
+        else:
+            self._list.remove(block)
+            self.emptied.append(block)
+        if self._table.absent > max(RENUMBER_MIN, self._table.present):
+            self._renumber()
+
+    def _renumber(self) -> None:
+        """Forget subjects without messages; no open block holds their numbers."""
+        table = self._table
+        pinned = [block.pinned for block in self._list.blocks if block.pinned]
+        names = [[table.names[number] for number in content.table_ids] for content in pinned]
+        table.renumber()
+        for content, subjects in zip(pinned, names, strict=True):
+            content.renumber(table.add(subjects), table.generation)
+
+    def rest(self) -> bool:
+        """Seal a large open block that nothing was written to since the last call: its file is
+        mapped when somebody reads. A small one keeps no more room than it needs, and how far it
+        came is noted."""
+        open_block, seen = self._open, self._seen
+        if open_block is None or self._health.offline or self._full:
+            return False
+        if self._commit.full is not None:
+            return False
+        self._seen = (open_block.block.number, open_block.used)
+        if self._seen != seen:
+            return False
+        if open_block.used * RESTING_SHARE >= self._block_bytes:
+            self.rotate()
+            return True
+        is_noted = False
+        if self._durable == open_block.used and not self._commit.lazily_ns:
+            is_noted = self._high_water.reached(
+                self._list.last_seq, open_block.block.number, open_block.used, lazily=True
+            )
+        room = _room_for(open_block.used)
+        if room >= len(open_block.buffer):
+            return is_noted
+        open_block.move(room)
+        return True
+
+    # -- how flushes went ------------------------------------------------------------------
+
+    def flushed(self) -> None:
+        """Everything queued before the flush is on disk."""
+        self._full = ""
+        self._durable = max(self._durable, self._epochs_used[self._epoch < self._commit.taken])
+
+    def stalled(self, error: StoreError) -> None:
+        """The disk is full: refuse appends until it is not."""
+        self._full = str(error)
+
+    # -- life ------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Seal the open block where it stands, so that it is not read again."""
+        if (open_block := self._open) is None:
+            return
+        index = open_block.seal(self._table)
+        block = open_block.block
+        self._commit.seal(self._owner, open_block.file)
+        self._commit.replace(self._owner, block.index_path, [index], is_spare=True)
+        self._high_water.reached(self._list.last_seq, block.number, open_block.used, lazily=False)
+        self._open = None
+
+    def forsake(self) -> None:
+        """Give up the open block without an index."""
+        if self._open is not None:
+            self._commit.seal(self._owner, self._open.file)
+            self._open = None
+
+
+def _room_for(used: int) -> int:
+    """Return how large a buffer that is doubled when it is full is by now."""
+    room = FIRST_ROOM_BYTES
+    while room < used:
+        room *= 2
+    return room
+
+
+def _record_bytes(run: PubRun, index: int) -> int:
+    at = index * STRIDE
+    fields = run.fields
+    subject_bytes = fields[at + SUBJECT_STOP] - fields[at + SUBJECT_START]
+    return PREFIX_BYTES + subject_bytes + fields[at + PAYLOAD_STOP] - fields[at + HEADER_START]

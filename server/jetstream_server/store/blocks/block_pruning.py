@@ -1,0 +1,305 @@
+"""Taking messages out of a list of blocks: by sequence, from the front, by subject.
+
+Deletes are tombstones in the open block. What goes from the front is one number, the floor. What
+becomes of the blocks is in `compaction.py`.
+
+What may concern any number of blocks is either quick for each of them, or done piecemeal
+(`purge_some`): others must get their turn in between.
+
+Every method may raise StoreError: the store is offline, or a block turns out to be damaged, which
+takes it offline.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+from jetstream_server.kernels import columns
+from jetstream_server.kernels.record_format import HEADER_ACCOUNTED_BYTES, PREFIX, UNACCOUNTED_BYTES
+from jetstream_server.store.blocks import tombstone
+from jetstream_server.store.blocks.block import Block, Content
+from jetstream_server.store.blocks.block_contents import BlockContents
+from jetstream_server.store.blocks.block_files import BlockFiles
+from jetstream_server.store.blocks.block_list import BlockList
+from jetstream_server.store.blocks.block_log import BlockLog
+from jetstream_server.store.blocks.block_reading import BlockReading
+from jetstream_server.store.blocks.compaction import Compaction
+from jetstream_server.store.blocks.health import Health
+from jetstream_server.store.blocks.subjects import SubjectSet, SubjectTable
+from jetstream_server.store.blocks.tombstone import Tombstone
+from jetstream_server.store.ports import SubjectFilter
+
+LOOKED_AT_MAX = 4  # blocks in which a purge finds nothing, before others get their turn
+_ALL = 1 << 62
+
+
+class BlockPruning:
+    """Removes the messages of one store.
+
+    Args:
+        block_list, contents, table: the blocks, and what stands in them.
+        reading: counts what is to go.
+        files: of sealed blocks, in which messages are erased.
+        log: where tombstones are noted.
+        compaction: sees to the blocks afterwards.
+        health: whether the store serves.
+    """
+
+    def __init__(
+        self,
+        block_list: BlockList,
+        contents: BlockContents,
+        table: SubjectTable,
+        reading: BlockReading,
+        files: BlockFiles,
+        log: BlockLog,
+        compaction: Compaction,
+        health: Health,
+    ) -> None:
+        self._list = block_list
+        self._contents = contents
+        self._table = table
+        self._reading = reading
+        self._files = files
+        self._log = log
+        self._compaction = compaction
+        self._health = health
+
+    # -- single messages -------------------------------------------------------------------
+
+    def delete(self, sequences: Iterable[int], *, erase: bool = False) -> int:
+        """Remove single messages. The bytes stay in the block until it is compacted, unless they
+        are to be erased."""
+        self._health.check()
+        gone: list[int] = []
+        touched: dict[Block, list[int]] = {}
+        block: Block | None = None
+        for sequence in sequences:
+            if block is None or not block.first_seq <= sequence <= block.last_seq:
+                block = self._list.at(sequence)
+                if block is None:
+                    continue
+                content = self._contents.of(block)
+            entry = block.find(content, sequence)
+            if entry >= 0:
+                self._bury(block, content, entry)
+                touched.setdefault(block, []).append(entry)
+                gone.append(sequence)
+        if gone:
+            gone.sort()
+            number = self._log.note(tombstone.deleted(tombstone.as_ranges(gone)))
+            for block, entries in touched.items():
+                block.noted.add(number)
+                if erase:
+                    self._erase(block, entries)
+            self._compaction.tidy(touched)
+        return len(gone)
+
+    def _erase(self, block: Block, entries: list[int]) -> None:
+        if self._log.is_open(block):
+            self._log.erase(entries)
+        else:
+            self._files.erase(block, entries)
+
+    def _bury(self, block: Block, content: Content, entry: int) -> None:
+        """Take one live message out of every count."""
+        entries, table = content.entries, self._table
+        size, _, _, _, headers, _, _ = PREFIX.unpack_from(
+            self._contents.buffer(block, content, entry), entries.positions[entry]
+        )
+        accounted = size - UNACCOUNTED_BYTES + (HEADER_ACCOUNTED_BYTES if headers else 0)
+        number = entries.subject_ids[entry]
+        if len(content.table_ids):
+            number = content.table_ids[number]
+        table.counts[number] -= 1
+        table.present -= not table.counts[number]
+        block.bury(entry)
+        self._list.discount(block, 1, accounted, size)
+
+    # -- from the front --------------------------------------------------------------------
+
+    def truncate_front(self, first_seq: int, *, gives_way: bool = False) -> int:
+        """Remove everything below `first_seq`, which may lie beyond the end."""
+        self._health.check()
+        numbers = self._list
+        removed, messages = 0, numbers.messages
+        if first_seq > numbers.oldest()[0] or (first_seq > 0 and not numbers.is_used):
+            numbers.is_used = True
+            numbers.floor = first_seq
+            self._log.note(Tombstone(tombstone.FLOOR, first_seq))
+            self._drop_below(first_seq, gives_way=gives_way)
+            removed = messages - numbers.messages
+            numbers.use_up(first_seq - 1)
+            self._compaction.tidy(numbers.blocks[:1])
+        return removed
+
+    def _drop_below(self, first_seq: int, *, gives_way: bool = False) -> None:
+        """Remove messages below a floor that is already noted."""
+        table, numbers = self._table, self._list
+        if first_seq > numbers.last_seq:
+            zeros = bytes(8 * len(table.counts))
+            table.counts = array("Q", zeros)
+            table.present = 0
+        gone: list[Block] = []
+        for block in numbers.blocks:
+            if block.last_seq >= first_seq:
+                break
+            if table.present and block.live:
+                self._withdraw(block, self._contents.of(block), block.count)
+            block.head = block.count
+            block.alive.clear()
+            numbers.discount(block, block.live, block.accounted, block.recorded)
+            if not self._log.is_open(block):
+                gone.append(block)
+        if gone:
+            numbers.remove_front(len(gone))
+            self._compaction.retire(gone, is_below_floor=True, follows=gives_way)
+        block_now = numbers.blocks[0] if numbers.blocks else None
+        if block_now is not None and block_now.first_seq < first_seq <= block_now.last_seq:
+            content = self._contents.of(block_now)
+            stop = block_now.at_or_after(content, first_seq)
+            if stop > block_now.head:
+                _, *weights = self._contents.weigh(block_now, content, stop, _ALL, 0, 0)
+                self._withdraw(block_now, content, stop)
+                block_now.head = stop
+                block_now.skip_dead()
+                numbers.discount(block_now, *weights)
+
+    def _withdraw(self, block: Block, content: Content, stop: int) -> None:
+        self._table.present -= columns.withdraw(
+            content.entries.subject_ids,
+            block.alive,
+            block.head,
+            stop,
+            content.table_ids,
+            self._table.counts,
+        )
+
+    # -- by subject ------------------------------------------------------------------------
+
+    def purge(
+        self, wanted: SubjectFilter | None, below: int, keep: int, *, gives_way: bool = False
+    ) -> int:
+        """Remove matching messages below `below` (0: all), all but the newest `keep`."""
+        self._health.check()
+        end = below or self._list.last_seq + 1
+        if wanted is None and not keep:
+            return self.truncate_front(end, gives_way=gives_way)
+        left = max(self._reading.count(wanted, 0) - keep, 0)
+        start, removed = self._list.oldest()[0], 0
+        while removed < left and start < end:
+            start, count = self._purge_block(wanted, start, end, left - removed)
+            removed += count
+        return removed
+
+    def purge_some(
+        self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int
+    ) -> tuple[int, int]:
+        """Remove matching messages of the next block that has some, or look at a few; nothing
+        while the last block rewritten has not reached the disk, lest rewrites pile up in a flush.
+        """
+        removed = 0
+        if self._compaction.is_rewriting():
+            return start, 0
+        for _ in range(LOOKED_AT_MAX):
+            if removed or start >= stop:
+                break
+            start, removed = self._purge_block(wanted, start, stop, count_max)
+        return start, removed
+
+    def _purge_block(
+        self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int
+    ) -> tuple[int, int]:
+        self._health.check()
+        blocks, index = self._list.blocks, self._list.index_of(start)
+        if index == len(blocks) or blocks[index].first_seq >= stop:
+            return stop, 0
+        block = blocks[index]
+        following = min(max(block.last_seq + 1, start + 1), stop)
+        if (
+            wanted is None
+            and not index
+            and start <= self._list.oldest()[0]
+            and block.live <= count_max
+        ):
+            return following, self.truncate_front(following)
+        content = self._contents.of(block)
+        chosen = wanted if isinstance(wanted, SubjectSet) else None
+        flags = self._contents.flags(chosen, block, content)
+        first = max(block.at_or_after(content, start), block.head)
+        end = block.at_or_after(content, stop)
+        if first >= end or (flags and 1 not in flags):
+            return following, 0
+        ranges = array("Q")
+        removed = self._bury_many(block, content, flags, first, end, count_max, ranges)
+        if removed:
+            self._note(block, ranges)
+            self._compaction.tidy((block,))
+        return (stop if removed >= count_max else following), removed
+
+    def _note(self, block: Block, ranges: array[int]) -> None:
+        """Note what went from a block; one that is now replaced or removed needs no tombstones."""
+        if self._log.is_open(block) or (block.live and not self._compaction.is_worn(block)):
+            stone = Tombstone(tombstone.DELETED, payload=ranges.tobytes())
+            block.noted.add(self._log.note(stone))
+
+    def _bury_many(
+        self,
+        block: Block,
+        content: Content,
+        flags: bytes | bytearray,
+        first: int,
+        end: int,
+        count_max: int,
+        ranges: array[int],
+    ) -> int:
+        entries, buried = content.entries, 0
+        if not block.alive:
+            block.alive = bytearray(b"\1" * block.count)
+        for low, high in self._contents.pieces(block, content, first, end):
+            if buried == count_max or not columns.count(
+                entries.subject_ids, flags, block.alive, low, high
+            ):
+                continue
+            _, messages, accounted, recorded, emptied = columns.bury(
+                self._contents.buffer(block, content, low, high),
+                entries.positions,
+                entries.subject_ids,
+                flags,
+                block.alive,
+                low,
+                high,
+                count_max - buried,
+                block.first_seq,
+                entries.offsets,
+                content.table_ids,
+                self._table.counts,
+                ranges,
+            )
+            buried += messages
+            self._table.present -= emptied
+            self._list.discount(block, messages, accounted, recorded)
+        block.skip_dead()
+        return buried
+
+    # -- what tombstones say ---------------------------------------------------------------
+
+    def replay_floor(self, floor: int) -> None:
+        """Carry out a floor found on the disk."""
+        self._list.floor = floor
+        self._list.use_up(floor - 1)
+        self._drop_below(floor)
+
+    def replay_range(self, start: int, stop: int, number: int) -> None:
+        """Carry out a range of deletes found in block `number`."""
+        for block in self._list.blocks[self._list.index_of(start) :]:
+            if block.first_seq >= stop:
+                break
+            content = self._contents.of(block)
+            entry = max(block.at_or_after(content, start), block.head)
+            while entry < block.count and block.sequence(content, entry) < stop:
+                if block.is_alive(entry):
+                    self._bury(block, content, entry)
+                    block.noted.add(number)
+                entry += 1

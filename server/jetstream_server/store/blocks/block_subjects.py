@@ -1,0 +1,243 @@
+"""What a list of blocks says about subjects: the first and last messages of each, and how many.
+
+These questions start from the bounds in `SubjectTable`, so that most of them look at one entry of a
+block, if at all. Those about many subjects go through the blocks once for all of them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+
+from jetstream_server.kernels import columns
+from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
+from jetstream_server.store.blocks.block_contents import BlockContents
+from jetstream_server.store.blocks.block_list import BlockList
+from jetstream_server.store.blocks.subjects import SubjectSet, SubjectTable
+from jetstream_server.store.ports import Census, SubjectFilter
+
+_FEW_SUBJECTS = 64  # of so many each is looked for on its own
+_PIECE_ENTRIES = 8192
+_BOUNDS_TRIED = 8  # before the newest message of many subjects is looked for from the end
+
+
+class BlockSubjects:
+    """Answers what is asked about the subjects of one store.
+
+    Every method but `counts` may raise StoreError, as those of `BlockReading`.
+    """
+
+    def __init__(self, block_list: BlockList, contents: BlockContents, table: SubjectTable) -> None:
+        self._list = block_list
+        self._contents = contents
+        self._table = table
+
+    def newest(self, wanted: SubjectFilter | None) -> int:
+        """Return the sequence of the newest matching message, 0 when there is none."""
+        if isinstance(wanted, SubjectSet):
+            return self._newest_of(wanted)
+        for block in reversed(self._list.blocks):
+            for entry in range(block.count - 1, block.head - 1, -1):
+                if block.is_alive(entry):
+                    return block.sequence(self._contents.of(block), entry)
+        return 0
+
+    def _newest_of(self, wanted: SubjectSet) -> int:
+        """Return the last sequence of all matching messages, 0 when there is none."""
+        lasts = self._table.lasts
+        for _ in range(_BOUNDS_TRIED):
+            number = wanted.newest()
+            if number < 0:
+                return 0
+            bound = lasts[number]
+            if self.holds(bound, number) or self.last_of(number) == bound:
+                return bound  # if not, it is tightened now
+        return self._newest_before(wanted, self._list.last_seq + 1)
+
+    def _newest_before(self, wanted: SubjectSet, end: int) -> int:
+        """Walk back to the last matching message below `end`, 0 when there is none."""
+        for block in reversed(self._list.blocks[: self._list.index_of(end - 1) + 1]):
+            content = self._contents.of(block)
+            ids, flags = content.entries.subject_ids, self._contents.flags(wanted, block, content)
+            stop = block.at_or_after(content, end)
+            while stop > block.head:
+                start = max(stop - _PIECE_ENTRIES, block.head)
+                if columns.count(ids, flags, block.alive, start, stop):
+                    entry = stop - 1
+                    while not (flags[ids[entry]] and block.is_alive(entry)):
+                        entry -= 1
+                    return block.sequence(content, entry)
+                stop = start
+        return 0
+
+    def counts(self, pattern: bytes) -> dict[bytes, int]:
+        """Return message counts of the matching subjects that have messages."""
+        table = self._table
+        matching = table.choose((pattern,)).matching()
+        return {table.names[number]: table.counts[number] for number in matching}
+
+    def census(self) -> Census:
+        """Return all subjects with their counts."""
+        return Census(self._table.names, self._table.counts[:])
+
+    def last(self, subject: bytes) -> int:
+        """Return the last sequence of a subject, 0 when it has none."""
+        if not self._table.count_of(subject):
+            return 0
+        return self.last_of(self._table.ids[subject])
+
+    def lasts(self, subjects: Sequence[bytes]) -> array[int]:
+        """Return the last sequence of each subject, 0 where it has none."""
+        ids, counts, lasts = self._table.ids, self._table.counts, self._table.lasts
+        numbers = [ids.get(subject, -1) for subject in subjects]
+        stored = [number for number in dict.fromkeys(numbers) if number >= 0 and counts[number]]
+        _, missing = self._known_lasts(stored, self._list.last_seq, len(stored))
+        known = {number: lasts[number] for number in stored}
+        known |= {number: self.last_of(number) for number in missing}
+        return array("Q", [known.get(number, 0) for number in numbers])
+
+    def last_sequences(
+        self, wanted: SubjectFilter | None, up_to: int | None = None, count_max: int | None = None
+    ) -> list[int]:
+        """Return the last sequence (at most `up_to`) of each matching subject, rising."""
+        chosen = wanted if isinstance(wanted, SubjectSet) else self._table.choose((b">",))
+        limit = self._list.last_seq if up_to is None else min(up_to, self._list.last_seq)
+        numbers = chosen.matching(0, limit)
+        if count_max is not None and len(numbers) > count_max:  # each has one, whichever it is
+            return sorted(self._table.lasts[number] for number in numbers[: count_max + 1])
+        if limit < self._list.last_seq:
+            numbers += chosen.matching(limit + 1)
+        enough = len(numbers) if count_max is None else count_max + 1
+        return sorted(self._lasts(numbers, limit, enough))
+
+    def _lasts(self, numbers: array[int], limit: int, enough: int) -> list[int]:
+        """Return the last sequences, at most `limit`, of subjects: of all of them, or of `enough`,
+        the newest of all among them."""
+        found, missing = self._known_lasts(numbers, limit, enough)
+        if len(missing) > _FEW_SUBJECTS:
+            return found + self._newest(missing, limit, enough)
+        return found + [last for number in missing if (last := self.last_of(number, limit))]
+
+    def _known_lasts(
+        self, numbers: Sequence[int], limit: int, enough: int
+    ) -> tuple[list[int], list[int]]:
+        """Return bounds that are last sequences, the highest first, and the subjects met on the way
+        whose bounds are none, or above `limit`."""
+        lasts = self._table.lasts
+        found: list[int] = []
+        missing: list[int] = []
+        low, high = 1, 0
+        for number in sorted(numbers, key=lasts.__getitem__, reverse=True):
+            bound = lasts[number]
+            if not low <= bound <= high:
+                at = self._list.at(bound) if bound <= limit else None
+                if at is None:
+                    missing.append(number)
+                    continue
+                block, low, high = at, at.first_seq, at.last_seq
+                content = self._contents.of(block)
+                ids, head, alive = content.entries.subject_ids, block.head, block.alive
+                own = content.table_ids if content.has_own_ids else None
+                has_gaps = len(content.entries.offsets) > 0
+            entry = block.find(content, bound) if has_gaps else bound - low
+            if (
+                entry < head
+                or (alive and not alive[entry])
+                or (ids[entry] if own is None else own[ids[entry]]) != number
+            ):
+                missing.append(number)
+            else:
+                found.append(bound)
+                if len(found) >= enough:
+                    break
+        return found, missing
+
+    def _newest(self, numbers: list[int], limit: int, enough: int) -> list[int]:
+        """Return the last sequences, at most `limit`, of many subjects in one walk back: of all of
+        them, or of `enough`, and of those with messages beside these."""
+        missing = set(numbers)
+        found: list[int] = []
+        for block in reversed(self._list.blocks[: self._list.index_of(limit) + 1]):
+            content = self._contents.of(block)
+            ids = content.entries.subject_ids
+            own = content.table_ids if content.has_own_ids else None
+            stop = block.at_or_after(content, limit + 1)
+            while stop > block.head:
+                start = max(stop - _PIECE_ENTRIES, block.head)
+                entries: Iterable[tuple[int, int]] = zip(
+                    ids[start:stop], range(start, stop), strict=True
+                )
+                if block.alive:
+                    entries = compress(entries, block.alive[start:stop])
+                for own_number, entry in dict(entries).items():  # the last of each
+                    number = own_number if own is None else own[own_number]
+                    if number in missing:
+                        missing.discard(number)
+                        found.append(block.sequence(content, entry))
+                if len(found) >= enough or not missing:
+                    return found
+                stop = start
+        return found
+
+    def last_of(self, subject_id: int, up_to: int | None = None) -> int:
+        """Return the last sequence of a subject at or below `up_to`, 0 when there is none."""
+        bound = self._table.lasts[subject_id]
+        if (up_to is None or bound <= up_to) and self.holds(bound, subject_id):
+            return bound
+        limit = bound if up_to is None else min(bound, up_to)
+        for index in range(self._list.index_of(limit), -1, -1):
+            if index == len(self._list.blocks):
+                continue
+            block = self._list.blocks[index]
+            content = self._contents.of(block)
+            number = self._contents.local_id(content, subject_id)
+            stop = block.at_or_after(content, limit + 1)
+            entry = columns.find_last(
+                content.entries.subject_ids, block.alive, block.head, stop, number
+            )
+            if entry >= 0:
+                sequence = block.sequence(content, entry)
+                if limit == bound:
+                    self._table.lasts[subject_id] = sequence
+                return sequence
+        return 0
+
+    def holds(self, sequence: int, subject_id: int) -> bool:
+        """Tell whether a sequence is a live message of a subject."""
+        block = self._list.at(sequence)
+        if block is None:
+            return False
+        content = self._contents.of(block)
+        entry = block.find(content, sequence)
+        if entry < 0:
+            return False
+        if not content.has_own_ids:
+            return content.entries.subject_ids[entry] == subject_id
+        buffer, at = self._contents.buffer(block, content, entry), content.entries.positions[entry]
+        start, name = at + PREFIX_BYTES, self._table.names[subject_id]
+        stop = start + PREFIX.unpack_from(buffer, at)[5]
+        return buffer[start:stop] == name
+
+    def sequences_of(self, subject_id: int) -> Iterator[int]:
+        """Walk the live messages of a subject, oldest first; it must have some."""
+        table = self._table
+        start = table.firsts[subject_id]
+        is_first = True
+        for index in range(self._list.index_of(start), len(self._list.blocks)):
+            block = self._list.blocks[index]
+            content = self._contents.of(block)
+            number = self._contents.local_id(content, subject_id)
+            if content.has_own_ids and number == len(content.table_ids):
+                continue  # without one of this subject
+            ids = content.entries.subject_ids
+            entry = max(block.at_or_after(content, start), block.head) - 1
+            while True:
+                entry = columns.find(ids, block.alive, entry + 1, block.count, number)
+                if entry >= block.count:
+                    break
+                sequence = block.sequence(content, entry)
+                if is_first:
+                    table.firsts[subject_id] = sequence
+                    is_first = False
+                yield sequence

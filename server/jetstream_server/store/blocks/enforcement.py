@@ -1,0 +1,160 @@
+"""Limits of a file store: what is over them goes, a bounded amount at a time.
+
+Every method may raise StoreError: a block turns out to be damaged, which takes the store offline.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from jetstream_server.store.blocks.block_contents import BlockContents
+from jetstream_server.store.blocks.block_list import BlockList
+from jetstream_server.store.blocks.block_pruning import BlockPruning
+from jetstream_server.store.blocks.block_subjects import BlockSubjects
+from jetstream_server.store.blocks.compaction import Compaction
+from jetstream_server.store.blocks.subjects import SubjectTable
+from jetstream_server.store.ports import Limits
+
+# Before others get their turn: blocks, and messages of subjects that have far too many.
+EXPIRED_AT_ONCE = 2
+TRIMMED_AT_ONCE = 8
+DELETED_AT_ONCE = 500
+_ALL = 1 << 62
+
+
+class Enforcement:
+    """Keeps one store within limits.
+
+    Args:
+        block_list, contents, table: the blocks, and what stands in them.
+        subjects: finds the oldest messages of one.
+        pruning: removes.
+        compaction: tells whether the disk is behind with it.
+    """
+
+    def __init__(
+        self,
+        block_list: BlockList,
+        contents: BlockContents,
+        table: SubjectTable,
+        subjects: BlockSubjects,
+        pruning: BlockPruning,
+        compaction: Compaction,
+    ) -> None:
+        self._list = block_list
+        self._contents = contents
+        self._table = table
+        self._subjects = subjects
+        self._pruning = pruning
+        self._compaction = compaction
+        # For which limit of each subject, and which numbers of subjects, all were looked at.
+        self._known = (-1, 0)
+        self._overfull: dict[int, None] = {}  # subject ids that a new limit is yet to reach
+
+    def enforce(self, limits: Limits, now: int) -> list[tuple[int, int]]:
+        """Remove the oldest messages until `limits` hold: age, then per subject, count, bytes."""
+        removed: list[tuple[int, int]] = []
+        numbers = self._list
+        if limits.max_age_ns > 0 and numbers.messages:
+            expired_at = now - limits.max_age_ns
+            if numbers.oldest()[1] <= expired_at:
+                blocks = numbers.blocks
+                is_all = blocks[-1].last_ts <= expired_at  # which is quick however many
+                most = len(blocks) if is_all else EXPIRED_AT_ONCE
+                self._trim(0, 0, expired_at, removed, most)
+        if limits.max_msgs_per_subject > 0:
+            self._enforce_per_subject(limits.max_msgs_per_subject, removed)
+            if self._overfull:  # what it is yet to remove makes room for messages in front
+                return removed
+        messages = numbers.messages - limits.max_msgs if limits.max_msgs >= 0 else 0
+        accounted = numbers.holding.bytes - limits.max_bytes if limits.max_bytes >= 0 else 0
+        if numbers.messages and (messages > 0 or accounted > 0):
+            self._trim(
+                max(messages, 0),
+                max(accounted, 0),
+                -_ALL,
+                removed,
+                TRIMMED_AT_ONCE,
+                gives_way=True,
+            )
+        return removed
+
+    def exceeds(self, limits: Limits) -> bool:
+        """Return whether `enforce` left something for another call."""
+        per_subject = limits.max_msgs_per_subject
+        return (
+            0 <= limits.max_msgs < self._list.messages
+            or 0 <= limits.max_bytes < self._list.holding.bytes
+            or (per_subject > 0 and (bool(self._overfull) or not self._has_seen_all(per_subject)))
+        )
+
+    def _trim(
+        self,
+        messages: int,
+        accounted: int,
+        expired_at: int,
+        removed: list[tuple[int, int]],
+        blocks_max: int,
+        *,
+        gives_way: bool = False,
+    ) -> None:
+        """Remove from the front until that much is gone and nothing has expired, or so many blocks
+        have been emptied."""
+        start = self._list.oldest()[0]
+        target = self._list.last_seq + 1
+        for number, block in enumerate(self._list.blocks):
+            if number == blocks_max:
+                target = block.first_seq
+                break
+            if not block.live:
+                continue
+            if block.live > messages and block.accounted > accounted and block.last_ts > expired_at:
+                content = self._contents.of(block)
+                entry, *_ = self._contents.weigh(
+                    block, content, block.count, messages, accounted, expired_at
+                )
+                if entry < block.count:
+                    target = block.sequence(content, entry)
+                    break
+            messages -= block.live
+            accounted -= block.accounted
+        self._pruning.truncate_front(target, gives_way=gives_way)
+        removed.append((start, target))
+
+    def _has_seen_all(self, limit: int) -> bool:
+        """Tell whether every subject was held against a limit, but for what came since."""
+        return self._known == (limit, self._table.generation)
+
+    def _enforce_per_subject(self, limit: int, removed: list[tuple[int, int]]) -> None:
+        table, counts = self._table, self._table.counts
+        if not self._has_seen_all(limit):
+            self._known = limit, table.generation
+            self._overfull = dict.fromkeys(n for n, count in enumerate(counts) if count > limit)
+        gone: list[int] = []
+        overfull = self._overfull
+        recent = table.take_recent()
+        trimmed = [n for n in recent if counts[n] > limit and n not in overfull]
+        for number in trimmed:
+            excess = counts[number] - limit
+            if excess == 1 and self._subjects.holds(table.firsts[number], number):
+                gone.append(table.firsts[number])
+            else:
+                gone.extend(islice(self._subjects.sequences_of(number), excess))
+        if overfull and self._compaction.is_rewriting():  # lest rewrites pile up in a flush
+            overfull = {}
+        while overfull and len(gone) < DELETED_AT_ONCE:
+            number = next(iter(overfull))
+            excess = max(counts[number] - limit, 0)  # others may have removed some meanwhile
+            count = min(excess, DELETED_AT_ONCE - len(gone))
+            if count:
+                gone.extend(islice(self._subjects.sequences_of(number), count))
+            if count == excess:
+                del overfull[number]
+                trimmed += [number] if excess else []
+        if not gone:
+            return
+        if limit == 1:  # the one that stays is known: spare the next call the search for it
+            for number in trimmed:
+                table.firsts[number] = self._subjects.last_of(number)
+        self._pruning.delete(gone)
+        removed.extend((sequence, sequence + 1) for sequence in gone)

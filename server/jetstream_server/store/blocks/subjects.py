@@ -1,0 +1,213 @@
+"""The subjects of one file store: numbers for names, and how many messages each has.
+
+A subject id is the index of a subject in the order in which it was met; the compiled kernels count
+by these numbers. `firsts` and `lasts` are bounds: the first message of a subject is at or after
+`firsts[id]`, the last at or before `lasts[id]`; deleting at the edge leaves them where they are,
+and the store tightens them when somebody asks.
+
+Cost: a name, a dictionary entry and 24 bytes of counters a subject. Subjects without messages are
+kept until `renumber`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from weakref import WeakValueDictionary
+
+from jetstream_server.core.subject import is_literal
+from jetstream_server.kernels import columns, filters
+from jetstream_server.store.blocks.block_counts import BlockCounts
+
+_ANY_COUNT = 1 << 62
+_ANY_SEQ = (1 << 64) - 1
+_BOUNDS_MAX = 20_000  # subjects looked at for the next message
+_SETS_KEPT = 4  # of those that nobody holds: requests often ask by the same wildcard again
+_BLOCKS_REMEMBERED = 4  # of one set; several consumers may read with it
+
+
+class SubjectTable:
+    """Numbers and counters of subjects.
+
+    Attributes:
+        ids: name to number; the kernels add to it, `grow` then catches up.
+        names: number to name.
+        counts, firsts, lasts: `array('Q')` by number.
+        present: how many have messages.
+        generation: rises when numbers change their meaning.
+        recent: numbers appended to since `take_recent`; None while nobody wants to know.
+    """
+
+    def __init__(self) -> None:
+        self.ids: dict[bytes, int] = {}
+        self.names: list[bytes] = []
+        self.counts = array("Q")
+        self.firsts = array("Q")
+        self.lasts = array("Q")
+        self.present = 0
+        self.generation = 0
+        self.recent: dict[int, None] | None = None
+        self._sets: WeakValueDictionary[tuple[bytes, ...], SubjectSet] = WeakValueDictionary()
+        self._kept: deque[SubjectSet] = deque(maxlen=_SETS_KEPT)
+
+    def choose(self, patterns: Sequence[bytes]) -> SubjectSet:
+        """Return the set of some patterns, the same one for all who hold it."""
+        key = tuple(dict.fromkeys(patterns))
+        found = self._sets.get(key)
+        if found is None:
+            found = self._sets[key] = SubjectSet(key, self)
+        if found not in self._kept and not all(map(is_literal, key)):
+            self._kept.append(found)
+        return found
+
+    def grow(self) -> None:
+        """Make room for names that a kernel added to `ids`."""
+        missing = len(self.ids) - len(self.names)
+        if missing:
+            self.names.extend(reversed(list(islice(reversed(self.ids), missing))))
+            zeros = bytes(8 * missing)
+            self.counts.frombytes(zeros)
+            self.firsts.frombytes(zeros)
+            self.lasts.frombytes(zeros)
+
+    def add(self, names: Iterable[bytes]) -> array[int]:
+        """Return the numbers of names, new ones included."""
+        ids = self.ids
+        numbers = array("I", [ids.setdefault(name, len(ids)) for name in names])
+        self.grow()
+        return numbers
+
+    def add_stored(self, names: bytes, lengths: array[int]) -> array[int]:
+        """Return the numbers of names that stand one behind the other, new ones included."""
+        numbers = columns.number_names(names, lengths, self.ids)
+        self.grow()
+        return numbers
+
+    def count_of(self, name: bytes) -> int:
+        """Return how many messages a subject has."""
+        number = self.ids.get(name, -1)
+        return self.counts[number] if number >= 0 else 0
+
+    def take_recent(self) -> dict[int, None]:
+        """Return the numbers appended to since the last call, and note more from now on.
+
+        After `renumber` nothing is noted until the next call.
+        """
+        recent, self.recent = self.recent, {}
+        return recent or {}
+
+    @property
+    def absent(self) -> int:
+        """Return how many known subjects have no message."""
+        return len(self.names) - self.present
+
+    def renumber(self) -> None:
+        """Forget subjects without messages; nobody may hold numbers across this."""
+        kept = [number for number, count in enumerate(self.counts) if count]
+        self.names = [self.names[number] for number in kept]
+        self.ids = {name: number for number, name in enumerate(self.names)}
+        self.counts = array("Q", [self.counts[number] for number in kept])
+        self.firsts = array("Q", [self.firsts[number] for number in kept])
+        self.lasts = array("Q", [self.lasts[number] for number in kept])
+        self.generation += 1
+        self.recent = None
+
+
+class SubjectSet:
+    """A compiled set of patterns over one table: one flag per subject id, extended as ids come.
+
+    Args:
+        patterns: without repetitions.
+        table: the subjects they are about.
+
+    Attributes:
+        in_blocks: how many messages of it blocks of the store have.
+    """
+
+    def __init__(self, patterns: tuple[bytes, ...], table: SubjectTable) -> None:
+        self.patterns = patterns
+        self._table = table
+        self._literals = [pattern for pattern in patterns if is_literal(pattern)]
+        self._wild = tuple(pattern for pattern in patterns if not is_literal(pattern))
+        self._flags = bytearray()
+        self._generation = table.generation
+        self._local: dict[tuple[int, int], bytes] = {}
+        self.in_blocks = BlockCounts()
+
+    def flags(self) -> bytearray:
+        """Return one byte per subject id."""
+        self.decide(_ANY_COUNT)
+        return self._flags
+
+    def decide(self, names_max: int) -> bool:
+        """Look at so many more subjects, or at fewer where there are many wildcards; tell whether
+        all have been looked at."""
+        table, flags = self._table, self._flags
+        if self._generation != table.generation:
+            self._generation = table.generation
+            flags.clear()
+            self._local.clear()
+        known, stop = len(flags), len(table.names)
+        if known == stop:
+            return True
+        if self._wild:
+            if names_max < (stop - known) * len(self._wild):
+                stop = known + max(names_max // len(self._wild), 1)
+            flags.extend(bytes(stop - known))
+            filters.mark(table.names, known, stop, self._wild, flags)
+        else:
+            flags.extend(bytes(stop - known))
+        for literal in self._literals:
+            number = table.ids.get(literal, -1)
+            if known <= number < stop:
+                flags[number] = 1
+        return stop == len(table.names)
+
+    def local_flags(self, block: tuple[int, int], table_ids: array[int]) -> bytes:
+        """Return one byte per subject of a block, remembering those of the last blocks asked
+        for."""
+        flags = self.flags()
+        found = self._local.get(block)
+        if found is None:
+            found = filters.spread(flags, table_ids)
+            while len(self._local) >= _BLOCKS_REMEMBERED:
+                del self._local[next(iter(self._local))]
+            self._local[block] = found
+        return found
+
+    def total(self) -> int:
+        """Return how many messages the matching subjects have."""
+        table = self._table
+        if not self._wild:
+            return sum(map(table.count_of, self._literals))
+        return filters.total(self.flags(), table.counts)
+
+    def matching(self, low: int = 0, high: int = _ANY_SEQ) -> array[int]:
+        """Return the ids, `array('I')`, of matching subjects that have messages; only of those with
+        low <= `lasts` <= high."""
+        table, lasts = self._table, self._table.lasts
+        if not self._wild:
+            numbers = (table.ids[name] for name in self._literals if table.count_of(name))
+            return array("I", [number for number in numbers if low <= lasts[number] <= high])
+        return filters.present(self.flags(), table.counts, lasts, low, high)
+
+    def next_bound(self, start: int) -> int:
+        """Return a sequence, from `start` on, before which there is no matching message; 0 when
+        there is none from `start` on. Among very many subjects it is not looked for."""
+        table = self._table
+        if not self._wild:
+            numbers = self.matching(start)
+            return min((max(table.firsts[number], start) for number in numbers), default=0)
+        if len(table.names) > _BOUNDS_MAX:
+            return start
+        return filters.next_bound(self.flags(), table.counts, table.firsts, table.lasts, start)
+
+    def newest(self) -> int:
+        """Return the id of the matching subject with messages whose `lasts` is the highest, -1 when
+        there is none."""
+        table = self._table
+        if not self._wild:
+            return max(self.matching(), key=table.lasts.__getitem__, default=-1)
+        return filters.newest(self.flags(), table.counts, table.lasts)

@@ -1,0 +1,1 @@
+"""The disk: what is queued for it, how it gets there, and which folder is whose."""

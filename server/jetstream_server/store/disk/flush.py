@@ -1,0 +1,573 @@
+"""One trip to the disk: what it carries, and how it goes.
+
+A `Flush` is made by `GroupCommit` (`store/disk/commit.py`, which says what holds for it), run in
+the worker thread, and taken back on the loop with what failed and what has to be tried again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from jetstream_server.base.errors import StoreError
+from jetstream_server.store.disk.disk import FULL_ERRNOS, Buffer, Disk, Replacement
+from jetstream_server.store.disk.reserve import Reserve
+from jetstream_server.store.disk.spare_descriptors import DESCRIPTOR_ERRNOS
+
+_TOGETHER_MAX = 64  # small files that are replaced at once, each with a descriptor
+# A flush of no more than this, without a sync, is not worth a thread.
+_QUICK_WRITES_MAX = 8
+_QUICK_BYTES_MAX = 16 * 1024
+CLEARED_FILES = 8  # of removed folders at a time: some take milliseconds each
+_OVERHEAD_BYTES = 16 * 1024  # of one operation: names, the ends of files
+
+
+class Owner(Hashable, Protocol):
+    """Whose operations they are; all three are called on the loop, by `settle`."""
+
+    def flushed(self) -> None:
+        """Everything queued before the flush was taken is where it should be."""
+        ...
+
+    def stalled(self, error: StoreError) -> None:
+        """The disk is full; the operations stay queued."""
+        ...
+
+    def failed(self, error: StoreError) -> None:
+        """The disk failed; the operations are lost."""
+        ...
+
+
+class BlockFile:
+    """A file that is written piece by piece; opened by its first write, in the worker."""
+
+    __slots__ = ("handle", "is_nameless", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.handle: Any = None
+        self.is_nameless = False  # made, and its folder not synced yet
+
+
+@dataclass(slots=True, eq=False)
+class Write:
+    owner: Owner
+    path: Path
+    file: BlockFile
+    buffer: Buffer
+    start: int
+    stop: int
+
+    @property
+    def is_quick(self) -> bool:
+        """Return whether it only hands a little to the page cache, which takes microseconds."""
+        file = self.file
+        return (
+            self.stop - self.start <= _QUICK_BYTES_MAX
+            and file.handle is not None
+            and not file.is_nameless
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Seal:
+    owner: Owner
+    path: Path
+    file: BlockFile
+
+
+@dataclass(slots=True, eq=False)
+class Replace:
+    owner: Owner
+    path: Path
+    parts: Sequence[Buffer]
+    is_spare: bool = False  # left out on a full disk
+
+
+@dataclass(slots=True, eq=False)
+class Remove:
+    owner: Owner
+    path: Path
+    waits: bool
+    voids: Path | None = None  # a `StateLog` that is false when it goes before what is queued
+    follows: bool = False  # what the owner wrote before, also on a full disk
+
+
+@dataclass(slots=True, eq=False)
+class RemoveTree:
+    owner: Owner
+    path: Path
+
+
+@dataclass(slots=True, eq=False)
+class Clear:
+    owner: Owner
+    path: Path
+    files_max: int
+
+
+@dataclass(slots=True, eq=False)
+class Overwrite:
+    owner: Owner
+    path: Path
+    file: BlockFile | None
+    offset: int
+    head: bytes
+    stop: int
+
+
+@dataclass(slots=True, eq=False)
+class Append:
+    owner: Owner
+    path: Path
+    parts: list[bytes]
+    offset: int
+    syncs: bool
+
+
+@dataclass(slots=True, eq=False)
+class SyncNames:
+    """The sync of a folder that found no room."""
+
+    owner: Owner
+    path: Path
+
+
+Operation = Write | Seal | Replace | Remove | RemoveTree | Clear | Overwrite | Append | SyncNames
+
+
+@dataclass(slots=True, eq=False)
+class Flush:
+    """What one trip to the disk carries.
+
+    Attributes:
+        operations: in order.
+        syncs: whether written files are synced at the end; False under the lazy policy.
+        unsynced: files written but not synced; what is left in it is handed to the next flush.
+        carried: those of them whose bytes earlier flushes wrote.
+        files: all that are open.
+        reserve: room for a full disk, None for none.
+        fills: whether the reserve is to be filled up.
+        failures: per owner, what went wrong; filled by `run`.
+        stalled: operations to try again, in order.
+        touched: owners with operations in this flush.
+        aside: folders that were removed, with files in them that are yet to go.
+        gave: the reserve made room for what was refused.
+        shortage: why the reserve could not be filled up.
+    """
+
+    disk: Disk
+    operations: list[Operation]
+    syncs: bool
+    unsynced: dict[BlockFile, Owner]
+    carried: frozenset[BlockFile]
+    files: dict[BlockFile, Owner]
+    reserve: Reserve | None = None
+    fills: bool = False
+    failures: list[tuple[Owner, StoreError]] = field(default_factory=list)
+    stalled: list[Operation] = field(default_factory=list)
+    touched: dict[Owner, None] = field(default_factory=dict)
+    aside: dict[Path, Owner] = field(default_factory=dict)
+    gave: bool = False
+    shortage: StoreError | None = None
+    _lacks_room: bool = False
+    _full: dict[Owner, list[StoreError]] = field(default_factory=dict)
+    _broken: dict[Owner, None] = field(default_factory=dict)
+    _replacements: dict[Path, Replace] = field(default_factory=dict)
+    # To be synced, with those to whom it matters.
+    _folders: dict[Path, dict[Owner, None]] = field(default_factory=dict)
+    _removed_from: dict[Path, None] = field(default_factory=dict)  # those that folders went from
+    _set_aside: list[tuple[Path, Owner]] = field(default_factory=list)
+    _files_max: int = CLEARED_FILES  # that may still be cleared
+    _lost: set[Path] = field(default_factory=set)  # folders whose names cannot be made durable
+    _unsettled: set[Path] = field(default_factory=set)  # those whose names are yet to be
+
+    @property
+    def is_quick(self) -> bool:
+        """Return whether it is a few quick writes."""
+        if self.syncs or self.fills or len(self.operations) > _QUICK_WRITES_MAX:
+            return False
+        for operation in self.operations:
+            if type(operation) is Append:
+                if operation.syncs or not operation.offset:
+                    return False
+            elif type(operation) is not Write or not operation.is_quick:
+                return False
+        return True
+
+    def run(self) -> list[tuple[Owner, StoreError]]:
+        """Carry everything out; return what failed, empty when all is durable."""
+        for operation in self.operations:
+            self.touched[operation.owner] = None
+            if type(operation) is Replace:
+                if operation.path in self._replacements:
+                    self._replace()
+                self._replacements[operation.path] = operation
+                if len(self._replacements) == _TOGETHER_MAX:
+                    self._replace()
+                continue
+            if self._replacements:
+                self._replace()
+            if self._full or self._broken or self._removed_from:
+                self._attempt(operation)
+                continue
+            try:  # as nearly always
+                self._carry_out(operation)
+            except OSError as error:
+                self._fail(operation, error)
+        self._replace()
+        self._sync_folders()
+        if self.syncs:
+            for file, owner in list(self.unsynced.items()):
+                self._sync(file, owner)
+        self._clear()
+        self._drop_broken()
+        if self.reserve is not None:
+            if self.stalled and self._lacks_room:
+                self.gave = self.reserve.give(sum(map(_bytes_of, self.stalled)))
+            elif self.fills and not self.stalled:
+                self.shortage = self.reserve.fill()
+        return self.failures
+
+    def _is_due(self, operation: Operation) -> bool:
+        """Tell whether an operation is to be carried out after what happened to its owner."""
+        owner = operation.owner
+        if owner in self._broken and not isinstance(operation, RemoveTree | Clear):
+            return False
+        if owner in self._full and not _frees_space(operation):
+            self.stalled.append(operation)
+            return False
+        return True
+
+    def _attempt(self, operation: Operation) -> None:
+        if not self._is_due(operation):
+            return
+        try:
+            if self._removed_from and not isinstance(operation, RemoveTree | Clear):
+                self._sync_removals()
+            self._carry_out(operation)
+        except OSError as error:
+            self._fail(operation, error)
+
+    def _replace(self) -> None:
+        """Replace small files, with one wait for the device for the contents of all of them."""
+        operations, self._replacements = [*self._replacements.values()], {}
+        if len(operations) <= 1:
+            for operation in operations:
+                self._attempt(operation)
+            return
+        prepared: list[tuple[Replace, Replacement | OSError]] = []
+        for operation in operations:
+            prepared.append((operation, self._prepare(operation)))
+        ready = [each for _, each in prepared if not isinstance(each, OSError)]
+        failures = dict(zip(ready, self.disk.together([each.sync for each in ready]), strict=True))
+        for operation, replacement in prepared:
+            if isinstance(replacement, OSError):
+                self._try_again(operation, replacement)
+            else:
+                self._place(operation, replacement, failures[replacement])
+
+    def _prepare(self, operation: Replace) -> Replacement | OSError:
+        try:
+            if self._removed_from:
+                self._sync_removals()
+            self._make_folder(operation.path.parent, operation.owner)
+            return self.disk.prepare(operation.path, operation.parts)
+        except OSError as error:
+            return error
+
+    def _try_again(self, operation: Replace, failure: OSError) -> None:
+        """Do with fewer descriptors what could not be done together with others."""
+        if failure.errno in DESCRIPTOR_ERRNOS:
+            self._attempt(operation)
+        elif self._is_due(operation):
+            self._fail(operation, failure)
+
+    def _place(self, operation: Replace, replacement: Replacement, failure: OSError | None) -> None:
+        """Put a new content in place, unless it or one before it of the same owner failed."""
+        is_due = self._is_due(operation)
+        if failure is None and is_due:
+            try:
+                replacement.place()
+            except OSError as error:
+                failure = error
+            else:
+                self._note_folder(operation.path.parent, operation.owner)
+        else:
+            replacement.drop()
+        if failure is not None and is_due:
+            self._fail(operation, failure)
+
+    def _drop_broken(self) -> None:
+        """Have nobody wait for room who has failed as well: what followed the failure is skipped,
+        so the rest, tried again, would leave out the middle."""
+        broken, full = self._broken, self._full
+        if broken and full:
+            self.stalled = [each for each in self.stalled if each.owner not in broken]
+            self.failures = [
+                (owner, error)
+                for owner, error in self.failures
+                if owner not in broken or error not in full.get(owner, ())
+            ]
+
+    def _carry_out(self, operation: Operation) -> None:
+        disk, path = self.disk, operation.path
+        match operation:
+            case Write():
+                self._write(operation)
+            case Seal(file=file) if file.handle is not None:
+                if self._sync(file, operation.owner):
+                    disk.close(file.handle)
+                    file.handle = None
+                    self.files.pop(file, None)
+                elif operation.owner in self._full:
+                    self.stalled.append(operation)
+            case Replace():
+                self._make_folder(path.parent, operation.owner)
+                disk.replace(path, operation.parts)
+                self._note_folder(path.parent, operation.owner)
+            case Remove():
+                self._remove(operation)
+            case Overwrite():
+                self._overwrite(operation)
+            case Append():
+                self._append(operation)
+            case Clear():
+                self._files_max = max(self._files_max, operation.files_max)
+                self._set_aside.append((path, operation.owner))
+            case RemoveTree():
+                if (aside := disk.set_aside(path)) is not None:
+                    self._set_aside.append((aside, operation.owner))
+                self._note_folder(path.parent, operation.owner)
+                self._removed_from[path.parent] = None
+            case SyncNames():
+                self._note_folder(path, operation.owner)
+                self._sync_pending(path / "names")
+
+    def _clear(self) -> None:
+        """Remove some files of folders that are durably out of the way.
+
+        One whose removal is not durable would come back without them.
+        """
+        for path, owner in self._set_aside:
+            if path.parent in self._lost:
+                continue  # the next process finds it
+            is_gone = False
+            if self._files_max and path.parent not in self._unsettled:
+                try:
+                    self._files_max = self.disk.clear(path, self._files_max)
+                except OSError as error:
+                    if error.errno not in FULL_ERRNOS | DESCRIPTOR_ERRNOS:
+                        self._break(owner, path, error, "clear")
+                        continue
+                else:
+                    is_gone = self._files_max > 0
+            if not is_gone:
+                self.aside[path] = owner
+
+    def _remove(self, operation: Remove) -> None:
+        """Remove a file once everything the owner wrote is durable, or at once on a full disk.
+
+        When nothing durable makes up for its absence (`waits`, or a full disk), removals become
+        durable one by one, so that a tombstone never goes before the record it is about.
+        """
+        owner = operation.owner
+        if owner not in self._full:
+            mine = [file for file, other in self.unsynced.items() if other is owner]
+            if not all(self._sync(file, owner) for file in mine):
+                if owner in self._full:
+                    self.stalled.append(operation)
+                return
+        else:
+            self._void(operation)
+        if operation.waits:  # what it makes superfluous may have a name that is not durable
+            self._sync_pending(operation.path)
+        self.disk.remove(operation.path)
+        if operation.waits or owner in self._full:
+            self.disk.sync_folder(operation.path.parent)
+        else:
+            self._note_folder(operation.path.parent, owner)
+
+    def _void(self, removal: Remove) -> None:
+        if (log := removal.voids) is None:
+            return
+        names = self.disk.names(log.parent)
+        for name in [name for name in names if name.startswith(f"{log.name}.")]:
+            self.disk.remove(log.with_name(name))
+            self.disk.sync_folder(log.parent)
+        # What could not be added to it is as false, and would make it again.
+        self.stalled = [each for each in self.stalled if not _is_of(each, log)]
+
+    def _overwrite(self, operation: Overwrite) -> None:
+        """Overwrite once what makes up for it is durable; the file is opened again afterwards."""
+        owner, file = operation.owner, operation.file
+        mine = [other for other, its in self.unsynced.items() if its is owner]
+        if not all(self._sync(other, owner) for other in mine):
+            if owner in self._full:
+                self.stalled.append(operation)
+            return
+        if file is not None and file.handle is not None:
+            self.disk.close(file.handle)
+            file.handle = None
+            self.files.pop(file, None)
+        with contextlib.suppress(FileNotFoundError):  # removed ahead of it, on a full disk
+            self.disk.overwrite(operation.path, operation.offset, operation.head, operation.stop)
+
+    def _append(self, operation: Append) -> None:
+        disk, path = self.disk, operation.path
+        if not operation.offset:
+            self._sync_pending(path)
+        try:
+            handle, made = disk.open(path)
+        except FileNotFoundError:
+            self._make_folder(path.parent, operation.owner)
+            self._sync_pending(path)
+            handle, made = disk.open(path)
+        try:
+            with memoryview(b"".join(operation.parts)) as view:
+                disk.write(handle, view, operation.offset)
+            if operation.syncs:
+                disk.sync(handle)
+        finally:
+            disk.close(handle)
+        if made or not operation.offset:  # made, but not named, when the first try found no room
+            disk.sync_folder(path.parent)
+
+    def _write(self, operation: Write) -> None:
+        file = operation.file
+        if file.handle is None:
+            self._make_folder(file.path.parent, operation.owner)
+            self._sync_pending(file.path)  # messages must not survive without a config
+            file.handle, made = self.disk.open(file.path)
+            self.files[file] = operation.owner
+            file.is_nameless |= made
+        if file.is_nameless:
+            # The name first: a later file must not survive without this one.
+            self.disk.sync_folder(file.path.parent)
+            file.is_nameless = False
+        with memoryview(operation.buffer)[operation.start : operation.stop] as view:
+            self.unsynced[file] = operation.owner
+            self.disk.write(file.handle, view, operation.start)
+
+    def _sync(self, file: BlockFile, owner: Owner) -> bool:
+        try:
+            self.disk.sync(file.handle)
+        except OSError as error:
+            writes = [o for o in self.operations if isinstance(o, Write) and o.file is file]
+            if error.errno in FULL_ERRNOS and file not in self.carried:
+                # Late allocation: which bytes were lost is unknown, so write them all again.
+                self.stalled[:0] = [o for o in writes if o not in self.stalled]
+                self._refuse(owner, file.path, error)
+            else:
+                self._break(owner, file.path, error, "sync")
+            return False
+        finally:
+            self.unsynced.pop(file, None)
+        return True
+
+    def _make_folder(self, path: Path, owner: Owner) -> None:
+        for folder in self.disk.add_folder(path):
+            self._note_folder(folder, owner)
+
+    def _note_folder(self, path: Path, owner: Owner) -> None:
+        """Have a folder synced at the end, or before what must not survive without its names."""
+        self._folders.setdefault(path, {})[owner] = None
+
+    def _sync_pending(self, path: Path) -> None:
+        """Sync the folders above a file now that are to be synced at the end."""
+        if self._folders:
+            for folder in reversed(path.parents):
+                if folder in self._folders:
+                    self._sync_folder(folder)
+
+    def _sync_removals(self) -> None:
+        """Sync what folders were removed from: what was queued later may rely on their absence."""
+        for folder in [*self._removed_from]:
+            if folder in self._folders:
+                self._sync_folder(folder)
+            self._removed_from.pop(folder, None)
+
+    def _sync_folder(self, folder: Path) -> None:
+        """Sync a folder now.
+
+        Raises:
+            OSError: it failed; all to whom it mattered are told, whoever wanted it now.
+        """
+        try:
+            self.disk.sync_folder(folder)
+        except FileNotFoundError:
+            del self._folders[folder]
+        except OSError as error:
+            self._lose_names(folder, error)
+            raise
+        else:
+            del self._folders[folder]
+
+    def _sync_folders(self) -> None:
+        folders = [*self._folders]
+        syncs = [partial(self.disk.sync_folder, folder) for folder in folders]
+        for folder, error in zip(folders, self.disk.together(syncs), strict=True):
+            if error is None or isinstance(error, FileNotFoundError):
+                # Removed since, by an operation that synced the folder above.
+                self._folders.pop(folder, None)
+            else:
+                self._lose_names(folder, error)
+
+    def _lose_names(self, folder: Path, error: OSError) -> None:
+        """Tell everybody with names in a folder that they are not durable, or not yet."""
+        passes = error.errno in FULL_ERRNOS | DESCRIPTOR_ERRNOS
+        (self._unsettled if passes else self._lost).add(folder)
+        for owner in self._folders.pop(folder):
+            if passes:
+                self.stalled.insert(0, SyncNames(owner, folder))
+                self._refuse(owner, folder, error)
+            else:
+                self._break(owner, folder, error, "sync")
+
+    def _fail(self, operation: Operation, error: OSError) -> None:
+        if error.errno in FULL_ERRNOS | DESCRIPTOR_ERRNOS:
+            if isinstance(operation, Replace) and operation.is_spare:
+                return
+            self.stalled.append(operation)
+            self._refuse(operation.owner, operation.path, error)
+        else:
+            verb = type(operation).__name__.lower()
+            self._break(operation.owner, operation.path, error, verb)
+
+    def _refuse(self, owner: Owner, path: Path, error: OSError) -> None:
+        is_full = error.errno in FULL_ERRNOS
+        self._lacks_room |= is_full
+        what = "the disk is full" if is_full else "no file can be opened"
+        refusal = StoreError(f"{what}: {error.strerror}", str(path))
+        self._full.setdefault(owner, []).append(refusal)
+        self.failures.append((owner, refusal))
+
+    def _break(self, owner: Owner, path: Path, error: OSError, verb: str) -> None:
+        self._broken[owner] = None
+        reason = f"{verb} failed: {error.strerror or error}"
+        self.failures.append((owner, StoreError(reason, str(path))))
+
+
+def _frees_space(operation: Operation) -> bool:
+    if isinstance(operation, Remove):
+        return not (operation.waits or operation.follows)
+    return isinstance(operation, RemoveTree | Clear)
+
+
+def _is_of(operation: Operation, log: Path) -> bool:
+    """Tell whether an operation adds to a `StateLog`."""
+    return isinstance(operation, Append) and operation.path.with_suffix("") == log
+
+
+def _bytes_of(operation: Operation) -> int:
+    """Return about how much room an operation needs."""
+    size = _OVERHEAD_BYTES
+    if isinstance(operation, Write):
+        size += operation.stop - operation.start
+    elif isinstance(operation, Replace | Append):
+        size += sum(map(len, operation.parts))
+    return size

@@ -1,0 +1,111 @@
+"""Patience and position: a fetch goes on behind what it handed over, and gives up with a reason."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+
+from jetstream_spark.client.blocking import BlockingHost
+from jetstream_spark.client.operation import Operation, Pause
+from jetstream_spark.errors import ConnectionLostError, ReadTimeoutError, StreamOfflineError
+from jetstream_spark.fetch.fetch import Fetch, Step
+from jetstream_spark.fetch.ranges import SequenceRange
+from jetstream_spark.fetch.rows import Block
+from jetstream_spark.options.format_options import SourceOptions
+
+
+class Clock(BlockingHost):
+    """A host whose time is that of its pauses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.time = 0.0
+        self.pauses: list[float] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def token(self, size_bytes: int) -> str:
+        return "ff" * size_bytes
+
+
+class Faulty:
+    """Breaks off `failures` times before each message."""
+
+    def __init__(self, failures: int, error: Exception) -> None:
+        self._failures = self._left = failures
+        self._error = error
+        self.asked: list[int] = []
+        self.abandoned = 0
+
+    def advance(self, position: int) -> Operation[Step]:
+        yield from ()
+        self.asked.append(position)
+        if self._left:
+            self._left -= 1
+            raise self._error
+        self._left = self._failures
+        return Step(position + 1, Block(b"", array("i"), array("q"), 1), is_last=position == 2)
+
+    def abandon(self) -> None:
+        self.abandoned += 1
+
+    def finish(self) -> Operation[None]:
+        yield from ()
+
+
+CUT = ConnectionLostError("the line was cut.")
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def fetching(clock: Clock, way: Faulty) -> Fetch:
+    options = {"servers": "nats://h:1", "stream": "S", "readTimeout": "10s", "outageTimeout": "30s"}
+    sequences = SequenceRange("S", "t", 1, 3)
+    return Fetch(clock, SourceOptions.parse(options), sequences, way)
+
+
+def run(clock: Clock, fetch: Fetch, stop_after: int = 99) -> int:
+    """How many blocks were handed over; pauses pass at once."""
+    blocks = 0
+    for item in (reading := fetch.blocks()):
+        if isinstance(item, Pause):
+            clock.pauses.append(round(item.until - clock.time, 3))
+            clock.time = item.until
+        else:
+            blocks += 1
+            if blocks == stop_after:
+                reading.close()
+                break
+    return blocks
+
+
+def test_pauses_grow_and_start_over_with_progress(clock):
+    way = Faulty(3, CUT)
+    assert run(clock, fetching(clock, way)) == 2
+    assert clock.pauses == [0.1, 0.2, 0.4] * 2
+    assert way.asked == [1] * 4 + [2] * 4
+    assert way.abandoned == 7, "after each failure, and at the end"
+
+
+@pytest.mark.parametrize(
+    ("error", "limit_s", "option"),
+    [(CUT, 30, "outageTimeout"), (StreamOfflineError("it is offline."), 10, "readTimeout")],
+)
+def test_silence_ends_it_with_the_last_reason(clock, error, limit_s, option):
+    with pytest.raises(ReadTimeoutError, match=r"beyond sequence 1 ") as raised:
+        run(clock, fetching(clock, Faulty(99, error)))
+    assert limit_s - 2 <= clock.time <= limit_s
+    assert max(clock.pauses) == 2.0
+    assert error.what in raised.value.what and option in raised.value.remedy
+    assert raised.value.__cause__ is error
+
+
+def test_a_block_that_nobody_came_back_for_is_not_behind_the_position(clock):
+    fetch = fetching(clock, Faulty(0, CUT))
+    assert run(clock, fetch, stop_after=1) == 1
+    assert fetch.position == 1

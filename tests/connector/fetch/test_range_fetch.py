@@ -1,0 +1,290 @@
+"""One range, whatever happens on the way: every row once, or an error with a name."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from array import array
+
+import numpy as np
+import pytest
+
+from jetstream_spark.client import pool
+from jetstream_spark.client.blocking import iterate, lease, this_host
+from jetstream_spark.client.flow import publish_frame
+from jetstream_spark.errors import (
+    MessagesExpiredError,
+    MessageTooLargeError,
+    ProtocolViolationError,
+    ReadTimeoutError,
+    StreamDeletedError,
+    StreamRecreatedError,
+)
+from jetstream_spark.fetch import range_fetch
+from jetstream_spark.fetch.fetch import Fetch
+from jetstream_spark.fetch.range_fetch import ConsumerWay, DeliveryOrder
+from jetstream_spark.fetch.ranges import SequenceRange
+from jetstream_spark.fetch.rows import Block
+from jetstream_spark.kernels import wire_to_arrow as kernel
+from jetstream_spark.options.format_options import SourceOptions
+
+
+def source(url: str, name: str, **options: object) -> SourceOptions:
+    named = {"servers": url, "stream": name, "requestTimeout": "2s", "readTimeout": "3s"}
+    return SourceOptions.parse({**named, **{key: str(value) for key, value in options.items()}})
+
+
+def fill(stream, count: int, size: int = 0) -> None:
+    with lease(stream.control.options, "test") as flow:
+        frames = b"".join(
+            publish_frame(f"{stream.subject}.{i % 10}".encode(), b"%d" % i + b"." * size)
+            for i in range(count - 1)
+        )
+        flow.send(frames, time.monotonic() + 20)
+        last = b"%d" % (count - 1) + b"." * size
+        flow.request(f"{stream.subject}.{(count - 1) % 10}".encode(), last, 20)
+
+
+def fetch(stream, start: int, stop: int, url: str = "", **options: object) -> Fetch:
+    created = stream.control.stream_state(stream.name).created
+    sequences = SequenceRange(stream.name, created, start, stop)
+    return fetching(source(url or stream.url, stream.name, **options), sequences)
+
+
+def fetching(options: SourceOptions, sequences: SequenceRange) -> Fetch:
+    host = this_host()
+    return Fetch(host, options, sequences, ConsumerWay(host, options, sequences))
+
+
+def sequences(reading: Fetch, pause_s: float = 0) -> list[int]:
+    found: list[int] = []
+    for block in iterate(reading.blocks()):
+        numbers = np.frombuffer(block.numbers, dtype=np.int64).reshape(-1, kernel.NUMBERS)
+        found += numbers[: block.count, kernel.SEQUENCE].tolist()
+        del numbers
+        time.sleep(pause_s)
+    return found
+
+
+class Proxy:
+    """Passes bytes between a client and the server, and cuts the line after so many."""
+
+    def __init__(self, url: str, cut_after: int) -> None:
+        host, port = url.removeprefix("nats://").split(":")
+        self._target = host, int(port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"nats://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.cut_after = cut_after
+        self.cuts = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(self._target)
+                for pair in ((client, server, False), (server, client, True)):
+                    threading.Thread(target=self._pass, args=pair, daemon=True).start()
+
+    def _pass(self, reader: socket.socket, writer: socket.socket, is_counted: bool) -> None:
+        passed = 0
+        with contextlib.suppress(OSError):
+            while data := reader.recv(65536):
+                passed += len(data)
+                if is_counted and passed > self.cut_after:
+                    writer.sendall(data[: len(data) // 2])
+                    self.cuts += 1
+                    break
+                writer.sendall(data)
+        for side in (reader, writer):
+            with contextlib.suppress(OSError):
+                side.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@pytest.mark.genuine
+def test_every_message_once_and_nothing_left_behind(stream):
+    fill(stream, 3000)
+    assert sequences(fetch(stream, 1, 3001, fetchBatch=700)) == list(range(1, 3001))
+    assert sequences(fetch(stream, 500, 501)) == [500]
+    assert sequences(fetch(stream, 7, 7)) == []
+    deadline = time.monotonic() + 2
+    while stream.control.consumers(stream.name) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert stream.control.consumers(stream.name) == []
+
+
+@pytest.mark.genuine
+def test_gaps_are_normal(stream):
+    fill(stream, 100)
+    for sequence in (10, 11, 50, 99, 100):
+        stream.control.request(f"STREAM.MSG.DELETE.{stream.name}", {"seq": sequence})
+    gone = {10, 11, 50, 99, 100}
+    assert sequences(fetch(stream, 1, 101)) == [i for i in range(1, 101) if i not in gone]
+    assert sequences(fetch(stream, 99, 101)) == []
+
+
+@pytest.mark.genuine
+def test_filters(stream):
+    fill(stream, 1000)
+    one = fetch(stream, 1, 501, subjects=f"{stream.subject}.3")
+    assert sequences(one) == list(range(4, 501, 10))
+    two = fetch(stream, 1, 101, subjects=f"{stream.subject}.3,{stream.subject}.4")
+    assert len(sequences(two)) == 20
+
+
+@pytest.mark.genuine
+def test_bounds_in_bytes(stream, monkeypatch):
+    monkeypatch.setattr(range_fetch, "BLOCK_BYTES", 1 << 20)
+    fill(stream, 200, size=20_000)
+    small = fetch(stream, 1, 201, fetchMaxBytes="100k")
+    blocks = [block.count for block in iterate(small.blocks())]
+    assert sum(blocks) == 200 and len(blocks) > 2
+    with pytest.raises(MessageTooLargeError, match="fetchMaxBytes"):
+        sequences(fetch(stream, 1, 201, fetchMaxBytes="10k"))
+
+
+@pytest.mark.genuine
+def test_a_connection_that_breaks_again_and_again(stream):
+    fill(stream, 3000, size=1000)
+    proxy = Proxy(stream.url, cut_after=600_000)
+    try:
+        reading = fetch(stream, 1, 3001, url=proxy.url, fetchBatch=1000, readTimeout="10s")
+        assert sequences(reading) == list(range(1, 3001))
+        assert proxy.cuts >= 3
+    finally:
+        proxy.close()
+
+
+@pytest.mark.genuine
+def test_a_consumer_that_is_deleted_is_made_again(stream, monkeypatch):
+    monkeypatch.setattr(range_fetch, "BLOCK_BYTES", 1 << 20)
+    fill(stream, 2000, size=2000)
+    found = []
+    reading = fetch(stream, 1, 2001, fetchBatch=100)
+    for block in iterate(reading.blocks()):
+        found.append(block.count)
+        if len(found) == 1:
+            for consumer in stream.control.consumers(stream.name):
+                stream.control.delete_consumer(stream.name, consumer["name"])
+    assert sum(found) == 2000 and reading.position == 2001
+
+
+@pytest.mark.genuine
+def test_a_server_that_does_not_come_back_ends_in_a_timeout(start_genuine, make_stream):
+    server = start_genuine()
+    stream = make_stream(server.url)
+    fill(stream, 10)
+    reading = fetch(stream, 1, 11, requestTimeout="300ms", readTimeout="500ms", outageTimeout="1s")
+    server.kill()
+    pool.close_all(this_host())
+    with pytest.raises(ReadTimeoutError, match="no progress beyond sequence 1"):
+        sequences(reading)
+
+
+@pytest.mark.genuine
+def test_loss_is_an_error_unless_accepted(stream):
+    fill(stream, 100)
+    reading = fetch(stream, 1, 101)
+    accepting = fetch(stream, 1, 101, failOnDataLoss="false")
+    stream.control.purge(stream.name, 51)
+    with pytest.raises(MessagesExpiredError, match="1 to 50"):
+        sequences(reading)
+    assert sequences(accepting) == list(range(51, 101))
+    assert isinstance(accepting.loss, MessagesExpiredError)
+
+
+@pytest.mark.genuine
+def test_a_stream_that_is_another_one(stream):
+    fill(stream, 10)
+    strict = fetch(stream, 1, 11)
+    accepting = fetch(stream, 1, 11, failOnDataLoss="false")
+    stream.control.request(f"STREAM.DELETE.{stream.name}")
+    with pytest.raises(StreamDeletedError):
+        sequences(fetch_of(strict))
+    assert sequences(fetch_of(accepting)) == []
+    body = {"name": stream.name, "subjects": [f"{stream.subject}.>"]}
+    stream.control.request(f"STREAM.CREATE.{stream.name}", body)
+    fill(stream, 10)
+    with pytest.raises(StreamRecreatedError):
+        sequences(strict)
+    assert sequences(accepting) == []
+
+
+def fetch_of(reading: Fetch) -> Fetch:
+    """The same reading from its start."""
+    return fetching(reading.options, reading.range)
+
+
+# --- what only a fault between servers shows ----------------------------------------------------
+
+
+def accept(order: DeliveryOrder, *numbers: tuple[int, int]) -> tuple[int, bool]:
+    """Hand over (sequence, consumer sequence) pairs as one scan's result."""
+    block = Block(b"", array("i"), array("q"), 0)
+    for sequence, delivered in numbers:
+        block.numbers.extend((sequence, delivered, 0, 9))
+    is_whole = order.accept(block)
+    return block.count, is_whole
+
+
+@pytest.fixture
+def order():
+    return DeliveryOrder(SequenceRange("S", "t", 5, 10), 5)
+
+
+def test_a_message_lost_on_the_way_is_fetched_again(order):
+    assert accept(order, (5, 1), (6, 2), (8, 4)) == (2, False)
+    assert order.reached == 7
+
+
+def test_what_lies_beyond_the_range_ends_it(order):
+    assert accept(order, (5, 1), (9, 2), (10, 3), (11, 4)) == (2, True)
+    assert order.reached == 10
+
+
+def test_a_gap_before_the_end_of_the_range_ends_it_too(order):
+    assert accept(order, (7, 1), (12, 2)) == (1, True)
+    assert order.reached == 10
+
+
+@pytest.mark.parametrize("numbers", [[(5, 1), (5, 2)], [(6, 1), (5, 2)], [(4, 1)]])
+def test_sequences_that_do_not_rise(order, numbers):
+    with pytest.raises(ProtocolViolationError, match="out of order"):
+        accept(order, *numbers)
+
+
+def test_a_list_begun_again_passes_over_what_was_handed_over():
+    order = DeliveryOrder(SequenceRange("S", "t", 1, 100), 6, is_list=True)
+    assert accept(order, (3, 1), (5, 2), (8, 3), (20, 4)) == (2, True)
+    assert order.reached == 21
+    order = DeliveryOrder(SequenceRange("S", "t", 1, 100), 6, is_list=True)
+    assert accept(order, (3, 1), (5, 2)) == (0, True)
+    assert order.reached == 6
+
+
+@pytest.mark.genuine
+@pytest.mark.parametrize("subjects", ["", "0", "0,7"])
+def test_the_end_of_a_replica_that_lags_is_not_the_end(stream, lagging_replica, subjects):
+    fill(stream, 20)
+    patterns = [f"{stream.subject}.{one}" for one in subjects.split(",") if one]
+    options = {"subjects": ",".join(patterns)} if patterns else {}
+    expected = [n for n in range(1, 21) if not subjects or str((n - 1) % 10) in subjects]
+    assert sequences(fetch(stream, 1, 21, **options)) == expected
+    assert len(lagging_replica) >= 3
+
+
+@pytest.mark.genuine
+def test_a_server_that_is_leaving_is_left_before_it_cuts(stream):
+    fill(stream, 3_000, 10_000)
+    reading = fetch(stream, 1, 3_001)
+    opened = set()
+    for _ in iterate(reading.blocks()):
+        flow = reading._way._delivery.flow
+        opened.add(id(flow))
+        flow.is_leaving = True
+    assert reading.position == 3_001 and len(opened) > 1

@@ -1,0 +1,284 @@
+"""Atomic writes of partitions against the genuine server."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BinaryType, LongType, StringType, StructType
+
+from jetstream_spark.client.blocking import run, this_host
+from jetstream_spark.client.flow import publish_frame
+from jetstream_spark.errors import (
+    NotAcknowledgedError,
+    OptionsError,
+    PublishRefusedError,
+    RowRefusedError,
+    StreamNotFoundError,
+)
+from jetstream_spark.sink.ledger import Scope, ScopeKind
+from jetstream_spark.sink.sink import Sink
+from jetstream_spark.sink.sink_columns import SinkColumns
+from tests.connector.cut_wires import outgoing, watched, without_answer
+
+pytestmark = pytest.mark.genuine
+SCHEMA = StructType().add("subject", StringType()).add("data", BinaryType())
+WITH_IDS = StructType(list(SCHEMA.fields)).add("msgId", StringType())
+EXPECTING = StructType(list(SCHEMA.fields)).add("expectedLastSubjectSeq", LongType())
+
+
+@pytest.fixture
+def atomic(make_stream, genuine):
+    return make_stream(genuine.url, allow_atomic=True)
+
+
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    return [b"%06d" % n for n in range(start, start + count)]
+
+
+def rows(stream, data: list, *more: list, schema=SCHEMA) -> pa.RecordBatch:
+    columns = [[f"{stream.subject}.a"] * len(data), data, *more]
+    return pa.record_batch(columns, schema.names)
+
+
+def writing(stream, batches, version=1, schema=SCHEMA, partition=0, **options):
+    """The write of one partition, as an operation."""
+    sink = stream.sink(**{"publishMode": "atomic"} | options)
+    scope = Scope(ScopeKind.QUERY, stream.name, version)
+    write = Sink(this_host(), sink, SinkColumns(schema, sink), list)
+    return write.write_partition(batches, scope, partition)
+
+
+def write(stream, batches, version=1, **options):
+    return run(writing(stream, batches, version, **options))
+
+
+def contents(stream) -> list[bytes]:
+    return [data for _, _, data in stream.messages()]
+
+
+def batch_sizes(stream) -> list[int]:
+    """How many messages each batch in the stream has, in order."""
+    sizes: dict[bytes, int] = {}
+    for _, block, _ in stream.messages():
+        (batch,) = (line for line in block.split(b"\r\n") if line.startswith(b"Nats-Batch-Id"))
+        sizes[batch] = sizes.get(batch, 0) + 1
+    return list(sizes.values())
+
+
+def test_rows_are_stored_in_whole_blocks_and_in_order(atomic) -> None:
+    written = write(atomic, [rows(atomic, numbered(2500)), rows(atomic, numbered(3, 2500))])
+    assert (written.rows, written.duplicates, written.skipped) == (2503, 0, 0)
+    assert contents(atomic) == numbered(2503)
+    assert batch_sizes(atomic) == [1000, 1000, 500, 3]
+
+
+def test_a_partition_is_one_batch(atomic) -> None:
+    batches = [rows(atomic, numbered(4)), rows(atomic, []), rows(atomic, numbered(3, 4))]
+    write(atomic, batches, atomicUnit="partition")
+    assert (contents(atomic), batch_sizes(atomic)) == (numbered(7), [7])
+
+
+def test_a_partition_that_is_too_large_is_refused_before_anything_is_sent(atomic) -> None:
+    def endless():
+        while True:
+            yield rows(atomic, numbered(600))
+
+    with pytest.raises(RowRefusedError, match=r"1200 rows or more.*at most 1000 rows.*nothing of"):
+        write(atomic, endless(), atomicUnit="partition")
+    assert atomic.count == 0
+
+
+def test_a_partition_that_is_too_many_bytes_is_refused(atomic, monkeypatch) -> None:
+    monkeypatch.setattr("jetstream_spark.sink.batch_publisher.PARTITION_BYTES_MAX", 1000)
+    with pytest.raises(RowRefusedError, match="at most 1000 bytes"):
+        write(atomic, [rows(atomic, [b"x" * 2000])], atomicUnit="partition")
+    assert atomic.count == 0
+
+
+def test_the_limit_of_the_server_is_told_with_its_remedy(atomic) -> None:
+    with pytest.raises(PublishRefusedError, match=r"too large: 1000.*10199.*Lower atomicRows"):
+        write(atomic, [rows(atomic, numbered(1500))], atomicRows=1500, onError="fail")
+    assert atomic.count == 0
+
+
+@pytest.mark.parametrize("ledger", ["auto", "none"])
+def test_a_batch_that_runs_again_writes_nothing(atomic, ledger) -> None:
+    batches = [rows(atomic, numbered(30))]
+    write(atomic, batches, ledger=ledger)
+    again = write(atomic, batches, ledger=ledger)
+    assert (again.rows, again.skipped + again.duplicates, atomic.count) == (30, 30, 30)
+
+
+def test_a_torn_partition_is_completed(atomic) -> None:
+    def torn():
+        yield rows(atomic, numbered(20))
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write(atomic, torn())
+    assert atomic.count == 20
+    again = write(atomic, [rows(atomic, numbered(50))])
+    assert (again.skipped, contents(atomic)) == (20, numbered(50))
+    assert batch_sizes(atomic) == [20, 30]
+
+
+def test_what_another_attempt_stores_meanwhile_is_not_written_again(atomic) -> None:
+    """A row of the block is refused as a duplicate: the stream is looked into."""
+    other = iter([lambda: write(atomic, [rows(atomic, numbered(5))], ledger="none")])
+
+    def meanwhile(effect):
+        if b"Nats-Batch-Id" in outgoing(effect):
+            next(other, lambda: None)()
+        return ()
+
+    written = run(watched(writing(atomic, [rows(atomic, numbered(9))], ledger="none"), meanwhile))
+    assert (written.duplicates, contents(atomic)) == (5, numbered(9))
+
+
+@pytest.mark.parametrize("unit", ["block", "partition"])
+def test_the_answer_to_a_commit_is_lost(make_stream, genuine, unit) -> None:
+    stream = make_stream(genuine.url, allow_atomic=True, duplicate_window=100_000_000)
+    write_ = writing(stream, [rows(stream, numbered(40))], atomicUnit=unit)
+    run(without_answer(write_, lambda sent: b"Nats-Batch-Commit" in sent, 2))
+    assert contents(stream) == numbered(40)
+
+
+def test_without_ids_a_lost_answer_fails_the_write(atomic) -> None:
+    write_ = writing(atomic, [rows(atomic, numbered(4))], dedupe="none")
+    with pytest.raises(NotAcknowledgedError, match=r"4 rows .*dedupe=auto"):
+        run(without_answer(write_, lambda sent: b"Nats-Batch-Commit" in sent))
+
+
+def test_ids_that_repeat_are_stored_once(atomic) -> None:
+    ids = [["a", "b", "a"], ["b", "c", "d"]]
+    batches = [rows(atomic, numbered(3, 3 * n), one, schema=WITH_IDS) for n, one in enumerate(ids)]
+    written = write(atomic, batches, schema=WITH_IDS, dedupe="column")
+    assert (written.rows, written.duplicates) == (6, 2)
+    assert contents(atomic) == [b"000000", b"000001", b"000004", b"000005"]
+
+
+def test_one_refused_row_keeps_its_block_out(atomic) -> None:
+    batch = rows(atomic, numbered(3), [0, 0, None], schema=EXPECTING)
+    with pytest.raises(PublishRefusedError, match=r"row 0 .*one of the 2 after it in its batch"):
+        write(atomic, [batch], schema=EXPECTING)
+    assert atomic.count == 0
+
+
+def test_a_refused_block_goes_to_the_dead_letters_as_a_whole(atomic, make_stream, genuine) -> None:
+    dead = make_stream(genuine.url)
+    batch = rows(atomic, numbered(5), [None, None, 7, None, None], schema=EXPECTING)
+    options = {"onError": "deadLetter", "deadLetterSubject": f"{dead.subject}.x", "atomicRows": 2}
+    written = write(atomic, [batch], schema=EXPECTING, **options)
+    assert (written.rows, written.dead_letters) == (5, 2)
+    assert contents(atomic) == [b"000000", b"000001", b"000004"]
+    assert contents(dead) == [b"000002", b"000003"]
+    _, block, _ = dead.messages()[0]
+    assert b"Dead-Letter-Reason: wrong last sequence: 2 (error 10071)" in block
+    assert b"Nats-Batch" not in block and b"Nats-Expected" not in block and b"Nats-Msg-Id" in block
+
+
+def test_a_row_for_another_stream_keeps_its_block_out(atomic, stream) -> None:
+    batch = rows(atomic, numbered(2))
+    wrong = batch.set_column(0, "subject", pa.array([f"{stream.subject}.a", f"{atomic.subject}.a"]))
+    with pytest.raises(PublishRefusedError, match=r"10060|10176.*collect"):
+        write(atomic, [wrong], publishRetries=1)
+    assert (atomic.count, stream.count) == (0, 0)
+
+
+def test_a_row_that_is_too_large_is_named(atomic) -> None:
+    batch = rows(atomic, [b"x", b"x" * (1 << 20)])
+    with pytest.raises(RowRefusedError, match=r"row 1 .*the server takes 1048576"):
+        write(atomic, [batch])
+    assert atomic.count == 0
+
+
+def test_a_stream_that_does_not_allow_it_is_refused_at_the_start(stream) -> None:
+    with pytest.raises(OptionsError, match=r"does not allow it.*Set allow_atomic"):
+        write(stream, [rows(stream, [b"x"])])
+
+
+def test_a_work_queue_cannot_be_looked_into(make_stream, genuine) -> None:
+    queue = make_stream(genuine.url, allow_atomic=True, retention="workqueue")
+    with pytest.raises(OptionsError, match=r"workqueue retention.*dedupe=none"):
+        write(queue, [rows(queue, [b"x"])])
+    write(queue, [rows(queue, [b"x"])], dedupe="none")
+    assert queue.count == 1
+
+
+def test_a_stream_that_stops_allowing_it_ends_the_write_also_with_dead_letters(
+    atomic, make_stream, genuine
+) -> None:
+    dead = make_stream(genuine.url)
+
+    def batches():
+        yield rows(atomic, numbered(2))
+        config = {"name": atomic.name, "subjects": [f"{atomic.subject}.>"], "allow_atomic": False}
+        atomic.control.request(f"STREAM.UPDATE.{atomic.name}", config)
+        yield rows(atomic, numbered(2, 2))
+
+    options = {"onError": "deadLetter", "deadLetterSubject": f"{dead.subject}.x"}
+    with pytest.raises(PublishRefusedError, match=r"10174.*Set allow_atomic"):
+        write(atomic, batches(), **options)
+    assert (atomic.count, dead.count) == (2, 0)
+
+
+def test_a_stream_that_is_deleted_is_named(atomic) -> None:
+    def batches():
+        yield rows(atomic, numbered(2))
+        atomic.control.request(f"STREAM.DELETE.{atomic.name}")
+        yield rows(atomic, numbered(2, 2))
+
+    with pytest.raises(StreamNotFoundError):
+        write(atomic, batches(), publishRetries=1)
+
+
+def test_too_many_open_batches_are_waited_for(atomic) -> None:
+    """A stream has 50 of them; they are given up when nothing comes for 10 s."""
+    from jetstream_spark.client.blocking import lease
+
+    with lease(atomic.sink().connection, "test") as flow:
+        for number in range(50):
+            headers = b"NATS/1.0\r\nNats-Batch-Id: o%d\r\nNats-Batch-Sequence: 1\r\n\r\n" % number
+            subject = atomic.subject.encode() + b".o"
+            flow.link.write(publish_frame(subject, b"", b"nobody", headers))
+        flow.check(2.0)
+        with pytest.raises(PublishRefusedError, match="too many inflight"):
+            write(atomic, [rows(atomic, numbered(2))], outageTimeout="300ms")
+        begun = time.monotonic()
+        for number in range(50):
+            headers = b"NATS/1.0\r\nNats-Batch-Id: o%d\r\nNats-Batch-Sequence: 2\r\n"
+            headers = headers % number + b"Nats-Batch-Commit: 1\r\n\r\n"
+            flow.link.write(publish_frame(subject, b"", b"nobody", headers))
+        flow.check(2.0)
+        write(atomic, [rows(atomic, numbered(2))], version=2)
+        assert time.monotonic() - begun < 9
+    assert atomic.count == 102
+
+
+def test_messages_of_a_batch_can_be_written_on(atomic, make_stream, genuine) -> None:
+    """Their headers name the batch they were stored with, which is none of another stream."""
+    other = make_stream(genuine.url)
+    write(atomic, [rows(atomic, numbered(2))])
+    from pyspark.sql.types import ArrayType, MapType
+
+    schema = StructType(list(SCHEMA.fields)).add(
+        "headers", MapType(StringType(), ArrayType(StringType()))
+    )
+    headers = [[("Nats-Batch-Id", ["x"]), ("Nats-Batch-Sequence", ["2"]), ("T", ["1"])]]
+    column = pa.array(headers, pa.map_(pa.string(), pa.list_(pa.string())))
+    batch = pa.record_batch([[f"{other.subject}.a"], [b"x"], column], schema.names)
+    write(other, [batch], schema=schema, publishMode="each")
+    ((_, block, _),) = other.messages()
+    assert b"T: 1" in block and b"Nats-Batch" not in block
+
+
+@pytest.mark.parametrize("history", [1, 2])
+def test_what_a_later_row_replaced_does_not_come_back(make_stream, genuine, history) -> None:
+    stream = make_stream(
+        genuine.url, allow_atomic=True, max_msgs_per_subject=history, duplicate_window=100_000_000
+    )
+    write_ = writing(stream, [rows(stream, numbered(9))], ledger="none", minDuplicateWindow="100ms")
+    run(without_answer(write_, lambda sent: b"Nats-Batch-Commit" in sent))
+    assert stream.control.stream_state(stream.name).next == 10

@@ -1,0 +1,361 @@
+"""The ledger against the genuine server: what an attempt finds, and who is fenced off."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+
+import pytest
+
+from jetstream_spark.client.blocking import Blocking, run
+from jetstream_spark.client.control import Control
+from jetstream_spark.client.operation import Transfer
+from jetstream_spark.errors import LedgerError, WriterFencedError
+from jetstream_spark.sink.kv import KvBucket
+from jetstream_spark.sink.ledger import Ledger, Scope, ScopeKind, Standing
+from jetstream_spark.sink.message_ids import Fingerprint
+from tests.connector.cut_wires import without_answer
+
+pytestmark = pytest.mark.genuine
+_numbers = itertools.count()
+PRINT = Fingerprint(3, 2**64 - 1, 5)
+
+
+@pytest.fixture
+def make_ledger(stream):
+    bucket, name = f"ledger{next(_numbers)}", f"q{next(_numbers)}"
+
+    def make(version: int, kind: ScopeKind = ScopeKind.QUERY) -> Ledger:
+        return Blocking(
+            Ledger(stream.control.inner, bucket, Scope(kind, name, version), stream.name)
+        )
+
+    make.bucket, make.stream = Blocking(KvBucket(stream.control.inner, bucket)), stream
+    return make
+
+
+def test_first_then_resumed_then_done_then_committed(make_ledger) -> None:
+    first = make_ledger(7).begin(0)
+    assert (first.standing, first.first_sequence) == (Standing.FIRST, 1)
+    again = make_ledger(7).begin(0)
+    assert (again.standing, again.before) == (Standing.RESUMED, (first.inbox,))
+    assert again.inbox != first.inbox
+    make_ledger(7).finish(again, PRINT, 0)
+    done = make_ledger(7).begin(0)
+    assert (done.standing, done.fingerprint) == (Standing.DONE, PRINT)
+    assert make_ledger(7).begin(1).standing is Standing.FIRST
+    make_ledger(7).commit(3)
+    assert make_ledger(7).begin(0).standing is Standing.COMMITTED
+    assert make_ledger(7).begin(5).standing is Standing.COMMITTED
+    assert make_ledger(8).begin(0).standing is Standing.FIRST
+
+
+def test_a_resumed_attempt_looks_from_where_the_first_one_began(make_ledger) -> None:
+    make_ledger(1).begin(0)
+    make_ledger.stream.control.request_message(f"{make_ledger.stream.subject}.a", b"x")
+    assert make_ledger(1).begin(0).first_sequence == 1
+    assert make_ledger(2).begin(0).first_sequence == 2
+
+
+def test_an_attempt_that_began_while_this_one_looked_is_followed(make_ledger, stream) -> None:
+    """Its entry speaks of sequences that the stream had not reached a moment before."""
+    ledger = make_ledger(1).inner
+    overtaken = []
+
+    class Slow:
+        """Lets another attempt begin, behind more messages, while the stream is looked at."""
+
+        def __init__(self, control) -> None:
+            self.control = control
+
+        def __getattr__(self, name: str):
+            return getattr(self.control, name)
+
+        def stream_state(self, name: str):
+            state = yield from self.control.stream_state(name)
+            if not overtaken:
+                stream.control.request_message(f"{stream.subject}.a", b"x")
+                overtaken.append(make_ledger(1).begin(0))
+            return state
+
+    ledger._control = Slow(ledger._control)
+    attempt = run(ledger.begin(0))
+    assert overtaken[0].first_sequence == 2
+    assert (attempt.standing, attempt.first_sequence) == (Standing.RESUMED, 2)
+    assert attempt.before == (overtaken[0].inbox,)
+
+
+def test_an_entry_that_names_no_inbox_is_none_of_ours(make_ledger) -> None:
+    make_ledger(7).begin(0)
+    key = make_ledger(7).inner._key + ".0"
+    found = make_ledger.bucket.get(key)
+    for inbox in ("_INBOX.x y", "a.>", "_INBOX.>", 7):
+        entry = json.loads(found.value) | {"inbox": inbox}
+        revision = make_ledger.bucket.get(key).revision
+        make_ledger.bucket.put(key, json.dumps(entry).encode(), revision)
+        with pytest.raises(LedgerError, match="is not one of ours"):
+            make_ledger(7).begin(0)
+
+
+def test_a_stream_made_again_is_looked_at_from_its_beginning(make_ledger, stream) -> None:
+    for _ in range(3):
+        stream.control.request_message(f"{stream.subject}.a", b"x")
+    make_ledger(1).finish(make_ledger(1).begin(0), PRINT, 0)
+    make_ledger(2).begin(7)
+    make_ledger(2).commit(3)
+    stream.control.request(f"STREAM.DELETE.{stream.name}")
+    body = {"name": stream.name, "subjects": [f"{stream.subject}.>"]}
+    stream.control.request(f"STREAM.CREATE.{stream.name}", body)
+    attempt = make_ledger(1).begin(0)
+    assert (attempt.standing, attempt.first_sequence) == (Standing.RESUMED, 1)
+    assert make_ledger(1).begin(7).standing is Standing.FIRST
+    make_ledger(1).commit(5)
+    assert make_ledger(1).begin(7).standing is Standing.COMMITTED
+
+
+def test_a_later_version_fences_tasks_and_the_driver(make_ledger) -> None:
+    make_ledger(5).begin(0)
+    with pytest.raises(WriterFencedError, match=r"version 4 of query .* version 5 is already"):
+        make_ledger(4).begin(0)
+    make_ledger(5).commit(3)
+    with pytest.raises(WriterFencedError, match="checkpoint was rolled back"):
+        make_ledger(4).begin(9)
+    with pytest.raises(WriterFencedError):
+        make_ledger(4).commit(3)
+
+
+def test_an_attempt_overtaken_while_it_wrote_is_fenced_at_its_end(make_ledger) -> None:
+    slow = make_ledger(4).begin(0)
+    make_ledger(5).begin(0)
+    with pytest.raises(WriterFencedError):
+        make_ledger(4).finish(slow, PRINT, 0)
+
+
+def test_of_two_attempts_at_once_both_may_finish(make_ledger) -> None:
+    one, other = make_ledger(4).begin(0), make_ledger(4).begin(0)
+    make_ledger(4).finish(one, PRINT, 0)
+    make_ledger(4).finish(other, PRINT, 0)
+    assert make_ledger(4).begin(0).standing is Standing.DONE
+
+
+def test_committing_again_is_harmless_unless_there_are_more_rows(make_ledger, caplog) -> None:
+    make_ledger(4).commit(3)
+    make_ledger(4).commit(3)
+    assert caplog.text == ""
+    make_ledger(4).commit(2)  # the source has lost one since
+    assert "with 3 rows, and has 2 now" in caplog.text
+    with pytest.raises(LedgerError, match=r"committed .* with 3 rows, and has 4 now"):
+        make_ledger(4).commit(4)
+
+
+def test_a_transaction_of_the_past_is_skipped_not_fenced(make_ledger) -> None:
+    make_ledger(5, ScopeKind.TRANSACTION).commit(3)
+    assert make_ledger(4, ScopeKind.TRANSACTION).begin(0).standing is Standing.COMMITTED
+    make_ledger(4, ScopeKind.TRANSACTION).commit(99)
+
+
+def test_a_job_leaves_nothing_behind(make_ledger) -> None:
+    ledger = make_ledger(0, ScopeKind.JOB)
+    ledger.finish(ledger.begin(0), PRINT, 0)
+    ledger.commit(3)
+    assert ledger.begin(0).standing is Standing.FIRST
+
+
+def test_what_a_dead_driver_left_of_its_job_is_removed_a_month_later(make_ledger) -> None:
+    class Later:
+        """A host whose clock is ahead."""
+
+        def __init__(self, host, by_s: int) -> None:
+            self.host, self.by_ns = host, by_s * 10**9
+
+        def __getattr__(self, name: str):
+            return getattr(self.host, name)
+
+        def wall_time_ns(self) -> int:
+            return self.host.wall_time_ns() + self.by_ns
+
+    def entries(job: str) -> bool:
+        ledger = Ledger(*known, Scope(ScopeKind.JOB, job, 0), make_ledger.stream.name)
+        return make_ledger.bucket.get(f"{ledger._key}.0") is not None
+
+    control = make_ledger.stream.control.inner
+    known = control, make_ledger.bucket.bucket
+    make_ledger(3).begin(0)
+    query_key = make_ledger(3).inner._key + ".0"
+    run(Ledger(*known, Scope(ScopeKind.JOB, "dead", 0), make_ledger.stream.name).begin(0))
+    for days, is_there in ((29, True), (31, False)):
+        host = Later(control.host, days * 86_400)
+        mine = Control(host, control.options, "test")
+        scope = Scope(ScopeKind.JOB, f"job{days}", 0)
+        run(Ledger(mine, known[1], scope, make_ledger.stream.name).commit(3))
+        assert entries("dead") is is_there
+    assert make_ledger.bucket.get(query_key) is not None
+
+
+def test_a_deleted_entry_lets_the_batch_be_written_again(make_ledger, stream) -> None:
+    ledger = make_ledger(4)
+    ledger.commit(3)
+    key = f"$KV.{make_ledger.bucket.bucket}.{ledger._key}"
+    marker = b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n"
+    stream.control.request_message(key, b"", marker)
+    assert make_ledger(4).begin(0).standing is Standing.FIRST
+    make_ledger(4).commit(5)
+
+
+def test_strange_entries_are_named(make_ledger) -> None:
+    ledger = make_ledger(4)
+    ledger.commit(3)
+    key = ledger._key
+    make_ledger.bucket.put(key, b"hello", make_ledger.bucket.get(key).revision)
+    with pytest.raises(LedgerError, match=r"is not one of ours: b'hello'.*ledgerBucket"):
+        make_ledger(4).begin(0)
+
+
+def test_names_of_any_letters_make_different_keys(make_ledger, stream) -> None:
+    scopes = [Scope(ScopeKind.TRANSACTION, name, 1) for name in ("a b", "a.b", "a*b", "ä", "=61")]
+    ledgers = [
+        Blocking(Ledger(stream.control.inner, "odd-names", one, stream.name)) for one in scopes
+    ]
+    for ledger in ledgers:
+        ledger.commit(1)
+    newer = [replace(one, version=2) for one in scopes]
+    for one in newer:
+        ledger = Blocking(Ledger(stream.control.inner, "odd-names", one, stream.name))
+        assert ledger.begin(0).standing is Standing.FIRST
+
+
+def publish(stream, count: int) -> None:
+    for _ in range(count):
+        stream.control.request_message(f"{stream.subject}.a", b"x")
+
+
+class Earlier:
+    """A control that sees a stream as it was when it had given fewer sequences."""
+
+    def __init__(self, control, following: int) -> None:
+        self._control = control
+        self._following = following
+
+    def __getattr__(self, name: str):
+        return getattr(self._control, name)
+
+    def stream_state(self, stream: str):
+        state = yield from self._control.stream_state(stream)
+        return replace(state, next=self._following)
+
+
+def earlier(make_ledger, version: int, following: int, kind: ScopeKind = ScopeKind.QUERY):
+    """A ledger that sees the stream brought back from an older snapshot."""
+    ledger = make_ledger(version, kind)
+    ledger.inner._control = Earlier(ledger.inner._control, following)
+    return ledger
+
+
+def test_a_stream_from_an_older_snapshot_gets_the_batch_again(make_ledger, stream, caplog) -> None:
+    publish(stream, 10)
+    attempt = make_ledger(3).begin(0)
+    publish(stream, 10)
+    make_ledger(3).finish(attempt, PRINT, 20)
+    make_ledger(3).begin(1)
+    assert earlier(make_ledger, 3, 21).begin(0).standing is Standing.DONE
+    torn = earlier(make_ledger, 3, 15).begin(0)
+    assert (torn.standing, torn.first_sequence) == (Standing.RESUMED, 11)
+    make_ledger(3).commit(3)
+    assert earlier(make_ledger, 3, 21).begin(0).standing is Standing.COMMITTED
+    assert not caplog.records
+    torn = earlier(make_ledger, 3, 15).begin(0)
+    assert (torn.standing, torn.first_sequence) == (Standing.RESUMED, 11)
+    assert "brought back from an older snapshot" in caplog.text
+    gone = earlier(make_ledger, 3, 5).begin(0)
+    assert (gone.standing, gone.first_sequence) == (Standing.FIRST, 5)
+    assert earlier(make_ledger, 3, 5).begin(0).first_sequence == 5
+    earlier(make_ledger, 3, 9).commit(3)
+    assert earlier(make_ledger, 3, 9).begin(0).standing is Standing.COMMITTED
+
+
+def test_rows_removed_since_the_first_attempt_are_told(make_ledger, stream, caplog) -> None:
+    make_ledger(3).begin(0)
+    publish(stream, 10)
+    stream.control.purge(stream.name, 8)
+    attempt = make_ledger(3).begin(0)
+    assert (attempt.standing, attempt.first_sequence) == (Standing.RESUMED, 1)
+    assert "sequences 1 to 7" in caplog.text and "written again" in caplog.text
+
+
+def test_a_stream_made_anew_within_a_batch_is_an_error_and_later_a_warning(
+    make_ledger, stream, caplog
+) -> None:
+    created = stream.control.stream_state(stream.name).created
+    make_ledger(3).commit(3, {created})
+    for kind in (ScopeKind.QUERY, ScopeKind.JOB):
+        with pytest.raises(LedgerError, match=r"made again while version 4 .*Run it again"):
+            make_ledger(4, kind).commit(3, {created, "before"})
+    stream.control.request(f"STREAM.DELETE.{stream.name}")
+    body = {"name": stream.name, "subjects": [f"{stream.subject}.>"]}
+    stream.control.request(f"STREAM.CREATE.{stream.name}", body)
+    assert not caplog.records
+    make_ledger(4).commit(3)
+    assert "made again since version 3" in caplog.text
+
+
+def test_a_skipped_transaction_that_holds_something_else_is_told(make_ledger, caplog) -> None:
+    def ledger(version: int = 5):
+        return make_ledger(version, ScopeKind.TRANSACTION)
+
+    ledger().finish(ledger().begin(0), PRINT, 0)
+    ledger().commit(3)
+    assert ledger().begin(0).fingerprint == PRINT
+    assert ledger().begin(1).fingerprint is None
+    ledger().commit(3)
+    assert not caplog.records
+    ledger().commit(3, differs=True)
+    assert "nothing was written of txnVersion 5" in caplog.text
+    assert "it was written before, and has other rows now" in caplog.text
+    ledger().commit(4)
+    assert "written before with 3 rows, and has 4 now" in caplog.text
+    ledger(4).commit(3)
+    assert "version 5 is in the ledger already" in caplog.text
+
+
+def writes(key: str):
+    """Whether bytes on their way are a write of a ledger key that ends so."""
+    return lambda sent: sent.startswith(b"HPUB $KV.") and f"{key} ".encode() in sent[:300]
+
+
+def test_the_answer_to_a_commit_is_lost(make_ledger) -> None:
+    ledger = make_ledger(7).inner
+    run(without_answer(ledger.commit(3), writes(ledger._key)))
+    assert make_ledger(7).begin(0).standing is Standing.COMMITTED
+    with pytest.raises(WriterFencedError):
+        make_ledger(6).begin(0)
+
+
+def test_the_answers_to_a_begin_and_a_finish_are_lost(make_ledger) -> None:
+    ledger = make_ledger(7).inner
+    attempt = run(without_answer(ledger.begin(0), writes(".0")))
+    assert (attempt.standing, attempt.first_sequence) == (Standing.FIRST, 1)
+    run(without_answer(ledger.finish(attempt, PRINT, 0), writes(".0")))
+    assert make_ledger(7).begin(0).fingerprint == PRINT
+
+
+def test_two_runs_that_commit_the_same_rows_at_once_are_both_right(make_ledger, stream) -> None:
+    def quicker(operation, other: Ledger, rows: int):
+        """Let the other one commit between the look and the write of this one."""
+        outcome, is_waiting = None, True
+        while True:
+            try:
+                effect = operation.send(outcome)
+            except StopIteration:
+                return
+            sent = b"".join(effect.link.outgoing) if isinstance(effect, Transfer) else b""
+            if sent.startswith(b"HPUB $KV.") and is_waiting:
+                is_waiting = False
+                other.commit(rows)
+            outcome = yield effect
+
+    run(quicker(make_ledger(7).inner.commit(3), make_ledger(7), 3))
+    with pytest.raises(LedgerError, match=r"with 5 rows, and has 3 now.*written again, beside"):
+        run(quicker(make_ledger(8).inner.commit(3), make_ledger(8), 5))
+    with pytest.raises(WriterFencedError, match=r"Deleting the key .*written again, beside"):
+        run(quicker(make_ledger(9).inner.commit(3), make_ledger(10), 3))

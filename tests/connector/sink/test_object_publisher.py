@@ -1,0 +1,188 @@
+"""Writes into object stores, against the genuine server; what nats-py finds then."""
+
+from __future__ import annotations
+
+import pytest
+
+from jetstream_spark.client.blocking import run
+from jetstream_spark.client.operation import EFFECTS
+from jetstream_spark.errors import NotAcknowledgedError, PublishRefusedError, RowRefusedError
+from jetstream_spark.object_info import CHUNK_BYTES
+from tests.connector.cut_wires import outgoing, without_answer
+from tests.connector.stores import Store, put
+
+pytestmark = pytest.mark.genuine
+BIG = bytes(range(256)) * (3 * CHUNK_BYTES // 256) + b"end"
+
+
+@pytest.fixture
+def store(genuine) -> Store:
+    return Store(genuine.url)
+
+
+def is_info(sent: bytes) -> bool:
+    return b"Nats-Rollup" in sent
+
+
+def is_chunk(sent: bytes) -> bool:
+    return b".C." in sent and b"HPUB" in sent
+
+
+def run_until(operation, is_reached) -> None:
+    """Carry out an operation up to where it would send something, and leave it there."""
+    from jetstream_spark.client.blocking import _carry_out
+
+    effect = next(operation)
+    while not is_reached(outgoing(effect)):
+        effect = _carry_out(operation, effect)
+        assert isinstance(effect, EFFECTS)
+
+
+def test_nats_py_reads_what_was_written(store) -> None:
+    whole = BIG[: 2 * CHUNK_BYTES]
+    rows = [put("empty"), put("one", b"1"), put("whole", whole), put("größe/a b.>", BIG)]
+    said = {"description": "text", "headers": [("K", ["1", "2"])]}
+    written = store.write(*rows, put("said", b"x", **said))
+    assert (written.rows, written.duplicates, written.skipped) == (5, 0, 0)
+    for row in rows:
+        assert store.get(row["name"]) == row["bytes"], row["name"]
+    info = store.ask(lambda one: one.get_info("größe/a b.>"))
+    assert (info.size, info.chunks, info.bucket) == (len(BIG), 4, store.name)
+    assert (info.options.max_chunk_size, info.deleted) == (CHUNK_BYTES, False)
+    info = store.ask(lambda one: one.get_info("said"))
+    assert (info.description, info.headers) == ("text", {"K": ["1", "2"]})
+    assert sorted(store.chunks().values()) == [1, 1, 2, 4]
+
+
+def test_an_object_that_is_replaced_or_deleted_leaves_no_chunks(store) -> None:
+    store.put("theirs", BIG)
+    store.put("gone", BIG)
+    store.write(put("theirs", b"2"), put("a", b"1"), put("a", b"2"))
+    rows = [put("gone", None, operation="DEL"), put("never", None, operation="delete")]
+    store.write(*rows, put("a", b"3", operation=None), version=2)
+    assert (store.get("theirs"), store.get("a")) == (b"2", b"3")
+    info = store.ask(lambda one: one.get_info("gone", show_deleted=True))
+    assert (info.deleted, info.size, info.chunks) == (True, 0, 0)
+    names = {one.name for one in store.ask(lambda one: one.list(ignore_deletes=True))}
+    assert names == {"theirs", "a"}
+    assert list(store.chunks().values()) == [1, 1]
+
+
+def test_a_write_that_runs_again_does_nothing(store) -> None:
+    rows = [put("a", BIG), put("b", b"1"), put("b", b"2"), put("c", b"3")]
+    store.put("c", b"")
+    store.write(*rows)
+    state = store.control.stream_state(store.stream)
+    again = store.write(*rows)
+    assert (again.rows, again.skipped) == (4, 4)
+    without = {"ledger": "none"}
+    assert store.write(*rows[:1], **without).duplicates == 1
+    assert store.control.stream_state(store.stream) == state
+
+
+@pytest.mark.parametrize("is_lost", [is_info, is_chunk])
+@pytest.mark.parametrize("times", [1, 2])
+def test_each_object_is_written_once_though_an_answer_is_lost(store, is_lost, times) -> None:
+    store.put("b", b"before")
+    store.put("d", b"deleted")
+    rows = [put("a", BIG), put("b", BIG[1:]), put("d", None, operation="delete")]
+    written = run(without_answer(store.writing(*rows), is_lost, times))
+    assert written.rows == 3
+    assert (store.get("a"), store.get("b")) == (BIG, BIG[1:])
+    assert list(store.chunks().values()) == [4, 4]
+    names = {one.name for one in store.ask(lambda one: one.list(ignore_deletes=True))}
+    assert names == {"a", "b"}
+
+
+@pytest.mark.parametrize("is_reached", [is_info, is_chunk])
+def test_what_a_killed_attempt_left_is_removed_by_the_next_one(store, is_reached) -> None:
+    rows = [put("a", b"1"), put("b", BIG)]
+    first = store.writing(*rows)
+    seen = []
+
+    def is_at_b(sent: bytes) -> bool:
+        seen.append(is_reached(sent))
+        return sum(seen) == 2
+
+    run_until(first, is_at_b)
+    first.close()
+    written = store.write(*rows)
+    assert (written.rows, written.skipped) == (2, 1)
+    assert (store.get("a"), store.get("b")) == (b"1", BIG)
+    assert sorted(store.chunks().values()) == [1, 4]
+
+
+def test_an_attempt_that_should_be_dead_changes_nothing(store) -> None:
+    store.put("a", b"before")
+    rows = [put("a", BIG), put("b", b"1")]
+    zombie = store.writing(*rows)
+    run_until(zombie, is_info)
+    store.write(*rows)
+    state = store.control.stream_state(store.stream)
+    late = iter([True])
+    with pytest.raises(StopIteration) as ended:
+        resume(zombie, late)
+    assert ended.value.value.duplicates == 2
+    assert (store.get("a"), store.get("b")) == (BIG, b"1")
+    assert sorted(store.chunks().values()) == [1, 4]
+    assert store.control.stream_state(store.stream).messages == state.messages
+
+
+def resume(operation, late) -> None:
+    """Go on with an operation whose last effect was not carried out: its connection is gone."""
+    from jetstream_spark.client.blocking import _carry_out
+
+    effect = operation.throw(ConnectionResetError("it was away for long"))
+    while True:
+        effect = _carry_out(operation, effect)
+
+
+def test_somebody_else_may_write_the_same_object_meanwhile(store) -> None:
+    write = store.writing(put("a", BIG))
+    run_until(write, is_info)
+    store.put("a", b"theirs")
+    with pytest.raises(StopIteration):
+        resume(write, None)
+    assert store.get("a") == BIG
+    assert list(store.chunks().values()) == [4]
+
+
+def test_what_an_attempt_replaced_and_did_not_remove_is_removed(store) -> None:
+    store.put("a", BIG)
+    write = store.writing(put("a", b"1"))
+    run_until(write, lambda sent: b"STREAM.PURGE.OBJ" in sent)
+    write.close()
+    assert sorted(store.chunks().values()) == [1, 4]
+    assert store.write(put("a", b"1")).skipped == 1
+    assert list(store.chunks().values()) == [1]
+
+
+def test_a_full_store_refuses_by_name_and_keeps_no_chunks(genuine) -> None:
+    store = Store(genuine.url, max_bytes=3 * CHUNK_BYTES)
+    with pytest.raises(PublishRefusedError, match=r"'b'.*maximum bytes exceeded"):
+        store.write(put("a", b"1"), put("b", BIG))
+    assert store.get("a") == b"1"
+    assert list(store.chunks().values()) == [1]
+
+
+def test_a_sealed_store_refuses(store) -> None:
+    store.ask(lambda one: one.seal())
+    with pytest.raises(PublishRefusedError, match=r"'a'.*sealed"):
+        store.write(put("a", b"1"))
+
+
+def test_a_message_about_an_object_must_fit(store) -> None:
+    with pytest.raises(RowRefusedError, match=r"'a'.*description and headers take"):
+        store.write(put("a", b"1", description="x" * (1 << 20)))
+    assert store.chunks() == {}
+
+
+def test_an_object_that_others_replace_all_the_time(store, monkeypatch) -> None:
+    monkeypatch.setattr("jetstream_spark.sink.object_publisher._CONFLICTS_MAX", 1)
+    write = store.writing(put("a", BIG))
+    run_until(write, is_info)
+    store.put("a", b"theirs")
+    with pytest.raises(NotAcknowledgedError, match="'a' was replaced by others 1 times"):
+        resume(write, None)
+    assert store.get("a") == b"theirs"
+    assert list(store.chunks().values()) == [1]

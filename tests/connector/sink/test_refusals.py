@@ -1,0 +1,41 @@
+"""What a refusal says."""
+
+from __future__ import annotations
+
+import pytest
+
+from jetstream_spark.sink.refusals import is_about_the_stream, is_passing, refused
+
+
+@pytest.mark.parametrize(
+    ("code", "err_code", "passes"),
+    [
+        (503, 0, True),
+        (429, 10167, True),
+        (500, 10009, True),
+        (400, 10176, True),
+        (400, 10071, False),
+    ],
+)
+def test_what_passes(code, err_code, passes) -> None:
+    assert is_passing(code, err_code) is passes
+
+
+def test_what_no_row_is_at_fault_for() -> None:
+    assert is_about_the_stream(10174)
+    assert not is_about_the_stream(10071)
+
+
+@pytest.mark.parametrize(
+    ("code", "err_code", "text", "remedy"),
+    [
+        (503, 0, "nobody", "Create a stream"),
+        (503, 10077, "maximum messages exceeded", "raise its limits"),
+        (503, 10077, "no space left on device", "log and /healthz"),
+        (400, 10054, "message size exceeds maximum allowed", "max_msg_size"),
+        (400, 99999, "something new", r"99999\)\.$"),
+    ],
+)
+def test_its_remedy(code, err_code, text, remedy) -> None:
+    with pytest.raises(Exception, match=rf"row 7 .*'a.b'.*{text}.*{remedy}"):
+        raise refused(7, "a.b", code, err_code, text)

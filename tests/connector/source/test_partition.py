@@ -1,0 +1,63 @@
+"""How a task reads its partition: by a consumer, or by direct get where that would interfere."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import InputPartition
+
+from jetstream_spark.client.blocking import iterate, this_host
+from jetstream_spark.fetch.ranges import SequenceRange
+from jetstream_spark.options.format_options import SourceOptions
+from jetstream_spark.source.partition import RangePartition, read_partition
+
+SCHEMA = pa.schema({"seq": pa.int64()})
+
+
+def read(stream, start: int, stop: int, **options: str) -> list[int]:
+    named = {"servers": stream.url, "stream": stream.name, **options}
+    created = stream.control.stream_state(stream.name).created
+    partition = RangePartition(SequenceRange(stream.name, created, start, stop))
+    partition = pickle.loads(pickle.dumps(partition))
+    batches = iterate(read_partition(this_host(), SourceOptions.parse(named), SCHEMA, partition))
+    return [seq for batch in batches for seq in batch.column("seq").to_pylist()]
+
+
+def test_a_partition_that_is_not_ours_has_no_rows():
+    options = SourceOptions.parse({"servers": "h", "stream": "S"})
+    assert list(iterate(read_partition(this_host(), options, SCHEMA, InputPartition(None)))) == []
+
+
+@pytest.mark.genuine
+@pytest.mark.parametrize("retention", ["limits", "workqueue", "interest"])
+def test_every_retention(genuine, make_stream, retention):
+    stream = make_stream(genuine.url, retention=retention, allow_direct=True)
+    if retention == "interest":
+        config = {"name": "keeper", "durable_name": "keeper", "ack_policy": "explicit"}
+        stream.control.create_consumer(stream.name, config)
+    for i in range(9):
+        stream.control.request_message(f"{stream.subject}.a", b"%d" % i)
+    assert read(stream, 2, 8, commitMode="none") == [2, 3, 4, 5, 6, 7]
+    assert stream.count == 9
+
+
+@pytest.mark.genuine
+def test_accepted_loss_is_logged(stream, caplog):
+    for i in range(9):
+        stream.control.request_message(f"{stream.subject}.a", b"%d" % i)
+    stream.control.purge(stream.name, 5)
+    with caplog.at_level(logging.WARNING, "jetstream_spark"):
+        assert read(stream, 1, 10, failOnDataLoss="false") == [5, 6, 7, 8, 9]
+    assert "MESSAGES_EXPIRED" in caplog.text
+
+
+def test_what_few_queries_need_is_not_imported_for_every_one():
+    seldom = {"pyarrow.compute", "ssl", "difflib"}
+    code = f"import sys, jetstream_spark.source.stream_reader; print({seldom} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"

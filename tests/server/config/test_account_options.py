@@ -1,0 +1,105 @@
+import pytest
+from jetstream_server.config.account_options import claimed_accounts, valid_account
+from jetstream_server.config.claims.token import ClaimsError
+from jetstream_server.config.options import (
+    AccountJetStreamOptions,
+    AccountOptions,
+    MappingDestination,
+    SubjectMapping,
+)
+
+NOW = 1_800_000_000
+
+
+@pytest.fixture
+def trusted(credentials):
+    return (credentials.OPERATOR.public, credentials.OPERATOR_SIGNING.public)
+
+
+@pytest.fixture
+def made(credentials, trusted):
+    tokens = {credentials.account_key(n).public: jwt for n, jwt in credentials.accounts().items()}
+    accounts, notes = claimed_accounts(tokens, trusted, NOW)
+    named = {each.claims.name: each for each in accounts if each.claims is not None}
+    return named, notes
+
+
+def test_limits(made):
+    flat: AccountOptions = made[0]["FLAT"]
+    assert flat.jetstream == AccountJetStreamOptions(2000, 3000, 2, 2, True, 1000, 1500, 20)
+    assert made[0]["PLAIN"].jetstream is None
+    few = made[0]["FEW"]
+    assert (few.max_connections, few.max_subscriptions, few.max_payload) == (2, 3, 100)
+
+
+def test_tiers(made):
+    jetstream = made[0]["TIERS"].jetstream
+    assert jetstream is not None and list(jetstream.tiers) == ["R1", "R3"]
+    assert jetstream.tiers["R3"] == AccountJetStreamOptions(0, 5000, 1, -1)
+
+
+def test_exports_imports_and_mappings(made, credentials):
+    store, shop = made[0]["STORE"], made[0]["SHOP"]
+    paid = next(each for each in store.exports if each.subject == "paid.>")
+    assert paid.is_private and paid.accounts == (shop.name,)
+    assert {each.subject: each.response for each in store.exports}["$JS.API.>"] == "stream"
+    assert store.mappings == (SubjectMapping("old", (MappingDestination("new"),)),)
+    taken = {each.subject: each.local_subject for each in shop.imports}
+    assert taken["news.>"] == "far.news.>" and taken["orders.*"] == "to.$1"
+    assert len(shop.imports) == 5
+
+
+def test_one_account_does_not_stop_the_others(made, credentials):
+    named, notes = made
+    assert "LATE" not in named and len(named) == len(credentials.accounts()) - 1
+    assert notes == [
+        f"account {credentials.account_key('LATE').public} is left out:"
+        " the JWT is not valid at this time"
+    ]
+
+
+def test_an_import_without_a_right_is_left_out(credentials, trusted):
+    entry = {"account": credentials.account_key("STORE").public, "type": "stream"}
+    tokens = {
+        "STORE": credentials.accounts()["STORE"],
+        "A": credentials.account(
+            "A",
+            {},
+            imports=[
+                entry | {"subject": "paid.>"},
+                entry | {"subject": "paid.x", "token": "nonsense"},
+                entry | {"subject": "news.x"},
+                entry | {"subject": "x", "account": credentials.account_key("GONE").public},
+            ],
+        ),
+    }
+    tokens = {credentials.account_key(name).public: jwt for name, jwt in tokens.items()}
+    accounts, notes = claimed_accounts(tokens, trusted, NOW)
+    assert [each.subject for each in accounts[1].imports] == ["news.x"]
+    assert len(notes) == 3 and all("stream import" in each for each in notes)
+
+
+def test_what_to_is_without_a_local_subject(credentials, trusted):
+    entry = {"account": credentials.account_key("STORE").public, "type": "service"}
+    tokens = {
+        "STORE": credentials.accounts()["STORE"],
+        "A": credentials.account("A", {}, imports=[entry | {"subject": "mine", "to": "orders.x"}]),
+    }
+    tokens = {credentials.account_key(name).public: jwt for name, jwt in tokens.items()}
+    (taken,) = claimed_accounts(tokens, trusted, NOW)[0][1].imports
+    assert (taken.subject, taken.local_subject) == ("orders.x", "mine")
+
+
+def test_accounts_that_cannot_be_relied_on(credentials, trusted):
+    key, token = credentials.account_key("A").public, credentials.account("A", {})
+    assert valid_account(key, token, trusted).name == "A"
+    foreign = credentials.account("A", {}, credentials.Key("operator", "other"))
+    wrong = credentials.account("A", {"tiered_limits": {"": {}}})
+    for given, jwt, text in (
+        (credentials.account_key("B").public, token, "is that of"),
+        (key, foreign, "trusted operator"),
+        (key, wrong, "blank"),
+        (key, "x", "3 chunks"),
+    ):
+        with pytest.raises(ClaimsError, match=text):
+            valid_account(given, jwt, trusted)

@@ -1,0 +1,140 @@
+"""Accounts joined as configured; JetStream behind an API prefix."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from jetstream_server.config.options import AccountOptions, ExportOptions, ImportOptions
+from jetstream_server.jetstream.api.dispatch import Api
+from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.context import Context
+from jetstream_server.node.accounts.account_links import AccountLinks, has_own_api
+from jetstream_server.store.vault import MemoryVault
+
+OPTIONS = {
+    "A": AccountOptions(
+        "A",
+        exports=(
+            ExportOptions("service", "$JS.API.>", response="stream"),
+            ExportOptions("service", "$JS.ACK.>"),
+            ExportOptions("service", "in.>"),
+            ExportOptions("stream", "deliver.>"),
+        ),
+    ),
+    "B": AccountOptions(
+        "B",
+        imports=(
+            ImportOptions("service", "A", "$JS.API.>", to="JS.A.API.>"),
+            ImportOptions("service", "A", "$JS.ACK.>"),
+            ImportOptions("service", "A", "in.>"),
+            ImportOptions("stream", "A", "deliver.>"),
+        ),
+    ),
+    "C": AccountOptions("C", imports=(ImportOptions("service", "B", "x"),)),
+}
+STREAM = b'{"name":"S","subjects":["in.>"],"storage":"memory"}'
+NEXT = b"PUB JS.A.API.CONSUMER.MSG.NEXT.S.c "
+CREATE = b'{"stream_name":"S","config":{"durable_name":"c","ack_policy":"explicit"}}'
+
+
+@pytest.fixture
+def node(accounts_node):
+    node = accounts_node
+    for name in "ABC":
+        account = node.accounts[name]
+        context = Context(name, "n1", "", account.sublist, account.output, node.nuid)
+        account.catalog = Catalog(context, MemoryVault())
+        Api(account.catalog).subscribe()
+    configured = {name: OPTIONS[name] for name in "AB"}
+    node.links = AccountLinks(node.accounts, configured, node.random)
+    node.links.open()
+    return node
+
+
+@pytest.fixture
+def connect(connect):
+    def with_inbox(user):
+        client = connect(user)
+        client.say(b"SUB inbox 1\r\n")
+        return client
+
+    return with_inbox
+
+
+def ask(client, subject, body=b""):
+    said = client.say(b"PUB %b inbox %d\r\n%b\r\n" % (subject, len(body), body))
+    return json.loads(said.partition(b"\r\n")[2].strip())
+
+
+def turns(node, now, count=4):
+    for _ in range(count):
+        node.run(now)
+        node.release(node.take_held(), now)
+
+
+def test_who_reaches_whom(node):
+    assert [a.name for a in node.accounts["B"].exporters] == ["A"]
+    assert node.accounts["A"].exporters == ()
+    assert node.links and not AccountLinks({}, {}, node.random)
+    before = node.accounts["B"].sublist.count
+    node.links.close()
+    assert node.accounts["B"].sublist.count == before - 3
+    assert node.accounts["B"].exporters == ()
+
+
+def test_a_stream_of_another_account(node, connect):
+    b = connect(b"b")
+    made = ask(b, b"JS.A.API.STREAM.CREATE.S", STREAM)
+    assert made["did_create"]
+    assert ask(b, b"in.1", b"hello") == {"stream": "S", "seq": 1}
+    assert list(node.accounts["A"].catalog.streams) == ["S"]
+    stored = ask(b, b"JS.A.API.STREAM.MSG.GET.S", b'{"seq":1}')["message"]
+    assert "hdrs" not in stored, "what is known of the requester is not stored"
+    assert ask(b, b"$JS.API.STREAM.NAMES")["streams"] is None, "its own API is its own"
+
+
+def test_pull_and_ack_across(node, connect):
+    b = connect(b"b")
+    ask(b, b"JS.A.API.STREAM.CREATE.S", STREAM)
+    for number in range(3):
+        ask(b, b"in.%d" % number, b"hello")
+    ask(b, b"JS.A.API.CONSUMER.DURABLE.CREATE.S.c", CREATE)
+    request = b'{"batch":3,"no_wait":true}'
+    said = b.say(NEXT + b"inbox %d\r\n%b\r\n" % (len(request), request))
+    turns(node, b.now)
+    said += b.read()
+    acks = re.findall(rb"MSG in\.\d 1 (\$JS\.ACK\.S\.c\.\S+) ", said)
+    assert len(acks) == 3
+    b.say(b"".join(b"PUB %b 4\r\n+ACK\r\n" % ack for ack in acks))
+    info = ask(b, b"JS.A.API.CONSUMER.INFO.S.c")
+    assert (info["num_ack_pending"], info["ack_floor"]["stream_seq"]) == (0, 3)
+
+
+def test_a_pull_request_goes_with_its_inbox(node, connect):
+    b = connect(b"b")
+    ask(b, b"JS.A.API.STREAM.CREATE.S", STREAM)
+    ask(b, b"JS.A.API.CONSUMER.DURABLE.CREATE.S.c", CREATE)
+    b.say(b"SUB other 2\r\nPUB JS.A.API.CONSUMER.MSG.NEXT.S.c other 1\r\n1\r\n")
+    assert ask(b, b"JS.A.API.CONSUMER.INFO.S.c")["num_waiting"] == 1
+    b.say(b"UNSUB 2\r\n")
+    assert ask(b, b"JS.A.API.CONSUMER.INFO.S.c")["num_waiting"] == 0
+
+
+def test_push_across_is_encoded_for_the_client(node, connect):
+    b = connect(b"b")
+    ask(b, b"JS.A.API.STREAM.CREATE.S", STREAM)
+    b.say(b"SUB deliver.b 9\r\n")
+    config = b'{"stream_name":"S","config":{"deliver_subject":"deliver.b","ack_policy":"none"}}'
+    assert ask(b, b"JS.A.API.CONSUMER.CREATE.S", config)["push_bound"]
+    a = connect(b"a")
+    a.say(b"PUB in.1 2\r\nhi\r\nPUB in.2 2\r\nhi\r\n")
+    turns(node, b.now)
+    assert re.findall(rb"MSG (in\.\d) 9 ", b.read()) == [b"in.1", b"in.2"]
+
+
+def test_an_api_in_place_of_the_own_one():
+    assert has_own_api(None) and has_own_api(OPTIONS["B"])
+    imports = (ImportOptions("service", "A", "$JS.API.>"),)
+    assert not has_own_api(AccountOptions("D", imports=imports))

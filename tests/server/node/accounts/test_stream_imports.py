@@ -1,0 +1,101 @@
+"""Streams of another account: shadows of subscriptions."""
+
+from __future__ import annotations
+
+import pytest
+from jetstream_server.core.wildcard_mapping import WildcardMapping
+from jetstream_server.node.accounts.stream_imports import StreamImport
+
+
+@pytest.fixture
+def node(accounts_node):
+    return accounts_node
+
+
+def join(node, source, target):
+    a, b = node.accounts["A"], node.accounts["B"]
+    link = StreamImport(b, a, WildcardMapping(source, target))
+    link.open()
+    return link
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "listens", "sent", "seen"),
+    [
+        (b"ev.>", b"ev.>", b"ev.>", b"ev.1", b"ev.1"),
+        (b"ev.>", b"A.ev.>", b"A.ev.1", b"ev.1", b"A.ev.1"),
+        (b"ev.>", b"A.ev.>", b">", b"ev.1", b"A.ev.1"),
+        (b"m.*.*", b"mm.$2.$1", b"mm.2.*", b"m.1.2", b"mm.2.1"),
+    ],
+)
+def test_messages_arrive_under_the_importers_subject(
+    node, connect, source, target, listens, sent, seen
+):
+    join(node, source, target)
+    b, a = connect(b"b"), connect(b"a")
+    b.say(b"SUB %b 7\r\n" % listens)
+    a.say(b"PUB %b back 2\r\nhi\r\n" % sent)
+    assert b.read() == b"MSG %b 7 back 2\r\nhi\r\n" % seen
+
+
+def test_only_what_is_imported(node, connect):
+    join(node, b"ev.>", b"ev.>")
+    b, a = connect(b"b"), connect(b"a")
+    b.say(b"SUB > 1\r\nSUB other 2\r\n")
+    a.say(b"PUB other 2\r\nhi\r\nPUB e 2\r\nhi\r\n")
+    assert b.read() == b""
+    assert a.say(b"SUB ev.> 1\r\nPING\r\n").startswith(b"PONG")
+    b.say(b"PUB ev.1 2\r\nhi\r\n")
+    assert a.read() == b"", "nothing goes the other way"
+
+
+def test_subscriptions_that_were_there_and_that_go(node, connect):
+    b, a = connect(b"b"), connect(b"a")
+    b.say(b"SUB ev.1 1\r\nSUB ev.2 2\r\n")
+    link = join(node, b"ev.>", b"ev.>")
+    assert node.accounts["A"].sublist.count == 2
+    b.say(b"UNSUB 1\r\n")
+    a.say(b"PUB ev.1 1\r\nx\r\nPUB ev.2 1\r\nx\r\n")
+    assert b.read() == b"MSG ev.2 2 1\r\nx\r\n"
+    link.close()
+    assert node.accounts["A"].sublist.count == 0
+    b.say(b"SUB ev.3 3\r\n")
+    assert node.accounts["A"].sublist.count == 0
+
+
+def test_an_automatic_unsub_counts_imported_messages(node, connect):
+    join(node, b"ev.>", b"A.ev.>")
+    b, a = connect(b"b"), connect(b"a")
+    b.say(b"SUB A.ev.> 1\r\nUNSUB 1 2\r\n")
+    a.say(b"".join(b"PUB ev.%d 0\r\n\r\n" % n for n in range(5)))
+    assert b.read().count(b"MSG") == 2
+    assert node.accounts["A"].sublist.count == node.accounts["B"].sublist.count == 0
+
+
+def test_queue_groups_share_across_accounts(node, connect):
+    join(node, b"ev.>", b"ev.>")
+    b, a = connect(b"b"), connect(b"a")
+    b.say(b"SUB ev.> group 1\r\n")
+    own = a.say(b"SUB ev.> group 1\r\n" + b"PUB ev.1 0\r\n\r\n" * 40)
+    assert own.count(b"MSG") + b.read().count(b"MSG") == 40
+    assert 0 < own.count(b"MSG") < 40
+
+
+def test_the_servers_own_interest_has_no_shadow(node, connect):
+    from jetstream_server.core.subscription import Subscription
+
+    join(node, b">", b">")
+    for subject in (b"$JS.API.STREAM.>", b"$SYS.REQ.USER.INFO", b"_R_.a.*"):
+        node.accounts["B"].sublist.insert(Subscription(subject, object()))
+    assert node.accounts["A"].sublist.count == 0
+
+
+def test_what_was_imported_goes_no_further(node, connect):
+    node.add_account("C")
+    join(node, b"ev.>", b"A.ev.>")
+    a, b, c = node.accounts["A"], node.accounts["B"], node.accounts["C"]
+    StreamImport(c, b, WildcardMapping(b"A.>", b"via.>")).open()
+    from jetstream_server.core.subscription import Subscription
+
+    c.sublist.insert(Subscription(b"via.>", object()))
+    assert (a.sublist.count, b.sublist.count) == (0, 1)

@@ -1,0 +1,44 @@
+import pytest
+from jetstream_server.config.claims.account_claims import AccountClaims
+from jetstream_server.config.claims.user_claims import PermissionClaims, SubjectClaims, UserClaims
+from jetstream_server.node.auth.permission_template import TemplateError, granted
+
+
+@pytest.fixture
+def fill(credentials):
+    account = AccountClaims.read(credentials.account("A", {}, tags=["zone:eu"]))
+    user = UserClaims.read(credentials.user("alice", "A", tags=["Team:red", "team:blue", "x:1"]))
+
+    def fill(allow=(), deny=()):
+        template = PermissionClaims(pub=SubjectClaims(allow=allow, deny=deny))
+        made = granted(template, user, account).pub
+        return made.allow, made.deny
+
+    return fill
+
+
+def test_names_and_tags_are_put_in(fill, credentials):
+    allow, _ = fill(("{{name()}}.>", "{{ account-name() }}.{{subject()}}", "plain"))
+    assert allow == ("alice.>", f"A.{credentials.Key('user', 'alice').public}", "plain")
+    assert fill(("{{account-subject()}}",))[0] == (credentials.account_key("A").public,)
+    assert fill(("{{account-tag(zone)}}.x",))[0] == ("eu.x",)
+
+
+def test_a_tag_with_several_values_makes_several_subjects(fill):
+    assert fill(("a.{{tag(team)}}.b",))[0] == ("a.red.b", "a.blue.b")
+    assert fill(("{{tag(team)}}.{{tag(x)}}",))[0] == ("red.1", "blue.1")
+
+
+def test_an_allowed_subject_that_cannot_be_allows_nothing(fill):
+    assert fill(("{{tag(none)}}.x", "b"))[0] == ("b",)
+    assert fill(("{{unknown()}}.x",)) == ((), (">",))
+    assert fill((), ("a",)) == ((), ("a",))
+
+
+def test_a_denied_subject_that_cannot_be_refuses_the_user(fill):
+    with pytest.raises(TemplateError):
+        fill(("a",), ("{{tag(none)}}.x",))
+
+
+def test_a_subject_with_a_queue(fill):
+    assert fill(("a.{{name()}} q",))[0] == ("a.alice q",)

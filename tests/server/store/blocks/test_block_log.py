@@ -1,0 +1,163 @@
+"""The open block: growing, sealing, marking, and what flushes do to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.blocks import block_log, tombstone
+from jetstream_server.store.blocks.block import scan_block
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.file import FileStore
+
+FOLDER = Path("/s/msgs")
+
+
+@pytest.fixture
+def disk(sim_disk_module):
+    return sim_disk_module.SimDisk(Random(1))
+
+
+def publish(store, count, payload=bytes(100)):
+    run = PubRun.of([(b"s", b"", b"", payload)] * count)
+    return store.append_run(run, 0, count, 5)
+
+
+def test_every_block_begins_with_the_numbers_of_the_store(disk):
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=1000)
+    publish(store, 20)
+    store.truncate_front(10)
+    publish(store, 10)
+    commit.drain()
+    blocks = sorted(
+        (n for n in disk.names(FOLDER) if n.endswith(".blk")), key=lambda n: int(n[:-4])
+    )
+    stones = [scan_block(disk.read(FOLDER / name), {}).tombstones[0][1] for name in blocks]
+    assert {stone.kind for stone in stones} == {tombstone.STARTED}
+    assert [stone.sequence for stone in stones] == sorted(stone.sequence for stone in stones)
+    assert stones[-1].floor() == 10
+
+
+def test_a_block_is_on_disk_before_the_next_has_a_byte(disk, sim_disk_module):
+    for dark_in in range(30):
+        disk.restart()
+        disk.remove_tree(FOLDER.parent)
+        commit = GroupCommit(disk)
+        store = FileStore(FOLDER, commit, block_bytes=600)
+        publish(store, 20)
+        disk.dark_in = dark_in
+        with pytest.raises(sim_disk_module.PowerLostError):
+            commit.drain()
+            raise sim_disk_module.PowerLostError
+        disk.restart()
+        store = FileStore(FOLDER, GroupCommit(disk))
+        assert store.offline == ""
+        assert [s for s in range(1, 21) if store.load(s)] == list(range(1, store.last_seq + 1))
+
+
+def test_marks_follow_what_is_durable(disk):
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit)
+    publish(store, 3000)
+    publish(store, 1)
+    commit.drain()
+    written = disk.size(FOLDER / "1.blk")
+    publish(store, 1)
+    commit.drain()
+    marks = [
+        stone.sequence
+        for _, stone in scan_block(disk.read(FOLDER / "1.blk"), {}).tombstones
+        if stone.kind == tombstone.DURABLE
+    ]
+    assert marks == [written]
+
+
+def test_what_is_appended_during_a_flush_goes_with_the_next(disk):
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=600)
+    publish(store, 20)
+    flush = commit.take(1)
+    publish(store, 20)
+    assert flush.run() == []
+    commit.settle(flush)
+    assert commit.is_dirty
+    assert [bool(store.load(s)) for s in range(1, 41)] == [True] * 40
+    disk.restart()
+    assert FileStore(FOLDER, GroupCommit(disk)).last_seq == 20
+
+
+def test_nothing_is_left_in_memory_of_sealed_blocks(disk):
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=600)
+    publish(store, 50)
+    assert all(block.pinned for block in store._list.blocks)
+    commit.drain()
+    assert [bool(block.pinned) for block in store._list.blocks[:-1]] == [False] * (
+        len(store._list.blocks) - 1
+    )
+    assert store.load(1) is not None
+
+
+def test_a_store_at_rest_holds_no_block_in_memory(disk):
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=4000)
+    publish(store, 10)
+    assert not store.rest(), "it was written to since the last call, of which there was none"
+    publish(store, 1)
+    assert not store.rest()
+    assert store.rest()
+    commit.drain()
+    assert [block.pinned for block in store._list.blocks] == [None]
+    assert not store.rest()
+    publish(store, 3)
+    assert [bool(store.load(s)) for s in range(1, 15)] == [True] * 14
+    assert not store.rest()
+    assert not store.rest(), "so little is not worth a block"
+    commit.drain()
+    assert FileStore(FOLDER, GroupCommit(disk)).last_seq == 14
+
+
+def test_a_small_block_at_rest_keeps_no_more_room_than_it_needs(disk):
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=1 << 20)
+    publish(store, 2, bytes(1 << 20))  # one that fills a block fills another
+    publish(store, 3)
+    store.rest()
+    flush = commit.take(0)
+    assert len(store._log._open.buffer) == 1 << 20
+    assert store.rest()
+    assert len(store._log._open.buffer) == block_log.FIRST_ROOM_BYTES
+    assert not store.rest()
+    assert flush.run() == []
+    commit.settle(flush)
+    publish(store, 1000)
+    commit.drain()
+    assert [
+        len(m.payload) for m in map(FileStore(FOLDER, GroupCommit(disk)).load, range(1, 6))
+    ] == [
+        1 << 20,
+        1 << 20,
+        100,
+        100,
+        100,
+    ]
+    assert FileStore(FOLDER, GroupCommit(disk)).last_seq == 1005
+
+
+def test_a_store_that_cannot_write_does_not_rest(disk):
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=2000)
+    publish(store, 10)
+    assert not store.rest()
+    disk.capacity = 0
+    commit.drain()
+    assert commit.is_stalled
+    assert not store.rest()
+    disk.capacity = None
+    commit.drain()
+    assert store.rest()
+    commit.drain()
+    assert FileStore(FOLDER, GroupCommit(disk)).last_seq == 10

@@ -1,0 +1,163 @@
+"""Blocks that are done with: what becomes of their files, and of what their tombstones say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.disk.commit import RUBBISH_NS, GroupCommit
+from jetstream_server.store.file import FileStore
+
+FOLDER = Path("/s/msgs")
+
+
+@pytest.fixture
+def disk(sim_disk_module):
+    return sim_disk_module.SimDisk(Random(7))
+
+
+def open_store(disk, **options):
+    commit = GroupCommit(disk)
+    return FileStore(FOLDER, commit, **options), commit
+
+
+def publish(store, count, subject=b"orders.new", payload=b"x" * 50, now=5):
+    run = PubRun.of([(subject, b"", b"", payload)] * count)
+    return store.append_run(run, 0, count, now)
+
+
+def sequences(store):
+    return [s for s in range(store.first_seq, store.last_seq + 1) if store.load(s) is not None]
+
+
+def settle(commit: GroupCommit, now: int) -> None:
+    found = commit.take(now)
+    assert found is not None
+    assert found.run() == []
+    commit.settle(found)
+
+
+def filled(disk, count: int = 400) -> tuple[GroupCommit, FileStore]:
+    """Return a store of many small blocks, message `n` stored at time `n`."""
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=2000)
+    for number in range(1, count + 1):
+        store.append(b"s.%d" % (number % 3), b"", b"x" * 40, number)
+    assert commit.drain() == []
+    assert len(disk.names(FOLDER)) > 20
+    return commit, store
+
+
+def test_mostly_dead_blocks_are_rewritten(disk):
+    store, commit = open_store(disk, block_bytes=10_000)
+    publish(store, 1000)
+    commit.drain()
+    before = sum(disk.size(FOLDER / name) for name in disk.names(FOLDER))
+    store.delete([s for s in range(2, 1001) if s % 10])
+    commit.drain()
+    after = sum(disk.size(FOLDER / name) for name in disk.names(FOLDER))
+    assert after < before / 2
+    assert sequences(store) == [1, *range(10, 1001, 10)]
+    store, _ = open_store(disk)
+    assert sequences(store) == [1, *range(10, 1001, 10)]
+    assert store.count(None, 500) == 51
+
+
+def test_blocks_are_rewritten_one_after_another(disk):
+    store, commit = open_store(disk, block_bytes=10_000)
+    publish(store, 1000)
+    commit.drain()
+    store.delete([s for s in range(2, 1001) if s % 10])
+    flushes, rewritten = 0, []
+    while (flush := commit.take(flushes)) is not None:
+        names = [op.path.name for op in flush.operations if type(op).__name__ == "Replace"]
+        rewritten.append(sum(name.endswith(".blk") for name in names))
+        assert flush.run() == []
+        commit.settle(flush)
+        flushes += 1
+    assert max(rewritten) == 1
+    assert sum(rewritten) > 5
+    assert sequences(store) == sequences(open_store(disk)[0]) == [1, *range(10, 1001, 10)]
+
+
+def test_files_of_a_purge_go_one_block_after_the_other(disk):
+    commit, store = filled(disk)
+    files = len(disk.names(FOLDER))
+    store.append(b"s.new", b"", b"", 500)
+    commit.drain()
+    assert store.purge(None, 0, 0) == 401
+    settle(commit, 1000)
+    left = len(disk.names(FOLDER))
+    assert left >= files - 2
+    settle(commit, 1000 + RUBBISH_NS)
+    assert len(disk.names(FOLDER)) == left - 2
+    # A crash before the rest is gone brings nothing back.
+    disk.restart()
+    again = FileStore(FOLDER, GroupCommit(disk), block_bytes=2000)
+    assert (again.state().messages, again.last_seq) == (0, 401)
+
+
+def test_the_last_block_loses_its_end_to_a_rewrite_and_no_sequence_comes_again(sim_disk_module):
+    """The store had no newer block that knew the last sequence, and was offline after a crash."""
+    for dark_in in range(40):
+        disk = sim_disk_module.SimDisk(Random(dark_in))
+        commit = GroupCommit(disk)
+        store = FileStore(FOLDER, commit, block_bytes=20_000)
+        store.append(b"a", b"", b"first", 1)
+        store._log.rotate()
+        for number in range(2, 32):
+            store.append(b"a" if number < 5 else b"b", b"", b"x" * 600, number)
+        assert not store.rest() and store.rest()
+        commit.drain()
+        disk.dark_in = dark_in
+        is_done = True
+        try:
+            assert store.purge(store.filter([b"b"]), 0, 0) == 27
+            commit.drain()
+        except sim_disk_module.PowerLostError:
+            is_done = False
+        disk.restart()
+        again = FileStore(FOLDER, GroupCommit(disk), block_bytes=20_000)
+        assert again.offline == ""
+        assert again.last_seq == 31
+        if is_done:
+            return
+    raise AssertionError("the power was always lost")
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+@pytest.mark.parametrize("is_purged", [False, True])
+def test_what_was_deleted_stays_deleted_when_the_block_that_says_so_goes(
+    disk, is_purged, is_reopened
+):
+    commit, store = filled(disk)
+    if is_purged:
+        assert store.purge_some(None, 2, 3, 1)[1] == 1
+    else:
+        assert store.delete([2]) == 1
+    for turn in range(1, 4):  # the block that says so is sealed, and all in it goes
+        first = store.last_seq + 1
+        for _ in range(60):
+            store.append(b"s.9", b"", b"x" * 40, 500)
+        store.delete(range(first - 60, store.last_seq - 25))
+        while (flush := commit.take(turn)) is not None:
+            assert flush.run() == []
+            commit.settle(flush)
+        again = FileStore(FOLDER, GroupCommit(disk), block_bytes=2000)
+        assert (again.load(1) is not None, again.load(2)) == (True, None)
+        assert again.state() == store.state()
+        if is_reopened:
+            commit = GroupCommit(disk)
+            store = FileStore(FOLDER, commit, block_bytes=2000)
+
+
+def test_a_purge_goes_on_when_the_rewritten_block_is_on_the_disk(disk):
+    store, commit = open_store(disk, block_bytes=10_000)
+    publish(store, 1000)
+    commit.drain()
+    store.delete([s for s in range(150, 250) if s % 10])
+    assert store.purge_some(None, 300, 400, 10) == (300, 0), "it waits for the disk"
+    commit.drain()
+    assert store.purge_some(None, 300, 400, 10)[1] == 10

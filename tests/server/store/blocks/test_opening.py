@@ -1,0 +1,122 @@
+"""Opening a store: it goes on from what is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.file import FileStore
+
+FOLDER = Path("/s/msgs")
+
+
+@pytest.fixture
+def disk(sim_disk_module):
+    return sim_disk_module.SimDisk(Random(7))
+
+
+def open_store(disk, **options):
+    commit = GroupCommit(disk)
+    return FileStore(FOLDER, commit, **options), commit
+
+
+def publish(store, count, subject=b"orders.new", payload=b"x" * 50, now=5):
+    run = PubRun.of([(subject, b"", b"", payload)] * count)
+    return store.append_run(run, 0, count, now)
+
+
+def sequences(store):
+    return [s for s in range(store.first_seq, store.last_seq + 1) if store.load(s) is not None]
+
+
+@pytest.mark.parametrize("damage", ["missing", "short", "flipped"])
+def test_a_block_without_valid_index_is_read_instead(disk, damage):
+    store, commit = open_store(disk, block_bytes=1000)
+    publish(store, 50)
+    store.delete([7, 8, 30])
+    commit.drain()
+    path = FOLDER / "2.idx"
+    if damage == "missing":
+        disk.remove(path)
+    elif damage == "short":
+        disk.put(path, disk.read(path)[:-5])
+    else:
+        disk.damage(path, 30)
+    store, commit = open_store(disk, block_bytes=1000)
+    assert store.offline == ""
+    assert sequences(store) == [s for s in range(1, 51) if s not in (7, 8, 30)]
+    commit.drain()
+    assert len(disk.read(path)) > 100
+
+
+def test_leftovers_of_a_crash_are_removed(disk):
+    store, commit = open_store(disk)
+    publish(store, 3)
+    commit.drain()
+    disk.put(FOLDER / "1.idx.tmp", b"half")
+    disk.put(FOLDER / "9.idx", b"orphan")
+    store, _ = open_store(disk)
+    assert sequences(store) == [1, 2, 3]
+    assert disk.names(FOLDER) == ["1.blk"]
+
+
+def test_orderly_close_spares_the_scan(disk, monkeypatch):
+    store, commit = open_store(disk, block_bytes=3_000_000)
+    publish(store, 2000, payload=bytes(1000))
+    store.close()
+    commit.drain()
+    monkeypatch.setattr("jetstream_server.store.blocks.recovery.scan_block", None)
+    store, _ = open_store(disk)
+    assert store.state().messages == 2000
+    assert publish(store, 1) == 2001
+
+
+def test_numbers_outlive_every_message(disk):
+    store, commit = open_store(disk, block_bytes=1000)
+    publish(store, 100)
+    assert store.purge(None, 0, 0) == 100
+    commit.drain()
+    store, _ = open_store(disk)
+    state = store.state()
+    assert (state.messages, state.first_seq, state.last_seq, state.last_ts) == (0, 101, 100, 5)
+    assert publish(store, 1) == 101
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_what_is_deleted_stays_so_when_a_block_found_with_tombstones_is_rewritten(disk, is_indexed):
+    store, commit = open_store(disk, block_bytes=4000)
+    publish(store, 44)
+    store.delete([5, 6])
+    publish(store, 100)
+    commit.drain()
+    if not is_indexed:
+        disk.remove(FOLDER / "2.idx")
+    store, commit = open_store(disk, block_bytes=4000)
+    commit.drain()
+    second = [s for s in range(1, 200) if store._list.at(s) is store._list.blocks[1]]
+    assert store._list.blocks[0].noted == {2}
+    assert store.delete(second[3:-3]) > 20
+    commit.drain()
+    assert store._list.blocks[1].count == 6, "it was rewritten"
+    expected = sequences(store)
+    assert sequences(open_store(disk, block_bytes=4000)[0]) == expected
+    assert 5 not in expected
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_subjects_are_found_again_where_sequences_have_gaps(disk, is_indexed):
+    store, commit = open_store(disk)
+    for number in range(1, 8):
+        store.append(b"s.%d" % (number % 3), b"", b"", 5, number * 10)
+    if is_indexed:
+        store.close()
+    commit.drain()
+    store, _ = open_store(disk)
+    assert [store.subject_last(b"s.%d" % number) for number in range(3)] == [60, 70, 50]
+    assert sequences(store) == [10, 20, 30, 40, 50, 60, 70]
+    table = store._table
+    assert [table.firsts[table.ids[b"s.%d" % number]] for number in range(3)] == [30, 10, 20]
+    assert [table.lasts[table.ids[b"s.%d" % number]] for number in range(3)] == [60, 70, 50]

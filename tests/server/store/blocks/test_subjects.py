@@ -1,0 +1,54 @@
+"""Subject ids, counters and compiled filters."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jetstream_server.core.subject import is_valid_subject, matches
+from jetstream_server.store.blocks.subjects import SubjectTable
+
+tokens = st.sampled_from([b"a", b"b", b"*", b">", b"a*", b"+"])
+subjects = st.lists(tokens, min_size=1, max_size=4).map(b".".join)
+
+
+@settings(max_examples=200)
+@given(patterns=st.lists(subjects, min_size=1, max_size=3), names=st.lists(subjects, unique=True))
+def test_flags_are_those_of_matching(patterns, names):
+    patterns = [pattern for pattern in patterns if is_valid_subject(pattern)]
+    table = SubjectTable()
+    chosen = table.choose(patterns)
+    half = len(names) // 2
+    table.add(names[:half])
+    chosen.flags()
+    table.add(names)
+    expected = [any(matches(pattern, name) for pattern in patterns) for name in names]
+    assert list(chosen.flags()) == expected
+
+
+def test_renumber_keeps_those_with_messages():
+    table = SubjectTable()
+    table.add([b"a", b"b", b"c"])
+    chosen = table.choose([b"c"])
+    assert list(chosen.flags()) == [0, 0, 1]
+    table.counts[0] = 3
+    table.counts[2] = 1
+    table.firsts[2] = table.lasts[2] = 9
+    table.present = 2
+    assert table.absent == 1
+    table.renumber()
+    assert table.names == [b"a", b"c"]
+    assert (table.ids, table.count_of(b"c"), table.lasts[1]) == ({b"a": 0, b"c": 1}, 1, 9)
+    assert list(chosen.flags()) == [0, 1]
+    assert list(chosen.matching()) == [1]
+
+
+def test_wildcards_are_decided_about_in_slices():
+    table = SubjectTable()
+    table.add([b"a.%d" % number for number in range(10)])
+    chosen = table.choose([b"a.*", b"*.7", b"a.3"])
+    assert [chosen.decide(8) for _ in range(3)] == [False, False, True]  # four, for two wildcards
+    assert chosen is table.choose([b"a.*", b"*.7", b"a.3"])
+    table.add([b"b.7"])
+    assert chosen.decide(0)  # at least one
+    assert list(chosen.flags()) == [1] * 11
+    assert table.choose([b"a.3"]).decide(0)  # without a wildcard there is nothing to look at

@@ -1,0 +1,190 @@
+"""Flushes: which of them are worth a thread, and what many operations share.
+
+What they carry out is tested with the queue.
+"""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from jetstream_server.base.errors import StoreError
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.disk import OsDisk
+from jetstream_server.store.disk.flush import BlockFile
+
+
+class Owner:
+    """Hears of no trouble."""
+
+    def flushed(self) -> None: ...
+
+    def stalled(self, error: StoreError) -> None:
+        raise error
+
+    def failed(self, error: StoreError) -> None:
+        raise error
+
+
+class Patient:
+    """Notes what it hears."""
+
+    def __init__(self, heard: list[str]) -> None:
+        self._heard = heard
+
+    def flushed(self) -> None: ...
+
+    def stalled(self, error: StoreError) -> None:
+        self._heard.append("stalled")
+
+    def failed(self, error: StoreError) -> None:
+        self._heard.append("failed")
+
+
+def flushed(commit: GroupCommit, now: int) -> bool:
+    """Run one flush; return whether it was quick."""
+    flush = commit.take(now)
+    assert flush is not None
+    is_quick = flush.is_quick
+    assert not flush.run()
+    commit.settle(flush)
+    return is_quick
+
+
+@pytest.mark.parametrize("lazily_ns", [0, 10**12])
+def test_small_writes_without_a_sync_are_quick(tmp_path: Path, lazily_ns: int) -> None:
+    commit, file = GroupCommit(OsDisk(), lazily_ns=lazily_ns), BlockFile(tmp_path / "1")
+    buffer = bytearray(100_000)
+    commit.write(Owner(), file, buffer, 0, 100)
+    assert not flushed(commit, 1)  # makes the file
+    commit.write(Owner(), file, buffer, 100, 200)
+    assert flushed(commit, 2) == (lazily_ns > 0)
+    commit.write(Owner(), file, buffer, 200, 100_000)
+    assert not flushed(commit, 3)
+    commit.replace(Owner(), tmp_path / "config", [b"x"])
+    assert not flushed(commit, 4)
+    assert (tmp_path / "1").stat().st_size == 100_000
+    commit.drain()
+
+
+class CountingDisk(OsDisk):
+    """Notes what waits for the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folders: list[Path] = []
+
+    def sync_folder(self, path: Path) -> None:
+        self.folders.append(path)
+        super().sync_folder(path)
+
+
+def test_many_folders_are_made_and_removed_with_one_sync_of_the_one_above(tmp_path: Path) -> None:
+    disk = CountingDisk()
+    commit = GroupCommit(disk)
+    folders = [tmp_path / "consumers" / str(n) for n in range(200)]
+    for folder in folders:
+        commit.replace(Owner(), folder / "meta.json", [folder.name.encode()])
+    assert not commit.drain()
+    assert disk.folders.count(tmp_path / "consumers") == 1
+    assert sorted(disk.folders) == sorted([tmp_path, tmp_path / "consumers", *folders])
+    assert all((folder / "meta.json").read_bytes() == folder.name.encode() for folder in folders)
+    disk.folders.clear()
+    for folder in folders:
+        commit.remove_tree(Owner(), folder)
+    assert not commit.drain()
+    assert disk.folders == [tmp_path / "consumers"]
+    assert disk.names(tmp_path / "consumers") == []
+
+
+@pytest.mark.parametrize("dark_in", range(20))
+def test_what_is_made_after_a_removal_never_survives_beside_what_was_removed(
+    sim_disk_module: Any, dark_in: int
+) -> None:
+    for seed in range(20):
+        disk = sim_disk_module.SimDisk(Random(seed))
+        for name in "abc":
+            disk.put(Path("/s") / name / "meta.json", b"old")
+            disk.put(Path("/s") / name / "msgs", b"old")
+        commit = GroupCommit(disk)
+        owner = Owner()
+        commit.remove_tree(owner, Path("/s/a"))
+        commit.remove_tree(owner, Path("/s/b"))
+        commit.replace(owner, Path("/s/a/meta.json"), [b"new"])
+        commit.replace(owner, Path("/s/d/meta.json"), [b"new"])
+        commit.remove_tree(owner, Path("/s/c"))
+        disk.dark_in = dark_in
+        is_dark = False
+        try:
+            assert not commit.drain()
+        except sim_disk_module.PowerLostError:
+            is_dark = True
+        disk.restart()
+        found = {
+            name: (
+                disk.read(Path("/s") / name / "meta.json"),
+                disk.read(Path("/s") / name / "msgs"),
+            )
+            for name in "abcd"
+        }
+        # A folder that is removed is there whole or not at all, and so is one that takes its name.
+        assert found["a"] in ((b"old", b"old"), (b"new", None), (None, None))
+        assert found["b"] in ((b"old", b"old"), (None, None))
+        assert found["c"] in ((b"old", b"old"), (None, None))
+        if (b"new", None) in (found["a"], found["d"]):
+            assert found["b"] == (None, None)
+            assert found["a"] != (b"old", b"old")
+        if found["c"] == (None, None) or not is_dark:
+            assert found["b"] == (None, None)
+        if not is_dark:
+            assert found["a"] == found["d"] == (b"new", None)
+
+
+def test_the_names_of_new_folders_that_find_no_room_are_synced_by_the_next_try(
+    sim_disk_module: Any,
+) -> None:
+    for fail_in in range(12):
+        disk = sim_disk_module.SimDisk(Random(fail_in))
+        commit = GroupCommit(disk)
+        heard: list[str] = []
+        owners = [Patient(heard), Patient(heard)]
+        for number, owner in enumerate(owners):
+            commit.replace(owner, Path(f"/s/{number}/meta.json"), [b"x"])
+        disk.fail_in, disk.fail_errno = fail_in, errno.ENOSPC
+        is_stalled = commit.drain() != []
+        assert is_stalled == bool(heard) == (disk.fail_in is None)
+        assert commit.drain() == []
+        disk.restart()
+        assert [disk.read(Path(f"/s/{number}/meta.json")) for number in (0, 1)] == [b"x", b"x"]
+
+
+def test_names_that_cannot_be_made_durable_are_everybodys_failure(sim_disk_module: Any) -> None:
+    disk = sim_disk_module.SimDisk(Random(1))
+    disk.make_folder(Path("/s"))
+    commit = GroupCommit(disk)
+    heard: list[str] = []
+    owners = [Patient(heard), Patient(heard), Patient(heard)]
+    for number, owner in enumerate(owners):
+        commit.remove_tree(owner, Path(f"/s/{number}"))
+        disk.put(Path(f"/s/{number}/meta.json"), b"x")
+    disk.fail_in = 3  # behind the renames: the sync of what they were in
+    assert len(commit.drain()) == 3
+    assert heard == ["failed"] * 3
+    assert len([path for path in disk._files if path.name == "meta.json"]) == 3  # none is cleared
+
+
+def test_a_file_without_a_descriptor_of_its_own_is_replaced_by_itself(tmp_path: Path) -> None:
+    class NarrowDisk(OsDisk):
+        """Has descriptors for one file at a time."""
+
+        def prepare(self, path: Path, parts: Any) -> Any:
+            raise OSError(errno.EMFILE, "Too many open files", str(path))
+
+    commit = GroupCommit(NarrowDisk())
+    for number in range(3):
+        commit.replace(Owner(), tmp_path / str(number), [b"x"])
+    assert not commit.drain()
+    assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == [b"x"] * 3

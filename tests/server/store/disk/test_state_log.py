@@ -1,0 +1,205 @@
+"""A log of states: the last whole one counts, whatever a crash leaves behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from jetstream_server.base.errors import StoreError
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.disk import OsDisk
+from jetstream_server.store.disk.state_log import FILE_BYTES_MIN, StateLog
+
+
+class Owner:
+    """Hears of no trouble."""
+
+    def flushed(self) -> None: ...
+
+    def stalled(self, error: StoreError) -> None:
+        raise error
+
+    def failed(self, error: StoreError) -> None:
+        raise error
+
+
+class CountingDisk(OsDisk):
+    """Counts syncs of files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.syncs = 0
+
+    def sync(self, handle: int) -> None:
+        self.syncs += 1
+        super().sync(handle)
+
+
+@pytest.fixture
+def disk() -> CountingDisk:
+    return CountingDisk()
+
+
+@pytest.fixture
+def commit(disk: CountingDisk) -> GroupCommit:
+    return GroupCommit(disk)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "consumers" / "C" / "state"
+
+
+def names(path: Path) -> list[str]:
+    return sorted(entry.name for entry in path.parent.iterdir())
+
+
+def test_the_last_state_is_loaded_queued_or_not(commit: GroupCommit, path: Path) -> None:
+    log = StateLog(path, commit, Owner())
+    assert log.load() is None
+    for number in range(5):
+        log.save(b"%d" % number, lazily=number % 2 == 0)
+        assert log.load() == StateLog(path, commit, Owner()).load() == b"%d" % number
+        if number % 3 == 0:
+            commit.drain()
+            assert StateLog(path, commit, Owner()).load() == b"%d" % number
+    commit.drain()
+    assert StateLog(path, GroupCommit(OsDisk()), Owner()).load() == b"4"
+
+
+def test_lazy_states_are_synced_now_and_then(
+    commit: GroupCommit, disk: CountingDisk, path: Path
+) -> None:
+    log = StateLog(path, commit, Owner())
+    log.save(b"first", lazily=True)
+    commit.drain()
+    assert disk.syncs == 1  # the first of a file always is
+    for _ in range(40):
+        log.save(b"more", lazily=True)
+        commit.drain()
+    assert disk.syncs == 5
+    log.save(b"answered")
+    commit.drain()
+    assert disk.syncs == 6
+
+
+def test_states_of_one_flush_share_a_sync(
+    commit: GroupCommit, disk: CountingDisk, path: Path
+) -> None:
+    log = StateLog(path, commit, Owner())
+    for number in range(100):
+        log.save(b"%d" % number)
+    commit.drain()
+    assert disk.syncs == 1
+    assert StateLog(path, GroupCommit(disk), Owner()).load() == b"99"
+
+
+def test_a_restart_and_growth_begin_a_new_file(commit: GroupCommit, path: Path) -> None:
+    log = StateLog(path, commit, Owner())
+    log.save(b"1")
+    commit.drain()
+    assert names(path) == ["state.1"]
+    log = StateLog(path, commit, Owner())
+    log.save(b"2")
+    commit.drain()
+    assert names(path) == ["state.2"]
+    for _ in range(FILE_BYTES_MIN // 1000 + 1):
+        log.save(bytes(1000))
+    log.save(b"last")
+    commit.drain()
+    assert names(path) == ["state.3"]
+    assert StateLog(path, commit, Owner()).load() == b"last"
+
+
+@pytest.mark.parametrize("cut", [1, 4, 8, 12])
+def test_a_torn_end_is_left_out(commit: GroupCommit, path: Path, cut: int) -> None:
+    log = StateLog(path, commit, Owner())
+    log.save(b"whole")
+    log.save(b"torn")
+    commit.drain()
+    file = path.with_name("state.1")
+    file.write_bytes(file.read_bytes()[:-cut])
+    log = StateLog(path, commit, Owner())
+    assert log.load() == b"whole"
+    log.save(b"next")
+    commit.drain()
+    assert StateLog(path, commit, Owner()).load() == b"next"
+
+
+def test_a_torn_new_file_falls_back_on_the_one_before(commit: GroupCommit, path: Path) -> None:
+    log = StateLog(path, commit, Owner())
+    log.save(b"old")
+    commit.drain()
+    path.with_name("state.2").write_bytes(b"\1\2\3")
+    assert StateLog(path, commit, Owner()).load() == b"old"
+
+
+def test_damage_and_a_file_that_was_never_filled(commit: GroupCommit, path: Path) -> None:
+    log = StateLog(path, commit, Owner())
+    log.save(b"state")
+    commit.drain()
+    file = path.with_name("state.1")
+    file.write_bytes(bytes(len(file.read_bytes())))
+    assert StateLog(path, commit, Owner()).load() is None
+    file.write_bytes(b"x" * 20)
+    with pytest.raises(StoreError, match="no whole state"):
+        StateLog(path, commit, Owner()).load()
+
+
+def test_removal(commit: GroupCommit, path: Path) -> None:
+    log = StateLog(path, commit, Owner())
+    log.save(b"1")
+    commit.drain()
+    log.save(b"2")
+    log.remove()
+    assert log.load() is None
+    commit.drain()
+    assert names(path) == []
+    log.save(b"3")
+    commit.drain()
+    assert StateLog(path, commit, Owner()).load() == b"3"
+
+
+def test_a_folder_that_is_removed_and_made_anew(commit: GroupCommit, path: Path) -> None:
+    old = StateLog(path, commit, Owner())
+    old.save(b"old")
+    commit.drain()
+    old.save(b"older than the removal")
+    commit.remove_tree(Owner(), path.parent)
+    new = StateLog(path, commit, Owner())
+    assert new.load() is None
+    new.save(b"new")
+    assert new.load() == b"new"
+    commit.drain()
+    assert names(path) == ["state.1"]
+    assert StateLog(path, commit, Owner()).load() == b"new"
+
+
+class Patient(Owner):
+    """Waits for room."""
+
+    def stalled(self, error: StoreError) -> None: ...
+
+
+@pytest.mark.parametrize("dark_in", range(8))
+@pytest.mark.parametrize("seed", range(8))
+def test_a_new_file_that_found_no_room_at_first_is_there_before_the_old_one_goes(
+    sim_disk_module: Any, seed: int, dark_in: int
+) -> None:
+    disk, path = sim_disk_module.SimDisk(Random(seed)), Path("/s/C/state")
+    commit = GroupCommit(disk)
+    StateLog(path, commit, Patient()).save(b"one")
+    assert commit.drain() == []
+    StateLog(path, commit, Patient()).save(b"two")
+    disk.capacity = disk.size(Path("/s/C/state.1"))
+    assert commit.drain()
+    disk.capacity, disk.dark_in = None, dark_in
+    try:
+        assert commit.drain() == []
+        acknowledged = [b"two"]
+    except sim_disk_module.PowerLostError:
+        acknowledged = [b"one", b"two"]
+    disk.restart()
+    assert StateLog(path, GroupCommit(disk), Patient()).load() in acknowledged
