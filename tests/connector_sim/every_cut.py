@@ -27,8 +27,9 @@ from jetstream_spark.errors import NotAcknowledgedError
 from jetstream_spark.fetch.ranges import SequenceRange
 from jetstream_spark.object_store import ObjectStore
 from jetstream_spark.options.format_options import SinkOptions, SourceOptions
+from jetstream_spark.sink import object_publisher
 from jetstream_spark.sink.columns_of_write import columns_of_write
-from jetstream_spark.sink.sink import Sink, WrittenPartition, object_publisher
+from jetstream_spark.sink.sink import Sink, WrittenPartition
 from jetstream_spark.source.partition import LatestPartition, read_partition
 from tests.connector_sim.courses import FairCourse
 from tests.connector_sim.process import Process
