@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jetstream_server.jetstream.streams import stream_info
 
+from tests.server.jetstream.api.conftest import Exchange
 
-def test_the_variants_differ_in_domain_cluster_and_metadata(make_exchange: Any) -> None:
-    exchange = make_exchange(domain="D")
+
+def test_the_variants_differ_in_domain_cluster_and_metadata() -> None:
+    exchange = Exchange(domain="D")
     exchange.ask("STREAM.CREATE.S", {"name": "S"})
     stream, now = exchange.catalog.stream("S"), exchange.now
     created = stream_info.created_info(stream, now)
