@@ -167,7 +167,9 @@ def test_work_queues_send_again_only_within_their_window(make_stream, genuine, c
     options = {"minDuplicateWindow": "1s", "ackTimeout": "800ms"}
     with pytest.raises(NotAcknowledgedError, match=r"duplicate_window \(1 s\).*Raise duplicate"):
         run(delayed(without_answer(writing(short, **options), carries_rows), WINDOW_S))
-    assert contents(short) == expected()
+    # The server need not have read all of what was sent on the connection that broke.
+    stored = contents(short)
+    assert stored and stored == expected()[: len(stored)]
     assert "written twice" not in caplog.text
 
 
