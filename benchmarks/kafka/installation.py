@@ -99,8 +99,6 @@ def _packages(folder: Path) -> Path:
 def _connector() -> Path:
     for entry in sys.path:
         package = Path(entry or os.curdir).resolve() / "jetstream_spark"
-        if any(package.glob("kernels/*.so")):
+        if any(package.glob("kernels/*/fast*.so")):
             return package
-    raise FileNotFoundError(
-        "the connector was not compiled: install it, or run setup.py build_ext --inplace"
-    )
+    raise FileNotFoundError("the connector was not compiled: install it, or run `make kernels`")
