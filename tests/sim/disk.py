@@ -56,6 +56,12 @@ class _File:
         self.sync()
 
 
+def _inside(folder: Path) -> Callable[[Path], bool]:
+    """Whether a path is directly in a folder; by texts, which paths keep: it is asked often."""
+    start = str(folder).rstrip("/")
+    return lambda path: str(path).rpartition("/")[0] == start
+
+
 class _Temporary:
     """A file beside the one that it is to replace."""
 
@@ -234,8 +240,9 @@ class SimDisk:
         return len(self.map(path))
 
     def names(self, path: Path) -> list[str]:
-        inside = {other.name for other in self._files if other.parent == path}
-        inside |= {other.name for other in self._folders if other.parent == path and other != path}
+        is_inside = _inside(path)
+        inside = {other.name for other in self._files if is_inside(other)}
+        inside |= {other.name for other in self._folders if is_inside(other) and other != path}
         return sorted(inside)
 
     def make_folder(self, path: Path) -> None:
@@ -269,12 +276,13 @@ class SimDisk:
         if path not in self._folders:
             raise FileNotFoundError(errno.ENOENT, "no such folder", str(path))
         self._change(path)
-        for other in [p for p in {**self._files, **self._durable} if p.parent == path]:
+        is_inside = _inside(path)
+        for other in [p for p in {**self._files, **self._durable} if is_inside(p)]:
             if other in self._files:
                 self._durable[other] = self._files[other]
             else:
                 self._durable.pop(other, None)
-        for other in [p for p in self._renamed if p.parent == path]:
+        for other in [p for p in self._renamed if is_inside(p)]:
             del self._renamed[other]
 
     def remove(self, path: Path) -> None:
