@@ -91,26 +91,49 @@ def test_a_client_that_takes_its_time_stays(running, on_loop):
 
 def test_the_backlog_falls_when_the_client_reads_again(running, until, on_loop):
     async def main():
-        async with running() as served:
+        async with running(max_pending=3 * OUTBOX_LOW_BYTES) as served:
             reader, writer = await served.connect()
             writer.write(b"SUB a 1\r\nPING\r\n")
             await reader.readuntil(b"PONG\r\n")
-            session = next(iter(served.node.sessions.values()))
+            writer.transport.pause_reading()
+            (session,) = served.node.sessions.values()
             drained = []
             served.node.drained = drained.append
             other_reader, other = await served.connect()
-            frame = b"PUB a 1000000\r\n" + b"x" * 1_000_000 + b"\r\n"
-            for _ in range(5):
-                other.write(frame)
-                await other.drain()
-            other.write(b"PING\r\n")
-            await other_reader.readuntil(b"PONG\r\n")
-            left = 5 * len(b"MSG a 1 1000000\r\n" + b"x" * 1_000_000 + b"\r\n")
+            sent = 0
+            while session.backlog_bytes <= OUTBOX_LOW_BYTES:
+                other.write(b"PUB a 500000\r\n" + b"x" * 500_000 + b"\r\nPING\r\n")
+                await other_reader.readuntil(b"PONG\r\n")
+                sent += 1
+            assert drained == []
+            writer.transport.resume_reading()
+            left = sent * len(b"MSG a 1 500000\r\n" + b"x" * 500_000 + b"\r\n")
             while left:
                 left -= len(await reader.read(1 << 20))
-            await until(lambda: session.backlog_bytes <= OUTBOX_LOW_BYTES)
-            if drained:
-                assert drained == [session] * len(drained)
+            await until(lambda: drained)
+            assert drained == [session]
+            assert session.backlog_bytes <= OUTBOX_LOW_BYTES
+            assert not session.closing
+
+    on_loop(main())
+
+
+def test_much_that_the_socket_takes_at_once_is_said_to_have_drained(running, on_loop, monkeypatch):
+    monkeypatch.setattr("jetstream_server.net.client_connection.OUTBOX_HIGH_BYTES", 8000)
+
+    async def main():
+        async with running() as served:
+            reader, _ = await served.connect()
+            ((session, connection),) = served.pump.connections.items()
+            drained = []
+            served.node.drained = drained.append
+            session.send(b"PING\r\n" * 100)
+            connection.write_output()
+            assert drained == []
+            session.send(b"PING\r\n" * 2000)
+            connection.write_output()
+            assert drained == [session]
+            assert await reader.readexactly(6 * 2100) == b"PING\r\n" * 2100
 
     on_loop(main())
 
