@@ -32,6 +32,19 @@ def vault(disk, commit):
     return FileVault(ROOT, "$G", commit, disk)
 
 
+def syncs_of(disk) -> list[Path]:
+    """Return the folders that are synced from now on, as they are."""
+    synced: list[Path] = []
+    sync_folder = disk.sync_folder
+
+    def sync(path: Path) -> None:
+        sync_folder(path)
+        synced.append(path)
+
+    disk.sync_folder = sync
+    return synced
+
+
 @pytest.mark.parametrize("kind", ["file", "memory"])
 def test_a_stream_and_its_consumers(kind, vault, commit):
     chosen = vault if kind == "file" else MemoryVault()
@@ -213,7 +226,10 @@ def test_names_that_a_failed_process_left_are_durable_from_recovery_on(vault, co
     disk.sync_folder = sync_folder
     again = FileVault(ROOT, "$G", GroupCommit(disk), disk)
     assert again.folders() == ["ORDERS"]
+    synced = syncs_of(disk)
     assert again.folder("ORDERS", memory=False).consumers() == ["C", "D"]
+    consumers = STREAM / "consumers"
+    assert synced == [STREAM, consumers, consumers / "C", consumers / "D"]
     disk.restart()
     last = FileVault(ROOT, "$G", GroupCommit(disk), disk)
     assert last.folders() == ["ORDERS"]
@@ -231,9 +247,14 @@ def test_the_name_of_the_first_stream_s_account_is_durable_from_recovery_on(disk
     disk.sync_folder = sync_folder
     folder.release()
     folder = open_folder(ROOT, disk)
+    synced = syncs_of(disk)
     again = FileVault(folder.path, "$G", GroupCommit(disk), disk)
     assert again.folders() == ["ORDERS"]
+    account = folder.path / "$G"
+    assert synced == [folder.path, account, account / "streams"]
     assert again.folder("ORDERS", memory=False).consumers() == []
+    stream = account / "streams" / "ORDERS"
+    assert synced[3:] == [stream]  # which has no folder of consumers
     disk.restart()
     assert FileVault(folder.path, "$G", GroupCommit(disk), disk).folders() == ["ORDERS"]
 
