@@ -216,7 +216,7 @@ class BlockPruning:
         if index == len(blocks) or blocks[index].first_seq >= stop:
             return stop, 0
         block = blocks[index]
-        following = min(max(block.last_seq + 1, start + 1), stop)
+        following = min(block.last_seq + 1, stop)
         if (
             wanted is None
             and not index

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.blocks.compressed_block import is_compressed
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.file import FileStore
 
@@ -73,3 +74,25 @@ def test_an_index_that_a_full_disk_left_out_is_written_at_the_next_start(opened,
     again._commit.drain()
     assert "1.idx" in disk.names(FOLDER)
     assert pinned(again) == []
+
+
+def test_a_compressed_block_is_overwritten_when_a_redo_file_has_what_is_left_of_it(disk):
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=1000)
+    store.compression = "s2"
+    publish(store, 25)
+    commit.drain()
+    assert is_compressed(disk.read(FOLDER / "1.blk"))
+    redone, overwrite = [], disk.overwrite
+
+    def spy(path: Path, offset: int, head: bytes, stop: int) -> None:
+        redone.append(disk._durable[path.with_suffix(".redo")].durable)
+        overwrite(path, offset, head, stop)
+
+    disk.overwrite = spy
+    assert store.delete([3], erase=True) == 1
+    assert commit.drain() == []
+    assert redone == [disk.read(FOLDER / "1.blk")]
+    assert redone[0].count(b"x" * 60) == store._list.blocks[0].count - 1
+    assert "1.redo" not in disk.names(FOLDER)
+    assert FileStore(FOLDER, GroupCommit(disk)).state() == store.state()

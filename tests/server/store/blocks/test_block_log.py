@@ -161,3 +161,16 @@ def test_a_store_that_cannot_write_does_not_rest(disk):
     assert store.rest()
     commit.drain()
     assert FileStore(FOLDER, GroupCommit(disk)).last_seq == 10
+
+
+def test_sequences_that_are_skipped_are_used_up(disk):
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=1000)
+    publish(store, 3)
+    assert store.skip(4, 9) == 4
+    assert store.skip(0, 10) == 8
+    assert (store.last_seq, store.state().last_ts) == (7, 9)
+    assert publish(store, 1) == 8
+    commit.drain()
+    again = FileStore(FOLDER, GroupCommit(disk), block_bytes=1000)
+    assert (again.last_seq, again.deleted()) == (8, [4, 5, 6, 7])

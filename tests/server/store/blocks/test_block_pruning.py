@@ -1,4 +1,4 @@
-"""Removing much: from the front, in slices."""
+"""Removing messages: single ones, from the front, by subject, in slices."""
 
 from __future__ import annotations
 
@@ -28,6 +28,10 @@ def filled(disk, count: int = 400) -> tuple[GroupCommit, FileStore]:
     return commit, store
 
 
+def sequences(store):
+    return [s for s in range(store.first_seq, store.last_seq + 1) if store.load(s) is not None]
+
+
 def test_a_purge_below_a_sequence_takes_a_block_at_a_time(disk):
     commit, store = filled(disk)
     start, removed, calls = store.first_seq, 0, 0
@@ -51,3 +55,62 @@ def test_what_may_go_at_most_is_kept_to(disk):
         start, count = store.purge_some(None, start, 401, left)
         left -= count
     assert (store.first_seq, store.state().messages) == (124, 277)
+
+
+def test_a_slice_says_where_the_next_one_begins(disk):
+    _, store = filled(disk)
+    first, second, third = (block.last_seq + 1 for block in store._list.blocks[:3])
+    assert store.purge_some(None, 1, 401, 400) == (first, first - 1)
+    in_second = len([n for n in range(first, second) if n % 3 == 1])
+    assert store.purge_some(store.filter([b"s.1"]), first, 401, 400) == (second, in_second)
+    assert store.purge_some(None, second, second + 5, 400) == (second + 5, 5)
+    assert store.purge_some(None, second + 5, 401, 2) == (401, 2), "no more may go"
+    in_third = len([n for n in range(second + 7, third) if n % 3 == 1])
+    before = store.state()
+    assert store.purge_some(store.filter([b"s.1"]), first, third, 400) == (third, in_third)
+    assert store.purge_some(store.filter([b"none"]), first, third, 400) == (third, 0)
+    assert store.state().messages == before.messages - in_third
+
+
+@pytest.mark.parametrize("keep", [1, 50])
+def test_the_newest_are_kept(disk, keep):
+    _, store = filled(disk)
+    ones = list(range(1, 401, 3))
+    assert store.purge(store.filter([b"s.1"]), 0, keep) == len(ones) - keep
+    left = sorted({*range(1, 401)} - {*ones[:-keep]})
+    assert sequences(store) == left
+    assert store.purge(None, 0, keep) == len(left) - keep
+    assert sequences(store) == left[-keep:]
+    assert store.purge(None, 0, keep) == store.purge(None, 0, keep + 1) == 0
+
+
+def test_of_a_purge_below_a_sequence_as_many_are_kept_wherever_they_are(disk):
+    _, store = filled(disk)
+    wanted = store.filter([b"s.1"])
+    assert store.purge(wanted, 100, 130) == 4
+    assert store.purge(wanted, 100, 0) == 29
+    assert sequences(store)[66:68] == [100, 101]
+    assert store.purge(None, 100, 0) == 66
+    assert store.first_seq == 100
+
+
+def test_a_subject_without_messages_is_not_counted(disk):
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit)
+    for number, subject in enumerate([b"a", b"b", b"b"], 1):
+        store.append(subject, b"", b"x", number)
+    for sequence, left in ((2, 2), (1, 1), (3, 0)):
+        assert store.delete([sequence]) == 1
+        assert store.state().num_subjects == left
+        commit.drain()
+        assert FileStore(FOLDER, GroupCommit(disk)).state().num_subjects == left
+
+
+def test_what_is_not_there_is_not_deleted(disk):
+    _, store = filled(disk)
+    store.append(b"s.0", b"", b"x", 500, 450)
+    assert store.delete([7, 7]) == 1
+    before = store.state()
+    assert store.delete([0, 7, 420, 449, 451]) == 0, "deleted, in a gap, or never there"
+    assert store.state() == before
+    assert store.delete([420, 400, 7, 450, 0]) == 2

@@ -161,3 +161,41 @@ def test_a_purge_goes_on_when_the_rewritten_block_is_on_the_disk(disk):
     assert store.purge_some(None, 300, 400, 10) == (300, 0), "it waits for the disk"
     commit.drain()
     assert store.purge_some(None, 300, 400, 10)[1] == 10
+
+
+def test_what_deletes_left_empty_goes_with_the_next_flush(disk):
+    """It is not below a floor: all that keeps its messages away are tombstones."""
+    commit, store = filled(disk)
+    gone = store._list.blocks[3:5]
+    assert store.delete(range(gone[0].first_seq, gone[1].last_seq + 1)) > 40
+    settle(commit, 1000)
+    names = {name for block in gone for name in (f"{block.number}.blk", f"{block.number}.idx")}
+    assert names.isdisjoint(disk.names(FOLDER))
+
+
+def test_a_block_that_goes_beforehand_keeps_no_other_from_going(disk):
+    """The tombstone found no room in the open block, in which nothing was left."""
+    commit, store = filled(disk)
+    open_block, writer = store._list.blocks[-1], store._log._open
+    while writer.used < 1000:
+        store.append(b"s.0", b"", b"x" * 40, 500)
+    store.append(b"s.0", b"", b"x" * (1990 - writer.used - 32 - len(b"s.0")), 500)
+    assert (writer.used, store._list.blocks[-1]) == (1990, open_block)
+    block = store._list.blocks[3]
+    wanted = [*range(open_block.first_seq, open_block.last_seq + 1)]
+    store.delete([*wanted, *range(block.first_seq, block.last_seq + 1)])
+    assert (open_block.is_gone, block.is_gone) == (True, True)
+    assert commit.drain() == []
+    assert FileStore(FOLDER, GroupCommit(disk), block_bytes=2000).state() == store.state()
+
+
+def test_a_block_without_its_dead_needs_no_tombstones(disk):
+    store, commit = open_store(disk, block_bytes=10_000)
+    publish(store, 1000)
+    commit.drain()
+    block = store._list.blocks[2]
+    first = block.first_seq
+    store.delete([first])
+    assert (block.version, len(block.noted)) == (0, 1)
+    store.delete(range(first + 1, block.last_seq - 5))
+    assert (block.version, block.noted) == (1, set())

@@ -116,3 +116,36 @@ def test_much_that_is_too_old_goes_in_slices_and_everything_at_once(disk):
     assert (store.first_seq, calls > 5) == (351, True)
     assert store.enforce(age, 1000) == [(351, 401)]
     assert store.state().messages == 0
+
+
+@pytest.mark.parametrize("block_bytes", [1000, 100_000])
+def test_a_store_is_within_limits_up_to_the_last_byte(disk, block_bytes):
+    store, _ = open_store(disk, block_bytes=block_bytes)
+    publish(store, 30)
+    before = store.state()
+    exact = Limits(max_msgs=30, max_bytes=before.bytes)
+    assert (store.exceeds(exact), store.enforce(exact, 0)) == (False, [])
+    assert store.state() == before
+    for limits, start in ((Limits(max_bytes=before.bytes - 1), 1), (Limits(max_msgs=28), 2)):
+        assert store.exceeds(limits)
+        assert store.enforce(limits, 0) == [(start, start + 1)]
+        assert not store.exceeds(limits)
+    front = store._list.blocks[0]
+    left = Limits(max_bytes=store.state().bytes - front.accounted)
+    assert store.enforce(left, 0) == [(3, front.last_seq + 1)]
+
+
+@pytest.mark.parametrize("limits", [Limits(max_msgs=0), Limits(max_bytes=0)])
+def test_a_limit_of_nothing_leaves_nothing(disk, limits):
+    store, _ = open_store(disk)
+    publish(store, 3)
+    assert store.exceeds(limits)
+    assert store.enforce(limits, 0) == [(1, 4)]
+    assert (store.state().messages, store.exceeds(limits)) == (0, False)
+
+
+def test_a_message_expires_when_it_is_as_old_as_may_be(disk):
+    _, store = filled(disk)
+    assert store.next_expiry(100) == 101
+    assert store.enforce(Limits(max_age_ns=100), 100) == []
+    assert store.enforce(Limits(max_age_ns=100), 101) == [(1, 2)]

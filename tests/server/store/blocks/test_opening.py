@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from random import Random
 
@@ -120,3 +121,65 @@ def test_subjects_are_found_again_where_sequences_have_gaps(disk, is_indexed):
     table = store._table
     assert [table.firsts[table.ids[b"s.%d" % number]] for number in range(3)] == [30, 10, 20]
     assert [table.lasts[table.ids[b"s.%d" % number]] for number in range(3)] == [60, 70, 50]
+
+
+def test_a_torn_tail_that_a_full_disk_kept_goes_as_soon_as_there_is_room(disk):
+    store, commit = open_store(disk)
+    publish(store, 3)
+    commit.drain()
+    path = FOLDER / "1.blk"
+    whole = disk.read(path)
+    disk.put(path, whole + b"bytes that no flush completed")
+    disk.fail_in, disk.fail_errno = 0, errno.ENOSPC
+    store, commit = open_store(disk)
+    assert (store.offline, disk.fail_in) == ("", None)
+    assert disk.read(path) != whole
+    assert commit.drain() == []
+    assert disk.read(path) == whole
+    publish(store, 1)
+    commit.drain()
+    store, _ = open_store(disk)
+    assert (store.notes, sequences(store)) == ([], [1, 2, 3, 4])
+
+
+def test_an_erasure_that_a_full_disk_put_off_is_done_as_soon_as_there_is_room(disk):
+    store, commit = open_store(disk)
+    publish(store, 3)
+    commit.drain()
+    path = FOLDER / "1.blk"
+    whole = disk.read(path)
+    disk.put(path.with_suffix(".redo"), whole)
+    disk.put(path, b"what is to be erased" * 10)
+    overwritten, overwrite = [], disk.overwrite
+
+    def spy(path: Path, offset: int, head: bytes, stop: int) -> None:
+        overwrite(path, offset, head, stop)
+        overwritten.append(disk.read(path))
+
+    disk.overwrite = spy
+    disk.fail_in, disk.fail_errno = 0, errno.ENOSPC
+    store, commit = open_store(disk)
+    assert (store.offline, overwritten, sequences(store)) == ("", [], [1, 2, 3])
+    assert commit.drain() == []
+    assert [bytes(len(each)) for each in overwritten] == overwritten != []
+    assert (disk.names(FOLDER), disk.read(path)) == (["1.blk"], whole)
+    publish(store, 1)
+    commit.drain()
+    assert sequences(open_store(disk)[0]) == [1, 2, 3, 4]
+
+
+def test_blocks_are_numbered_behind_those_whose_loss_was_accepted(disk):
+    """A mark that says what became of them would be taken to be about other messages."""
+    store, commit = open_store(disk, block_bytes=100_000)
+    publish(store, 12, payload=bytes(20_000))
+    store.close()
+    commit.drain()
+    for name in ("2.blk", "2.idx", "3.blk", "3.idx"):
+        disk.remove(FOLDER / name)
+    disk.put(FOLDER / "accept-loss", b"")
+    store, commit = open_store(disk, block_bytes=100_000)
+    assert (store.offline, store.last_seq) == ("", 12)
+    publish(store, 12, payload=bytes(20_000))
+    commit.drain()
+    blocks = [name for name in disk.names(FOLDER) if name.endswith(".blk")]
+    assert blocks == ["1.blk", "4.blk", "5.blk", "6.blk"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from random import Random
 
@@ -108,3 +109,23 @@ def test_the_name_of_a_block_that_is_shown_outlives_a_power_failure(
     assert shown > 0
     disk.restart()
     assert FileStore(FOLDER, GroupCommit(disk)).last_seq == shown
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_what_a_full_disk_cannot_mend_is_yet_to_be_done(disk, is_full):
+    sealed, last = (disk.read(FOLDER / name) for name in ("1.blk", "3.blk"))
+    disk.put(FOLDER / "1.redo", sealed)
+    disk.put(FOLDER / "3.blk", last + b"torn")
+    disk.fail_errno = errno.ENOSPC
+    disk.capacity = 0 if is_full else None
+    cut = disk.truncate
+
+    def truncate(path: Path, size: int) -> None:
+        disk.fail_in = 0 if is_full else None
+        cut(path, size)
+
+    disk.truncate = truncate
+    blocks = read_folder(FOLDER, disk, SubjectTable()).blocks
+    assert [found.redoes for found in blocks] == [is_full, False, False]
+    assert [found.rewrites for found in blocks] == [False, False, is_full]
+    assert (blocks[-1].whole, "1.redo" in disk.names(FOLDER)) == (last, is_full)
