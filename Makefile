@@ -146,7 +146,7 @@ attack: kernels
 	PYTHONPATH=server:. $(BIN)/python -m tests.attack --seed $(ATTACK_SEED) --minutes $(ATTACK_MINUTES)
 
 # Where a fault would cost messages; MUTANTS of each file, chosen by MUTANT_SEED.
-MUTANT_FILES ?= $(addprefix server/jetstream_server/store/, recovery.py compaction.py \
+MUTANT_FILES ?= $(addprefix server/jetstream_server/store/blocks/, recovery.py compaction.py \
   block_log.py block_pruning.py opening.py block_files.py enforcement.py high_water.py block_list.py)
 MUTANTS ?= 6
 MUTANT_SEED ?= 1
