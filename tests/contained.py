@@ -12,7 +12,7 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.config.options import JetStreamOptions, ServerOptions
 from jetstream_server.core.containment import Containment
 from jetstream_server.jetstream.api.dispatch import Api
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.monitor.healthz import healthz
 from jetstream_server.node.auth.auth import Authenticator, User

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from jetstream_server.cli import main
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.origins.source import Source
 from jetstream_server.jetstream.streams.contents import Contents

@@ -1,7 +1,7 @@
 """JetStream of all accounts: opened at the start, given and limited as the configuration says.
 
 Part of the composition root: it picks the disk, encrypted or not, and the vaults on it. What an
-account does with its streams is the catalog's business (`jetstream/catalog.py`).
+account does with its streams is the catalog's business (`jetstream/catalog/catalog.py`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jetstream_server.config.options import AccountJetStreamOptions, ServerOptions
-from jetstream_server.jetstream.account_limits import (
+from jetstream_server.jetstream.api.dispatch import Api
+from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.configs.account_limits import (
     DEFAULT_MAX_CONSUMERS,
     AccountLimits,
     ServerLimits,
 )
-from jetstream_server.jetstream.api.dispatch import Api
-from jetstream_server.jetstream.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.ingest import IngestLimits
 from jetstream_server.jetstream.open_batches import OpenBatches

@@ -16,24 +16,24 @@ TESTED_ELSEWHERE = {
     "server/jetstream_server/jetstream/consumers/consumer_context.py": (
         "tests/server/jetstream/consumers/test_consumer.py"
     ),
-    "server/jetstream_server/jetstream/ending.py": "tests/server/jetstream/streams/test_stream.py",
+    "server/jetstream_server/jetstream/ending.py": "tests/server/jetstream/test_stream.py",
     "server/jetstream_server/jetstream/consumers/consumer_info.py": (
         "tests/server/jetstream/consumers/test_consumer.py"
     ),
-    "server/jetstream_server/jetstream/streams/batch_storing.py": (
-        "tests/server/jetstream/streams/test_atomic_batch.py"
+    "server/jetstream_server/jetstream/streams/batches/batch_storing.py": (
+        "tests/server/jetstream/streams/batches/test_atomic_batch.py"
     ),
-    "server/jetstream_server/jetstream/streams/run_storing.py": (
+    "server/jetstream_server/jetstream/streams/storing/run_storing.py": (
         "tests/server/jetstream/streams/test_dedupe.py"
     ),
-    "server/jetstream_server/jetstream/streams/single_storing.py": (
-        "tests/server/jetstream/streams/test_admission.py"
+    "server/jetstream_server/jetstream/streams/storing/single_storing.py": (
+        "tests/server/jetstream/streams/storing/test_admission.py"
     ),
     "server/jetstream_server/jetstream/streams/publishing.py": (
-        "tests/server/jetstream/streams/test_stream.py"
+        "tests/server/jetstream/test_stream.py"
     ),
-    "server/jetstream_server/jetstream/streams/schedule_firing.py": (
-        "tests/server/jetstream/streams/test_schedule.py"
+    "server/jetstream_server/jetstream/streams/storing/schedule_firing.py": (
+        "tests/server/jetstream/streams/schedules/test_schedule.py"
     ),
 }
 

@@ -12,7 +12,7 @@ from random import Random
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.config.options import JetStreamOptions, ServerOptions
 from jetstream_server.jetstream.api.dispatch import Api
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.pump import Pump

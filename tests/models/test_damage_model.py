@@ -17,12 +17,12 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import StoreError
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
-from jetstream_server.jetstream.catalog import Catalog
-from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
+from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
+from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.consumers.consumer_creation import create_consumer
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Output
-from jetstream_server.jetstream.streams.stream_config import StreamConfig
 from jetstream_server.store.disk.cipher_disk import CipherDisk
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.disk import Disk

@@ -19,12 +19,12 @@ from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Stretch, Subscription
-from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
+from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
+from jetstream_server.jetstream.configs.stream_config import StreamConfig, with_defaults
 from jetstream_server.jetstream.consumers.consumer_creation import create_consumer
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Frames, Output
-from jetstream_server.jetstream.streams.stream import Stream
-from jetstream_server.jetstream.streams.stream_config import StreamConfig, with_defaults
+from jetstream_server.jetstream.stream import Stream
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.vault import MemoryFolder
 

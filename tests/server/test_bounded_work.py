@@ -19,7 +19,7 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.jetstream.api.dispatch import Api
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.node.auth.auth import Authenticator
 from jetstream_server.node.node import Node

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.consumers.consumer import Consumer
-from jetstream_server.jetstream.streams.limits import stored_bytes
-from jetstream_server.jetstream.streams.scan import stored
-from jetstream_server.jetstream.streams.stream import Stream
-from jetstream_server.jetstream.streams.stream_config import StreamConfig
+from jetstream_server.jetstream.stream import Stream
+from jetstream_server.jetstream.streams.messages.scan import stored
+from jetstream_server.jetstream.streams.removal.limits import stored_bytes
 from jetstream_server.store.file import FileStore
 from jetstream_server.store.ports import MessageStore, StoreState
 

@@ -8,8 +8,8 @@ was acknowledged.
 from __future__ import annotations
 
 from jetstream_server.jetstream.consumers.consumer import Consumer
-from jetstream_server.jetstream.streams.scan import messages
-from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.jetstream.stream import Stream
+from jetstream_server.jetstream.streams.messages.scan import messages
 
 from tests.sim.explanation import is_explained
 from tests.sim.life import Life, require

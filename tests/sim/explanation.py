@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from jetstream_server.base.clock import SECOND
-from jetstream_server.jetstream.streams.limits import stored_bytes
+from jetstream_server.jetstream.streams.removal.limits import stored_bytes
 
 from tests.sim.life import Life, Stored
 

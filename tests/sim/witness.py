@@ -23,9 +23,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jetstream_server.jetstream.catalog import Catalog
-from jetstream_server.jetstream.streams.scan import stored
-from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.stream import Stream
+from jetstream_server.jetstream.streams.messages.scan import stored
 
 from tests.sim.life import Life, Published, Reader, Stored, fields_of, require, uid_of
 from tests.sim.network import Frame

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self
 
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.monitor.query import Query
 from jetstream_server.node.node import Node
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Self
 
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.consumers.consumer import Consumer
-from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.jetstream.stream import Stream
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.query import Query
 from jetstream_server.monitor.varz import (

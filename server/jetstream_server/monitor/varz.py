@@ -10,8 +10,8 @@ from typing import Any
 from jetstream_server import API_LEVEL, NATS_VERSION
 from jetstream_server.base.clock import SECOND
 from jetstream_server.config.options import GLOBAL_ACCOUNT, ServerOptions, TlsOptions
-from jetstream_server.jetstream.account_limits import DEFAULT_MAX_CONSUMERS
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.configs.account_limits import DEFAULT_MAX_CONSUMERS
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.monitor.certificates import not_after
 from jetstream_server.node.accounts.account import Account

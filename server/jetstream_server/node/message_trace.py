@@ -14,7 +14,7 @@ from typing import Any
 from jetstream_server.core.provenance import is_own_subject
 from jetstream_server.core.subject import is_valid_literal
 from jetstream_server.core.subscription import Subscription
-from jetstream_server.jetstream.streams.storing_outcome import StoringOutcome
+from jetstream_server.jetstream.streams.storing.storing_outcome import StoringOutcome
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.node.accounts.account import Account

@@ -10,7 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from jetstream_server.jetstream.streams.publish_headers import extended, has_header, without
+from jetstream_server.jetstream.streams.messages.publish_headers import (
+    extended,
+    has_header,
+    without,
+)
 from jetstream_server.node.service_latency import is_sampled
 
 DESTINATION = b"Nats-Trace-Dest"

@@ -13,9 +13,9 @@ from typing import cast
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.subscription import Origin, Stretch, Subscription
 from jetstream_server.jetstream.api.dispatch import Api
-from jetstream_server.jetstream.streams.publish_headers import replaced
-from jetstream_server.jetstream.streams.storing_outcome import StoringOutcome
-from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.jetstream.stream import Stream
+from jetstream_server.jetstream.streams.messages.publish_headers import replaced
+from jetstream_server.jetstream.streams.storing.storing_outcome import StoringOutcome
 from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.accounts.domain_mapping import DomainMapping
 from jetstream_server.node.accounts.service_imports import ServiceImport

@@ -24,30 +24,30 @@ from jetstream_server.config.lexer import parse_text
 from jetstream_server.config.load import options_of
 from jetstream_server.core.transform import Transform, TransformError
 from jetstream_server.core.wildcard_mapping import WildcardMapping
+from jetstream_server.jetstream.configs.consumer_config import ConsumerBounds, ConsumerConfig
+from jetstream_server.jetstream.configs.stream_config import StreamConfig, StreamConfigRequest
 from jetstream_server.jetstream.consumers.ack import (
     ack_counts,
     ack_sequence,
     ack_verb,
     nak_delay,
 )
-from jetstream_server.jetstream.consumers.consumer_config import ConsumerBounds, ConsumerConfig
 from jetstream_server.jetstream.consumers.pull_request import parse_request
 from jetstream_server.jetstream.origins.source_header import parse_source
 from jetstream_server.jetstream.snapshots.archive import ArchiveError, ArchiveReader, encode_entry
 from jetstream_server.jetstream.snapshots.consumer_snapshot import decode_consumer
 from jetstream_server.jetstream.snapshots.s2 import S2Error, S2Reader, frames
-from jetstream_server.jetstream.streams.cron import find_zone
-from jetstream_server.jetstream.streams.fast_batch import parse_reply
-from jetstream_server.jetstream.streams.message_ttl import parse_ttl
-from jetstream_server.jetstream.streams.publish_headers import (
+from jetstream_server.jetstream.streams.batches.fast_batch import parse_reply
+from jetstream_server.jetstream.streams.messages.message_ttl import parse_ttl
+from jetstream_server.jetstream.streams.messages.publish_headers import (
     extended,
     replaced,
     special_headers,
     storable,
     without,
 )
-from jetstream_server.jetstream.streams.schedule_timing import parse_timing
-from jetstream_server.jetstream.streams.stream_config import StreamConfig, StreamConfigRequest
+from jetstream_server.jetstream.streams.schedules.cron import find_zone
+from jetstream_server.jetstream.streams.schedules.schedule_timing import parse_timing
 from jetstream_server.jetstream.wire.go_duration import parse_duration
 from jetstream_server.jetstream.wire.go_json import decode, encode
 from jetstream_server.jetstream.wire.go_time import parse_time

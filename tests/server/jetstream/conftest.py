@@ -14,11 +14,11 @@ from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.api.dispatch import Api
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.configs.stream_config import StreamConfig, with_defaults
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Frames, Handover, Output
-from jetstream_server.jetstream.streams.stream import Stream
-from jetstream_server.jetstream.streams.stream_config import StreamConfig, with_defaults
+from jetstream_server.jetstream.stream import Stream
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.disk import OsDisk

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jetstream_server.jetstream.streams.publish_headers import extended
+from jetstream_server.jetstream.streams.messages.publish_headers import extended
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels.record_format import MESSAGE, PREFIX, PREFIX_BYTES
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jetstream_server.jetstream.streams.publish_headers import special_headers
+from jetstream_server.jetstream.streams.messages.publish_headers import special_headers
 from jetstream_server.kernels.message_ids import pure as message_ids_pure
 from jetstream_server.kernels.record_format import MESSAGE, PREFIX
 from jetstream_server.protocol.ops import PubRun

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from jetstream_server.jetstream.streams.direct_selection import decode
-from jetstream_server.jetstream.streams.publish_headers import extended
+from jetstream_server.jetstream.streams.messages.publish_headers import extended
+from jetstream_server.jetstream.streams.reads.direct_selection import decode
 from jetstream_server.jetstream.wire.go_time import format_time
 from jetstream_server.kernels.record_format import MESSAGE, PREFIX, PREFIX_BYTES
 from jetstream_server.protocol.ops import PubRun

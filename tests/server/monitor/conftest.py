@@ -9,7 +9,7 @@ import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.config.options import AuthorizationOptions, JetStreamOptions, ServerOptions
 from jetstream_server.jetstream.api.dispatch import Api
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.node.auth.auth import Authenticator, User

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.jetstream.api.dispatch import Api
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.monitor.jsz import jsz
 from jetstream_server.store.disk.commit import FILL_NS, GroupCommit

@@ -14,7 +14,7 @@ from jetstream_server.base.limits import (
     UNFLUSHED_LOW_BYTES,
 )
 from jetstream_server.jetstream.api.dispatch import Api
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.net import intake as intake_module
 from jetstream_server.net.client_connection import ClientConnection

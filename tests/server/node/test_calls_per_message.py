@@ -19,7 +19,7 @@ import pytest
 from jetstream_server import kernels
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.jetstream.api.dispatch import Api
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.node.node import Node
 from jetstream_server.store.disk.commit import GroupCommit

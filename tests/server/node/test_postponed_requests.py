@@ -10,7 +10,7 @@ import pytest
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core import answers
 from jetstream_server.jetstream.api.dispatch import Api
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.store.vault import MemoryVault
 

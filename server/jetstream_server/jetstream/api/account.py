@@ -6,7 +6,7 @@ from typing import Any
 
 from jetstream_server import API_LEVEL
 from jetstream_server.jetstream.api.request import Request, route
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
 
 # Streams here have no replicas.
 _OWN_TIER = "R1"

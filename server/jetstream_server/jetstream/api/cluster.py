@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.request import Request, route
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
 
 
 @route("STREAM.LEADER.STEPDOWN.*", "stream_leader_stepdown_response", level_first=False)

@@ -16,10 +16,10 @@ from jetstream_server.core.provenance import is_from_server, is_own_subject
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.request import Later, Request, route
 from jetstream_server.jetstream.api.request_body import read_body, read_body_if_json
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.configs.consumer_checks import check_group, check_replicas
+from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer import Consumer
-from jetstream_server.jetstream.consumers.consumer_checks import check_group, check_replicas
-from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer_creation import (
     create_consumer,
     pause_consumer,
@@ -27,18 +27,18 @@ from jetstream_server.jetstream.consumers.consumer_creation import (
 )
 from jetstream_server.jetstream.consumers.consumer_info import pause_left_ns
 from jetstream_server.jetstream.consumers.halted_consumer import HaltedConsumer
-from jetstream_server.jetstream.origins.feed import IDENTITY
-from jetstream_server.jetstream.origins.origin_consumer import (
+from jetstream_server.jetstream.consumers.origin_consumer import (
     check_identity,
     stream_identity,
     suited,
     take_over,
 )
+from jetstream_server.jetstream.origins.feed import IDENTITY
 from jetstream_server.jetstream.ports import StreamConsumer
 from jetstream_server.jetstream.required_level import check_required_level
 from jetstream_server.jetstream.slices import Sliced
-from jetstream_server.jetstream.streams.publish_headers import has_header
-from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.jetstream.stream import Stream
+from jetstream_server.jetstream.streams.messages.publish_headers import has_header
 from jetstream_server.jetstream.wire.go_json import (
     Enum,
     GoModel,

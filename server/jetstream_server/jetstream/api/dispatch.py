@@ -26,7 +26,7 @@ from jetstream_server.jetstream.api import (
     templates,
 )
 from jetstream_server.jetstream.api.request import ROUTES, Later, Request, Route
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.required_level import check_required_level
 from jetstream_server.jetstream.wire.go_json import encode

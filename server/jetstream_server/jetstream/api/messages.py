@@ -12,7 +12,7 @@ from jetstream_server.core.subject import is_valid_subject
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.request import Request, route
 from jetstream_server.jetstream.api.request_body import read_body
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.wire.go_json import (
     GoModel,
     Int,

@@ -10,7 +10,7 @@ from jetstream_server.base.errors import ApiError
 from jetstream_server.core.subscription import Origin
 
 if TYPE_CHECKING:
-    from jetstream_server.jetstream.catalog import Catalog
+    from jetstream_server.jetstream.catalog.catalog import Catalog
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream.api.request import Request
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.wire.go_json import Model, decode, looks_like_json
 
 

@@ -16,15 +16,15 @@ from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.provenance import is_own_subject
 from jetstream_server.core.subject import is_valid_literal
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.account_limits import AccountLimits
 from jetstream_server.jetstream.api.request import Later, Request, route
 from jetstream_server.jetstream.api.request_body import read_body
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.configs.account_limits import AccountLimits
+from jetstream_server.jetstream.configs.stream_checks import check_config
+from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.snapshots.rebuild import StreamState
 from jetstream_server.jetstream.snapshots.restore import Restore
 from jetstream_server.jetstream.snapshots.snapshot import Snapshot
-from jetstream_server.jetstream.streams.stream_checks import check_config
-from jetstream_server.jetstream.streams.stream_config import StreamConfig
 from jetstream_server.jetstream.wire.go_json import GoModel, Int, is_empty_request
 
 

@@ -11,19 +11,19 @@ from typing import Any, ClassVar
 
 from jetstream_server.core.subject import is_valid_subject
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.api.purging import Purging
 from jetstream_server.jetstream.api.request import Later, Request, route
 from jetstream_server.jetstream.api.request_body import read_body, read_body_if_json
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.configs.stream_config import SEQUENCE_MAX, StreamConfigRequest
 from jetstream_server.jetstream.slices import Sliced
-from jetstream_server.jetstream.streams.purging import Purging
-from jetstream_server.jetstream.streams.stream_config import SEQUENCE_MAX, StreamConfigRequest
-from jetstream_server.jetstream.streams.stream_info import (
+from jetstream_server.jetstream.stream_info import (
     created_info,
     full_info,
     listed_info,
     updated_info,
 )
-from jetstream_server.jetstream.streams.subject_page import SubjectPage
+from jetstream_server.jetstream.streams.reads.subject_page import SubjectPage
 from jetstream_server.jetstream.wire.go_json import (
     GoModel,
     Int,

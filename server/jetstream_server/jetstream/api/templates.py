@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.api.request import Request, route
 from jetstream_server.jetstream.api.request_body import read_body
-from jetstream_server.jetstream.catalog import Catalog
-from jetstream_server.jetstream.stream_template import StreamTemplate, StreamTemplateConfig
+from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.catalog.stream_template import StreamTemplate, StreamTemplateConfig
 from jetstream_server.jetstream.wire.go_json import GoModel, Int, is_empty_request
 
 # How many names one answer holds.

@@ -19,7 +19,7 @@ from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
 from jetstream_server.jetstream.consumers.consumer_files import ConsumerFiles
 from jetstream_server.jetstream.consumers.inactivity import Inactivity
-from jetstream_server.jetstream.streams.publish_headers import header
+from jetstream_server.jetstream.streams.messages.publish_headers import header
 from jetstream_server.jetstream.wire.go_duration import parse_duration
 from jetstream_server.kernels.acks import take_plain_acks
 from jetstream_server.protocol.ops import PubRun

@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, Any
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.subscription import Receiver, Subscription
+from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.ack import Acks
 from jetstream_server.jetstream.consumers.consumer_advisory import ConsumerAdvisories
-from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
 from jetstream_server.jetstream.consumers.consumer_files import ConsumerFiles
 from jetstream_server.jetstream.consumers.consumer_info import consumer_info
 from jetstream_server.jetstream.consumers.delivery import Delivery
 from jetstream_server.jetstream.consumers.inactivity import Inactivity
-from jetstream_server.jetstream.consumers.progress import AckRules, Progress
+from jetstream_server.jetstream.consumers.progress.progress import AckRules, Progress
+from jetstream_server.jetstream.consumers.progress.selection import missing
 from jetstream_server.jetstream.consumers.pull import Pull
 from jetstream_server.jetstream.consumers.pull_request import PullRequest
 from jetstream_server.jetstream.consumers.push import Push
-from jetstream_server.jetstream.consumers.selection import missing
 from jetstream_server.jetstream.consumers.supply import Supply
 from jetstream_server.jetstream.ending import Ending
 from jetstream_server.jetstream.wire.go_time import ZERO
@@ -40,7 +40,7 @@ from jetstream_server.store.ports import StateFile
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
 if TYPE_CHECKING:
-    from jetstream_server.jetstream.streams.stream import Stream
+    from jetstream_server.jetstream.stream import Stream
 
 # How soon a consumer looks again whether a client that was behind has caught up.
 _RETRY_NS = 5 * MILLISECOND

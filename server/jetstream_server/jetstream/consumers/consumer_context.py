@@ -11,15 +11,15 @@ from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.provenance import is_from_server
 from jetstream_server.core.subscription import Origin
+from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer_advisory import ConsumerAdvisories
-from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.delivery import Delivery
-from jetstream_server.jetstream.consumers.progress import Progress
+from jetstream_server.jetstream.consumers.progress.progress import Progress
 from jetstream_server.jetstream.consumers.pull_request import PullRequest
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
 if TYPE_CHECKING:
-    from jetstream_server.jetstream.streams.stream import Stream
+    from jetstream_server.jetstream.stream import Stream
 
 
 @dataclass(slots=True, eq=False)

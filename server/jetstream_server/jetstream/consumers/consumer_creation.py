@@ -14,31 +14,31 @@ import orjson
 
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.consumers.consumer import Consumer, ack_rules
-from jetstream_server.jetstream.consumers.consumer_checks import (
+from jetstream_server.jetstream.configs.consumer_checks import (
     check,
     check_update,
     check_workqueue_filters,
 )
-from jetstream_server.jetstream.consumers.consumer_config import (
+from jetstream_server.jetstream.configs.consumer_config import (
     ConsumerBounds,
     ConsumerConfig,
     default_threshold,
     with_defaults,
     with_pause,
 )
-from jetstream_server.jetstream.consumers.consumer_state import restore_state
-from jetstream_server.jetstream.consumers.cursor import Cursor
-from jetstream_server.jetstream.consumers.progress import Progress
-from jetstream_server.jetstream.consumers.selection import missing
-from jetstream_server.jetstream.streams.scan import stored
+from jetstream_server.jetstream.consumers.consumer import Consumer, ack_rules
+from jetstream_server.jetstream.consumers.progress.consumer_state import restore_state
+from jetstream_server.jetstream.consumers.progress.cursor import Cursor
+from jetstream_server.jetstream.consumers.progress.progress import Progress
+from jetstream_server.jetstream.consumers.progress.selection import missing
+from jetstream_server.jetstream.streams.messages.scan import stored
 from jetstream_server.jetstream.wire.go_json import decode
 from jetstream_server.jetstream.wire.go_time import ZERO, Instant, parse_time
 from jetstream_server.store.ports import MessageStore, StateFile
 
 if TYPE_CHECKING:
-    from jetstream_server.jetstream.streams.stream import Stream
-    from jetstream_server.jetstream.streams.stream_config import StreamConfig
+    from jetstream_server.jetstream.configs.stream_config import StreamConfig
+    from jetstream_server.jetstream.stream import Stream
 
 _NO_BOUNDS = ConsumerBounds()
 

@@ -11,7 +11,7 @@ from base64 import b64encode
 
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
-from jetstream_server.jetstream.consumers.consumer_state import encode_state
+from jetstream_server.jetstream.consumers.progress.consumer_state import encode_state
 from jetstream_server.jetstream.output import Output, Send
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.jetstream.wire.go_time import format_time

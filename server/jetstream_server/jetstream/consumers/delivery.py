@@ -20,7 +20,7 @@ from jetstream_server.base import limits
 from jetstream_server.core.relay import REPLY_PREFIX, resolved
 from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Subscription
-from jetstream_server.jetstream.consumers.progress import Progress
+from jetstream_server.jetstream.consumers.progress.progress import Progress
 from jetstream_server.jetstream.context import Context
 from jetstream_server.kernels.deliveries import encode_deliveries
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES

@@ -16,8 +16,8 @@ from jetstream_server.base.errors import JetStreamServerError
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.subject import matches
 from jetstream_server.core.subscription import Stretch, Subscription
+from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer import Consumer
-from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer_creation import (
     restart_consumer,
     restore_consumer,
@@ -26,7 +26,7 @@ from jetstream_server.jetstream.ending import Ending
 from jetstream_server.store.ports import StateFile
 
 if TYPE_CHECKING:
-    from jetstream_server.jetstream.streams.stream import Stream
+    from jetstream_server.jetstream.stream import Stream
 
 # Of requests that wait for the restart; more are told at once.
 _WAITING_MAX = 512

@@ -25,8 +25,8 @@ from jetstream_server.jetstream.consumers.priority import (
     is_overflowing,
     refusal,
 )
+from jetstream_server.jetstream.consumers.progress.selection import shortened
 from jetstream_server.jetstream.consumers.pull_request import PullRequest, parse_request
-from jetstream_server.jetstream.consumers.selection import shortened
 from jetstream_server.jetstream.consumers.supply import Offer, Supply
 from jetstream_server.jetstream.wire.go_duration import format_duration
 from jetstream_server.protocol import headers

@@ -13,7 +13,7 @@ from jetstream_server.jetstream.consumers.consumer_context import ConsumerContex
 from jetstream_server.jetstream.consumers.consumer_files import ConsumerFiles
 from jetstream_server.jetstream.consumers.delivery import Batch
 from jetstream_server.jetstream.consumers.pacing import OriginalPace
-from jetstream_server.jetstream.consumers.selection import (
+from jetstream_server.jetstream.consumers.progress.selection import (
     chosen_window,
     missing_below,
     shortened,

@@ -6,9 +6,9 @@ them. What asks for something that the copying stream does not do is kept, but n
 
 from __future__ import annotations
 
-from jetstream_server.jetstream.streams import publish_headers as names
-from jetstream_server.jetstream.streams.candidate import Candidate
-from jetstream_server.jetstream.streams.stream_config import StreamConfig
+from jetstream_server.jetstream.configs.stream_config import StreamConfig
+from jetstream_server.jetstream.streams.messages import publish_headers as names
+from jetstream_server.jetstream.streams.messages.candidate import Candidate
 
 _DROPPED = (
     b"Nats-Expected-",

@@ -26,10 +26,10 @@ from jetstream_server.core.containment import Incident
 from jetstream_server.core.provenance import OWN_INBOX, is_from_server
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.configs.stream_config import StreamSource
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.arrival import Arrival, delivery_numbers
 from jetstream_server.jetstream.origins.origin_request import FeedKind, OriginRequest
-from jetstream_server.jetstream.streams.stream_config import StreamSource
 from jetstream_server.protocol import headers as header_block
 from jetstream_server.protocol.ops import PubRun
 

@@ -14,18 +14,18 @@ from bisect import bisect_right
 from random import Random
 
 from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.jetstream.configs.stream_config import StreamSource
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.arrival import Arrival
 from jetstream_server.jetstream.origins.copied_headers import disregard, settled
 from jetstream_server.jetstream.origins.feed import Feed
 from jetstream_server.jetstream.origins.origin_request import MIRROR
 from jetstream_server.jetstream.origins.renaming import Renaming
-from jetstream_server.jetstream.streams.admission import check_room, check_ttl
-from jetstream_server.jetstream.streams.candidate import Candidate
 from jetstream_server.jetstream.streams.contents import Contents
-from jetstream_server.jetstream.streams.direct_get import DirectGet
 from jetstream_server.jetstream.streams.interest import Interest
-from jetstream_server.jetstream.streams.stream_config import StreamSource
+from jetstream_server.jetstream.streams.messages.candidate import Candidate
+from jetstream_server.jetstream.streams.reads.direct_get import DirectGet
+from jetstream_server.jetstream.streams.storing.admission import check_room, check_ttl
 from jetstream_server.kernels.message_ids import first_special
 from jetstream_server.protocol.ops import PubRun
 

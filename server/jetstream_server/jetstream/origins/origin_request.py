@@ -12,9 +12,9 @@ from typing import Any
 from jetstream_server.base.clock import HOUR, SECOND
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.consumers.consumer_config import ConsumerConfig
+from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
+from jetstream_server.jetstream.configs.stream_config import StreamSource
 from jetstream_server.jetstream.context import Context
-from jetstream_server.jetstream.streams.stream_config import StreamSource
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.jetstream.wire.name_hash import name_hash
 

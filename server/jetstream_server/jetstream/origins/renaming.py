@@ -11,7 +11,7 @@ from random import Random
 
 from jetstream_server.core.subject import matches
 from jetstream_server.core.transform import Transform
-from jetstream_server.jetstream.streams.stream_config import SubjectTransform
+from jetstream_server.jetstream.configs.stream_config import SubjectTransform
 
 _REMEMBERED_MAX = 65536
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from random import Random
 
 from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.jetstream.configs.stream_config import StreamSource
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.arrival import Arrival
 from jetstream_server.jetstream.origins.copied_headers import disregard, is_special, settled
@@ -27,13 +28,16 @@ from jetstream_server.jetstream.origins.source_header import (
     SourceStamp,
     source_key,
 )
-from jetstream_server.jetstream.streams.admission import check_size, needs_decisions
-from jetstream_server.jetstream.streams.candidate import Candidate
 from jetstream_server.jetstream.streams.contents import Contents
-from jetstream_server.jetstream.streams.counter import convert_total
-from jetstream_server.jetstream.streams.publish_headers import STREAM_SOURCE, extended, header
-from jetstream_server.jetstream.streams.single_storing import take_single
-from jetstream_server.jetstream.streams.stream_config import StreamSource
+from jetstream_server.jetstream.streams.messages.candidate import Candidate
+from jetstream_server.jetstream.streams.messages.publish_headers import (
+    STREAM_SOURCE,
+    extended,
+    header,
+)
+from jetstream_server.jetstream.streams.storing.admission import check_size, needs_decisions
+from jetstream_server.jetstream.streams.storing.counter import convert_total
+from jetstream_server.jetstream.streams.storing.single_storing import take_single
 from jetstream_server.protocol.ops import PubRun
 
 Copy = tuple[bytes, bytes, bytes, bytes]

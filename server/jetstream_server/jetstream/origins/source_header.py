@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jetstream_server.base.digits import unsigned
-from jetstream_server.jetstream.streams.publish_headers import STREAM_SOURCE
-from jetstream_server.jetstream.streams.stream_config import StreamSource
+from jetstream_server.jetstream.configs.stream_config import StreamSource
+from jetstream_server.jetstream.streams.messages.publish_headers import STREAM_SOURCE
 from jetstream_server.jetstream.wire.name_hash import name_hash
 
 _BETWEEN = "\f"

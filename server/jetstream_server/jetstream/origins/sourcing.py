@@ -20,6 +20,7 @@ import orjson
 from jetstream_server.base.clock import MILLISECOND, MINUTE, SECOND
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.containment import Incident
+from jetstream_server.jetstream.configs.stream_config import SEQUENCE_MAX, StreamSource
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.feed import Feed
 from jetstream_server.jetstream.origins.mirror import Mirror
@@ -30,9 +31,8 @@ from jetstream_server.jetstream.origins.source_header import (
     source_key,
 )
 from jetstream_server.jetstream.streams.contents import Contents
-from jetstream_server.jetstream.streams.publish_headers import STREAM_SOURCE, header
-from jetstream_server.jetstream.streams.scan import stored
-from jetstream_server.jetstream.streams.stream_config import SEQUENCE_MAX, StreamSource
+from jetstream_server.jetstream.streams.messages.publish_headers import STREAM_SOURCE, header
+from jetstream_server.jetstream.streams.messages.scan import stored
 from jetstream_server.store.ports import MessageStore, StateFile
 
 _SAVE_NS = 100 * MILLISECOND

@@ -18,18 +18,18 @@ from jetstream_server.base.digits import unsigned
 from jetstream_server.base.errors import ApiError
 from jetstream_server.core.provenance import is_own_subject
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.consumers.ack_pending import Run
-from jetstream_server.jetstream.consumers.consumer import Consumer, ack_rules
-from jetstream_server.jetstream.consumers.consumer_checks import check
-from jetstream_server.jetstream.consumers.consumer_config import (
+from jetstream_server.jetstream.configs.consumer_checks import check
+from jetstream_server.jetstream.configs.consumer_config import (
     ConsumerBounds,
     ConsumerConfig,
     with_defaults,
 )
-from jetstream_server.jetstream.consumers.cursor import Cursor
-from jetstream_server.jetstream.consumers.progress import Progress
+from jetstream_server.jetstream.configs.stream_config import StreamConfig
+from jetstream_server.jetstream.consumers.consumer import Consumer, ack_rules
+from jetstream_server.jetstream.consumers.progress.ack_pending import Run
+from jetstream_server.jetstream.consumers.progress.cursor import Cursor
+from jetstream_server.jetstream.consumers.progress.progress import Progress
 from jetstream_server.jetstream.snapshots.archive import ArchiveError
-from jetstream_server.jetstream.streams.stream_config import StreamConfig
 from jetstream_server.jetstream.wire.go_json import GoModel, decode, encode
 from jetstream_server.store.ports import MessageStore
 

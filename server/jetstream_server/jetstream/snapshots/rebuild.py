@@ -17,8 +17,9 @@ from pydantic import Field
 from jetstream_server.base.errors import ApiError
 from jetstream_server.core.subject import is_valid_literal
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.consumers.consumer_checks import check_workqueue_filters
-from jetstream_server.jetstream.consumers.consumer_config import ConsumerBounds
+from jetstream_server.jetstream.configs.consumer_checks import check_workqueue_filters
+from jetstream_server.jetstream.configs.consumer_config import ConsumerBounds
+from jetstream_server.jetstream.configs.stream_config import SEQUENCE_MAX, StreamConfig
 from jetstream_server.jetstream.consumers.consumer_creation import restore_snapshot
 from jetstream_server.jetstream.snapshots.archive import (
     CONSUMER_PREFIX,
@@ -29,14 +30,13 @@ from jetstream_server.jetstream.snapshots.archive import (
 )
 from jetstream_server.jetstream.snapshots.consumer_snapshot import ConsumerRecord, decode_consumer
 from jetstream_server.jetstream.snapshots.s2 import S2Error, S2Reader
-from jetstream_server.jetstream.streams.limits import check_discard_new, stored_bytes
-from jetstream_server.jetstream.streams.stream_config import SEQUENCE_MAX, StreamConfig
+from jetstream_server.jetstream.streams.removal.limits import check_discard_new, stored_bytes
 from jetstream_server.jetstream.wire.go_json import GoModel, Int, Time, Uint64, decode
 from jetstream_server.jetstream.wire.go_time import ZERO, Instant
 
 if TYPE_CHECKING:
-    from jetstream_server.jetstream.catalog import Catalog
-    from jetstream_server.jetstream.streams.stream import Stream
+    from jetstream_server.jetstream.catalog.catalog import Catalog
+    from jetstream_server.jetstream.stream import Stream
 
 _ADVANCE_BYTES = 64 * 1024
 _ENTRY_BYTES = 100  # what an entry without payload counts: it costs time as well

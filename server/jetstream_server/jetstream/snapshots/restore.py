@@ -21,14 +21,14 @@ from jetstream_server.base.errors import ApiError, JetStreamServerError, StoreEr
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.subscription import Origin, Stretch, Subscription
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.snapshots.rebuild import Rebuild, RebuildError
 from jetstream_server.jetstream.snapshots.snapshot_advisory import TransferAdvisories
-from jetstream_server.jetstream.streams.stream_config import StreamConfig
-from jetstream_server.jetstream.streams.stream_info import created_info
+from jetstream_server.jetstream.stream_info import created_info
 from jetstream_server.jetstream.wire.go_json import encode
 
 if TYPE_CHECKING:
-    from jetstream_server.jetstream.catalog import Catalog
+    from jetstream_server.jetstream.catalog.catalog import Catalog
 
 SUBJECT_PREFIX = b"$JS.SNAPSHOT.RESTORE."
 _TYPE = "io.nats.jetstream.api.v1.stream_create_response"

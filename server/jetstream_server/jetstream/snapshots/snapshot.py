@@ -31,13 +31,13 @@ from jetstream_server.jetstream.snapshots.archive import (
 )
 from jetstream_server.jetstream.snapshots.consumer_snapshot import encode_consumer
 from jetstream_server.jetstream.snapshots.snapshot_advisory import TransferAdvisories
-from jetstream_server.jetstream.streams.scan import messages
+from jetstream_server.jetstream.streams.messages.scan import messages
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.store.ports import MessageStore
 
 if TYPE_CHECKING:
-    from jetstream_server.jetstream.catalog import Catalog
-    from jetstream_server.jetstream.streams.stream import Stream
+    from jetstream_server.jetstream.catalog.catalog import Catalog
+    from jetstream_server.jetstream.stream import Stream
 
 CHUNK_BYTES = 128 * 1024
 CHUNK_BYTES_MIN = 1024

@@ -24,18 +24,18 @@ from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.transform import Transform
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.context import Context
-from jetstream_server.jetstream.streams import publish_headers as names
-from jetstream_server.jetstream.streams import retention
 from jetstream_server.jetstream.streams.alarm import Alarm
 from jetstream_server.jetstream.streams.audience import Audience, Subjects
-from jetstream_server.jetstream.streams.candidate import Candidate
 from jetstream_server.jetstream.streams.dedupe import Dedupe
-from jetstream_server.jetstream.streams.publish_headers import special_headers
-from jetstream_server.jetstream.streams.removal import Removal
+from jetstream_server.jetstream.streams.messages import publish_headers as names
+from jetstream_server.jetstream.streams.messages.candidate import Candidate
+from jetstream_server.jetstream.streams.messages.publish_headers import special_headers
+from jetstream_server.jetstream.streams.removal import retention
+from jetstream_server.jetstream.streams.removal.removal import Removal
 from jetstream_server.jetstream.streams.republish import Republisher
-from jetstream_server.jetstream.streams.schedule import Schedules
-from jetstream_server.jetstream.streams.stream_config import StreamConfig
+from jetstream_server.jetstream.streams.schedules.schedule import Schedules
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import MessageStore
 

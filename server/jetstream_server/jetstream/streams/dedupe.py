@@ -18,7 +18,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from jetstream_server.base.clock import MILLISECOND
-from jetstream_server.jetstream.streams.scan import windows_with_headers
+from jetstream_server.jetstream.streams.messages.scan import windows_with_headers
 from jetstream_server.kernels.message_ids import recorded_ids
 from jetstream_server.kernels.record_format import PREFIX
 from jetstream_server.kernels.seen_ids import SeenIds

@@ -20,26 +20,26 @@ from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.fault_domains import Domain
 from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.ingest import Ingest
-from jetstream_server.jetstream.streams import publish_headers as names
-from jetstream_server.jetstream.streams.admission import (
+from jetstream_server.jetstream.streams.alarm import Alarm
+from jetstream_server.jetstream.streams.batches.atomic_batch import AtomicBatches
+from jetstream_server.jetstream.streams.batches.fast_batch import FastBatches
+from jetstream_server.jetstream.streams.contents import WINDOW_GRANULARITY_NS, Contents
+from jetstream_server.jetstream.streams.messages import publish_headers as names
+from jetstream_server.jetstream.streams.messages.candidate import Candidate
+from jetstream_server.jetstream.streams.storing.admission import (
     FAST_BATCH_REPLY,
     check,
     check_size,
     needs_decisions,
 )
-from jetstream_server.jetstream.streams.alarm import Alarm
-from jetstream_server.jetstream.streams.atomic_batch import AtomicBatches
-from jetstream_server.jetstream.streams.candidate import Candidate
-from jetstream_server.jetstream.streams.contents import WINDOW_GRANULARITY_NS, Contents
-from jetstream_server.jetstream.streams.fast_batch import FastBatches
-from jetstream_server.jetstream.streams.pub_ack import PubAck
-from jetstream_server.jetstream.streams.refusals import Refusals
-from jetstream_server.jetstream.streams.run_storing import RunStoring
-from jetstream_server.jetstream.streams.single_storing import take_single
-from jetstream_server.jetstream.streams.storing_outcome import StoringOutcome
-from jetstream_server.jetstream.streams.stream_config import StreamConfig
+from jetstream_server.jetstream.streams.storing.pub_ack import PubAck
+from jetstream_server.jetstream.streams.storing.refusals import Refusals
+from jetstream_server.jetstream.streams.storing.run_storing import RunStoring
+from jetstream_server.jetstream.streams.storing.single_storing import take_single
+from jetstream_server.jetstream.streams.storing.storing_outcome import StoringOutcome
 from jetstream_server.kernels.message_ids import first_special, id_spans
 from jetstream_server.protocol.ops import PubRun
 

@@ -12,9 +12,9 @@ from random import Random
 from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.core.provenance import is_own_subject
 from jetstream_server.core.transform import Transform
+from jetstream_server.jetstream.configs.stream_config import RePublish
 from jetstream_server.jetstream.output import Output
-from jetstream_server.jetstream.streams.publish_headers import extended
-from jetstream_server.jetstream.streams.stream_config import RePublish
+from jetstream_server.jetstream.streams.messages.publish_headers import extended
 from jetstream_server.jetstream.wire.go_time import format_time
 
 

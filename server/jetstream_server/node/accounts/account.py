@@ -23,7 +23,7 @@ from jetstream_server.node.stats import Traffic
 from jetstream_server.node.trace_request import TraceTerms
 
 if TYPE_CHECKING:
-    from jetstream_server.jetstream.catalog import Catalog
+    from jetstream_server.jetstream.catalog.catalog import Catalog
 
 
 @dataclass(frozen=True, slots=True)

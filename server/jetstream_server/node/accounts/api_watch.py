@@ -14,7 +14,11 @@ from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.queue_group import in_turn
 from jetstream_server.core.relay import REPLY_PREFIX
 from jetstream_server.core.subscription import Origin, Stretch
-from jetstream_server.jetstream.streams.publish_headers import REQUEST_INFO, extended, without
+from jetstream_server.jetstream.streams.messages.publish_headers import (
+    REQUEST_INFO,
+    extended,
+    without,
+)
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.node.accounts.account import Account
 from jetstream_server.protocol.ops import PubRun

@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any
 from jetstream_server.core.provenance import is_from_server
 from jetstream_server.core.subscription import Origin, Stretch, Subscription
 from jetstream_server.core.wildcard_mapping import WildcardMapping
-from jetstream_server.jetstream.streams.publish_headers import REQUEST_INFO, extended, without
+from jetstream_server.jetstream.streams.messages.publish_headers import (
+    REQUEST_INFO,
+    extended,
+    without,
+)
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.node import service_latency
 from jetstream_server.node.accounts.service_replies import ACK_PREFIX, ResponseTerms

@@ -10,9 +10,9 @@ import pytest
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Stretch, Subscription
-from jetstream_server.jetstream.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.api.dispatch import Api
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.configs.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Output, Publish
 from jetstream_server.protocol.ops import PubRun

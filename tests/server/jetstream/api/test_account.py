@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jetstream_server.jetstream.account_limits import AccountLimits
+from jetstream_server.jetstream.configs.account_limits import AccountLimits
 
 
 def test_an_account_without_anything(exchange: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from jetstream_server.jetstream.api import streams
-from jetstream_server.jetstream.streams import subject_page
+from jetstream_server.jetstream.streams.reads import subject_page
 
 NAME_TEXT = r"stream name is required and can not contain '.', '*', '>', '\', '/'"
 

@@ -8,7 +8,7 @@ import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.jetstream.consumers.ack import Acks
 from jetstream_server.jetstream.consumers.consumer import Consumer
-from jetstream_server.jetstream.consumers.progress import Progress
+from jetstream_server.jetstream.consumers.progress.progress import Progress
 from jetstream_server.jetstream.consumers.pull import Pull
 from jetstream_server.jetstream.consumers.push import Push
 from jetstream_server.store.disk.state_log import StateLog

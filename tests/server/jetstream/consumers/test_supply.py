@@ -6,7 +6,8 @@ from array import array
 
 import pytest
 from jetstream_server.base.clock import SECOND
-from jetstream_server.jetstream.consumers import cursor, supply
+from jetstream_server.jetstream.consumers import supply
+from jetstream_server.jetstream.consumers.progress import cursor
 from jetstream_server.jetstream.consumers.supply import Supply
 from jetstream_server.store.ports import Window
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.origins.copied_headers import disregard, is_special, settled
-from jetstream_server.jetstream.streams.candidate import Candidate
-from jetstream_server.jetstream.streams.stream_config import StreamConfig
+from jetstream_server.jetstream.streams.messages.candidate import Candidate
 
 
 def block(*lines: str) -> bytes:

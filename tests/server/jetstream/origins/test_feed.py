@@ -12,12 +12,12 @@ from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Origin, Stretch, Subscription
+from jetstream_server.jetstream.configs.stream_config import StreamSource
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.arrival import Arrival
 from jetstream_server.jetstream.origins.feed import Feed
 from jetstream_server.jetstream.origins.origin_request import MIRROR, SOURCE, FeedKind
 from jetstream_server.jetstream.output import Output, Publish
-from jetstream_server.jetstream.streams.stream_config import StreamSource
 from jetstream_server.jetstream.wire.go_json import decode
 from jetstream_server.protocol.ops import PubRun
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
+from jetstream_server.jetstream.configs.stream_config import StreamSource
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.origin_request import MIRROR, SOURCE, OriginRequest
 from jetstream_server.jetstream.output import Output
-from jetstream_server.jetstream.streams.stream_config import StreamSource
 from jetstream_server.jetstream.wire.go_json import decode
 
 

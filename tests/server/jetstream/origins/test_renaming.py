@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+from jetstream_server.jetstream.configs.stream_config import SubjectTransform
 from jetstream_server.jetstream.origins.renaming import Renaming
-from jetstream_server.jetstream.streams.stream_config import SubjectTransform
 
 
 def renaming(*rules: tuple[str, str]) -> Renaming:

@@ -8,8 +8,8 @@ from typing import Any
 
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.core.subscription import Stretch
-from jetstream_server.jetstream.origins.origin_consumer import stream_identity
-from jetstream_server.jetstream.streams.publish_headers import header
+from jetstream_server.jetstream.consumers.origin_consumer import stream_identity
+from jetstream_server.jetstream.streams.messages.publish_headers import header
 from jetstream_server.protocol.ops import PubRun
 
 SET_UP = 300 * MILLISECOND

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from jetstream_server.jetstream.configs.stream_config import StreamSource
 from jetstream_server.jetstream.origins.source_header import (
     SourcePosition,
     SourceStamp,
     parse_source,
     source_key,
 )
-from jetstream_server.jetstream.streams.stream_config import StreamSource
 
 
 def source(**fields: Any) -> StreamSource:

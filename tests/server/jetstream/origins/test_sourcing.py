@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from jetstream_server.jetstream.configs.stream_config import StreamSource
 from jetstream_server.jetstream.origins import sourcing
 from jetstream_server.jetstream.origins.source_header import SourcePosition
 from jetstream_server.jetstream.origins.sourcing import last_positions
-from jetstream_server.jetstream.streams.stream_config import StreamSource
 
 
 def block(value: str) -> bytes:

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from jetstream_server.jetstream.configs.consumer_config import ConsumerBounds
 from jetstream_server.jetstream.consumers.consumer import Consumer
-from jetstream_server.jetstream.consumers.consumer_config import ConsumerBounds
 from jetstream_server.jetstream.snapshots.archive import ArchiveError
 from jetstream_server.jetstream.snapshots.consumer_snapshot import decode_consumer, encode_consumer
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from jetstream_server.base.clock import SECOND
+from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.snapshots.archive import END, MAGIC, encode_entry
 from jetstream_server.jetstream.snapshots.rebuild import Rebuild, RebuildError
 from jetstream_server.jetstream.snapshots.s2 import STREAM_IDENTIFIER, frames
-from jetstream_server.jetstream.streams import publish_headers
-from jetstream_server.jetstream.streams.stream_config import StreamConfig
+from jetstream_server.jetstream.streams.messages import publish_headers
 
 CONSUMER = b'{"config":{"durable_name":"C","name":"C","ack_policy":"explicit"},"state":{}}'
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import StoreError
-from jetstream_server.jetstream.catalog import RESTORES_MAX
+from jetstream_server.jetstream.catalog.catalog import RESTORES_MAX
 from jetstream_server.store.blocks.compressed_block import is_compressed
 
 
@@ -167,7 +167,7 @@ def test_a_full_disk_is_told_in_the_end(transfers, monkeypatch) -> None:
     def full(*_: object) -> None:
         raise StoreError("the disk is full")
 
-    monkeypatch.setattr("jetstream_server.jetstream.spool.Spool.append", full)
+    monkeypatch.setattr("jetstream_server.jetstream.catalog.spool.Spool.append", full)
     assert transfers.request(subject, b"chunk") == b""
     assert b"restore failed: the disk is full" in transfers.request(subject)
 

@@ -11,9 +11,9 @@ import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import StoreError
 from jetstream_server.jetstream.streams.alarm import Alarm
-from jetstream_server.jetstream.streams.candidate import Candidate
 from jetstream_server.jetstream.streams.contents import Contents
-from jetstream_server.jetstream.streams.scan import stored
+from jetstream_server.jetstream.streams.messages.candidate import Candidate
+from jetstream_server.jetstream.streams.messages.scan import stored
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.disk import OsDisk

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jetstream_server.base.errors import ApiError
-from jetstream_server.jetstream.streams.stream_config import StreamConfigRequest
+from jetstream_server.jetstream.configs.stream_config import StreamConfigRequest
 from jetstream_server.jetstream.wire import go_json
 from pydantic import Field
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from jetstream_server.config.options import AccountOptions, ExportOptions, ImportOptions
 from jetstream_server.jetstream.api.dispatch import Api
-from jetstream_server.jetstream.catalog import Catalog
+from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.node.accounts.account_links import AccountLinks, has_own_api
 from jetstream_server.store.vault import MemoryVault

@@ -1,0 +1,100 @@
+"""A purge of some messages, a slice a turn, so that a large one holds nobody up.
+
+What matched when it began is removed; what is published meanwhile stays. It is no transaction:
+readers see the stream shrink, and a crash leaves what was not reached. The request is answered when
+all of it is done. Specification: docs/reference/streams.md#reading-and-removing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jetstream_server.base.clock import MILLISECOND
+from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.core.containment import Incident
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.stream import Stream
+from jetstream_server.jetstream.streams.removal.removal_checks import check_purge
+
+_PAUSE_NS = MILLISECOND  # between two slices; also how soon to look again for a disk that is behind
+
+Outcome = dict[str, Any] | ApiError
+
+
+class Purging:
+    """One purge of one stream. Runnable and Scheduled while it lasts.
+
+    Args:
+        stream: the stream.
+        pattern: of the subjects; empty for all.
+        below: only sequences below this one; 0 for all.
+        keep: how many of the newest stay.
+
+    Raises:
+        ApiError: it is not allowed.
+    """
+
+    def __init__(self, stream: Stream, pattern: bytes, below: int, keep: int) -> None:
+        check_purge(stream.config, stream.store)
+        store = stream.store
+        self._stream = stream
+        self._wanted = store.filter([pattern]) if pattern else None
+        self._keep = keep
+        self._start = store.first_seq
+        self._stop = min(below or store.last_seq + 1, store.last_seq + 1)
+        self._left = store.count(self._wanted, 0) - keep  # at most
+        self._purged = 0
+        self._finished: Callable[[Outcome], None] | None = None
+
+    def begin(self, now: int) -> int | None:
+        """Remove the first slice; return how many went if that was all, None if not."""
+        return self._purged if self._remove(now) else None
+
+    def go_on(self, finished: Callable[[Outcome], None]) -> None:
+        """Remove the rest in turns to come, then tell."""
+        self._finished = finished
+        self._stream.context.wake(self)
+
+    def give_up(self, incident: Incident, now: int) -> None:
+        """End, and tell so."""
+        finished, self._finished = self._finished, None
+        if finished is not None:
+            finished(errors.STREAM_GENERAL_ERROR(str(incident)))
+
+    def advance(self, now: int) -> None:
+        """Have the next slice removed soon."""
+        self._stream.context.deadlines.schedule(self, now + _PAUSE_NS)
+
+    def tick(self, now: int) -> None:
+        """Remove the next slice."""
+        assert self._finished is not None, "it was told whom to tell"
+        try:
+            if self._stream.outage or self._stream.store.offline:  # or removed meanwhile
+                raise errors.STREAM_GENERAL_ERROR("stream closed")
+            is_done = self._remove(now)
+        except ApiError as error:
+            self._finished(error)
+        except StoreError as error:
+            self._finished(errors.STREAM_GENERAL_ERROR(error.reason))
+        else:
+            if is_done:
+                self._finished({"success": True, "purged": self._purged})
+            else:
+                self.advance(now)
+
+    def _remove(self, now: int) -> bool:
+        """Remove a slice; tell whether all is done."""
+        store, left = self._stream.store, self._left
+        if self._keep:  # limits may have removed some meanwhile
+            left = min(left, store.count(self._wanted, 0) - self._keep)
+        if left > 0 and self._start < self._stop:
+            self._start, removed = store.purge_some(self._wanted, self._start, self._stop, left)
+            self._purged += removed
+            self._left -= removed
+            # Each slice, for consumers look between two of them: what is gone must not be counted.
+            is_single = removed == 1 and (self._wanted is not None or self._keep > 0)
+            self._stream.removal.tell_purged(now, is_single=is_single)
+            return removed >= left or self._start >= self._stop
+        self._stream.removal.tell_purged(now)
+        return True

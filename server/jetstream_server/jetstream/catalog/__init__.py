@@ -1,0 +1,1 @@
+"""An account's streams: made, found, counted, lost and brought back."""

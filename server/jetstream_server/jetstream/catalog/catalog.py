@@ -1,0 +1,602 @@
+"""All streams of one account: made, changed, found, recovered, counted.
+
+The catalog decides what concerns several streams (names, overlapping subjects, the account's
+limits) and keeps each stream's config on disk; what a stream does with messages is `stream.py`. A
+stream whose files are damaged, or that needs a newer server, is kept listed as offline with the
+reason while the others serve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from jetstream_server import API_LEVEL
+from jetstream_server.base.errors import JetStreamServerError, StoreError
+from jetstream_server.base.limits import OUTBOX_LOW_BYTES
+from jetstream_server.core.containment import Incident
+from jetstream_server.core.pattern_tree import TooManyMeetError
+from jetstream_server.core.subject import overlaps
+from jetstream_server.core.subscription import Outlet
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.advisory import publish_stream_action
+from jetstream_server.jetstream.catalog.captured_subjects import CapturedSubjects
+from jetstream_server.jetstream.catalog.metering import Metering, Usage
+from jetstream_server.jetstream.catalog.offline_stream import OfflineStream
+from jetstream_server.jetstream.catalog.outages import Outages
+from jetstream_server.jetstream.catalog.spool import Spool
+from jetstream_server.jetstream.catalog.stream_template import StreamTemplates
+from jetstream_server.jetstream.configs.account_limits import AccountLimits, ServerLimits
+from jetstream_server.jetstream.configs.consumer_config import ConsumerBounds
+from jetstream_server.jetstream.configs.origin_checks import check_filters
+from jetstream_server.jetstream.configs.stream_checks import (
+    TOO_MANY_MEET,
+    check_config,
+    check_replicas,
+    check_update,
+)
+from jetstream_server.jetstream.configs.stream_config import (
+    REQUIRED_LEVEL,
+    StreamConfig,
+    sealed,
+    with_defaults,
+)
+from jetstream_server.jetstream.configs.stream_file import LostConfigError, load_config, save_config
+from jetstream_server.jetstream.consumers.consumer import Consumer
+from jetstream_server.jetstream.consumers.consumer_creation import check_stream_limits
+from jetstream_server.jetstream.context import Context, Runnable
+from jetstream_server.jetstream.stream import Stream
+from jetstream_server.store.ports import StreamFolder, Vault
+
+# Restores under way at a time, of one account: each may fill the disk.
+RESTORES_MAX = 16
+TURN_BYTES = 4 * OUTBOX_LOW_BYTES  # delivered by all consumers of an account
+
+RESTED_AT_ONCE = 16  # streams: for each, the next flush takes up to some milliseconds longer
+
+# Where templates are kept; no stream can have a name with a dot.
+_TEMPLATES = ".templates"
+
+_REPORTED_MAX = 1000  # different failures remembered, so that each is logged once
+
+_SUPPORTED_LEVELS = {str(level) for level in range(API_LEVEL + 1)}
+
+
+class Catalog:
+    """The streams of one account.
+
+    Attributes:
+        context: what they share.
+        outages: what was given up, and is to come back.
+        server_limits: of the server.
+        streams: those that serve, by name.
+        metering: what they hold, and may.
+        offline: those that do not, by name.
+        templates: of its streams.
+        restoring: configs of those that a restore is making, by name.
+        api_total: API requests answered.
+        api_errors: of these, refusals.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        vault: Vault,
+        limits: AccountLimits | None = None,
+        server_limits: ServerLimits | None = None,
+        peers: Iterable[Catalog] = (),
+    ) -> None:
+        """Make an empty catalog; `recover` finds what the vault holds.
+
+        Args:
+            peers: catalogs of the server's other accounts, for limits of the server as a whole;
+                may grow later.
+        """
+        self.context = context
+        self.outages = context.outages = Outages(self, context)
+        self.server_limits = server_limits or ServerLimits()
+        self.streams: dict[str, Stream] = {}
+        self.metering = Metering(
+            limits or AccountLimits(),
+            self.server_limits,
+            self.streams,
+            lambda: (peer.metering for peer in peers if peer is not self),
+        )
+        self.offline: dict[str, OfflineStream] = {}
+        self.restoring: dict[str, StreamConfig] = {}
+        self.api_total = 0
+        self.api_errors = 0
+        self._vault = vault
+        templates = vault.folder(_TEMPLATES, memory=False).config()
+        self.templates = StreamTemplates(self, context, templates)
+        self._unread: dict[tuple[str, str], str] = {}  # consumers that could not be read, and why
+        self._captured = CapturedSubjects()
+        self._spools: set[int] = set()
+        self._reported: set[str] = set()
+
+    # -- finding ---------------------------------------------------------------------------
+
+    def stream(self, name: str) -> Stream:
+        """Return a stream that serves.
+
+        Raises:
+            ApiError: 10059 there is none; 10194 it is offline.
+        """
+        stream = self.streams.get(name)
+        if stream is None:
+            if name in self.offline:
+                raise errors.STREAM_OFFLINE_REASON(self.offline[name].reason)
+            raise errors.STREAM_NOT_FOUND()
+        if stream.store.offline:
+            raise errors.STREAM_OFFLINE_REASON(stream.store.offline)
+        return stream
+
+    def names(self, subject: str = "") -> list[str]:
+        """Return the names of all streams, or of those whose subjects overlap a pattern, sorted."""
+        if not subject:
+            return sorted([*self.streams, *self.offline])
+        pattern = subject.encode()
+        return sorted(
+            name
+            for name, stream in self.streams.items()
+            if any(overlaps(own, pattern) for own in stream.config.subject_patterns)
+        )
+
+    def offline_reason(self, name: str) -> str:
+        """Return why a stream does not serve, empty when it does."""
+        if name in self.offline:
+            return self.offline[name].reason
+        return self.streams[name].store.offline
+
+    def unread_consumers(self, stream: str) -> list[tuple[str, str]]:
+        """Return the consumers that are there and could not be read, and why, until they are made
+        again or their stream is removed."""
+        found = self.streams.get(stream)
+        return [
+            (consumer, reason)
+            for (of, consumer), reason in self._unread.items()
+            if of == stream and found is not None and consumer not in found.consumers
+        ]
+
+    # -- making and changing ---------------------------------------------------------------
+
+    def create(
+        self,
+        config: StreamConfig,
+        now: int,
+        *,
+        pedantic: bool = False,
+        names_storage: bool = False,
+    ) -> Stream:
+        """Make a stream, or return the one that has just this config.
+
+        One that lost its config gets this one, and serves again with all that it had.
+
+        Args:
+            names_storage: the request says which storage. Then, as in the genuine server, there
+                must be room for the stream once more, even if it is there.
+
+        Raises:
+            ApiError: refused; the first of the genuine server's checks that fails.
+        """
+        if config.sealed:
+            raise errors.STREAM_INVALID_CONFIG("stream configuration for create can not be sealed")
+        if config.mirror_direct and config.mirror is None:
+            raise errors.STREAM_INVALID_CONFIG("stream has no mirror but does have mirror direct")
+        offline = self.offline.get(config.name)
+        if offline is not None and (config.is_memory or not offline.lacks_config):
+            raise errors.STREAM_OFFLINE_REASON(offline.reason)
+        if config.name not in self.streams and offline is None:
+            self._check_count(config)
+        self.metering.check_reservation(config, is_twice=names_storage)
+        self._check_config(config, pedantic=pedantic)
+        check_replicas(config)
+        config = self._with_defaults(config)
+        if config.name in self.restoring:
+            raise errors.STREAM_NAME_EXIST()
+        if config.name in self.streams:
+            stream = self.stream(config.name)
+            if stream.config != config:
+                raise errors.STREAM_NAME_EXIST()
+            return stream
+        self.metering.check_reservation(config)
+        self._check_overlap(config)
+        check_filters(config)
+        if not config.is_memory:
+            self._check_disk()
+        if offline is not None:
+            return self._give_config(offline, config, now)
+        folder = self._vault.folder(
+            config.name, memory=config.is_memory, first_seq=config.first_seq
+        )
+        try:
+            stream = self._open(config, now, folder, now)
+            save_config(folder, config, now)
+        except Exception:  # whoever asked is refused, so it must not be there
+            self._discard(config.name, folder, now)
+            raise
+        publish_stream_action(self.context, config.name, "create", now)
+        return stream
+
+    def _discard(self, name: str, folder: StreamFolder, now: int) -> None:
+        """Undo what was done to make a stream."""
+        self.offline.pop(name, None)
+        if stream := self.streams.pop(name, None):
+            self.metering.dismiss(stream)
+            stream.delete(now)
+        else:
+            folder.remove()
+
+    def update(
+        self, name: str, config: StreamConfig, now: int, *, pedantic: bool = False
+    ) -> Stream:
+        """Change a stream.
+
+        Args:
+            name: the stream that is to be changed; a config of another name is refused, but only
+                after its other mistakes.
+
+        Raises:
+            ApiError: refused; the first of the genuine server's checks that fails.
+        """
+        self._check_config(config, pedantic=pedantic)
+        if config.name != name:
+            raise errors.STREAM_MISMATCH()
+        stream = self.stream(name)
+        check_replicas(config)
+        config = self._with_defaults(config)
+        check_update(stream.config, config)
+        check_stream_limits(stream, config)
+        if config.sealed:
+            config = sealed(config)
+        self.metering.check_reservation(config)
+        self._check_overlap(config)
+        stream.reconfigure(config, now)
+        save_config(stream.folder, config, stream.created)
+        publish_stream_action(self.context, config.name, "modify", now)
+        return stream
+
+    def delete(self, name: str, now: int) -> None:
+        """Remove a stream with its consumers and messages; offline ones too.
+
+        Raises:
+            ApiError: 10059.
+        """
+        self.outages.forget(name)
+        if offline := self.offline.pop(name, None):
+            offline.folder.remove()
+        elif stream := self.streams.pop(name, None):
+            self._unread = {key: why for key, why in self._unread.items() if key[0] != name}
+            self.metering.dismiss(stream)
+            stream.delete(now)
+        else:
+            raise errors.STREAM_NOT_FOUND()
+        publish_stream_action(self.context, name, "delete", now)
+
+    # -- restoring -------------------------------------------------------------------------
+
+    def open_spool(self) -> Spool:
+        """Return a place for the chunks of a restore, to be given back with `close_spool`.
+
+        Raises:
+            ApiError: 10023: too many restores are under way.
+        """
+        number = next((n for n in range(RESTORES_MAX) if n not in self._spools), None)
+        if number is None:
+            raise errors.INSUFFICIENT_RESOURCES()
+        self._spools.add(number)
+        return Spool(number, self._spool_folder(number))
+
+    def close_spool(self, spool: Spool) -> None:
+        """Remove what a restore has taken in."""
+        self._spools.discard(spool.number)
+        spool.remove()
+
+    def _spool_folder(self, number: int) -> StreamFolder:
+        # No stream can have a name with a dot; what a crash left in the folder goes.
+        return self._vault.folder(f".restore-{number}", memory=False)
+
+    def begin_restore(self, config: StreamConfig) -> tuple[StreamConfig, StreamFolder]:
+        """Take the name of a stream that is to be filled before it serves.
+
+        Returns:
+            Its config with defaults, and an empty folder.
+
+        Raises:
+            ApiError: such a stream can not be made.
+        """
+        if config.name in (self.streams | self.offline | self.restoring):
+            raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
+        self._check_count(config)
+        self.metering.check_reservation(config)
+        self._check_config(config, pedantic=False)
+        check_replicas(config)
+        # Its metadata is kept as it was saved, with the level that a newer server wrote there.
+        config = self._with_defaults(config).changed(metadata=config.metadata)
+        self.metering.check_reservation(config)
+        if config.sealed:
+            config = sealed(config)
+        self._check_overlap(config)
+        check_filters(config)
+        self._check_disk()  # where chunks are kept of any stream
+        folder = self._vault.folder(config.name, memory=config.is_memory)
+        folder.begin_filling()
+        self.restoring[config.name] = config
+        return config, folder
+
+    def finish_restore(self, config: StreamConfig, folder: StreamFolder, now: int) -> Stream:
+        """Let a stream serve whose folder is filled."""
+        del self.restoring[config.name]
+        stream = self._open(config, now, folder, now)
+        save_config(folder, config, now)
+        folder.end_filling()
+        publish_stream_action(self.context, config.name, "create", now)
+        return stream
+
+    def abandon_restore(self, config: StreamConfig, folder: StreamFolder) -> None:
+        """Give the name up and remove what is in the folder."""
+        self.restoring.pop(config.name, None)
+        folder.remove()
+
+    def limit(self, limits: AccountLimits) -> None:
+        """Have other limits from now on; streams that exceed them stay as they are."""
+        self.metering.limits = limits
+        for stream in self.streams.values():
+            self.metering.admit(stream)
+
+    @property
+    def limits(self) -> AccountLimits:
+        """Return the limits of the account."""
+        return self.metering.limits
+
+    def usage(self) -> Usage:
+        """Return what the streams hold and have reserved."""
+        return self.metering.usage()
+
+    def consumer_bounds(self) -> ConsumerBounds:
+        """Return what server and account allow consumers."""
+        limits = self.metering.limits_of_streams
+        pending = [n for n in (limits.max_ack_pending, self.server_limits.max_ack_pending) if n > 0]
+        return ConsumerBounds(
+            max_ack_pending=min(pending, default=-1),
+            max_request_batch=max(self.server_limits.max_request_batch, 0),
+            max_consumers=limits.max_consumers,
+            default_max_consumers=self.server_limits.default_max_consumers,
+        )
+
+    def _open(self, config: StreamConfig, created: int, folder: StreamFolder, now: int) -> Stream:
+        stream = Stream(self.context, config, created, folder, folder.messages(), now)
+        self.metering.admit(stream)
+        self.streams[config.name] = stream
+        stream.subscribe()
+        stream.sourcing.follow_config(now)
+        for other in self.streams.values():
+            other.sourcing.origin_appeared(config.name, now)
+        return stream
+
+    # -- life ------------------------------------------------------------------------------
+
+    def recover(self, now: int) -> None:
+        """Open every stream that the vault holds, with its consumers."""
+        for number in range(RESTORES_MAX):
+            self._spool_folder(number)
+        for name in self._vault.folders():
+            if name == _TEMPLATES:
+                continue
+            self._bring_up(name, self._vault.folder(name, memory=False), now)
+        try:
+            self.templates.recover()
+        except StoreError as error:
+            self.report(error)
+        except Exception as error:
+            self.context.containment.contain(error, now)
+
+    def _bring_up(self, name: str, folder: StreamFolder, now: int) -> None:
+        """Open a stream, or list it as offline."""
+        try:
+            self._recover(name, folder, now)
+        except JetStreamServerError as error:
+            if opened := self.streams.pop(name, None):
+                self.metering.dismiss(opened)
+                self._guarded(opened.stop, now)
+            lacks_config = isinstance(error, LostConfigError)
+            self.offline[name] = OfflineStream(name, str(error), folder, lacks_config)
+            self.context.log("ERR", f"stream {name} of account {self.context.account}: {error}")
+        except Exception as error:
+            incident = self.context.containment.contain(error, now)
+            self._drop(name, incident, folder, now)
+
+    def _drop(self, name: str, incident: Incident, folder: StreamFolder, now: int) -> None:
+        """List a stream as offline on which opening it has tripped."""
+        if name in self.offline:  # given up while it was opened
+            return
+        if opened := self.streams.get(name):
+            self.outages.abandon_opened(opened, incident, now)
+            return
+        folder.messages().forsake(str(incident))
+        offline = self.offline[name] = OfflineStream(name, str(incident), folder)
+        self.outages.not_opened(offline, incident, now)
+
+    def take_offline(self, stream: Stream, reason: str) -> OfflineStream:
+        """List a stream as offline that serves no more."""
+        del self.streams[stream.name]
+        self.metering.dismiss(stream)
+        offline = OfflineStream(stream.name, reason, stream.folder, config=stream.config)
+        self.offline[stream.name] = offline
+        return offline
+
+    def reopen(self, offline: OfflineStream, now: int) -> Stream | None:
+        """Open a stream again that was given up; return it if it serves now."""
+        name, config = offline.name, offline.config
+        del self.offline[name]
+        memory = config is not None and config.is_memory
+        self._bring_up(name, self._vault.folder(name, memory=memory), now)
+        return self.streams.get(name)
+
+    def _give_config(self, offline: OfflineStream, config: StreamConfig, now: int) -> Stream:
+        name = offline.name
+        save_config(offline.folder, config, now)
+        del self.offline[name]
+        self._bring_up(name, self._vault.folder(name, memory=False), now)
+        return self.stream(name)
+
+    def _recover(self, name: str, folder: StreamFolder, now: int) -> None:
+        config, created = load_config(name, folder)
+        level = config.metadata.get(REQUIRED_LEVEL, "0")
+        if level not in _SUPPORTED_LEVELS:
+            raise StoreError(
+                f"unsupported - required API level: {level}, current API level: {API_LEVEL}"
+            )
+        if config.first_seq:  # what nothing was ever stored in begins there still
+            memory = config.is_memory
+            folder = self._vault.folder(name, memory=memory, first_seq=config.first_seq)
+        for note in folder.messages().notes:
+            text = f"stream {name} of account {self.context.account}: {note}"
+            self.context.log("WRN", text)
+        if reason := folder.messages().offline:
+            raise StoreError(reason)
+        stream = self._open(config, created, folder, now)
+        unread = self.outages.restore_consumers(stream, now)
+        self._unread |= {(name, consumer): reason for consumer, reason in unread.items()}
+        # What only a consumer that could not be read still needs must not be swept away.
+        if not unread:
+            stream.removal.sweep()
+
+    def run(self, now: int) -> None:
+        """Do what has become due, then let each consumer that was woken deliver."""
+        context = self.context
+        context.notice_interest()
+        for scheduled in context.deadlines.pop_due(now):
+            self._guarded(scheduled.tick, now)
+        if context.ready:
+            self._deliver(now)
+
+    def _deliver(self, now: int) -> None:
+        """Let each consumer that was woken deliver, until it is enough for a turn; the others are
+        the first in the next."""
+        context, output = self.context, self.context.output
+        ready = list(context.ready)
+        context.ready.clear()
+        enough = output.delivered_bytes + TURN_BYTES
+        late: dict[Runnable, None] = {}
+        for runnable in ready:
+            if output.delivered_bytes >= enough and isinstance(runnable, Consumer):
+                self._guarded(runnable.put_off, now)
+                late[runnable] = None
+            else:
+                self._guarded(runnable.advance, now)
+        if late:
+            context.ready = late | context.ready
+            output.stir()
+
+    def next_deadline(self) -> int | None:
+        """Return when `run` has something to do, 0 for at once, None for never."""
+        return 0 if self.context.ready else self.context.deadlines.next_deadline()
+
+    def outlet_drained(self, outlet: Outlet) -> None:
+        """A client reads again; consumers that held messages back for it go on."""
+        for stream in self.streams.values():
+            for consumer in stream.consumers.values():
+                if isinstance(consumer, Consumer) and consumer.blocked:
+                    self.context.wake(consumer)
+
+    def rest(self) -> bool:
+        """Have some stores that nobody writes to let go of memory and note how far they came; tell
+        whether any did."""
+        rested = 0
+        for stream in list(self.streams.values()):
+            rested += self._rest(stream)
+            if rested == RESTED_AT_ONCE:
+                break
+        return rested > 0
+
+    def _rest(self, stream: Stream) -> bool:
+        try:
+            return stream.rest()
+        except Exception as error:
+            self.context.containment.contain(error, 0)
+            return False
+
+    def stop(self, now: int) -> None:
+        """End for a shutdown: waiting pulls are told, stores are closed."""
+        for stream in list(self.streams.values()):
+            self._guarded(stream.stop, now)
+
+    def _guarded(self, act: Callable[[int], None], now: int) -> None:
+        """Keep a disk that disagrees about one stream from stopping the others; the store itself
+        goes offline and says why from then on. Likewise what trips in a way nobody foresaw."""
+        try:
+            act(now)
+        except StoreError as error:
+            self.report(error)
+        except Exception as error:
+            self.context.containment.contain(error, now)
+
+    def report(self, error: StoreError) -> None:
+        """Log what is wrong with a store; once, since everybody who asks it is told."""
+        text = f"account {self.context.account}: {error}"
+        if text not in self._reported:
+            if len(self._reported) >= _REPORTED_MAX:
+                self._reported.clear()
+            self._reported.add(text)
+            self.context.log("ERR", text)
+
+    @property
+    def is_disk_full(self) -> bool:
+        """Return whether there is no room on the disk."""
+        return bool(self._vault.full)
+
+    # -- accounting ------------------------------------------------------------------------
+
+    def count_request(self, *, refused: bool) -> None:
+        """Count one API request."""
+        self.api_total += 1
+        self.api_errors += refused
+
+    def consumer_count(self) -> int:
+        """Return the number of consumers, those of mirrors and sources included."""
+        return sum(len(stream.consumers) for stream in self.streams.values())
+
+    # -- checks that concern several streams -----------------------------------------------
+
+    def check_template(self, config: StreamConfig) -> None:
+        """Refuse a config that no stream of a template could have."""
+        self._check_config(config, pedantic=False)
+        check_replicas(config)
+
+    def _check_config(self, config: StreamConfig, *, pedantic: bool) -> None:
+        limits = self.limits.tier(config.num_replicas) or AccountLimits()
+        if 0 < limits.max_consumers < config.max_consumers:
+            raise errors.MAXIMUM_CONSUMERS_LIMIT()
+        streams = {name: stream.config for name, stream in self.streams.items()}
+        check_config(config, limits, self.server_limits, streams, pedantic=pedantic)
+
+    def _with_defaults(self, config: StreamConfig) -> StreamConfig:
+        """Fill in what the client left open; a mirror of a stream here answers as that does."""
+        config = with_defaults(config, self.server_limits.duplicate_window_ns)
+        mirror = config.mirror
+        if mirror is None or mirror.external is not None or mirror.name not in self.streams:
+            return config
+        return config.changed(mirror_direct=self.streams[mirror.name].config.allow_direct)
+
+    def _check_count(self, config: StreamConfig) -> None:
+        count = len(self.streams) + len(self.offline) + len(self.restoring)
+        if self.metering.is_of_no_tier_here(config):
+            count = 0
+        if 0 < self.metering.limits_for(config).max_streams <= count:
+            raise errors.MAXIMUM_STREAMS_LIMIT()
+
+    def _check_disk(self) -> None:
+        """Refuse what a full disk would hold up for nobody knows how long."""
+        if full := self._vault.full:
+            raise errors.STREAM_CREATE_FAILED(full)
+
+    def _check_overlap(self, config: StreamConfig) -> None:
+        serving = [stream.config for stream in self.streams.values()]
+        absent = [each.config for each in self.offline.values() if each.config is not None]
+        self._captured.follow([*serving, *absent, *self.restoring.values()])
+        try:
+            is_taken = self._captured.overlap(config)
+        except TooManyMeetError:
+            raise errors.STREAM_INVALID_CONFIG(TOO_MANY_MEET) from None
+        if is_taken:
+            raise errors.STREAM_SUBJECT_OVERLAP()

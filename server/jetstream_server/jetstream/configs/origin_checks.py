@@ -1,0 +1,228 @@
+"""Checks of `mirror` and `sources` (docs/reference/streams.md#checks-of-a-configuration)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jetstream_server.core.pattern_tree import TooManyMeetError, first_overlapped
+from jetstream_server.core.subject import is_literal, is_valid_subject, overlaps
+from jetstream_server.core.transform import Transform, TransformError
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.configs.stream_config import (
+    ExternalStream,
+    StreamConfig,
+    StreamSource,
+    SubjectTransform,
+    is_stream_name,
+)
+from jetstream_server.jetstream.errors import Refusal
+
+_API = "$JS.API"
+
+
+Streams = Mapping[str, StreamConfig]
+
+
+def check_mirror(
+    config: StreamConfig, mirror: StreamSource, streams: Streams, *, pedantic: bool
+) -> None:
+    """Refuse a mirror that cannot be.
+
+    Args:
+        streams: those of the account, by name.
+
+    Raises:
+        ApiError: the first mistake.
+    """
+    if config.first_seq:
+        raise errors.MIRROR_WITH_FIRST_SEQ()
+    if config.subjects:
+        raise errors.MIRROR_WITH_SUBJECTS()
+    if config.sources:
+        raise errors.MIRROR_WITH_SOURCES()
+    if config.allow_msg_counter:
+        raise errors.MIRROR_WITH_COUNTERS()
+    if config.allow_atomic:
+        raise errors.MIRROR_WITH_ATOMIC_PUBLISH()
+    if config.allow_batched:
+        raise errors.MIRROR_WITH_BATCH_PUBLISH()
+    if config.allow_msg_schedules:
+        raise errors.MIRROR_WITH_MSG_SCHEDULES()
+    if not _has_valid_consumer(mirror):
+        raise errors.MIRROR_CONSUMER_CONFIG_INVALID()
+    if mirror.filter_subject and mirror.subject_transforms:
+        raise errors.MIRROR_MULTIPLE_FILTERS_NOT_ALLOWED()
+    if config.subject_delete_marker_ttl:
+        raise errors.STREAM_INVALID_CONFIG("subject delete markers forbidden on mirrors")
+    _check_transforms(
+        mirror.subject_transforms,
+        errors.MIRROR_INVALID_SUBJECT_FILTER,
+        errors.MIRROR_INVALID_TRANSFORM_DESTINATION,
+        errors.MIRROR_OVERLAPPING_SUBJECT_FILTERS,
+    )
+    if not is_stream_name(mirror.name):
+        raise errors.MIRROR_INVALID_STREAM_NAME()
+    _check_external(mirror.external)
+    origin = _origin(mirror, streams)
+    if origin is not None:
+        if 0 < config.max_msg_size < origin.max_msg_size:
+            raise errors.MIRROR_MAX_MESSAGE_SIZE_TOO_BIG()
+        if pedantic and config.mirror_direct != origin.allow_direct:
+            raise errors.PEDANTIC("origin stream has direct get set, mirror has it disabled")
+
+
+def _origin(source: StreamSource, streams: Streams) -> StreamConfig | None:
+    """Return the config of an origin in the same account, None when it is elsewhere or missing."""
+    return streams.get(source.name) if source.external is None else None
+
+
+def check_cycle(config: StreamConfig, streams: Streams) -> None:
+    """Refuse a stream that would copy from itself, if only by way of others.
+
+    A filter on the source that closes the circle breaks it, unless it takes what is published to
+    the very stream that has the source: two streams may each source what is published to the other.
+
+    Raises:
+        ApiError: 10052.
+    """
+    seen: set[str] = set()
+    ahead = [config]
+    while ahead:
+        copying = ahead.pop()
+        for source in (copying.mirror, *copying.sources):
+            if source is None or source.external is not None:
+                continue
+            if source.name == config.name:
+                if source is not copying.mirror and _breaks_circle(source, copying):
+                    continue
+                raise errors.STREAM_INVALID_CONFIG("detected cycle")
+            if source.name not in seen and (origin := streams.get(source.name)) is not None:
+                seen.add(source.name)
+                ahead.append(origin)
+
+
+def _breaks_circle(source: StreamSource, copying: StreamConfig) -> bool:
+    wanted = source.filter_subject.encode()
+    return bool(wanted) and not any(overlaps(wanted, own.encode()) for own in copying.subjects)
+
+
+def check_sources(config: StreamConfig, streams: Streams) -> None:
+    """Refuse sources that cannot be.
+
+    Args:
+        streams: those of the account, by name.
+
+    Raises:
+        ApiError: the first mistake.
+    """
+    if config.sources and config.allow_msg_schedules:
+        raise errors.SOURCE_WITH_MSG_SCHEDULES()
+    seen: set[tuple[Any, ...]] = set()
+    for source in config.sources:
+        if not is_stream_name(source.name):
+            raise errors.SOURCE_INVALID_STREAM_NAME()
+        # Where it starts does not make a source another one.
+        identity = (
+            source.name,
+            source.external.api if source.external is not None else "",
+            source.filter_subject,
+            tuple((transform.src, transform.dest) for transform in source.subject_transforms),
+            source.consumer.name if source.consumer is not None else None,
+        )
+        if identity in seen:
+            raise errors.SOURCE_DUPLICATE_DETECTED()
+        seen.add(identity)
+        _check_source(source)
+        origin = _origin(source, streams)
+        if origin is not None and 0 < config.max_msg_size < origin.max_msg_size:
+            raise errors.SOURCE_MAX_MESSAGE_SIZE_TOO_BIG()
+
+
+def check_filters(config: StreamConfig) -> None:
+    """Refuse malformed filters; the genuine server finds them only as it sets a new stream up.
+
+    Raises:
+        ApiError: 10049.
+    """
+    mirror = config.mirror
+    if mirror is not None and _is_malformed(mirror.filter_subject):
+        raise errors.STREAM_CREATE_FAILED(
+            f"subject filter '{mirror.filter_subject}' for the mirror invalid subject"
+        )
+    for source in config.sources:
+        if _is_malformed(source.filter_subject):
+            raise errors.STREAM_CREATE_FAILED(
+                f"subject filter '{source.filter_subject}' for the source: invalid subject"
+            )
+
+
+def _is_malformed(subject: str) -> bool:
+    return bool(subject) and not is_valid_subject(subject.encode())
+
+
+def _check_source(source: StreamSource) -> None:
+    if source.filter_subject and source.subject_transforms:
+        raise errors.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED()
+    _check_transforms(
+        source.subject_transforms,
+        errors.SOURCE_INVALID_SUBJECT_FILTER,
+        errors.SOURCE_INVALID_TRANSFORM_DESTINATION,
+        errors.SOURCE_OVERLAPPING_SUBJECT_FILTERS,
+    )
+    if not _has_valid_consumer(source):
+        raise errors.SOURCE_CONSUMER_CONFIG_INVALID()
+    _check_external(source.external)
+
+
+def _has_valid_consumer(source: StreamSource) -> bool:
+    consumer = source.consumer
+    if consumer is None:
+        return True
+    deliver = consumer.deliver_subject.encode()
+    return (
+        is_stream_name(consumer.name)
+        and is_valid_subject(deliver)
+        and is_literal(deliver)
+        and not source.filter_subject
+        and not source.opt_start_seq
+        and source.opt_start_time is None
+    )
+
+
+def _check_transforms(
+    transforms: list[SubjectTransform],
+    bad_source: Refusal,
+    bad_destination: Refusal,
+    overlapping: Refusal,
+) -> None:
+    sources = [transform.src.encode() or b">" for transform in transforms]
+    try:
+        overlapped = first_overlapped(sources)
+    except TooManyMeetError:
+        raise overlapping() from None
+    for place, transform in enumerate(transforms):
+        source = transform.src.encode()
+        if source and not is_valid_subject(source):
+            raise bad_source(f"invalid subject {transform.src}")
+        if transform.dest:
+            try:
+                Transform(source, transform.dest.encode())
+            except TransformError as error:
+                raise bad_destination(error) from None
+        if place == overlapped:
+            raise overlapping()
+
+
+def _check_external(external: ExternalStream | None) -> None:
+    if external is None:
+        return
+    api, deliver = external.api.encode(), external.deliver.encode()
+    if deliver and not is_literal(deliver):
+        raise errors.STREAM_EXTERNAL_DELIVERY_WILDCARDS(external.deliver)
+    if api and not (is_valid_subject(api) and is_literal(api)):
+        raise errors.STREAM_INVALID_CONFIG(
+            f'stream external api prefix "{external.api}" must be a valid subject without wildcards'
+        )
+    if external.api == _API:
+        raise errors.STREAM_EXTERNAL_API_OVERLAP(external.api, _API)

@@ -1,0 +1,1 @@
+"""What a consumer has delivered, what of that is acknowledged, and what comes next."""

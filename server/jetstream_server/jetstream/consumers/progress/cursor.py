@@ -1,0 +1,212 @@
+"""Where a consumer stands in its stream: what comes next, and how much of it there is.
+
+The cursor only looks at messages; `take` moves it on. A `last_per_subject` consumer first walks a
+snapshot of sequences fixed at its creation (docs/reference/consumers.md#start), then goes on live
+after it.
+
+`num_pending` is counted incrementally: each first delivery takes one off, and messages stored since
+the last look are counted over their own range only. Removals beyond the cursor make it count anew,
+the next time somebody asks. It is exact whenever it is read: KV watchers and object readers stop on
+the zero in the ack subject (docs/reference/consumers.md#delivery).
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import filterfalse
+
+from jetstream_server.core.subject import matches
+from jetstream_server.jetstream.consumers.progress.selection import chosen_window, missing_below
+from jetstream_server.store.ports import MessageStore, Window
+
+_SNAPSHOT_COUNT_MAX = 4096
+WINDOWS_AT_ONCE = (
+    1  # of one block of the store: a millisecond, or a hundred with very many subjects
+)
+
+
+class Cursor:
+    """A position in a message store, seen through a filter.
+
+    Attributes:
+        next_seq: the first sequence not looked at; `delivered.stream_seq` is one less.
+        patterns: the filter subjects; empty for everything.
+        is_searching: `window` was last called while much is still to be looked through.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        patterns: Sequence[bytes],
+        next_seq: int,
+        snapshot: Sequence[int] = (),
+    ) -> None:
+        self._store = store
+        self.next_seq = next_seq
+        # Rising sequences still to be delivered, from `_snapshot_at` on.
+        self._snapshot = array("Q", snapshot)
+        self._snapshot_at = 0
+        self._live_seq = max(next_seq, self._snapshot[-1] + 1) if self._snapshot else next_seq
+        self._pending = 0
+        # Every wanted message up to here is in `_pending`; None: count anew.
+        self._counted_seq: int | None = None
+        # Nothing wanted lies between `next_seq` and here.
+        self._scanned_seq = 0
+        self.is_searching = False
+        self.refilter(patterns)
+
+    def refilter(self, patterns: Sequence[bytes]) -> None:
+        """Change the filter; what was delivered stays delivered."""
+        self.patterns = tuple(patterns)
+        self._wanted = self._store.filter(self.patterns)
+        self._counted_seq = None
+        self._scanned_seq = 0
+
+    @property
+    def snapshot(self) -> array[int]:
+        """Return what is left of the last-per-subject snapshot."""
+        return self._snapshot[self._snapshot_at :]
+
+    def wants(self, subject: bytes) -> bool:
+        """Tell whether the filter matches a literal subject."""
+        patterns = self.patterns
+        return not patterns or any(matches(pattern, subject) for pattern in patterns)
+
+    def has_passed(self, sequence: int) -> bool:
+        """Tell whether a sequence was delivered or skipped."""
+        if self._snapshot_at < len(self._snapshot):
+            if sequence >= self._live_seq:
+                return False
+            at = bisect_left(self._snapshot, sequence, self._snapshot_at)
+            return at == len(self._snapshot) or self._snapshot[at] != sequence
+        return sequence < self.next_seq
+
+    def num_pending(self) -> int:
+        """Return how many messages are still to be delivered for the first time."""
+        last_seq = self._store.last_seq
+        if self._counted_seq is None:
+            left = len(self._snapshot) - self._snapshot_at
+            self._pending = left + self._store.count(self._wanted, self._first_live())
+            self._counted_seq = max(last_seq, self._first_live() - 1)
+        elif last_seq > self._counted_seq:
+            self._pending += self._store.count(self._wanted, self._counted_seq + 1, last_seq + 1)
+            self._counted_seq = last_seq
+        return self._pending
+
+    def pass_unwanted(self) -> None:
+        """Move on to the end when nothing wanted is left."""
+        if not self.num_pending():
+            self.next_seq = max(self.next_seq, self._store.last_seq + 1)
+
+    def window(self, count_max: int, bytes_max: int) -> Window | None:
+        """Return the next wanted messages without taking them, None when there are none now, or
+        when it `is_searching`: a rare subject is looked for in slices, one with each call.
+
+        Sequences that are not wanted are passed for good on the way.
+        """
+        while self._snapshot_at < len(self._snapshot):
+            stop = self._snapshot_at + min(count_max, _SNAPSHOT_COUNT_MAX)
+            chosen = self._snapshot[self._snapshot_at : stop]
+            window = chosen_window(self._store, chosen, bytes_max)
+            if missing := missing_below(chosen, window):
+                self._forget_missing(missing)
+            if len(window):
+                return window
+        if self._snapshot:
+            self._leave_snapshot()
+        last_seq = self._store.last_seq
+        self.is_searching = False
+        for _ in range(WINDOWS_AT_ONCE):
+            if self.next_seq > last_seq:
+                return None
+            start = max(self.next_seq, self._scanned_seq)
+            window = self._store.window(self._wanted, start, count_max, bytes_max)
+            if len(window):
+                return window
+            self.next_seq = max(window.next_seq, start)
+        self.is_searching = self.next_seq <= last_seq
+        return None
+
+    def take(self, window: Window, count: int) -> None:
+        """Move on past the first `count` messages of a window got from `window`."""
+        pending = self.num_pending()
+        self._pending = max(pending - count, 0)
+        if self._snapshot_at < len(self._snapshot):
+            self._snapshot_at += count
+            self.next_seq = window.sequences[count - 1] + 1
+            self._end_snapshot()
+            return
+        # The position is just behind the last message, as INFO shows it; what the window found
+        # unwanted behind that is only remembered.
+        self.next_seq = window.sequences[count - 1] + 1
+        if count == len(window):
+            self._scanned_seq = window.next_seq
+
+    def removed(self, start: int, stop: int) -> None:
+        """Messages with start <= sequence < stop are gone."""
+        if stop > self._first_undelivered():
+            self._counted_seq = None
+            if self._snapshot:
+                low = bisect_left(self._snapshot, start, self._snapshot_at)
+                del self._snapshot[low : bisect_left(self._snapshot, stop, low)]
+                self._end_snapshot()
+
+    def purged(self, first_seq: int) -> None:
+        """Everything below `first_seq` is gone, and perhaps more."""
+        self._counted_seq = None
+        if self._snapshot:
+            self._live_seq = max(self._live_seq, first_seq)
+            self._keep_stored()
+        self.next_seq = max(self.next_seq, first_seq)
+
+    @property
+    def live_seq(self) -> int:
+        """Return where the cursor goes on after the snapshot."""
+        return self._live_seq
+
+    def restore(self, next_seq: int, live_seq: int, snapshot: array[int]) -> None:
+        """Take up a saved position."""
+        self.rewind(next_seq)
+        self._snapshot = snapshot
+        self._live_seq = live_seq
+        self._keep_stored()
+
+    def rewind(self, next_seq: int) -> None:
+        """Go on from another sequence; a snapshot ends."""
+        self._snapshot = array("Q")
+        self._snapshot_at = 0
+        self.next_seq = self._live_seq = next_seq
+        self._scanned_seq = 0
+        self._counted_seq = None
+
+    def _keep_stored(self) -> None:
+        """Drop from the snapshot what the stream no longer has: it would be counted for ever."""
+        store = self._store
+        self._snapshot = array("Q", (s for s in self.snapshot if store.count(None, s, s + 1)))
+        self._snapshot_at = 0
+        self._end_snapshot()
+
+    def _forget_missing(self, missing: list[int]) -> None:
+        left = filterfalse(set(missing).__contains__, self.snapshot)
+        self._snapshot, self._snapshot_at = array("Q", left), 0
+        self._counted_seq = None
+        self._end_snapshot()
+
+    def _end_snapshot(self) -> None:
+        if self._snapshot_at == len(self._snapshot):
+            self._leave_snapshot()
+
+    def _leave_snapshot(self) -> None:
+        self.next_seq = max(self.next_seq, self._live_seq)
+        self._snapshot = array("Q")
+        self._snapshot_at = 0
+
+    def _first_live(self) -> int:
+        return max(self._live_seq, self.next_seq) if self._snapshot else self.next_seq
+
+    def _first_undelivered(self) -> int:
+        if self._snapshot_at < len(self._snapshot):
+            return self._snapshot[self._snapshot_at]
+        return self.next_seq

@@ -1,0 +1,320 @@
+"""How far a consumer has come: delivered, pending, acknowledged, to be delivered again.
+
+A state machine without output: the consumer tells it what was sent, acked, refused and removed, and
+asks what is due. Wire, timers and files are elsewhere (`consumer.py`, `consumer_state.py`).
+
+Invariants (docs/reference/consumers.md#floor-and-pending):
+
+- the ack floor never goes back, and nothing at or below it is pending;
+- the consumer sequence rises by one with each delivery, redeliveries included;
+- no message goes out more than `max_deliver` times;
+- a message that was out as often as allowed is not pending, and does not move the floor;
+- what is queued to go out again, or has a deadline of its own, is pending.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import filterfalse
+
+from jetstream_server.base.clock import MILLISECOND
+from jetstream_server.jetstream.consumers.progress.ack_pending import AckPending
+from jetstream_server.jetstream.consumers.progress.cursor import Cursor
+from jetstream_server.jetstream.consumers.progress.redelivery import Redelivery
+from jetstream_server.store.ports import Window
+
+# The genuine server arms its timer a millisecond late, so that nothing expires just early.
+_ACK_WAIT_SLACK_NS = MILLISECOND
+
+
+@dataclass(slots=True, frozen=True)
+class AckRules:
+    """The part of the config that governs acknowledgement.
+
+    Attributes:
+        tracks: messages wait for an ack (every policy but `none`).
+        cumulative: an ack counts for everything before it (`all`).
+        ack_wait_ns: how long a delivery may stay unacknowledged.
+        backoff_ns: waits after the first, second ... delivery, in place of `ack_wait_ns`.
+        max_deliver: how often a message may go out, -1 without limit.
+        max_ack_pending: above this many pending no new messages go out, -1 without limit.
+    """
+
+    tracks: bool
+    cumulative: bool
+    ack_wait_ns: int
+    backoff_ns: tuple[int, ...]
+    max_deliver: int
+    max_ack_pending: int
+
+    def wait_ns(self, deliveries: int) -> int:
+        """Return how long to wait for the ack after so many deliveries."""
+        if not self.backoff_ns:
+            return self.ack_wait_ns
+        return self.backoff_ns[min(deliveries, len(self.backoff_ns)) - 1]
+
+
+class Progress:
+    """Delivered, pending and acknowledged messages of one consumer.
+
+    Attributes:
+        cursor: what comes next.
+        pending: delivered and not acknowledged.
+        redelivery: what goes out again.
+        consumer_seq: the last consumer sequence used.
+        stream_seq: the last message delivered for the first time; at first, just below the start.
+        floor_consumer_seq, floor_stream_seq: everything up to here is acknowledged.
+    """
+
+    def __init__(self, cursor: Cursor, rules: AckRules) -> None:
+        self.cursor = cursor
+        self.rules = rules
+        self.pending = AckPending()
+        self.redelivery = Redelivery()
+        self.consumer_seq = 0
+        self.floor_consumer_seq = 0
+        self.stream_seq = self.floor_stream_seq = cursor.next_seq - 1
+
+    # -- delivering ------------------------------------------------------------------------
+
+    @property
+    def room(self) -> int:
+        """Return how many new messages may go out now."""
+        limit = self.rules.max_ack_pending
+        if not self.rules.tracks or limit < 0:
+            return 1 << 62
+        return max(limit - len(self.pending), 0)
+
+    @property
+    def num_redelivered(self) -> int:
+        """Return how many unacknowledged messages have been out more than once."""
+        return len(self.redelivery.counts)
+
+    def deliver(self, window: Window, count: int, now: int) -> None:
+        """The first `count` messages of the cursor's window go out for the first time."""
+        sequences = window.sequences if count == len(window) else window.sequences[:count]
+        self.cursor.take(window, count)
+        self.stream_seq = sequences[-1]
+        if self.rules.tracks:
+            self.pending.add_run(sequences, self.consumer_seq + 1, now)
+            self.consumer_seq += count
+        else:
+            self.consumer_seq += count
+            self.floor_consumer_seq = self.consumer_seq
+            self.floor_stream_seq = sequences[-1]
+
+    def redeliver(self, sequences: array[int], now: int) -> int:
+        """Messages that have been out equally often go out again; return how often they have
+        been, this time included."""
+        self.consumer_seq += len(sequences)
+        deliveries = self.redelivery.deliveries(sequences[0]) + 1
+        deadline = now + self.rules.wait_ns(deliveries) + _ACK_WAIT_SLACK_NS
+        return self.redelivery.delivered(sequences, deadline)
+
+    def is_exhausted(self, sequence: int) -> bool:
+        """Tell whether a message has been out as often as allowed."""
+        limit = self.rules.max_deliver
+        return limit > 0 and self.redelivery.deliveries(sequence) >= limit
+
+    def exhaust(self, sequence: int) -> None:
+        """Give up on a message: it is pending no more, but the floor stays where it is."""
+        self.pending.take_range(sequence, sequence + 1)
+        self.redelivery.unqueue(sequence)
+
+    # -- acknowledging ---------------------------------------------------------------------
+
+    def ack(self, sequences: array[int]) -> array[int]:
+        """Acknowledge messages; return those that this settles.
+
+        Sequences that were not delivered, or are settled already, change nothing. The ack of a
+        message that was given up on settles it, without moving the floor. Acks that count for
+        everything before them go to `ack_through`.
+        """
+        if not self.rules.tracks:
+            return array("Q")
+        before = self.pending.first()
+        taken = self.pending.ack_run(sequences)
+        if taken:
+            self._raise_floor(before)
+        settled = taken + self._given_up(sequences, taken)
+        self.redelivery.forget(sequences)
+        return settled
+
+    def _given_up(self, sequences: array[int], taken: array[int]) -> array[int]:
+        """Return which of the sequences were out as often as allowed; `taken` were pending."""
+        counts = self.redelivery.counts
+        if len(taken) == len(sequences) or not counts:
+            return array("Q")
+        others = filterfalse(set(taken).__contains__, dict.fromkeys(sequences))
+        return array("Q", filter(counts.__contains__, others))
+
+    def is_done_with(self, sequence: int) -> bool:
+        """Tell whether a message is behind this consumer, acknowledged or given up on."""
+        return self.cursor.has_passed(sequence) and sequence not in self.pending
+
+    def last_pending(self, sequences: array[int]) -> int:
+        """Return the highest of these that is pending, 0 when none is."""
+        pending = self.pending
+        return next((seq for seq in sorted(sequences, reverse=True) if seq in pending), 0)
+
+    def ack_through(self, sequence: int, consumer_seq: int = 0) -> array[int]:
+        """Acknowledge everything up to a sequence; return what was pending of it.
+
+        Args:
+            consumer_seq: of the delivery that is acknowledged, 0 if not known.
+        """
+        if sequence <= self.floor_stream_seq:
+            return array("Q")
+        own = min(consumer_seq, self.consumer_seq) or self.pending.consumer_seq(sequence)
+        above = self.pending.first_above(sequence)
+        taken = self.pending.take_through(sequence)
+        self.redelivery.forget_range(0, sequence + 1)
+        reached = own or (self.consumer_seq if above is None else above[1] - 1)
+        self.floor_consumer_seq = max(self.floor_consumer_seq, reached)
+        self.floor_stream_seq = sequence
+        return taken
+
+    def _raise_floor(self, before: tuple[int, int] | None, *, strictly: bool = True) -> None:
+        """Move the floor after something left; `before` was the lowest pending until then.
+
+        Strictly, the floor moves only from right below the lowest pending: behind a message that
+        was given up on it waits until nothing is pending.
+        """
+        first = self.pending.first()
+        if first is None:
+            self.floor_consumer_seq = max(self.floor_consumer_seq, self.consumer_seq)
+            self.floor_stream_seq = max(self.floor_stream_seq, self.stream_seq)
+        elif before is None or first[0] == before[0]:
+            return
+        elif not strictly or before[1] <= self.floor_consumer_seq + 1:
+            self.floor_consumer_seq = max(self.floor_consumer_seq, first[1] - 1)
+            self.floor_stream_seq = max(self.floor_stream_seq, first[0] - 1)
+
+    def terminate(self, sequence: int) -> array[int]:
+        """Settle one pending message, whatever the policy; return it if it was pending."""
+        return self._drop(sequence, sequence + 1, strictly=True)
+
+    def postpone(self, sequence: int, deadline_ns: int) -> bool:
+        """Let a pending message expire at a time of its own (NAK with delay, WPI)."""
+        if sequence not in self.pending:
+            return False
+        self.redelivery.schedule((sequence,), deadline_ns)
+        return True
+
+    def refuse(self, sequence: int) -> bool:
+        """Queue a pending message for delivery at once (NAK)."""
+        if sequence not in self.pending:
+            return False
+        self.redelivery.queue((sequence,))
+        return True
+
+    def work(self, sequence: int, now: int) -> bool:
+        """Start the ack wait of a pending message anew (WPI)."""
+        wait = self.rules.wait_ns(self.redelivery.deliveries(sequence))
+        return self.postpone(sequence, now + wait + _ACK_WAIT_SLACK_NS)
+
+    def waiting_since(self, sequence: int, sent_at: int) -> int:
+        """Return from when on the ack wait of a pending message is counted, as `work` does.
+
+        Args:
+            sent_at: when its run was sent.
+        """
+        deadline = self.redelivery.deadlines.get(sequence)
+        if deadline is None:
+            return sent_at
+        wait = self.rules.wait_ns(self.redelivery.deliveries(sequence))
+        return deadline - wait - _ACK_WAIT_SLACK_NS
+
+    # -- time ------------------------------------------------------------------------------
+
+    def expire(self, now: int) -> list[int]:
+        """Queue what was not acknowledged in time; return the sequences, rising."""
+        due = set(self.redelivery.pop_due(now))
+        wait = self.rules.wait_ns(1) + _ACK_WAIT_SLACK_NS
+        for run in self.pending.runs:
+            if run.expired:
+                continue
+            if run.sent_at + wait > now:
+                break
+            run.expired = True
+            due.update(self.redelivery.untimed(run.pending_sequences()))
+        expired = sorted(due)
+        self.redelivery.queue(expired)
+        return expired
+
+    def next_deadline(self) -> int | None:
+        """Return when `expire` has something to do."""
+        deadline = self.redelivery.next_deadline()
+        for run in self.pending.runs:
+            if not run.expired:
+                first = run.sent_at + self.rules.wait_ns(1) + _ACK_WAIT_SLACK_NS
+                return first if deadline is None else min(deadline, first)
+        return deadline
+
+    # -- the stream changes ----------------------------------------------------------------
+
+    def removed(self, start: int, stop: int) -> array[int]:
+        """Messages with start <= sequence < stop are gone; return those that were pending."""
+        self.cursor.removed(start, stop)
+        return self._drop(start, stop, strictly=True)
+
+    def lost(self, sequences: array[int]) -> array[int]:
+        """Single messages are gone by a purge, rising; return those that were pending."""
+        before = self.pending.first()
+        taken = self.pending.ack_run(sequences)
+        if taken:
+            self._raise_floor(before, strictly=False)
+        self.redelivery.forget(sequences)
+        return taken
+
+    def _drop(self, start: int, stop: int, *, strictly: bool) -> array[int]:
+        before = self.pending.first()
+        taken = self.pending.take_range(start, stop)
+        self.redelivery.forget_range(start, stop)
+        self.redelivery.forget(taken)
+        if taken:
+            self._raise_floor(before, strictly=strictly)
+        return taken
+
+    def purged(self, first_seq: int) -> array[int]:
+        """Everything below `first_seq` is gone; return what of it was pending."""
+        self.cursor.purged(first_seq)
+        taken = self._drop(0, first_seq, strictly=False)
+        self.floor_stream_seq = max(self.floor_stream_seq, first_seq - 1)
+        self.stream_seq = max(self.stream_seq, first_seq - 1)
+        return taken
+
+    def recovered(self, first_seq: int) -> None:
+        """The stream begins at `first_seq` after a restart; what of it was pending is forgotten.
+
+        What was delivered and acknowledged is not more for that: a message that nobody wanted, or
+        that a limit took, moves no floor either while the server runs.
+        """
+        self.cursor.purged(first_seq)
+        self._drop(0, first_seq, strictly=True)
+
+    def rewind(self, next_seq: int) -> None:
+        """Go back behind messages that are lost, as their sequences will be used again."""
+        self.removed(next_seq, max(self.stream_seq, self.cursor.next_seq) + 1)
+        self.pending.compact()
+        self.stream_seq = min(self.stream_seq, next_seq - 1)
+        self.floor_stream_seq = min(self.floor_stream_seq, next_seq - 1)
+        self.cursor.rewind(min(self.cursor.next_seq, next_seq))
+
+    def reset(self, next_seq: int) -> None:
+        """Start over from a sequence, with consumer sequence 1."""
+        self.pending.clear()
+        self.redelivery.clear()
+        self.cursor.rewind(next_seq)
+        self.consumer_seq = self.floor_consumer_seq = 0
+        self.stream_seq = self.floor_stream_seq = next_seq - 1
+
+    def start_over(self) -> None:
+        """Queue everything that is pending for delivery again: others receive it from now on."""
+        self.redelivery.queue(self.pending.sequences())
+
+    def refilter(self, patterns: Sequence[bytes]) -> None:
+        """Change the filter subjects."""
+        self.cursor.refilter(patterns)

@@ -1,0 +1,1 @@
+"""Messages that are published together: atomic batches and fast ones."""

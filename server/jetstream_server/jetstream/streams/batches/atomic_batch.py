@@ -1,0 +1,179 @@
+"""Atomic batches: messages that are put aside until the last one comes, then stored all or none.
+
+Each message says with headers to which batch it belongs and the how-manieth it is; the last one
+carries a commit. Only the order is checked as messages arrive. The conditions on each message are
+checked at the commit, in order, and the first refusal ends the batch.
+
+All-or-nothing holds across crashes too. A batch is appended as one run, whose records a crash can
+only cut short at the end. The last message of a batch, and no other, is stored with
+`Nats-Batch-Commit`, so a store that ends in a message of a batch without it ends in part of a
+batch, and `drop_unfinished` removes that part on recovery. For this to be sure, nothing else may
+store `Nats-Batch-Id` in such a stream: fast batches and fired schedules strip it.
+
+Batches that are not committed are in memory only: a restart forgets them, as the genuine server
+does. Specification: docs/reference/publishing.md#atomic-batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jetstream_server.base.digits import unsigned
+from jetstream_server.base.errors import ApiError
+from jetstream_server.core.containment import Incident
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.advisory import publish_batch_abandoned
+from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.required_level import check_required_level
+from jetstream_server.jetstream.streams.batches.batch_storing import take_batch
+from jetstream_server.jetstream.streams.contents import Contents
+from jetstream_server.jetstream.streams.messages import publish_headers as names
+from jetstream_server.jetstream.streams.messages.candidate import Candidate
+from jetstream_server.jetstream.streams.messages.publish_headers import (
+    extended,
+    has_header,
+    special_headers,
+    without,
+)
+from jetstream_server.jetstream.streams.storing.pub_ack import PubAck
+from jetstream_server.store.ports import MessageStore
+
+ID_BYTES_MAX = 64
+_COMMITS = (b"1", b"eob")
+_COMMIT_LINE = b"%b: 1\r\n" % names.BATCH_COMMIT
+_PART_MAX = 1 << 16  # messages of a batch that a crash cut short
+_DIGITS_MAX = 18
+
+
+@dataclass(slots=True)
+class _Batch:
+    deadline: int
+    messages: list[Candidate] = field(default_factory=list)
+
+
+class AtomicBatches:
+    """The open batches of one stream."""
+
+    def __init__(self, contents: Contents, pub_ack: PubAck, context: Context) -> None:
+        self._contents = contents
+        self._pub_ack = pub_ack
+        self._context = context
+        self._limits = context.batches
+        self._open: dict[bytes, _Batch] = {}  # the one that idles longest first
+
+    def receive(self, message: Candidate, now: int) -> bytes:
+        """Put a message aside, or store the batch when this is its commit.
+
+        Returns:
+            The answer: empty until the commit.
+
+        Raises:
+            ApiError: it does not fit in, or the batch may not be stored. In most cases the batch
+                is gone then.
+        """
+        batch_id = message.special[names.BATCH_ID]
+        if len(batch_id) > ID_BYTES_MAX:
+            raise errors.ATOMIC_PUBLISH_INVALID_BATCH_ID()
+        position = message.special.get(names.BATCH_SEQUENCE, b"")
+        if not position.isdigit() or len(position) > _DIGITS_MAX:
+            raise errors.ATOMIC_PUBLISH_MISSING_SEQ()
+        commit = message.special.get(names.BATCH_COMMIT, b"")
+        if commit not in _COMMITS and has_header(message.headers, names.BATCH_COMMIT):
+            self._forget(batch_id)
+            raise errors.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT()
+        batch = self._joined(batch_id, int(position), commit, now)
+        try:
+            check_required_level(message.headers)
+        except ApiError:
+            self._abandon(batch_id, "unsupported", now)
+            raise
+        if commit != b"eob":
+            batch.messages.append(message)
+        if not commit:
+            return b""
+        self._forget(batch_id)
+        messages = batch.messages
+        last = messages[-1]
+        if last is not message:
+            last.headers = extended(without(last.headers, names.BATCH_COMMIT), _COMMIT_LINE)
+        sequence = take_batch(self._contents, messages, now)
+        return self._pub_ack.batch(sequence, batch_id, len(messages))
+
+    def _joined(self, batch_id: bytes, position: int, commit: bytes, now: int) -> _Batch:
+        """Return the batch of a message that comes at its turn."""
+        is_marker = commit == b"eob"
+        messages_max = self._limits.messages_max
+        if position > messages_max + is_marker:
+            self._abandon(batch_id, "large", now)
+            raise errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH(messages_max)
+        batch = self._open.get(batch_id)
+        if batch is None and position == 1:
+            if not self._limits.atomic.has_room(len(self._open)):
+                raise errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT()
+            batch = self._open[batch_id] = _Batch(now)
+            self._limits.atomic.count += 1
+        if batch is None:
+            raise errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH()
+        if position != len(batch.messages) + 1 or (is_marker and position == 1):
+            self._abandon(batch_id, "incomplete", now)
+            raise errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH()
+        batch.deadline = now + self._limits.idle_ns
+        self._open[batch_id] = self._open.pop(batch_id)
+        return batch
+
+    def _abandon(self, batch_id: bytes, reason: str, now: int) -> None:
+        if self._forget(batch_id):
+            text = batch_id.decode("utf-8", "replace")
+            publish_batch_abandoned(self._context, self._contents.name, text, reason, now)
+
+    def _forget(self, batch_id: bytes) -> bool:
+        if self._open.pop(batch_id, None) is None:
+            return False
+        self._limits.atomic.count -= 1
+        return True
+
+    def give_up(self, incident: Incident, now: int) -> None:
+        """Forget every open batch: one may lack a message that was counted."""
+        self.close()
+
+    def close(self) -> None:
+        """Forget every open batch, without a word: the stream ends, or allows them no more."""
+        for batch_id in list(self._open):
+            self._forget(batch_id)
+
+    def expire(self, now: int) -> None:
+        """Give up the batches that went on too slowly."""
+        while (deadline := self.next_deadline()) is not None and deadline <= now:
+            self._abandon(next(iter(self._open)), "timeout", now)
+
+    def next_deadline(self) -> int | None:
+        """Return when the next batch is given up."""
+        return next((batch.deadline for batch in self._open.values()), None)
+
+
+def drop_unfinished(store: MessageStore) -> int:
+    """Remove the part of a batch in which a crash made the store end; return how many messages.
+
+    These are messages of one batch that count down to its first; what a backup brought may say
+    anything.
+    """
+    last_seq, gone = store.last_seq, list[int]()
+    newest = store.load(last_seq)
+    if newest is None or not newest.headers:
+        return 0
+    special = special_headers(newest.headers)
+    batch_id = special.get(names.BATCH_ID)
+    count = unsigned(special.get(names.BATCH_SEQUENCE, b""))
+    for before in range(min(count, last_seq, _PART_MAX) if batch_id else 0):
+        message = store.load(last_seq - before)
+        if message is None:  # a limit was quicker
+            continue
+        special = special_headers(message.headers)
+        if (
+            special.get(names.BATCH_ID) != batch_id
+            or unsigned(special.get(names.BATCH_SEQUENCE, b"")) != count - before
+            or names.BATCH_COMMIT in special
+        ):
+            break
+        gone.append(message.sequence)
+    return store.delete(gone)

@@ -1,0 +1,214 @@
+"""Fast batches: messages stored as they arrive, acknowledged every so many.
+
+A client says everything in the reply subject, `<inbox>.<batch>.<flow>.<gap>.<position>.<op>.$FI`:
+how many messages it wants acknowledged together at most (`flow`), whether a missing message ends
+the batch (`gap` is `fail`) or is only reported (`ok`), which message of the batch this is, and what
+it does: begin, go on, commit with or without a message, or ask for the last ack again. Unlike an
+atomic batch, a fast one is no unit: what is stored stays stored. Only the way of acknowledging
+differs, and the commit is answered with how far the batch came.
+
+Batches are in memory only. Specification: docs/reference/publishing.md#fast-batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jetstream_server.base.errors import ApiError
+from jetstream_server.core.containment import Incident
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.streams.contents import Contents
+from jetstream_server.jetstream.streams.messages import publish_headers as names
+from jetstream_server.jetstream.streams.messages.candidate import Candidate
+from jetstream_server.jetstream.streams.messages.publish_headers import without
+from jetstream_server.jetstream.streams.storing.pub_ack import PubAck
+from jetstream_server.jetstream.streams.storing.single_storing import take_single
+from jetstream_server.jetstream.wire.go_json import encode
+
+ID_BYTES_MAX = 64
+_FLOW_DEFAULT = 10
+_FLOW_MAX = 65535
+_FIRST_INTERVAL_MAX = 500
+_DIGITS_MAX = 18
+_TOKENS_MIN = 7
+
+BEGIN, APPEND, COMMIT, END, PING = range(5)
+
+
+class Place(NamedTuple):
+    """What a reply subject says."""
+
+    batch: bytes
+    flow: int
+    gaps_allowed: bool
+    position: int
+    op: int
+
+
+def parse_reply(reply: bytes) -> Place:
+    """Read a reply subject that ends in `.$FI`.
+
+    Raises:
+        ApiError: 10206, 10207.
+    """
+    tokens = reply.split(b".")
+    if len(tokens) < _TOKENS_MIN:
+        raise errors.BATCH_PUBLISH_INVALID_PATTERN()
+    batch, flow, gap, position, op, _ = tokens[-6:]
+    if (
+        gap not in (b"ok", b"fail")
+        or not position.isdigit()
+        or len(position) > _DIGITS_MAX
+        or op not in (b"0", b"1", b"2", b"3", b"4")
+    ):
+        raise errors.BATCH_PUBLISH_INVALID_PATTERN()
+    if len(batch) > ID_BYTES_MAX:
+        raise errors.BATCH_PUBLISH_INVALID_BATCH_ID()
+    most = int(flow[:_DIGITS_MAX]) if flow.isdigit() else 0
+    place = Place(
+        batch, min(most, _FLOW_MAX) or _FLOW_DEFAULT, gap == b"ok", int(position), int(op)
+    )
+    begins = place.position == 1
+    if place.position < 1 or (begins and place.op in (APPEND, END)):
+        raise errors.BATCH_PUBLISH_INVALID_PATTERN()
+    if place.op == BEGIN and not begins:
+        raise errors.BATCH_PUBLISH_INVALID_PATTERN()
+    return place
+
+
+@dataclass(slots=True)
+class _Batch:
+    interval: int
+    deadline: int = 0
+    position: int = 0  # of the last message, lost ones included
+    sequence: int = 0  # where the last one was stored
+    acknowledged: int = 0
+
+
+class FastBatches:
+    """The open batches of one stream."""
+
+    def __init__(self, contents: Contents, pub_ack: PubAck, context: Context) -> None:
+        self._contents = contents
+        self._pub_ack = pub_ack
+        self._output = context.output
+        self._limits = context.batches
+        self._open: dict[bytes, _Batch] = {}  # the one that idles longest first
+
+    def receive(self, message: Candidate, now: int) -> None:
+        """Take one message, and answer it if it is time to.
+
+        Raises:
+            ApiError: the message belongs to no batch, or to one that it could not begin.
+        """
+        place = parse_reply(message.reply)
+        batch = self._joined(place, message.reply, now)
+        lost = place.position > batch.position + 1
+        if place.op == PING:
+            lost = place.position > batch.position
+        elif place.position <= batch.position:  # again, or out of order: not to be sorted out
+            self._report_gap(batch, place, message.reply)
+            self._close(place.batch, batch, batch.position, message.reply)
+            return
+        if lost:
+            self._report_gap(batch, place, message.reply)
+            if not place.gaps_allowed:
+                self._close(place.batch, batch, batch.position, message.reply)
+                return
+        if place.op == PING:
+            batch.position = max(batch.position, place.position)
+            self._acknowledge(batch, message.reply)
+        elif place.op == END:
+            self._close(place.batch, batch, place.position - 1, message.reply)
+        else:
+            self._take(batch, place, message, now)
+
+    def _joined(self, place: Place, reply: bytes, now: int) -> _Batch:
+        batch = self._open.get(place.batch)
+        if batch is None:
+            if place.position != 1 or place.op == PING:
+                raise errors.BATCH_PUBLISH_UNKNOWN_BATCH_ID()
+            if not self._limits.fast.has_room(len(self._open)):
+                raise errors.BATCH_PUBLISH_TOO_MANY_INFLIGHT()
+            # With others at work, begin carefully.
+            batch = _Batch(1 if self._open else min(place.flow, _FIRST_INTERVAL_MAX))
+            self._limits.fast.count += 1
+            if place.op == BEGIN and not self._contents.config.no_ack:
+                self._acknowledge(batch, reply)
+        # At the end: the oldest deadline stays first.
+        self._open.pop(place.batch, None)
+        self._open[place.batch] = batch
+        batch.deadline = now + self._limits.idle_ns
+        return batch
+
+    def _take(self, batch: _Batch, place: Place, message: Candidate, now: int) -> None:
+        # `Nats-Batch-Id` means an atomic batch wherever it is stored (`atomic_batch.py`).
+        message.headers = without(message.headers, names.BATCH_ID)
+        reply = message.reply
+        try:
+            sequence, is_new = take_single(self._contents, message, now)
+        except ApiError as error:
+            if place.position == 1 and not place.gaps_allowed:
+                self._forget(place.batch)
+                raise
+            self._report_error(place, error, reply)
+            batch.position = place.position
+            if place.op == COMMIT or not place.gaps_allowed:
+                self._close(place.batch, batch, place.position - 1, reply)
+            return
+        batch.position = place.position
+        if is_new:
+            batch.sequence = sequence
+        if place.op == COMMIT:
+            self._close(place.batch, batch, place.position, reply)
+        elif place.position - batch.acknowledged >= batch.interval:
+            batch.acknowledged = place.position
+            batch.interval = max(min(2 * batch.interval, place.flow), 1)
+            self._acknowledge(batch, reply)
+
+    def _forget(self, batch_id: bytes) -> None:
+        del self._open[batch_id]
+        self._limits.fast.count -= 1
+
+    def give_up(self, incident: Incident, now: int) -> None:
+        """Forget every open batch: one may lack a message that was counted."""
+        self.close()
+
+    def close(self) -> None:
+        """Forget every open batch: the stream ends, or allows them no more."""
+        for batch_id in list(self._open):
+            self._forget(batch_id)
+
+    def expire(self, now: int) -> None:
+        """Forget the batches that went on too slowly."""
+        while (deadline := self.next_deadline()) is not None and deadline <= now:
+            self._forget(next(iter(self._open)))
+
+    def next_deadline(self) -> int | None:
+        """Return when the next batch is forgotten."""
+        return next((batch.deadline for batch in self._open.values()), None)
+
+    def _acknowledge(self, batch: _Batch, reply: bytes) -> None:
+        line = b'{"type":"ack","seq":%d,"msgs":%d}' % (batch.acknowledged, batch.interval)
+        self._output.publish(reply, line)
+
+    def _report_gap(self, batch: _Batch, place: Place, reply: bytes) -> None:
+        got = place.position + 1 if place.op == PING else place.position
+        line = b'{"type":"gap","last_seq":%d,"seq":%d}' % (batch.position + 1, got)
+        self._output.publish(reply, line)
+
+    def _report_error(self, place: Place, error: ApiError, reply: bytes) -> None:
+        fields = {
+            "code": error.code,
+            "err_code": error.err_code,
+            "description": error.description,
+        }
+        line = b'{"type":"err","seq":%d,"error":%b}' % (place.position, encode(fields))
+        self._output.publish(reply, line)
+
+    def _close(self, batch_id: bytes, batch: _Batch, count: int, reply: bytes) -> None:
+        self._forget(batch_id)
+        answer = self._pub_ack.batch(batch.sequence, batch_id, count)
+        self._output.publish(reply, answer)

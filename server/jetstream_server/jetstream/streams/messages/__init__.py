@@ -1,0 +1,1 @@
+"""A message, or some of them, as a stream looks at it."""

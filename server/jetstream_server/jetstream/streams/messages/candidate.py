@@ -1,0 +1,43 @@
+"""One message that a stream may store, where single messages have to be looked at."""
+
+from __future__ import annotations
+
+from jetstream_server.jetstream.streams.messages import publish_headers as names
+from jetstream_server.jetstream.streams.messages.publish_headers import special_headers, storable
+
+
+class Candidate:
+    """A message that a stream may store.
+
+    Attributes:
+        subject: after the stream's transform.
+        headers: the block to store.
+        payload: the body.
+        reply: where the publisher wants the answer.
+        special: the `Nats-` headers with a value.
+        ttl: seconds, `NEVER` (-1), or 0 for none.
+        total: of a counter after this message, else empty.
+        sources: where the total comes from, of a counter that was copied, else empty.
+    """
+
+    __slots__ = ("headers", "payload", "reply", "sources", "special", "subject", "total", "ttl")
+
+    def __init__(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        self.subject = subject
+        self.reply = reply
+        self.headers = storable(headers) if headers else b""
+        self.payload = payload
+        self.special = special_headers(headers) if headers else {}
+        self.ttl = 0
+        self.total = b""
+        self.sources = b""
+
+    @property
+    def message_id(self) -> bytes:
+        """Return the id for deduplication, empty when there is none."""
+        return self.special.get(names.MESSAGE_ID, b"")
+
+    @property
+    def rollup(self) -> bytes:
+        """Return `sub`, `all`, or nothing."""
+        return self.special.get(names.ROLLUP, b"").lower()

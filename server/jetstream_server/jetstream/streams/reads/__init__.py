@@ -1,0 +1,1 @@
+"""What a stream is asked: single messages, its state, its subjects."""

@@ -1,0 +1,128 @@
+"""What leaves a stream and when: by limits, with age, at a purge, when no consumer needs it.
+
+Whichever way, the consumers are told, but for what they settled themselves. Whether a request may
+remove anything is decided before (`removal_checks.py`).
+
+Specification: docs/reference/streams.md#reading-and-removing and #limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jetstream_server.base.clock import MILLISECOND
+from jetstream_server.core.containment import Incident
+from jetstream_server.jetstream.configs.stream_config import StreamConfig
+from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.ports import StreamConsumer
+from jetstream_server.jetstream.streams.alarm import Alarm
+from jetstream_server.jetstream.streams.audience import Audience
+from jetstream_server.jetstream.streams.removal import retention
+from jetstream_server.jetstream.streams.removal.expiry import Expiry
+from jetstream_server.jetstream.streams.removal.limits import Trimming
+from jetstream_server.store.ports import MessageStore, SubjectFilter
+
+_TRIMMING_PAUSE_NS = MILLISECOND
+
+
+class Removal:
+    """Removes messages of one stream.
+
+    Attributes:
+        expiry: what ends with time.
+        trimming: what the limits ask for.
+    """
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        store: MessageStore,
+        consumers: Audience,
+        alarm: Alarm,
+        context: Context,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._consumers = consumers
+        self._alarm = alarm
+        self._context = context
+        self.expiry = Expiry(config, store)
+        self.trimming = Trimming(store)
+
+    def follow(self, config: StreamConfig) -> None:
+        """Keep to another config from now on."""
+        self._config = self.expiry.config = config
+        self.trimming.follow(config)
+
+    def give_up(self, incident: Incident, now: int) -> None:
+        """Have the stream go offline: more or less may be left than there should be."""
+        if self._context.outages is not None:
+            self._context.outages.give_up_stream(self._store, incident, now)
+
+    # -- limits and age --------------------------------------------------------------------
+
+    def trim(self, now: int) -> None:
+        """Keep to the limits; what is left of much comes a little later."""
+        self._tell_removed(self.trimming.remove(now), now)
+        if self.trimming.is_behind:
+            self._alarm.set(now + _TRIMMING_PAUSE_NS, now)
+
+    def expire(self, now: int) -> None:
+        """Remove what is over."""
+        self._tell_removed(self.expiry.remove_due(now), now)
+
+    # -- what consumers are done with ------------------------------------------------------
+
+    def settle(self, consumer: StreamConsumer, sequences: Iterable[int]) -> None:
+        """Remove what this consumer is done with and no other one needs.
+
+        On a limits stream nothing happens. The consumer is not told again.
+        """
+        if self._config.retention == "limits":
+            return
+        others: list[StreamConsumer] = []
+        if self._config.retention == "interest":
+            others = [other for other in self._consumers.values() if other is not consumer]
+        self._delete(retention.settled(self._store, others, sequences))
+
+    def sweep(self) -> None:
+        """Remove from an interest stream what no consumer needs: after recovery, when a consumer
+        is gone, when the retention became interest."""
+        if self._config.retention != "interest":
+            return
+        if self._consumers:
+            self._delete(retention.unneeded(self._store, list(self._consumers.values())))
+        elif self._store.first_seq <= self._store.last_seq != 0:  # a new stream stays new
+            self._store.truncate_front(self._store.last_seq + 1)
+
+    def _delete(self, sequences: list[int]) -> None:
+        if sequences:
+            self._store.delete(sequences)
+
+    # -- requests --------------------------------------------------------------------------
+
+    def purge(self, wanted: SubjectFilter | None, seq: int, keep: int, now: int) -> int:
+        """Remove messages: all, those on some subjects, those below `seq`, all but `keep`.
+
+        Returns:
+            How many went.
+        """
+        purged = self._store.purge(wanted, seq, keep)
+        self.tell_purged(now)
+        return purged
+
+    def remove(self, sequence: int, erase: bool, now: int) -> bool:
+        """Remove one message; `erase` also overwrites its bytes. Tell whether it was there."""
+        is_removed = self._store.delete((sequence,), erase=erase) > 0
+        if is_removed:
+            self._tell_removed([(sequence, sequence + 1)], now)
+        return is_removed
+
+    def tell_purged(self, now: int, *, is_single: bool = False) -> None:
+        """Tell the consumers that a purge is over, and whether it took one message of many."""
+        first, last = self._store.first_seq, self._store.last_seq
+        self._consumers.tell(lambda each: each.purged(first, last, now, is_single=is_single), now)
+
+    def _tell_removed(self, ranges: list[tuple[int, int]], now: int) -> None:
+        if ranges:
+            self._consumers.tell(lambda consumer: consumer.removed(ranges, now), now)

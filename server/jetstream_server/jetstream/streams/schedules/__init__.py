@@ -1,0 +1,1 @@
+"""Messages that ask to be published later, or again and again."""

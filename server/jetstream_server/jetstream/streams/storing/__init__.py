@@ -1,0 +1,1 @@
+"""Whether a message is to be stored, what is answered, and the storing."""

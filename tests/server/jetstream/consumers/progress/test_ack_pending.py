@@ -1,0 +1,117 @@
+"""Pending messages in runs, against a dictionary."""
+
+from __future__ import annotations
+
+from array import array
+from random import Random
+
+import pytest
+from jetstream_server.jetstream.consumers.progress.ack_pending import AckPending
+
+
+def words(*values):
+    return array("Q", values)
+
+
+@pytest.fixture
+def pending():
+    """Sequences 1-5 with consumer sequences 1-5, and 10, 20, 30 with 6-8."""
+    pending = AckPending()
+    pending.add_run(words(1, 2, 3, 4, 5), 1, 100)
+    pending.add_run(words(10, 20, 30), 6, 200)
+    return pending
+
+
+def test_what_is_pending_and_under_which_consumer_sequence(pending):
+    assert len(pending) == 8
+    assert [pending.consumer_seq(sequence) for sequence in (1, 5, 6, 10, 15, 30)] == [
+        1,
+        5,
+        0,
+        6,
+        0,
+        8,
+    ]
+    assert pending.sent_at(20) == 200
+    assert pending.first() == (1, 1)
+    assert pending.first_above(5) == (10, 6)
+    assert pending.first_above(30) is None
+
+
+def test_acks_in_any_order_drop_what_was_pending(pending):
+    assert list(pending.ack_run(words(30, 4, 4, 99, 1, 2, 3))) == [1, 2, 3, 4, 30]
+    assert list(pending) == [(5, 5), (10, 6), (20, 7)]
+
+
+def test_a_stretch_with_a_hole_takes_what_is_left(pending):
+    pending.ack_run(words(2))
+    assert list(pending.ack_run(words(1, 2, 3))) == [1, 3]
+
+
+def test_ranges(pending):
+    assert list(pending.take_range(3, 11)) == [3, 4, 5, 10]
+    assert list(pending.take_through(20)) == [1, 2, 20]
+    assert list(pending) == [(30, 8)]
+    assert list(pending.take_range(0, 1 << 63)) == [30]
+    assert pending.runs == []
+
+
+def test_messages_dealt_out_one_by_one_share_a_run():
+    pending = AckPending()
+    for number in range(1, 101):
+        pending.add_run(words(number * 2), number, 7)
+    assert len(pending.runs) == 1
+    assert list(pending.ack_run(words(*range(2, 202, 2)))) == list(range(2, 202, 2))
+
+
+def test_a_few_stuck_messages_do_not_keep_a_large_run():
+    pending = AckPending()
+    pending.add_run(array("Q", range(1, 1001)), 1, 7)
+    pending.take_range(1, 1000)
+    assert [len(run.sequences) for run in pending.runs] == [1]
+    assert list(pending) == [(1000, 1000)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_behaves_like_a_dictionary(seed):
+    random = Random(seed)
+    pending, twin = AckPending(), {}
+    last = consumer_seq = 0
+    for _ in range(120):
+        if random.random() < 0.4:
+            count = random.choice((1, 1, 3, 70))
+            sequences = array("Q")
+            for _ in range(count):
+                last += random.choice((1, 1, 1, 4))
+                sequences.append(last)
+            pending.add_run(sequences, consumer_seq + 1, random.randrange(3))
+            twin.update(
+                zip(sequences, range(consumer_seq + 1, consumer_seq + count + 1), strict=True)
+            )
+            consumer_seq += count
+        elif random.random() < 0.5 and last:
+            start = random.randrange(1, last + 1)
+            acked = array("Q", range(start, start + random.randrange(1, 30)))
+            expected = [sequence for sequence in acked if twin.pop(sequence, None)]
+            assert list(pending.ack_run(acked)) == expected
+        elif last:
+            start = random.randrange(last + 2)
+            stop = start + random.randrange(12)
+            expected = [sequence for sequence in twin if start <= sequence < stop]
+            assert list(pending.take_range(start, stop)) == expected
+            for sequence in expected:
+                del twin[sequence]
+        probe = random.randrange(last + 2)
+        above = [item for item in twin.items() if item[0] > probe]
+        assert pending.first_above(probe) == (above[0] if above else None)
+        assert list(pending) == list(twin.items())
+        assert len(pending) == len(twin)
+        assert pending.consumer_seq(probe) == twin.get(probe, 0)
+
+
+def test_what_is_pending_within_a_range(pending):
+    assert pending.within(2, 5) == [(2, 2), (3, 3), (4, 4)]
+    assert pending.within(5, 21) == [(5, 5), (10, 6), (20, 7)]
+    assert pending.within(6, 10) == pending.within(31, 99) == []
+    pending.ack_run(words(3, 10))
+    assert pending.within(0, 99) == [(1, 1), (2, 2), (4, 4), (5, 5), (20, 7), (30, 8)]

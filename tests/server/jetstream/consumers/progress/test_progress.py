@@ -1,0 +1,193 @@
+"""Floors, expiry and redelivery without wire or files."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+from jetstream_server.base.clock import MILLISECOND
+from jetstream_server.jetstream.consumers.progress.cursor import Cursor
+from jetstream_server.jetstream.consumers.progress.progress import AckRules, Progress
+from jetstream_server.store.memory import MemoryStore
+
+WAIT = 1000
+SLACK = MILLISECOND
+
+
+@pytest.fixture
+def make():
+    """A progress that has delivered `count` of ten messages at time 0."""
+
+    def make(count=5, **rules):
+        store = MemoryStore()
+        for number in range(10):
+            store.append(b"a", b"", b"", number)
+        defaults = {
+            "tracks": True,
+            "cumulative": False,
+            "ack_wait_ns": WAIT,
+            "backoff_ns": (),
+            "max_deliver": -1,
+            "max_ack_pending": -1,
+        }
+        progress = Progress(Cursor(store, [], 1), AckRules(**defaults | rules))
+        if count:
+            window = progress.cursor.window(count, 1 << 20)
+            progress.deliver(window, len(window), 0)
+        return progress
+
+    return make
+
+
+def ack(progress, *sequences):
+    return list(progress.ack(array("Q", sequences)))
+
+
+def floors(progress):
+    return progress.floor_consumer_seq, progress.floor_stream_seq
+
+
+def test_the_floor_waits_for_holes(make):
+    progress = make()
+    assert ack(progress, 2, 3) == [2, 3]
+    assert floors(progress) == (0, 0)
+    ack(progress, 1)
+    assert floors(progress) == (3, 3)
+    assert ack(progress, 2) == []
+    ack(progress, 5, 4)
+    assert floors(progress) == (5, 5)
+
+
+def test_what_is_given_up_holds_the_floor_until_nothing_is_pending(make):
+    progress = make(max_deliver=1)
+    progress.exhaust(1)
+    ack(progress, 2, 3)
+    assert floors(progress) == (0, 0)
+    ack(progress, 4, 5)
+    assert floors(progress) == (5, 5)
+
+
+def test_a_late_ack_of_what_was_given_up_settles_it(make):
+    progress = make(max_deliver=2)
+    progress.redeliver(array("Q", [1]), 10)
+    progress.exhaust(1)
+    assert progress.num_redelivered == 1
+    assert ack(progress, 1) == [1]
+    assert progress.num_redelivered == 0
+    assert floors(progress) == (0, 0)
+
+
+def test_cumulative_acks_settle_everything_before(make):
+    progress = make(cumulative=True)
+    assert progress.last_pending(array("Q", [99])) == 0
+    assert progress.last_pending(array("Q", [3, 99, 2])) == 3
+    assert list(progress.ack_through(3)) == [1, 2, 3]
+    assert floors(progress) == (3, 3)
+    assert list(progress.ack_through(1)) == []
+    assert progress.last_pending(array("Q", [3, 1])) == 0
+
+
+def test_the_floor_follows_the_delivery_that_is_acknowledged(make):
+    progress = make(cumulative=True)
+    progress.expire(WAIT + SLACK)
+    assert progress.redeliver(array("Q", [1]), 5000) == 2
+    assert list(progress.ack_through(1, 6)) == [1]
+    assert floors(progress) == (6, 1)
+    assert list(progress.ack_through(2, 99)) == [2]
+    assert floors(progress) == (6, 2), "not beyond what was delivered"
+
+
+def test_without_tracking_the_floor_follows_delivery(make):
+    progress = make(tracks=False)
+    assert floors(progress) == (5, 5)
+    assert progress.room > 1_000_000
+    assert progress.next_deadline() is None
+
+
+def test_room_is_what_max_ack_pending_leaves(make):
+    progress = make(max_ack_pending=6)
+    assert progress.room == 1
+    ack(progress, 5)
+    assert progress.room == 2
+
+
+def test_expiry_queues_in_stream_order_once(make):
+    progress = make()
+    assert progress.next_deadline() == WAIT + SLACK
+    assert progress.expire(WAIT + SLACK - 1) == []
+    assert progress.expire(WAIT + SLACK) == [1, 2, 3, 4, 5]
+    assert progress.expire(10 * SLACK) == []
+    assert list(progress.redelivery.next_run(1)) == [1]
+    assert progress.redeliver(array("Q", [1]), 5000) == 2
+    assert progress.consumer_seq == 6
+    assert progress.next_deadline() == 5000 + WAIT + SLACK
+
+
+def test_backoff_grows_with_the_deliveries(make):
+    progress = make(backoff_ns=(10, 20, 30))
+    assert progress.next_deadline() == 10 + SLACK
+    progress.expire(10 + SLACK)
+    for deliveries, wait in ((2, 20), (3, 30), (4, 30)):
+        assert progress.redeliver(array("Q", [1]), 0) == deliveries
+        assert progress.redelivery.next_deadline() == wait + SLACK
+
+
+def test_a_postponed_message_does_not_expire_with_its_run(make):
+    progress = make()
+    assert progress.postpone(2, 5 * SLACK)
+    assert not progress.postpone(9, 5 * SLACK)
+    assert progress.expire(WAIT + SLACK) == [1, 3, 4, 5]
+    assert progress.expire(5 * SLACK) == [2]
+
+
+def test_what_expires_twice_over_is_queued_once(make):
+    progress = make()
+    progress.postpone(2, 500)
+    assert progress.expire(10 * SLACK) == [1, 2, 3, 4, 5]
+
+
+def test_acknowledged_messages_are_not_delivered_again(make):
+    progress = make()
+    progress.expire(WAIT + SLACK)
+    ack(progress, 1, 2)
+    assert list(progress.redelivery.next_run(9)) == [3, 4, 5]
+
+
+def test_removal_and_purge_move_the_floor(make):
+    progress = make()
+    assert list(progress.removed(1, 3)) == [1, 2]
+    assert floors(progress) == (2, 2)
+    progress.purged(9)
+    assert floors(progress) == (5, 8)
+    assert (len(progress.pending), progress.cursor.next_seq) == (0, 9)
+
+
+def test_reset_starts_over(make):
+    progress = make()
+    progress.refuse(1)
+    progress.reset(3)
+    assert (progress.consumer_seq, progress.stream_seq, *floors(progress)) == (0, 2, 0, 2)
+    assert not progress.redelivery.next_run(1)
+    assert progress.next_deadline() is None
+
+
+def test_what_was_out_once_and_given_up_is_done_with(make):
+    progress = make(3, max_deliver=1)
+    assert not progress.is_done_with(2)
+    progress.exhaust(2)
+    assert progress.is_done_with(2)
+    assert not progress.is_done_with(9)
+
+
+def test_starting_over_queues_everything_pending(make):
+    progress = make(4)
+    ack(progress, 2)
+    progress.start_over()
+    assert progress.redelivery.queued_sequences() == [1, 3, 4]
+
+
+def test_a_purge_tells_what_was_pending(make):
+    progress = make(3)
+    ack(progress, 1)
+    assert list(progress.purged(3)) == [2]
+    assert list(progress.purged(3)) == []

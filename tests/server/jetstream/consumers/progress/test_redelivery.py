@@ -1,0 +1,168 @@
+"""The queue, the deadlines and the counts of redelivery."""
+
+from __future__ import annotations
+
+from array import array
+
+from hypothesis import given
+from hypothesis import strategies as st
+from jetstream_server.jetstream.consumers.progress.redelivery import Redelivery
+
+
+def seqs(*numbers):
+    return array("Q", numbers)
+
+
+def drain(redelivery, count=1):
+    taken = []
+    while run := redelivery.next_run(count):
+        taken += run
+        redelivery.delivered(run, 1 << 60)
+    return taken
+
+
+def test_the_queue_keeps_the_order_and_each_sequence_once():
+    redelivery = Redelivery()
+    redelivery.queue([3, 1])
+    redelivery.queue([1, 2])
+    assert redelivery.queued == 3
+    assert drain(redelivery) == [3, 1, 2]
+    assert redelivery.queued == 0
+
+
+def test_leaving_and_coming_back_goes_to_the_end():
+    redelivery = Redelivery()
+    redelivery.queue([1, 2])
+    redelivery.schedule([1], 50)
+    assert redelivery.next_run(9) == seqs(2)
+    redelivery.queue([1])
+    assert 1 not in redelivery.deadlines
+    assert drain(redelivery) == [2, 1]
+
+
+def test_a_run_rises_and_has_been_out_equally_often():
+    redelivery = Redelivery()
+    redelivery.delivered(seqs(3, 4), 10)
+    redelivery.queue([1, 2, 3, 4, 5])
+    redelivery.queue([0])
+    assert redelivery.next_run(9) == seqs(1, 2)
+    assert redelivery.delivered(seqs(1, 2), 10) == 2
+    assert redelivery.next_run(9) == seqs(3, 4)
+    assert redelivery.next_run(1) == seqs(3)
+    redelivery.forget([3])
+    assert redelivery.next_run(9) == seqs(4)
+    redelivery.unqueue(4)
+    assert redelivery.next_run(9) == seqs(5)
+    redelivery.forget([5])
+    assert redelivery.next_run(9) == seqs(0)
+
+
+def test_refusals_one_after_another_make_a_run():
+    redelivery = Redelivery()
+    for sequence in (2, 5, 9, 4):
+        redelivery.queue([sequence])
+    assert redelivery.next_run(9) == seqs(2, 5, 9)
+    assert redelivery.queued_sequences() == [2, 5, 9, 4]
+
+
+def test_deliveries_count_from_one():
+    redelivery = Redelivery()
+    assert redelivery.deliveries(5) == 1
+    assert redelivery.delivered(seqs(5), 10) == 2
+    assert redelivery.delivered(seqs(5), 20) == 3
+    assert redelivery.deliveries(5) == 3
+    redelivery.unqueue(5)
+    assert redelivery.deliveries(5) == 3
+    redelivery.forget([5])
+    assert redelivery.deliveries(5) == 1
+
+
+def test_deadlines_come_due_in_stream_order():
+    redelivery = Redelivery()
+    redelivery.schedule([9], 10)
+    redelivery.schedule([2], 20)
+    redelivery.schedule([5], 30)
+    assert redelivery.next_deadline() == 10
+    assert redelivery.pop_due(20) == [2, 9]
+    assert redelivery.deadlines == {5: 30}
+    redelivery.forget_range(0, 100)
+    assert redelivery.next_deadline() is None
+
+
+def test_a_moved_deadline_counts_once():
+    redelivery = Redelivery()
+    redelivery.schedule([1, 2, 3], 10)
+    redelivery.schedule([2], 20)
+    redelivery.schedule([2], 10)
+    redelivery.schedule([3], 5)
+    assert redelivery.pop_due(9) == [3]
+    assert redelivery.pop_due(10) == [1, 2]
+    assert redelivery.next_deadline() is None
+
+
+def test_forgetting_a_range_covers_queue_and_counts():
+    redelivery = Redelivery()
+    redelivery.delivered(seqs(3), 10)
+    redelivery.queue([3, 4, 8])
+    redelivery.forget_range(0, 5)
+    assert drain(redelivery) == [8]
+    assert list(redelivery.counts) == [8]
+
+
+def test_emptying_a_long_queue_from_the_front_is_quick():
+    redelivery = Redelivery()
+    redelivery.queue(range(1, 50_001))
+    assert drain(redelivery) == list(range(1, 50_001))
+
+
+SEQUENCES = st.lists(st.integers(1, 9), max_size=5, unique=True)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("queue"), SEQUENCES),
+        st.tuples(st.just("forget"), SEQUENCES),
+        st.tuples(st.just("schedule"), SEQUENCES, st.integers(1, 20)),
+        st.tuples(st.just("pop"), st.integers(1, 20)),
+        st.tuples(st.just("deliver"), st.integers(1, 4), st.integers(1, 20)),
+    )
+)
+
+
+@given(STEPS)
+def test_it_behaves_like_a_list_and_two_dictionaries(steps):
+    redelivery = Redelivery()
+    queue, due, counts = [], {}, {}
+    for verb, *arguments in steps:
+        if verb == "queue":
+            redelivery.queue(arguments[0])
+            for sequence in arguments[0]:
+                due.pop(sequence, None)
+                if sequence not in queue:
+                    queue.append(sequence)
+        elif verb == "forget":
+            redelivery.forget(arguments[0])
+            queue = [sequence for sequence in queue if sequence not in arguments[0]]
+            due = {key: at for key, at in due.items() if key not in arguments[0]}
+            counts = {key: count for key, count in counts.items() if key not in arguments[0]}
+        elif verb == "schedule":
+            redelivery.schedule(*arguments)
+            queue = [sequence for sequence in queue if sequence not in arguments[0]]
+            due |= dict.fromkeys(arguments[0], arguments[1])
+        elif verb == "pop":
+            expected = sorted(key for key, at in due.items() if at <= arguments[0])
+            assert redelivery.pop_due(arguments[0]) == expected
+            due = {key: at for key, at in due.items() if at > arguments[0]}
+        else:
+            run = list(redelivery.next_run(arguments[0]))
+            assert run == queue[: len(run)]
+            assert bool(run) == bool(queue)
+            assert len({counts.get(sequence, 0) for sequence in run}) <= 1
+            if run:
+                redelivery.delivered(array("Q", run), arguments[1])
+                counts |= {sequence: counts.get(sequence, 0) + 1 for sequence in run}
+                due |= dict.fromkeys(run, arguments[1])
+                queue = queue[len(run) :]
+        assert redelivery.queued_sequences() == queue
+        assert redelivery.queued == len(queue)
+        assert redelivery.deadlines == due
+        assert redelivery.next_deadline() == min(due.values(), default=None)
+        assert redelivery.counts == counts

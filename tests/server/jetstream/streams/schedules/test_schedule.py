@@ -1,0 +1,126 @@
+"""Schedules: what is one, when it comes up, and what is stored then."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from jetstream_server.base.clock import HOUR, SECOND
+from jetstream_server.base.errors import StoreError
+from jetstream_server.jetstream.stream import Stream
+from jetstream_server.store.vault import MemoryFolder
+
+DAILY = "Nats-Schedule: @daily"
+TARGET = "Nats-Schedule-Target: s.t"
+
+
+@pytest.fixture
+def stream(bench: Any) -> Any:
+    return bench.stream(allow_msg_schedules=True, allow_msg_ttl=True)
+
+
+def code(answer: Any) -> int:
+    return int(answer["error"]["err_code"])
+
+
+def targets(stream: Any) -> int:
+    return int(stream.store.subject_count(b"s.t"))
+
+
+def test_once(bench: Any, stream: Any) -> None:
+    lines = ("X: y", "Nats-Schedule: @at 2020-01-01T00:00:00Z", TARGET, "Nats-Msg-Id: m")
+    more = ("Nats-Schedule-TTL: 5m", "Nats-Schedule-Rollup: sub", "Nats-Batch-Sequence: 1")
+    bench.publish(stream, b"s.a", b"body", *lines, *more)
+    bench.advance(SECOND)
+    assert stream.store.subject_count(b"s.a") == 0
+    fired = stream.store.load(2)
+    assert (fired.subject, fired.payload) == (b"s.t", b"body")
+    assert fired.headers == (
+        b"NATS/1.0\r\nX: y\r\nNats-Batch-Sequence: 1\r\nNats-Scheduler: s.a\r\n"
+        b"Nats-Schedule-Next: purge\r\nNats-TTL: 5m\r\nNats-Rollup: sub\r\n\r\n"
+    )
+    assert stream.contents.schedules.next_deadline() is None
+    bench.advance(HOUR)
+    assert targets(stream) == 0, "the copy has a life of five minutes"
+
+
+def test_again_and_again_until_it_is_ended(bench: Any, stream: Any) -> None:
+    bench.publish(stream, b"s.a", b"", "Nats-Schedule: @every 10s", TARGET)
+    bench.advance(35 * SECOND)
+    assert targets(stream) == 3
+    end = ("Nats-Schedule-Next: purge", "Nats-Scheduler: s.a")
+    assert bench.publish(stream, b"s.x", b"", *end)["seq"] == 5
+    assert stream.store.subject_count(b"s.a") == 0
+    bench.advance(60 * SECOND)
+    assert targets(stream) == 3
+
+
+@pytest.mark.parametrize("how", ["plain", "run", "purge", "schedule"])
+def test_what_takes_the_place_of_a_schedule_ends_it(bench: Any, stream: Any, how: str) -> None:
+    bench.publish(stream, b"s.a", b"", "Nats-Schedule: @every 10s", TARGET)
+    if how == "plain":
+        bench.publish(stream, b"s.a")
+    elif how == "run":
+        bench.publish_all(stream, [(b"s.b", b"", ()), (b"s.a", b"", ())])
+    elif how == "purge":
+        stream.purge(b"s.a", 0, 0, bench.now)
+    else:
+        bench.publish(stream, b"s.a", b"", "Nats-Schedule: @every 1h", TARGET)
+    bench.advance(60 * SECOND)
+    assert targets(stream) == 0
+    bench.advance(HOUR)
+    assert targets(stream) == (1 if how == "schedule" else 0)
+
+
+def test_the_body_of_another_subject(bench: Any, stream: Any) -> None:
+    lines = ("Nats-Schedule: @every 10s", TARGET, "Nats-Schedule-Source: s.src", "Own: 1")
+    bench.publish(stream, b"s.a", b"own", *lines)
+    bench.advance(11 * SECOND)
+    assert stream.store.load(2).payload == b"own"
+    bench.publish(stream, b"s.src", b"theirs", "Their: 2")
+    bench.advance(10 * SECOND)
+    fired = stream.store.load_last(stream.store.filter([b"s.t"]))
+    assert fired.payload == b"theirs"
+    assert b"Their: 2\r\nNats-Scheduler: s.a\r\n" in fired.headers
+    assert b"Own" not in fired.headers
+
+
+def test_a_restart_makes_up_for_what_was_missed_once(bench: Any) -> None:
+    folder = MemoryFolder(0)
+    store = folder.messages()
+    config = bench.config(allow_msg_schedules=True)
+    stream = Stream(bench.context, config, bench.now, folder, store, bench.now)
+    bench.publish(stream, b"s.a", b"", "Nats-Schedule: @every 10s", TARGET)
+    bench.publish(stream, b"s.z", b"", DAILY, "Nats-Schedule-Target: s.u")
+    bench.advance(11 * SECOND)
+    assert targets(stream) == 1
+    bench.context.deadlines.cancel(stream)
+    bench.now += 100 * SECOND
+    again = Stream(bench.context, config, bench.now, folder, store, bench.now)
+    bench.advance(SECOND)
+    assert targets(again) == 2
+    bench.advance(10 * SECOND)
+    assert targets(again) == 3
+    assert again.contents.schedules is not None
+    assert again.contents.schedules.subjects == {b"s.a", b"s.z"}
+
+
+def test_a_disk_that_fails_delays(bench: Any, stream: Any, monkeypatch: Any) -> None:
+    bench.publish(stream, b"s.a", b"", "Nats-Schedule: @at 2020-01-01T00:00:00Z", TARGET)
+
+    def fail(*arguments: object) -> int:
+        raise StoreError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stream.store, "append", fail)
+        bench.advance(SECOND)
+    assert targets(stream) == 0
+    bench.advance(30 * SECOND)
+    assert targets(stream) == 1
+
+
+def test_a_stream_without_schedules_refuses_them(bench: Any) -> None:
+    stream = bench.stream()
+    assert code(bench.publish(stream, b"s.a", b"", DAILY, TARGET)) == 10188
+    assert json.loads(bench.publish_all(stream, [(b"s.a", b"", ())])[0])["seq"] == 1
