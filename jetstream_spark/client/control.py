@@ -148,8 +148,17 @@ class Control:
         Raises: as `request`.
         """
         subject = f"{self.options.api_prefix}.{operation}"
+        return (yield from self.request_message_over(flow, subject, json.dumps(body).encode()))
+
+    def request_message_over(
+        self, flow: Flow, subject: str, payload: bytes, headers: bytes = b""
+    ) -> Operation[dict[str, Any]]:
+        """Send any message once, over a connection of the caller's.
+
+        Raises: as `request`.
+        """
         timeout_s = self.options.request_timeout_s
-        message = yield from flow.request(subject.encode(), json.dumps(body).encode(), timeout_s)
+        message = yield from flow.request(subject.encode(), payload, timeout_s, headers)
         return _answer(subject, message)
 
     # --- streams ----------------------------------------------------------------------------

@@ -11,16 +11,18 @@ cut, killed or sent twice:
 - Then the chunks that were replaced are removed. The message names them in a header, so that an
   attempt which finds the row written can remove them once more.
 - Chunks of a try that came to nothing are removed at once if the server can be reached, and at the
-  end of the partition. What a killed task left is removed by the attempt that follows it, when all
-  rows are written and nothing that the killed one may yet send can refer to them; it is known by
-  the tag that the names of chunks begin with. Without the ledger no attempt knows that it follows
-  another one, and they stay.
+  end of the partition, when nothing of connections that broke can arrive any more. With the ledger
+  chunks and messages go over connections that are claimed (`claim.py`). So what a killed task left
+  is removed by the attempt that follows it, when nothing of that task can arrive or refer to it any
+  more; it is known by the tag that the names of chunks begin with. Without the ledger no attempt
+  knows whether it follows another one, or runs beside one, and they stay.
 
 Memory: the object, as the Arrow batch brought it, and `WINDOW_CHUNKS` of its chunks.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -30,18 +32,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from jetstream_spark.client import pool
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import Flow
 from jetstream_spark.client.operation import Host, Operation, Pause
 from jetstream_spark.client.patience import PASSING, Patience
 from jetstream_spark.errors import (
+    ConnectionLostError,
     NotAcknowledgedError,
     ObjectDamagedError,
     PublishRefusedError,
     RequestRefusedError,
     RequestTimeoutError,
     RowRefusedError,
+    UnavailableError,
 )
 from jetstream_spark.object_info import (
     CHUNK_BYTES,
@@ -54,8 +57,10 @@ from jetstream_spark.object_info import (
 from jetstream_spark.object_store import ObjectStore
 from jetstream_spark.options.format_options import SinkOptions
 from jetstream_spark.sink.kv import WRONG_LAST_SEQUENCE
+from jetstream_spark.sink.late_frames import pass_queue, until_gone
 from jetstream_spark.sink.object_columns import DELETE
 from jetstream_spark.sink.outgoing_rows import OutgoingRows
+from jetstream_spark.sink.recovery import Recovery
 from jetstream_spark.sink.refusals import is_passing, refused
 from jetstream_spark.sink.stored_ids import ID_HEADER
 
@@ -92,6 +97,7 @@ class ObjectPublisher:
     Args:
         tag: what the names of all chunks of this partition's rows begin with.
         is_resumed: an earlier attempt may have left chunks.
+        recovery: where connections come from.
 
     Attributes:
         duplicates: rows that an earlier attempt, or another running one, had written.
@@ -99,7 +105,9 @@ class ObjectPublisher:
         last_sequence: as far as the stream is known to have come.
     """
 
-    def __init__(self, host: Host, options: SinkOptions, tag: str, is_resumed: bool) -> None:
+    def __init__(
+        self, host: Host, options: SinkOptions, tag: str, is_resumed: bool, recovery: Recovery
+    ) -> None:
         self.duplicates = 0
         self.dead_letters = 0
         self.last_sequence = 0
@@ -112,13 +120,19 @@ class ObjectPublisher:
         self._current: set[str] = set()  # chunks that objects of this partition are made of
         self._left: set[str] = set()  # subjects of chunks of tries that came to nothing
         self._payload_max = 1 << 20  # until a server says
+        self._recovery = recovery
+        self._flow: Flow | None = None
+        self._given_up: list[bytes] = []  # inboxes of connections that broke
+        self._unused_chunk = f"$O.{options.object_store}.C.{tag}"
 
     def close(self) -> Operation[None]:
-        """Nothing is held: a connection is taken for the chunks of an object."""
-        yield from ()
+        """Give the connection back."""
+        if self._flow is not None:
+            yield from self._recovery.put_back(self._flow)
 
     def abandon(self) -> None:
-        """Nothing: the connection ends with the chunks that are on their way."""
+        """End the connection, whatever is on its way."""
+        self._give_up()
 
     def publish_rows(
         self, rows: OutgoingRows, first_row: int, wanted: npt.NDArray[np.bool_] | None = None
@@ -155,6 +169,8 @@ class ObjectPublisher:
                 nuid = subject.removeprefix(prefix)
                 if nuid.startswith(self._tag) and nuid not in self._current:
                     self._left.add(subject)
+        if self._left:
+            yield from self._outlive()
         for subject in sorted(self._left):
             yield from self._store.purge(subject)
         self._left.clear()
@@ -167,20 +183,43 @@ class ObjectPublisher:
         if row.id is not None and before.id == row.id:
             self.duplicates += 1
             yield from self._tidy(before, row.id)
-        elif row.said["operation"] == DELETE:
-            yield from self._make(row, None, before, CHUNK_BYTES)
         else:
-            info = ObjectInfo(
-                row.said["name"],
-                row.subject,
-                self._new_nuid(),
-                len(content),
-                digest=digest_text(sha256(content).digest()),
-                description=row.said.get("description"),
-                headers=row.said.get("headers") or {},
-            )
-            info, chunk_bytes = yield from self._upload(row, info, content)
-            yield from self._make(row, info, before, chunk_bytes)
+            yield from self._write_after(before, row, content)
+
+    def _write_after(self, before: _Found, row: _Row, content: memoryview) -> Operation[None]:
+        """Replace what is said of an object, however often somebody else does so meanwhile.
+
+        Each time with other chunks: whoever replaces a message removes what it was made of, and of
+        a message whose answer was lost nobody knows whether it was replaced.
+        """
+        found: _Found | None = before
+        for _ in range(_CONFLICTS_MAX):
+            assert found is not None, "then it was done"
+            if row.said["operation"] == DELETE:
+                found = yield from self._make(row, None, found, CHUNK_BYTES)
+            else:
+                info, chunk_bytes = yield from self._upload(
+                    row, self._new_info(row, content), content
+                )
+                found = yield from self._make(row, info, found, chunk_bytes)
+            if found is None:
+                return
+        raise NotAcknowledgedError(
+            f"object '{row.said['name']}' was replaced by others {_CONFLICTS_MAX} times while it "
+            "was written.",
+            "Run the write again when they are done.",
+        )
+
+    def _new_info(self, row: _Row, content: memoryview) -> ObjectInfo:
+        return ObjectInfo(
+            row.said["name"],
+            row.subject,
+            self._new_nuid(),
+            len(content),
+            digest=digest_text(sha256(content).digest()),
+            description=row.said.get("description"),
+            headers=row.said.get("headers") or {},
+        )
 
     def _look(self, subject: str) -> Operation[_Found]:
         found = yield from self._store.last(subject)
@@ -208,50 +247,45 @@ class ObjectPublisher:
 
     def _make(
         self, row: _Row, put: ObjectInfo | None, before: _Found, chunk_bytes: int
-    ) -> Operation[None]:
+    ) -> Operation[_Found | None]:
         """Store the message about an object, and remove the chunks that it replaces.
 
         Args:
             put: what is to be said; None: that it is deleted.
             before: what was said when the row was begun.
+
+        Returns:
+            What somebody else has said of it meanwhile, so that nothing was done; None if done.
         """
-        for _ in range(_CONFLICTS_MAX):
-            old = before.info
-            replaced = old.nuid if old is not None and not old.is_deleted else ""
-            if put is not None:
-                info = put
-            elif old is None or old.is_deleted:
-                return
-            else:
-                info = dataclasses.replace(old, size=0, chunks=0, digest="", is_deleted=True)
-            ack = yield from self._say(row, info, before.revision, replaced, chunk_bytes)
-            if ack and not ack.get("duplicate"):
-                self.last_sequence = max(self.last_sequence, int(ack["seq"]))
-            else:
-                before = yield from self._look(row.subject)
-                if not _is_same(before.info, info):
-                    if not ack and (row.id is None or before.id != row.id):
-                        continue  # somebody else has replaced it
-                    # Another attempt was quicker, whether or not it was replaced since.
-                    self.duplicates += 1
-                    self._give_up_chunks(info)
-                    yield from self._tidy(before, row.id)
-                    return
-                # Its answer was lost, and it was said again.
-                self.last_sequence = max(self.last_sequence, before.revision)
-                replaced = before.replaced
-            if not info.is_deleted:
-                self._current.add(info.nuid)
-            if replaced:
-                yield from self._purge(replaced, row.subject)
-            return
+        old = before.info
+        replaced = old.nuid if old is not None and not old.is_deleted else ""
         if put is not None:
-            self._give_up_chunks(put)
-        raise NotAcknowledgedError(
-            f"object '{row.said['name']}' was replaced by others {_CONFLICTS_MAX} times while it "
-            "was written.",
-            "Run the write again when they are done.",
-        )
+            info = put
+        elif old is None or old.is_deleted:
+            return None
+        else:
+            info = dataclasses.replace(old, size=0, chunks=0, digest="", is_deleted=True)
+        ack = yield from self._say(row, info, before.revision, replaced, chunk_bytes)
+        if ack and not ack.get("duplicate"):
+            self.last_sequence = max(self.last_sequence, int(ack["seq"]))
+        else:
+            found = yield from self._look(row.subject)
+            if not _is_same(found.info, info):
+                self._give_up_chunks(info)
+                if not ack and (row.id is None or found.id != row.id):
+                    return found
+                # Another attempt was quicker, whether or not it was replaced since.
+                self.duplicates += 1
+                yield from self._tidy(found, row.id)
+                return None
+            # Its answer was lost, and it was said again.
+            self.last_sequence = max(self.last_sequence, found.revision)
+            replaced = found.replaced
+        if not info.is_deleted:
+            self._current.add(info.nuid)
+        if replaced:
+            yield from self._purge(replaced, row.subject)
+        return None
 
     def _say(
         self, row: _Row, info: ObjectInfo, revision: int, replaced: str, chunk_bytes: int
@@ -265,13 +299,79 @@ class ObjectPublisher:
             reason = f"its name, description and headers take {size} bytes, more than a message may"
             raise RowRefusedError(row.number, row.said["name"], reason)
         try:
-            return (yield from self._control.request_message(row.subject, payload, headers))
+            return (yield from self._publish(row.subject, payload, headers))
         except RequestRefusedError as error:
             if error.err_code in WRONG_LAST_SEQUENCE:
                 return {}
             self._give_up_chunks(info)
             said = error.code, error.err_code, error.description
             raise refused(row.number, row.said["name"], *said) from None
+
+    def _publish(self, subject: str, payload: bytes, headers: bytes) -> Operation[dict[str, Any]]:
+        """Publish a message until it is answered, over connections that are claimed.
+
+        Raises: as `Control.request`; AttemptSupersededError.
+        """
+        patience = Patience(self._host, self._options.connection.outage_timeout_s)
+        while True:
+            try:
+                flow = yield from self._connection()
+                message = flow, subject, payload, headers
+                return (yield from self._control.request_message_over(*message))
+            except PASSING as error:
+                self._give_up()
+                yield from patience.wait(error, "a write")
+
+    # --- the connection ---------------------------------------------------------------------
+
+    def _connection(self) -> Operation[Flow]:
+        """The connection that chunks and messages go over; another one if it broke.
+
+        Raises:
+            AttemptSupersededError: another attempt has begun.
+            RetryableError: there is none just now.
+        """
+        flow = self._flow
+        if flow is not None:
+            with contextlib.suppress(TimeoutError, ConnectionLostError):
+                if not flow.buffer.room:
+                    flow.buffer.make_room(1 << 16)
+                yield from flow.receive(self._host.now())
+                while (message := flow.next_message()) is not None:
+                    self._recovery.check(message)
+            if flow.is_open and not flow.is_leaving:
+                return flow
+            self._give_up()
+        self._flow = flow = yield from self._recovery.take_now()
+        self._payload_max = int(flow.info.get("max_payload", 1 << 20))
+        return flow
+
+    def _give_up(self) -> None:
+        """Close the connection; what it carried may arrive yet."""
+        flow, self._flow = self._flow, None
+        if flow is not None:
+            self._given_up.append(flow.inbox)
+            flow.close()
+
+    def _outlive(self) -> Operation[None]:
+        """Wait until nothing of connections that broke can arrive any more, so that no chunk comes
+        after it was removed; not for ever."""
+        patience = Patience(self._host, self._options.connection.outage_timeout_s)
+        whose = "a connection that broke"
+        while self._given_up:
+            try:
+                flow = yield from self._connection()
+                yield from until_gone(self._control, flow, self._given_up, patience, whose)
+                yield from pass_queue(self._control, self._unused_chunk)
+                self._given_up.clear()
+            except UnavailableError as error:
+                _log.warning("chunks may arrive that no object is made of, and stay: %s", error)
+                return
+            except (TimeoutError, *PASSING) as error:
+                self._give_up()
+                lost = ConnectionLostError("the connection broke or is silent.")
+                passing = lost if isinstance(error, TimeoutError) else error
+                yield from patience.wait(passing, "a write")
 
     # --- chunks -----------------------------------------------------------------------------
 
@@ -349,12 +449,13 @@ class ObjectPublisher:
 
     def _send(self, row: _Row, subject: str, content: memoryview) -> Operation[int]:
         """Publish chunks until each is acknowledged; return the size of a whole one."""
-        host, connection = self._host, self._options.connection
-        flow = yield from pool.take(host, connection, "writer")
-        self._payload_max = int(flow.info.get("max_payload", 1 << 20))
+        flow = yield from self._connection()
         chunk_bytes = max(1, min(CHUNK_BYTES, self._payload_max - _HEADER_BYTES))
-        with pool.keeping(host, connection, "writer", flow):
+        try:
             yield from self._send_over(flow, row, subject, content, chunk_bytes)
+        except BaseException:
+            self._give_up()
+            raise
         return chunk_bytes
 
     def _send_over(
@@ -378,7 +479,9 @@ class ObjectPublisher:
             message = flow.next_message()
             if message is None:
                 yield from flow.receive_more(deadline)
-            elif message.sid == sid:
+                continue
+            self._recovery.check(message)
+            if message.sid == sid:
                 self._check_ack(row, message.status, message.payload)
                 waiting -= 1
                 deadline = self._host.now() + self._options.ack_timeout_s

@@ -59,11 +59,20 @@ class Recovery:
         patience = Patience(self._host, self._options.connection.outage_timeout_s)
         while True:
             try:
-                flow = yield from pool.take(self._host, self._options.connection, "writer")
-                yield from self._listen(flow)
-                return flow
+                return (yield from self.take_now())
             except PASSING as error:
                 yield from patience.wait(error, "a write")
+
+    def take_now(self) -> Operation[Flow]:
+        """The same, if it can be had at once.
+
+        Raises:
+            AttemptSupersededError: another attempt has begun.
+            RetryableError: it cannot.
+        """
+        flow = yield from pool.take(self._host, self._options.connection, "writer")
+        yield from self._listen(flow)
+        return flow
 
     def put_back(self, flow: Flow) -> Operation[None]:
         """Give a connection back that has nothing on its way."""

@@ -36,6 +36,7 @@ from jetstream_spark.sink.message_ids import MessageIds
 from jetstream_spark.sink.object_publisher import ObjectPublisher
 from jetstream_spark.sink.outgoing_rows import OutgoingRows
 from jetstream_spark.sink.publisher import Publisher
+from jetstream_spark.sink.recovery import Recovery
 from jetstream_spark.sink.stored_ids import read_stored_ids
 
 # Frames of one kernel call; keeps the columns in reach of the cache and far below 2 GiB.
@@ -123,10 +124,8 @@ class Sink:
         ids = MessageIds(scope.text, partition)
         claim = Claim(self._control(), ledger, attempt)
         stored: set[bytes] = set()
-        if self.options.object_store:  # written over connections that are not claimed
-            if attempt.standing is not Standing.FIRST:
-                stored = yield from self._stored_ids(attempt, attempt.stream, scope, ids)
-        elif attempt.before or attempt.standing is not Standing.FIRST:
+        is_resumed = bool(attempt.before) or attempt.standing is not Standing.FIRST
+        if is_resumed:
             subject, batches = self._first_subject(batches)
             if subject:
                 yield from claim.outlive(subject)
@@ -136,7 +135,6 @@ class Sink:
             if attempt.standing is not Standing.DONE:
                 batches = self._spool(batches)
             last = self._last_stored(batches, scope, partition, stored)
-        is_resumed = attempt.standing is not Standing.FIRST
         written = yield from self._publish(
             batches, scope, ids, stored, attempt.stream, last, is_resumed, claim
         )
@@ -227,7 +225,9 @@ class Sink:
         claim: Claim | None,
     ) -> Operation[Publisher | BatchPublisher | ObjectPublisher]:
         if self.options.object_store:
-            return ObjectPublisher(self._host, self.options, ids.tag.decode(), is_resumed)
+            recovery = Recovery(self._host, self.options, None, claim)
+            tag = ids.tag.decode()
+            return ObjectPublisher(self._host, self.options, tag, is_resumed, recovery)
         kind = Publisher if self.options.publish_mode == "each" else BatchPublisher
         inquiry = self._inquiry(stream, ids)
         return (yield from kind.open(self._host, self.options, inquiry, claim))
