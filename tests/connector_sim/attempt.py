@@ -18,6 +18,7 @@ from jetstream_spark.sink.ledger import Scope
 from jetstream_spark.sink.sink import WrittenPartition
 from tests.connector_sim import scenes
 from tests.connector_sim.process import Activity, Process, error_name
+from tests.connector_sim.target import Place, Row
 from tests.connector_sim.world import World
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 # How long an attempt lives on that nobody waits for any more.
 ZOMBIE_S_MAX = 30
-PREFIX = b"out-"
 
 
 class Executors:
@@ -87,24 +87,24 @@ class Attempt:
         query: Query,
         driver: Process,
         scope: Scope,
-        partition: int,
+        place: Place,
         sequences: SequenceRange,
         number: int,
     ) -> None:
         self.driver = driver
         self.stream = sequences.stream
-        self.rows: list[tuple[int, bytes]] = []
+        self.rows: list[Row] = []
         self.message: WrittenPartition | None = None
         self.is_good = False
         self._executors = executors
         self._query = query
         self._scope = scope
-        self._partition = partition
+        self._place = place
         self._range = sequences
         self._batches: list[pa.RecordBatch] = []
         self._process: Process | None = None
         self._ended: Callable[[Attempt], None] | None = None
-        self.name = f"attempt {scope.version}.{partition}.{number}"
+        self.name = f"attempt {scope.version}.{place[1]}.{number}"
 
     @classmethod
     def of(cls, *known: Any) -> Callable[[int], Attempt]:
@@ -186,7 +186,8 @@ class Attempt:
 
     def _has_read(self, activity: Activity) -> None:
         self.rows = list(scenes.rows_of(self._batches))
-        if self._query.sink_options is None:
+        target = self._query.target
+        if target is None:
             if not self._failed(activity):
                 self._succeed()
             return
@@ -201,10 +202,9 @@ class Attempt:
         else:
             self._executors.put_back(reader)
         self._process = writer = self._executors.lend()
-        options = self._query.sink_options
-        payloads = [PREFIX + data for _, data in self.rows]
-        batches = _until(scenes.outgoing(options, "out.x", payloads), activity.error)
-        work = scenes.write(writer, options, batches, self._scope, self._partition)
+        target.note_read(self._place, self.rows, is_whole=activity.error is None)
+        batches = _until(target.outgoing(self._place, self.rows), activity.error)
+        work = target.sink(writer).write_partition(batches, self._scope, self._place[1])
         writer.start(work, self._has_written)
 
     def _has_written(self, activity: Activity) -> None:

@@ -18,12 +18,14 @@ class Checkpoint:
         committed: how many batches are committed.
         rows: what the accepted attempts of each committed batch had read, for each partition the
             stream and its messages.
+        committed_at: when each batch was committed, in seconds.
     """
 
     initial: str = ""
     offsets: list[str] = field(default_factory=list)
     committed: int = 0
-    rows: dict[int, list[tuple[str, list[tuple[int, bytes]]]]] = field(default_factory=dict)
+    rows: dict[int, list[tuple[str, list[tuple[int, bytes | None]]]]] = field(default_factory=dict)
+    committed_at: dict[int, float] = field(default_factory=dict)
 
     def start_of(self, batch: int) -> Offsets:
         """Where a batch begins."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from jetstream_spark.client.operation import Operation
 from jetstream_spark.errors import ConnectorError, StreamNotFoundError
-from jetstream_spark.options.format_options import SinkOptions, SourceOptions
+from jetstream_spark.options.format_options import SourceOptions
 from jetstream_spark.options.offsets import Offsets
 from jetstream_spark.sink.ledger import ScopeKind
 from jetstream_spark.sink.sink import WrittenPartition
@@ -27,6 +27,7 @@ from tests.connector_sim import scenes
 from tests.connector_sim.attempt import ZOMBIE_S_MAX, Attempt, Executors
 from tests.connector_sim.checkpoint import Checkpoint
 from tests.connector_sim.process import Join, Process, error_name
+from tests.connector_sim.target import Target
 from tests.connector_sim.told_loss import ToldLoss
 from tests.connector_sim.world import World
 
@@ -78,7 +79,7 @@ class Query:
         world: World,
         name: str,
         source: SourceOptions,
-        sink: SinkOptions | None,
+        target: Target | None,
         habits: Habits,
         kind: ScopeKind = ScopeKind.QUERY,
     ) -> None:
@@ -86,7 +87,7 @@ class Query:
         self.world = world
         self.name = name
         self.source_options = source
-        self.sink_options = sink
+        self.target = target
         self.habits = habits
         self.checkpoint = Checkpoint()
         self.errors: list[BaseException] = []
@@ -222,13 +223,14 @@ class Query:
         if any(task.result is None for task in tasks):
             raise JobFailedError(f"batch {batch}")
         yield from self._step(driver, "before the sink's commit")
-        if self.sink_options is not None:
+        if self.target is not None:
             messages: list[WrittenPartition | None] = [task.result.message for task in tasks]
             for _ in range(self._times()):
-                yield from scenes.sink(driver, self.sink_options).commit(messages)
+                yield from self.target.sink(driver).commit(messages)
             yield from self._step(driver, "after the sink's commit")
         self._check_own(driver)
         log.rows[batch] = [(task.result.stream, task.result.rows) for task in tasks]
+        log.committed_at[batch] = driver.now()
         log.committed += 1
         self.spans[batch] = driver.now() - self._first_begun[batch]
         count = sum(len(rows) for _, rows in log.rows[batch])
@@ -253,7 +255,11 @@ class Query:
         if self._kind is ScopeKind.JOB:
             scope = scenes.scope(f"{self.name}-{batch}-{self.tries[batch]}", 0, self._kind)
         return [
-            Task(self, driver, Attempt.of(self.executors, self, driver, scope, number, sequences))
+            Task(
+                self,
+                driver,
+                Attempt.of(self.executors, self, driver, scope, (batch, number), sequences),
+            )
             for number, sequences in enumerate(planned[0])
         ]
 

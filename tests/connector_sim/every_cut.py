@@ -12,7 +12,6 @@ may fail instead; then nobody was told that it worked.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator
@@ -27,7 +26,6 @@ from jetstream_spark.errors import NotAcknowledgedError
 from jetstream_spark.fetch.ranges import SequenceRange
 from jetstream_spark.object_store import ObjectStore
 from jetstream_spark.options.format_options import SinkOptions, SourceOptions
-from jetstream_spark.sink import object_publisher
 from jetstream_spark.sink.columns_of_write import columns_of_write
 from jetstream_spark.sink.sink import Sink, WrittenPartition
 from jetstream_spark.source.partition import LatestPartition, read_partition
@@ -41,6 +39,7 @@ from tests.connector_sim.scenes import (
     scope,
     sink,
     sink_options,
+    small_chunks,
     source_options,
     write,
 )
@@ -356,17 +355,6 @@ class ObjectReadScene(ObjectScene):
     def play(self, process: Process) -> None:
         """Read."""
         assert self.read(process) == {"a": b"y" * 130 + b"1", "b": b"x" * 300}
-
-
-@contextlib.contextmanager
-def small_chunks() -> Iterator[None]:
-    """Chunks of 100 bytes, so that an object has several and not many bytes."""
-    before = object_publisher.CHUNK_BYTES
-    object_publisher.CHUNK_BYTES = 100
-    try:
-        yield
-    finally:
-        object_publisher.CHUNK_BYTES = before
 
 
 SCENES: dict[str, Callable[[], Scene]] = {

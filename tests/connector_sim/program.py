@@ -32,6 +32,12 @@ class Program:
         fault_pause_s: between two faults, on average.
         cut_chance, stall_max_s: of connections.
         is_lossy: messages may be removed before they are read; then loss has to be told of.
+        kind: what was added to the simulator later, "" for nothing of it.
+        target: what is written to: a stream, a bucket or an object store.
+        history: how many revisions of a key the bucket keeps.
+        dead_window_s: for how long the stream of dead letters remembers ids, 0 as it comes.
+        is_object_source: the source stream is that of an object store.
+        lag_s: by how much replicas that answer direct gets are behind.
     """
 
     seed: int
@@ -57,6 +63,12 @@ class Program:
     stall_max_s: float = 0.0
     is_lossy: bool = False
     fails_on_loss: bool = True
+    kind: str = ""
+    target: str = "stream"
+    history: int = 1
+    dead_window_s: int = 0
+    is_object_source: bool = False
+    lag_s: float = 0.0
     habits: Habits = field(default_factory=Habits)
     source: dict[str, str] = field(default_factory=dict)
     sink: dict[str, str] = field(default_factory=dict)
@@ -78,8 +90,13 @@ class Program:
         return f"seed {self.seed}: {', '.join(parts)}"
 
 
-def choose(seed: int) -> Program:
-    """The program of a seed."""
+def choose(seed: int, *, has_kinds: bool = True) -> Program:
+    """The program of a seed.
+
+    Args:
+        has_kinds: whether it may be of one of the later kinds; without them seeds mean what they
+            meant before.
+    """
     random = Random(f"program {seed}")
     program = Program(seed)
     if random.random() < 0.35:
@@ -95,7 +112,9 @@ def choose(seed: int) -> Program:
     program.flush_ns = random.choice([1, 5, 50, 200]) * 1_000_000
     _choose_options(program, random)
     _choose_faults(program, random)
-    _choose_kind(program, Random(f"kind {seed}"))
+    _choose_surroundings(program, Random(f"kind {seed}"))
+    if has_kinds:
+        _choose_kind(program, Random(f"later kind {seed}"))
     return program
 
 
@@ -146,7 +165,7 @@ def _choose_faults(program: Program, random: Random) -> None:
         program.faults += random.sample(["purge", "recreate", "fewer"], random.randrange(1, 3))
 
 
-def _choose_kind(program: Program, random: Random) -> None:
+def _choose_surroundings(program: Program, random: Random) -> None:
     """What else there is beside one stream, one address, and a streaming query."""
     if not program.is_lossy and random.random() < 0.2:
         program.retention = "interest"
@@ -174,3 +193,78 @@ def _choose_kind(program: Program, random: Random) -> None:
     for side in (program.source, program.sink):
         side |= {"tlsFirst": "true"} if program.is_encrypted else {}
         side |= servers if program.has_other_addresses else {}
+
+
+def _choose_kind(program: Program, random: Random) -> None:
+    """One of the later kinds, or none, as far as it goes with the rest."""
+    kinds = ["", "", "", "", "atomic", "atomic", "bucket", "bucket", "objects", "objects", "origin"]
+    kind = random.choice([*kinds, "lag", "dead", "anew", "late"])
+    if kind in ("bucket", "objects", "origin") and program.is_lossy:
+        kind = "atomic"
+    if kind == "anew" and not program.is_queue:
+        kind = "lag"
+    program.kind = kind
+    if kind in ("atomic", "bucket", "objects", "dead", "late") and not program.dedupe:
+        program.dedupe, program.ledger = "auto", "auto"
+        program.window_s = random.choice([1, 20, 120])
+    match kind:
+        case "atomic":
+            unit = random.choice(["block", "partition"])
+            rows = random.choice([2, 3, 1000]) if unit == "block" else 1000
+            batches = {"publishMode": "atomic", "atomicUnit": unit, "atomicRows": str(rows)}
+            program.sink |= batches
+        case "bucket":
+            _write_elsewhere(program, "bucket")
+            program.history = random.choice([1, 1, 3, 64])
+            program.sink |= {"publishMode": "atomic"} if random.random() < 0.3 else {}
+        case "objects":
+            _write_elsewhere(program, "objects")
+        case "origin":
+            _read_objects(program)
+        case "lag":
+            _let_replicas_lag(program, random)
+        case "dead":
+            program.has_dead_letters = True
+            program.sink |= {"onError": "deadLetter", "deadLetterSubject": "dead.x"}
+            program.dead_window_s = random.choice([1, 5, 20])
+        case "anew":
+            program.is_lossy, program.fails_on_loss = True, random.random() < 0.3
+            program.source["failOnDataLoss"] = str(program.fails_on_loss).lower()
+            program.faults = [*program.faults, "recreate"]
+        case "late":
+            _let_frames_come_late(program, random)
+
+
+def _write_elsewhere(program: Program, target: str) -> None:
+    program.target = target
+    program.has_dead_letters = False
+    for key in ("onError", "deadLetterSubject"):
+        program.sink.pop(key, None)
+    if target == "objects":
+        program.sink.pop("maxInFlight")
+        program.dedupe = "auto" if program.dedupe == "column" else program.dedupe
+
+
+def _read_objects(program: Program) -> None:
+    program.is_object_source = True
+    program.streams, program.retention, program.subjects = ("OBJ_IN",), "limits", ""
+    program.fetch_mode = ""
+    for key in ("commitMode", "consumer", "subjects", "fetchMode"):
+        program.source.pop(key, None)
+
+
+def _let_replicas_lag(program: Program, random: Random) -> None:
+    program.lag_s = random.choice([0.3, 1, 3])
+    if program.retention != "workqueue":
+        program.fetch_mode = program.source["fetchMode"] = "direct"
+        if "," in program.subjects:
+            program.subjects = program.source["subjects"] = "*.a"
+
+
+def _let_frames_come_late(program: Program, random: Random) -> None:
+    """Attempts end while what they sent is on its way for longer than ids are remembered."""
+    habits = program.habits
+    habits.killed, habits.lost = random.choice([0.1, 0.3]), random.choice([0.1, 0.3])
+    program.stall_max_s = random.choice([12, 45])
+    if program.promises_exact_output:
+        program.window_s = random.choice([1, 5])

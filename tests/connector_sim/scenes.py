@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.client.operation import Operation, Production
 from jetstream_spark.fetch.ranges import SequenceRange
 from jetstream_spark.options.format_options import SinkOptions, SourceOptions
+from jetstream_spark.sink import object_publisher
 from jetstream_spark.sink.ledger import Scope, ScopeKind
 from jetstream_spark.sink.sink import Sink, WrittenPartition
 from jetstream_spark.sink.sink_columns import SinkColumns
@@ -22,6 +24,7 @@ from tests.connector_sim.process import Process
 # The password is what the world says that the file holds; see `Process.connect_fields`.
 SERVERS = {"servers": "nats://sim:4222", "user": "ann", "password": "file:/run/secret"}
 ROWS = pa.schema([("subject", pa.string()), ("data", pa.binary()), ("seq", pa.int64())])
+OBJECTS = pa.schema([("revision", pa.int64()), ("bytes", pa.binary())])
 KEYS = pa.schema([("key", pa.string()), ("value", pa.binary()), ("revision", pa.int64())])
 OUT_COLUMNS = (
     StructType().add("subject", StringType()).add("data", BinaryType()).add("msgId", StringType())
@@ -81,7 +84,8 @@ def read(
     """Read one range, or the current values of a bucket."""
     if options.bucket:
         return read_partition(process, options, KEYS, LatestPartition(sequences))
-    return read_partition(process, options, ROWS, RangePartition(sequences))
+    schema = OBJECTS if options.object_store else ROWS
+    return read_partition(process, options, schema, RangePartition(sequences))
 
 
 def outgoing(options: SinkOptions, subject: str, payloads: list[bytes]) -> list[pa.RecordBatch]:
@@ -115,9 +119,21 @@ def write(
     return sink(process, options).write_partition(batches, of, partition)
 
 
-def rows_of(batches: list[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
-    """The sequences and payloads of what was read."""
+def rows_of(batches: list[pa.RecordBatch]) -> Iterator[tuple[int, bytes | None]]:
+    """The sequences and payloads of what was read, of messages or of changes of objects."""
     for batch in batches:
+        number, content = ("seq", "data") if "seq" in batch.schema.names else ("revision", "bytes")
         yield from zip(
-            batch.column("seq").to_pylist(), batch.column("data").to_pylist(), strict=True
+            batch.column(number).to_pylist(), batch.column(content).to_pylist(), strict=True
         )
+
+
+@contextlib.contextmanager
+def small_chunks() -> Iterator[None]:
+    """Chunks of 100 bytes, so that an object has several and not many bytes."""
+    before = object_publisher.CHUNK_BYTES
+    object_publisher.CHUNK_BYTES = 100
+    try:
+        yield
+    finally:
+        object_publisher.CHUNK_BYTES = before

@@ -6,6 +6,7 @@ The real `Node`, `Pump` and stores on the disk, the clock and the loop of `tests
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -14,6 +15,7 @@ from jetstream_server.config.options import JetStreamOptions, ServerOptions
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.streams.stream import Stream
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.auth.auth import GLOBAL_ACCOUNT, Authenticator, User
@@ -24,6 +26,7 @@ from jetstream_server.store.disk.store_folder import open_folder
 from jetstream_server.store.ports import MessageStore
 from jetstream_server.store.vault import FileVault
 
+from tests.connector_sim.replica import LaggingStore
 from tests.connector_sim.wire import Wire
 from tests.sim.clock import Agenda, SimLoop, SimWorker
 from tests.sim.disk import SimDisk
@@ -31,6 +34,24 @@ from tests.sim.disk import SimDisk
 ROOT = Path("/data")
 OPTIONS = ServerOptions(server_name="sim", jetstream=JetStreamOptions(is_enabled=True))
 USER = "ann"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One message as a stream holds it."""
+
+    sequence: int
+    subject: bytes
+    headers: bytes
+    payload: bytes
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first value of a header, None without it."""
+        for line in self.headers.split(b"\r\n")[1:]:
+            key, separator, value = line.partition(b":")
+            if separator and key == name:
+                return value.strip()
+        return None
 
 
 class Server:
@@ -42,6 +63,7 @@ class Server:
         password: what its only user has to say now.
         serves_from_ns: connections wait until then.
         other_address: what INFO says of further servers, "" for none.
+        lag_ns: by how much the replicas that answer direct gets are behind, 0 for not at all.
         failure: an error of its own, which no client may cause.
     """
 
@@ -51,6 +73,7 @@ class Server:
         self.password = "first"
         self.serves_from_ns = 0
         self.other_address = ""
+        self.lag_ns = 0
         self.failure: BaseException | None = None
         self.disk = SimDisk(Random(random.randrange(1 << 30)))
         self._random = random
@@ -105,6 +128,15 @@ class Server:
             self._serve(wire)
             wire.server.resume_reading()
 
+    def let_lag(self) -> None:
+        """Have direct gets of all streams answered by replicas that lag by up to `lag_ns`."""
+        for stream in self._node.accounts[GLOBAL_ACCOUNT].catalog.streams.values():
+            answering = stream._direct_get
+            if not isinstance(answering._store, LaggingStore):
+                clock, random = self.agenda.clock, Random(self._random.randrange(1 << 30))
+                lagging = LaggingStore(stream.store, clock, random, lambda: self.lag_ns)
+                answering._store = lagging  # type: ignore[assignment]
+
     def _serve(self, wire: Wire) -> None:
         wire.server.other_address = self.other_address
         wire.server.protocol = ClientConnection(self._pump)
@@ -120,12 +152,32 @@ class Server:
         state = self._store(stream).state()
         return state.first_seq, state.last_seq, state.messages
 
+    def has_stream(self, name: str) -> bool:
+        """Whether there is a stream of that name."""
+        return name in self._node.accounts[GLOBAL_ACCOUNT].catalog.streams
+
     def has(self, stream: str, sequence: int) -> bool:
         """Whether a stream holds a message."""
         return self._store(stream).load(sequence) is not None
 
+    def messages(self, stream: str, first: int = 1) -> list[Stored]:
+        """What a stream holds from a sequence on."""
+        store, held = self._store(stream), self.holds(stream)
+        found = []
+        for sequence in range(max(first, held.start), held.stop):
+            if (one := store.load(sequence)) is not None:
+                found.append(Stored(sequence, one.subject, one.headers, one.payload))
+        return found
+
+    def has_interest(self, stream: str) -> bool:
+        """Whether anybody has a consumer of a stream."""
+        return self.has_stream(stream) and bool(self._stream(stream).consumers)
+
+    def _stream(self, name: str) -> Stream:
+        return self._node.accounts[GLOBAL_ACCOUNT].catalog.streams[name]
+
     def _store(self, stream: str) -> MessageStore:
-        return self._node.accounts[GLOBAL_ACCOUNT].catalog.streams[stream].store
+        return self._stream(stream).store
 
     def rotate(self, password: str) -> None:
         """Take another password from now on, and turn away who came with the one before."""

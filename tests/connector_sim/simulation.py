@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from random import Random
 from typing import Any
 
@@ -32,11 +32,15 @@ from jetstream_spark.errors import (
 )
 from jetstream_spark.sink.ledger import ScopeKind
 from tests.connector_sim import scenes
-from tests.connector_sim.attempt import PREFIX
+from tests.connector_sim.bucket_target import BucketTarget
 from tests.connector_sim.courses import FairCourse, RoughCourse
 from tests.connector_sim.engine import Query
+from tests.connector_sim.object_origin import ObjectOrigin
+from tests.connector_sim.object_target import ObjectTarget
 from tests.connector_sim.process import Join
 from tests.connector_sim.program import Program, choose
+from tests.connector_sim.stream_target import StreamTarget
+from tests.connector_sim.target import Target, Written
 from tests.connector_sim.truth import BrokenPromiseError, Life, Truth, require
 from tests.connector_sim.wire import Course
 from tests.connector_sim.world import OTHER_ADDRESS, World
@@ -44,8 +48,13 @@ from tests.connector_sim.world import OTHER_ADDRESS, World
 # Faults end, the query has to catch up: a driver that has just failed, a few time limits, batches.
 CALM_LIMIT_S = 900
 WINDOW_S = 120
-# Where there are dead letters the sink stream refuses messages of this size.
-REFUSED_BYTES = 250
+# What may not be there even for a moment is looked for this often.
+LOOK_EVERY_S = 0.1
+TARGETS: dict[str, Callable[[Program], Target]] = {
+    "stream": StreamTarget,
+    "bucket": BucketTarget,
+    "objects": ObjectTarget,
+}
 
 
 class Simulation:
@@ -65,14 +74,16 @@ class Simulation:
         self._errors_before = 0
         self._wires = Random(self.random.randrange(1 << 30))
         program = self.program
-        source = scenes.source_options(stream=",".join(program.streams), **program.source)
-        sink = None
-        if program.dedupe:
-            named = {"dedupe": program.dedupe, "ledger": program.ledger} | program.sink
-            sink = scenes.sink_options(stream="OUT", **named)
+        named = {"stream": ",".join(program.streams)}
+        if program.is_object_source:
+            named = {"objectStore": "IN"}
+        source = scenes.source_options(**named, **program.source)
+        target = TARGETS[program.target](program) if program.dedupe else None
         kind = ScopeKind(program.scope)
-        self.query = Query(self.world, "q", source, sink, program.habits, kind)
+        self.query = Query(self.world, "q", source, target, program.habits, kind)
+        self._objects = ObjectOrigin(self.keeper, Random(f"objects {seed}"))
         self._marks: dict[str, Any] = {}
+        self._looked_at = 0.0
 
     def run(self) -> str:
         """Play it; return the digest.
@@ -80,7 +91,12 @@ class Simulation:
         Raises:
             BrokenPromiseError: something does not hold.
         """
+        with scenes.small_chunks():
+            return self._play()
+
+    def _play(self) -> str:
         world, program = self.world, self.program
+        world.server.lag_ns = round(program.lag_s * 10**9)
         world.note(str(program))
         if program.has_other_addresses:
             world.server.other_address = f"{OTHER_ADDRESS}:4222"
@@ -100,8 +116,7 @@ class Simulation:
         self._pass(lambda: not self._is_anybody_left(), 100, "zombies")
         self._check_errors()
         self._check_input()
-        if self.query.sink_options is not None:
-            self._check_output()
+        self._check_output()
         world.bury()
         return world.digest()
 
@@ -113,6 +128,9 @@ class Simulation:
     def _pass(self, is_ready: Any, limit_s: float, what: str) -> None:
         def is_done() -> bool:
             self._check_queue()
+            self._look()
+            if self.program.lag_s and self.world.server.is_up:
+                self.world.server.let_lag()
             return bool(is_ready())
 
         if not self.world.run_until(is_done, limit_s):
@@ -134,16 +152,14 @@ class Simulation:
         program = self.program
         for name in program.streams:
             yield from self._make_source(name)
-        if program.dedupe:
-            config = {"duplicate_window": program.window_s * 10**9}
-            config |= {"max_msg_size": REFUSED_BYTES} if program.has_dead_letters else {}
-            yield from self.keeper.make("OUT", **config)
-        if program.has_dead_letters:
-            yield from self.keeper.make("DEAD")
+        if self.query.target is not None:
+            yield from self.query.target.make(self.keeper)
 
     def _make_source(self, name: str) -> Generator[Any, Any, None]:
         program = self.program
         config: dict[str, Any] = {"retention": program.retention}
+        if program.is_object_source:
+            config |= {"subjects": ["$O.IN.C.>", "$O.IN.M.>"], "allow_rollup_hdrs": True}
         if program.max_age_s:
             age_ns = program.max_age_s * 10**9
             config |= {"max_age": age_ns, "duplicate_window": age_ns}
@@ -165,6 +181,9 @@ class Simulation:
                 data = b"%d" % number + b"x" * self.random.choice([0, 10, 300])
                 headers = b"NATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n" % data
                 number += 1
+                if program.is_object_source:
+                    yield from self._objects.change(self.truth.now("OBJ_IN"), data)
+                    continue
                 stream, token = self._target()
                 is_ours = not program.subjects or f"*.{token}" in program.subjects
                 if is_ours:
@@ -172,13 +191,24 @@ class Simulation:
                 yield from self._enter()
                 life = self.truth.now(stream)
                 subject = f"{stream.lower()}.{token}"
+                is_kept = self._is_kept(stream)
                 ack = yield from control.request_message(subject, data, headers)
+                if not is_kept:  # it may be, if somebody has become interested meanwhile
+                    self._is_entered = False
+                    continue
                 if is_ours:
                     life.stored[int(ack["seq"])] = data
                 else:
                     life.others.add(int(ack["seq"]))
                 self._is_entered = False
                 self.truth.uncertain.discard(data)
+
+    def _is_kept(self, stream: str) -> bool:
+        """Whether a stream that was made anew keeps messages, or nobody is interested yet."""
+        if self.program.kind != "anew" or self.program.retention != "interest":
+            return True
+        server = self.world.server
+        return server.is_up and server.has_interest(stream)
 
     def _target(self) -> tuple[str, str]:
         """The stream of the next message, and the last token of its subject."""
@@ -277,6 +307,7 @@ class Simulation:
         world = self.world
         world.note("calm")
         self.is_calm = True
+        world.server.lag_ns = 0
         world.is_deaf = world.is_moved = False
         world.server.start()
         habits = self.program.habits
@@ -298,11 +329,16 @@ class Simulation:
             return
         end = self.query.checkpoint.committed_end
         for name in program.streams:
-            life, mark = self.truth.now(name), server.change_mark(name)
+            life = self.truth.now(name)
+            if not server.has_stream(name) or life.gone_below > 1:
+                continue  # it is being made anew
+            mark = server.change_mark(name)
             if self._marks.get(name) == mark:
                 continue
             self._marks[name] = mark
-            reached = end.streams[name].next if end is not None else 1
+            reached = 1
+            if end is not None and end.streams[name].created == life.created:
+                reached = end.streams[name].next
             wanted = [sequence for sequence in life.stored if sequence >= reached]
             wanted += life.others if program.retention == "workqueue" else ()
             gone = [sequence for sequence in wanted if not server.has(name, sequence)]
@@ -367,34 +403,42 @@ class Simulation:
                 first = starts[name].next if starts[name].created == end.created else 1
                 rows = [row for stream, part in log.rows[batch] if stream == name for row in part]
                 life = self.truth.life(name, end.created)
-                self.truth.check_rows(life, first, end.next, rows, is_whole=is_whole)
+                at = log.committed_at[batch]
+                self.truth.check_rows(life, first, end.next, rows, now=at, is_whole=is_whole)
                 read = {sequence for sequence, _ in rows}
                 missing[batch] += sum(
-                    first <= at < end.next and at not in read for at in life.stored
+                    first <= at < end.next and at not in read and at not in life.replaced
+                    for at in life.stored
                 )
         for batch, told in self.query.told_loss.items():
             text = f"rows of batch {batch} are missing, and the progress counts {told}"
             require(missing[batch] <= told, missing[batch], text)
 
+    def _look(self) -> None:
+        """What is written to has nothing that may not be there even for a moment."""
+        target, server, now_s = self.query.target, self.world.server, self.world.now_s
+        if target is None or not server.is_up or now_s < self._looked_at + LOOK_EVERY_S:
+            return
+        mark = server.change_mark(target.stream)
+        if self._marks.get(target.stream) != mark:
+            self._marks[target.stream], self._looked_at = mark, now_s
+            target.look(server)
+
     def _check_output(self) -> None:
-        log = self.query.checkpoint
-        rows = [row for n in range(log.committed) for _, part in log.rows[n] for row in part]
-        wanted = Counter(PREFIX + data for _, data in rows)
-        found = Counter(self._keep(self.keeper.messages("OUT")).values())
-        if self.program.has_dead_letters:
-            dead = Counter(self._keep(self.keeper.messages("DEAD")).values())
-            small = [data for data in dead if len(data) < REFUSED_BYTES]
-            require(not small, "dead letters that the stream takes:", small)
-            found += dead
-        lost = wanted - found
-        require(not lost, "not in the sink:", sorted(lost))
-        if self._is_lost():
-            return  # of a batch that was not committed anything may be there
-        program = self.program
-        is_quick = max(self.query.spans.values(), default=0.0) < WINDOW_S
-        is_exact = program.promises_exact_output and not program.has_dead_letters
-        is_exact = is_exact or (program.dedupe != "none" and is_quick and program.scope != "job")
-        if is_exact:
-            if program.is_lossy:  # an earlier attempt may have read what is gone by now
-                wanted = Counter(dict.fromkeys(found, 1))
-            require(found == wanted, "in the sink too often:", sorted(found - wanted))
+        log, program, target = self.query.checkpoint, self.program, self.query.target
+        if target is None:
+            return
+        span_s = max(self.query.spans.values(), default=0.0)
+        is_quick = span_s < WINDOW_S and program.scope != "job"
+        written = Written(
+            {
+                (batch, number): rows
+                for batch in range(log.committed)
+                for number, (_, rows) in enumerate(log.rows[batch])
+            },
+            is_exact=program.promises_exact_output or (program.dedupe != "none" and is_quick),
+            is_lost=self._is_lost(),
+            varies=program.is_lossy or program.is_object_source,
+            span_s=span_s,
+        )
+        target.check(self.world.server, written)

@@ -15,13 +15,16 @@ class Life:
         stored: payloads by sequence, as their acks said, of what the query is to read.
         others: sequences of messages that it is not to read.
         gone_below: sequences below may have been removed.
+        replaced: of an object store, changes of which nothing may be left but a row without
+            content, or no row; with the second since when.
     """
 
     stream: str
     created: str
-    stored: dict[int, bytes] = field(default_factory=dict)
+    stored: dict[int, bytes | None] = field(default_factory=dict)
     others: set[int] = field(default_factory=set)
     gone_below: int = 1
+    replaced: dict[int, float] = field(default_factory=dict)
 
 
 class BrokenPromiseError(AssertionError):
@@ -53,11 +56,19 @@ class Truth:
         raise BrokenPromiseError(f"stream {stream} was not made at {created}")
 
     def check_rows(
-        self, life: Life, start: int, stop: int, rows: list[tuple[int, bytes]], *, is_whole: bool
+        self,
+        life: Life,
+        start: int,
+        stop: int,
+        rows: list[tuple[int, bytes | None]],
+        *,
+        now: float,
+        is_whole: bool,
     ) -> None:
         """Compare what one task read with what its range holds.
 
         Args:
+            now: when it had read that, at the latest.
             is_whole: whether nothing may be missing but what was removed.
         """
         sequences = [sequence for sequence, _ in rows]
@@ -65,9 +76,11 @@ class Truth:
         require(all(start <= at < stop for at in sequences), "outside its range:", sequences)
         for sequence, data in rows:
             known = life.stored.get(sequence)
-            is_right = known == data if known is not None else data in self.uncertain
-            is_right = is_right and sequence not in life.others
+            is_right = known == data if sequence in life.stored else data in self.uncertain
+            is_gone = data is None and life.replaced.get(sequence, now) < now
+            is_right = (is_right or is_gone) and sequence not in life.others
             require(is_right, "sequence", sequence, "is", known, "and was read as", data)
         first = start if is_whole else max(start, life.gone_below)
-        missing = [at for at in range(first, stop) if at in life.stored and at not in sequences]
+        excused = {at for at, since in life.replaced.items() if since < now}.union(sequences)
+        missing = [at for at in range(first, stop) if at in life.stored and at not in excused]
         require(not missing, f"of [{start}, {stop}) were not read:", missing)

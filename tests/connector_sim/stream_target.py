@@ -1,0 +1,105 @@
+"""Rows as messages of a stream; some of them too large for it, and dead letters then."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+
+from jetstream_spark.client.operation import Operation
+from jetstream_spark.sink.sink import Sink
+from tests.connector_sim import scenes
+from tests.connector_sim.process import Process
+from tests.connector_sim.program import Program
+from tests.connector_sim.scenes import Keeper
+from tests.connector_sim.server import Server
+from tests.connector_sim.target import Place, Row, Written, payload_of
+from tests.connector_sim.truth import require
+from tests.connector_sim.whole_batches import WholeBatches
+
+# Where there are dead letters the sink stream refuses messages of this size.
+REFUSED_BYTES = 250
+
+
+class StreamTarget:
+    """The stream OUT, and DEAD for what it refuses."""
+
+    stream = "OUT"
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        named = {"dedupe": program.dedupe, "ledger": program.ledger} | program.sink
+        self.options = scenes.sink_options(stream=self.stream, **named)
+        self._batches = None
+        if self.options.publish_mode == "atomic":
+            is_partition = self.options.atomic_unit == "partition"
+            self._batches = WholeBatches(0 if is_partition else self.options.atomic_rows)
+
+    def make(self, keeper: Keeper) -> Operation[None]:
+        """Make the streams."""
+        program = self._program
+        config: dict[str, Any] = {"duplicate_window": program.window_s * 10**9}
+        config |= {"max_msg_size": REFUSED_BYTES} if program.has_dead_letters else {}
+        config |= {"allow_atomic": True} if self._batches is not None else {}
+        yield from keeper.make(self.stream, **config)
+        if program.has_dead_letters:
+            window = program.dead_window_s
+            config = {"duplicate_window": window * 10**9} if window else {}
+            yield from keeper.make("DEAD", **config)
+
+    def outgoing(self, place: Place, rows: list[Row]) -> list[pa.RecordBatch]:
+        """Messages, in batches of three."""
+        return scenes.outgoing(self.options, "out.x", list(map(payload_of, rows)))
+
+    def sink(self, process: Process) -> Sink:
+        """The write, as a process sees it."""
+        return scenes.sink(process, self.options)
+
+    def note_read(self, place: Place, rows: list[Row], *, is_whole: bool) -> None:
+        """An attempt is about to write these rows."""
+        if self._batches is not None:
+            payloads = list(map(payload_of, rows))
+            self._batches.note_attempt(
+                [payloads[n : n + 3] for n in range(0, len(rows), 3)], is_whole
+            )
+
+    def look(self, server: Server) -> None:
+        """No batch may be there in part."""
+        if self._batches is not None:
+            self._batches.look(server, self.stream)
+
+    def check(self, server: Server, written: Written) -> None:
+        """Each row is in the stream or a dead letter, as often as is promised."""
+        program = self._program
+        wanted = Counter(payload_of(row) for rows in written.partitions.values() for row in rows)
+        out, dead = Counter(one.payload for one in server.messages(self.stream)), Counter[bytes]()
+        if program.has_dead_letters:
+            dead = Counter(one.payload for one in server.messages("DEAD"))
+        if program.has_dead_letters and self._batches is None:
+            small = [data for data in dead if len(data) < REFUSED_BYTES]
+            require(not small, "dead letters that the stream takes:", small)
+        found = out + dead
+        if program.is_object_source:  # a batch that runs again may find contents gone
+            self._check_by_sequence(written, found)
+            wanted = Counter(dict.fromkeys(found, 1))
+        lost = wanted - found
+        require(not lost, "not in the sink:", sorted(lost))
+        if written.is_lost:
+            return
+        if written.varies:  # an earlier attempt may have read what is gone by now
+            wanted = Counter(dict.fromkeys(found, 1))
+        is_quick = written.span_s < (program.dead_window_s or 120) and program.scope != "job"
+        if written.is_exact:
+            require(not out - wanted, "in the sink too often:", sorted(out - wanted))
+        if written.is_exact and is_quick:
+            # A batch that is refused as a whole may have a row that an earlier one had not.
+            found = dead if self._batches is not None else found
+            require(not found - wanted, "in the sink too often:", sorted(found - wanted))
+
+    def _check_by_sequence(self, written: Written, found: Counter[bytes]) -> None:
+        for rows in written.partitions.values():
+            for sequence, data in rows:
+                ways = {payload_of((sequence, data)), payload_of((sequence, None))}
+                is_there = any(way in found for way in ways) or data is None
+                require(is_there, "not in the sink: object change", sequence)
