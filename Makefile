@@ -46,7 +46,7 @@ $(READY)-demo: $(BIN)/python $(SOURCES)
 
 $(READY)-test: $(BIN)/python $(SOURCES)
 	@rm -rf build server/build
-	$(INSTALL) ./server '.[demo,test,dev]'
+	$(INSTALL) ./server '.[cli,demo,test,dev]'
 	@touch $@ $(READY)-demo
 
 demo: $(READY)-demo

@@ -19,6 +19,8 @@ PACKAGES = {
     "jetstream-server": [ROOT / "server" / "jetstream_server"],
     "jetstream-spark": [ROOT / "jetstream_spark", ROOT / "pyspark_jetstream"],
 }
+# Rooms that need an extra.
+EXTRAS = {"cli": ROOT / "jetstream_spark" / "command"}
 READ_BY_ZONEINFO = {"tzdata"}
 OUR_OWN = {"jetstream_server", "jetstream_spark", "pyspark_jetstream"}
 
@@ -40,24 +42,31 @@ def _name(requirement: str) -> str:
     return match[0].lower().replace("_", "-")
 
 
-def imported(name: str) -> set[str]:
-    """The distributions whose packages a distribution's sources import."""
+def imported(*folders: Path) -> set[str]:
+    """The distributions whose packages the sources in some folders import, extras apart."""
     owners = packages_distributions()
     packages: set[str] = set()
-    for folder in PACKAGES[name]:
-        for source in folder.rglob("*.py"):
-            for node in ast.walk(ast.parse(source.read_text())):
-                if isinstance(node, ast.Import):
-                    packages |= {alias.name.partition(".")[0] for alias in node.names}
-                elif isinstance(node, ast.ImportFrom) and node.module:
-                    packages.add(node.module.partition(".")[0])
+    for source in (source for folder in folders for source in folder.rglob("*.py")):
+        if any(source.is_relative_to(room) and room not in folders for room in EXTRAS.values()):
+            continue
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.Import):
+                packages |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                packages.add(node.module.partition(".")[0])
     packages -= {*sys.stdlib_module_names, *OUR_OWN}
     return {_name(owners[package][0]) for package in packages}
 
 
 @each_distribution
 def test_it_asks_for_what_it_imports_and_nothing_else(name):
-    assert declared(name) - READ_BY_ZONEINFO == imported(name)
+    assert declared(name) - READ_BY_ZONEINFO == imported(*PACKAGES[name])
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_extra_is_what_its_room_imports_besides(extra):
+    asked = settings("jetstream-spark")["optional-dependencies"][extra]
+    assert {_name(line) for line in asked} == imported(EXTRAS[extra]) - declared("jetstream-spark")
 
 
 def test_the_server_is_an_extra_of_the_connector():

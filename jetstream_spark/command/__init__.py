@@ -1,0 +1,1 @@
+"""`jetstream-spark`, the command: looks at queries, checkpoints and servers, mends positions."""

@@ -1,0 +1,94 @@
+"""What the commands print: tables for people, JSON for programs; and what they end with.
+
+With `--json` standard output is JSON and nothing else: one value, or with `--watch` one a line.
+Ends with 0 when all is well, 1 when something is wrong, 2 when the command was called wrongly.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from jetstream_spark.errors import ConnectorError
+
+F = TypeVar("F", bound=Callable[..., Any])
+_COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+class Output:
+    """Where a command's answer goes."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+        self.console = Console(highlight=False)
+
+    def say(self, text: str) -> None:
+        """A sentence for people."""
+        if not self.as_json:
+            self.console.print(escape(text), soft_wrap=True)
+
+    def value(self, value: object) -> None:
+        """A value for programs."""
+        if self.as_json:
+            click.echo(json.dumps(value, ensure_ascii=False, default=str))
+
+    def table(self, columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> None:
+        """Rows for people; numbers to the right."""
+        if not self.as_json:
+            self.console.print(table_of(columns, rows))
+
+    def error(self, error: ConnectorError) -> None:
+        """What is wrong, and what to do about it; on standard error for people."""
+        if self.as_json:
+            said = {"condition": error.condition, "what": error.what, "remedy": error.remedy}
+            click.echo(json.dumps({"error": said}, ensure_ascii=False))
+        else:
+            click.echo(str(error), err=True)
+
+
+def table_of(columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> Table:
+    """Rows as a table; a column without any value is left out."""
+    shown = [name for name in columns if any(row.get(name) is not None for row in rows)]
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in shown:
+        numbers = all(isinstance(row.get(name), int | float | None) for row in rows)
+        table.add_column(name, justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(row.get(name)) for name in shown))
+    return table
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    text = escape(str(value))
+    return f"[{_COLOURS[text]}]{text}[/]" if text in _COLOURS else text
+
+
+def reports(command: F) -> F:
+    """Give a command `--json`, an `Output` as its first argument, and errors that end it with 1."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
+    @functools.wraps(command)
+    def call(*arguments: Any, as_json: bool, **keywords: Any) -> Any:
+        output = Output(as_json)
+        try:
+            return command(output, *arguments, **keywords)
+        except ConnectorError as error:
+            output.error(error)
+            raise SystemExit(1) from None
+
+    return call  # type: ignore[return-value]

@@ -1,0 +1,52 @@
+"""Tables, JSON, and what a command ends with."""
+
+from __future__ import annotations
+
+import json
+
+import click
+from click.testing import CliRunner
+from rich.console import Console
+
+from jetstream_spark.command.output import Output, reports, table_of
+from jetstream_spark.errors import ConnectorError
+
+
+def shown(table) -> str:
+    console = Console(width=100)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()
+
+
+def test_columns_without_values_are_left_out_and_numbers_are_grouped():
+    rows = [{"name": "a[b]", "n": 1234567, "x": None}, {"name": "ok", "n": None, "x": None}]
+    text = shown(table_of(["name", "n", "x", "y"], rows))
+    assert text.split() == ["name", "n", "a[b]", "1,234,567", "ok"]
+    assert "yes" in shown(table_of(["is"], [{"is": True}]))
+
+
+@click.command()
+@click.option("--fail", is_flag=True)
+@reports
+def answer(output: Output, fail: bool) -> None:
+    if fail:
+        raise ConnectorError("it is [broken].", "Mend it.")
+    output.say("a sentence")
+    output.value({"a": 1})
+
+
+def test_json_is_all_that_is_printed():
+    result = CliRunner().invoke(answer, ["--json"])
+    assert (json.loads(result.stdout), result.stderr, result.exit_code) == ({"a": 1}, "", 0)
+    result = CliRunner().invoke(answer, [])
+    assert result.stdout == "a sentence\n"
+
+
+def test_an_error_is_said_with_its_remedy():
+    result = CliRunner().invoke(answer, ["--fail"])
+    assert (result.stdout, result.exit_code) == ("", 1)
+    assert result.stderr == "[CONNECTOR_ERROR] it is [broken]. Mend it.\n"
+    result = CliRunner().invoke(answer, ["--fail", "--json"])
+    assert json.loads(result.stdout)["error"]["remedy"] == "Mend it."
+    assert result.exit_code == 1

@@ -1,0 +1,84 @@
+"""A checkpoint that the command has changed is one that Spark goes on from."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jetstream_spark.command.checkpoint import Checkpoint
+from jetstream_spark.command.main import main
+from jetstream_spark.command.offset_reset import SyncedDisk
+
+pytestmark = pytest.mark.spark
+
+
+class Killed(Exception):  # noqa: N818
+    """The process is no more."""
+
+
+class Dying(SyncedDisk):
+    """A disk whose user is killed when a batch is begun and not finished."""
+
+    def create(self, path: Path, content: str) -> bool:
+        if path.parent.name == "commits":
+            raise Killed
+        return super().create(path, content)
+
+
+@pytest.fixture
+def run(spark, bundled, stream, tmp_path):
+    """Run a query of the stream once; the sequences that it read."""
+    bundled.create_stream(stream)
+    bundled.publish_numbers(stream, 0, 10)
+    reader = spark.readStream.format("jetstream").option("servers", bundled.url)
+    rows = reader.option("stream", stream).option("startingOffsets", "earliest").load()
+
+    def once() -> list[int]:
+        seen: list[int] = []
+        writer = rows.writeStream.foreachBatch(
+            lambda frame, _: seen.extend(row.seq for row in frame.select("seq").collect())
+        )
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+        for log in ("offsets", "commits"):  # as if it had ended a while ago
+            for path in (tmp_path / "checkpoint" / log).iterdir():
+                os.utime(path, (0, 0))
+        return sorted(seen)
+
+    return once
+
+
+@pytest.fixture
+def jetstream(bundled):
+    return bundled
+
+
+def reset(jetstream, tmp_path, to: str) -> int:
+    words = ["offsets", "reset", str(tmp_path / "checkpoint"), "--to", to, "--yes", "--json"]
+    result = CliRunner().invoke(main, [*words, "-o", f"servers={jetstream.url}"])
+    assert result.exit_code == 0, result.output
+    return int(json.loads(result.output)["batch"])
+
+
+def test_a_query_goes_on_where_a_reset_put_it(run, jetstream, tmp_path, monkeypatch):
+    folder = str(tmp_path / "checkpoint")
+    assert run() == list(range(1, 11))
+    assert reset(jetstream, tmp_path, "8") == 1
+    assert run() == [8, 9, 10]
+    monkeypatch.setattr("jetstream_spark.command.offsets.SyncedDisk", Dying)
+    with pytest.raises(Killed):
+        CliRunner().invoke(
+            main,
+            ["offsets", "reset", folder, "--to", "1", "--yes", "-o", f"servers={jetstream.url}"],
+            catch_exceptions=False,
+        )
+    assert run() == []  # where it stood
+    monkeypatch.undo()
+    reset(jetstream, tmp_path, "latest")
+    assert run() == []
+    found = Checkpoint(folder)
+    assert found.planned()[-1] == found.committed()[-1]
