@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 import jetstream_spark
 
 _COMMANDS = {
+    "lag": "Tell how far queries are behind their streams.",
     "offsets": "Show, compare and reset the positions of a query's checkpoint.",
 }
 
@@ -28,7 +29,6 @@ class _Commands(click.Group):
             return None
         module = import_module(f"jetstream_spark.command.{cmd_name}")
         command: click.Command = module.command
-        command.short_help = _COMMANDS[cmd_name]
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

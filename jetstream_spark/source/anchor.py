@@ -149,7 +149,7 @@ class Anchor:
         config = info.get("config") or {}
         one = config.get("filter_subject")
         theirs = set(config.get("filter_subjects") or ([one] if one else []))
-        if (config.get("metadata") or {}).get(_MARK) != "anchor":
+        if not is_anchor(info):
             what = "was not made by this connector, and moving it would take messages from its user"
         elif theirs != set(self._subjects):
             what = f"holds the subjects {', '.join(sorted(theirs)) or 'of the whole stream'}"
@@ -169,3 +169,8 @@ class Anchor:
                 f"back, or another query uses the same consumer.",
                 f"Give each query its own option consumer. {_ACCEPT}",
             )
+
+
+def is_anchor(info: dict[str, Any]) -> bool:
+    """Whether a consumer's info is that of an anchor."""
+    return bool(((info.get("config") or {}).get("metadata") or {}).get(_MARK) == "anchor")

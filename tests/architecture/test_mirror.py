@@ -12,6 +12,7 @@ TREES = {
 
 # Files whose behaviour shows only in something larger, and the tests that show it.
 TESTED_ELSEWHERE = {
+    "jetstream_spark/command/__main__.py": "tests/connector/command/test_main.py",
     "server/jetstream_server/__main__.py": "tests/server/test_cli.py",
     "server/jetstream_server/jetstream/consumers/consumer_context.py": (
         "tests/server/jetstream/consumers/test_consumer.py"
