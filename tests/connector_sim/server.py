@@ -15,7 +15,7 @@ from jetstream_server.config.options import JetStreamOptions, ServerOptions
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.context import Context
-from jetstream_server.jetstream.streams.stream import Stream
+from jetstream_server.jetstream.stream import Stream
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.auth.auth import GLOBAL_ACCOUNT, Authenticator, User
