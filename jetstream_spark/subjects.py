@@ -1,4 +1,4 @@
-"""Subject patterns: whether two of them can match the same subject. Pure."""
+"""Subject patterns: whether two can match the same subject, or one all that another does. Pure."""
 
 from __future__ import annotations
 
@@ -21,3 +21,22 @@ def overlaps(one: str, other: str) -> bool:
         if a != b and "*" not in (a, b):
             return False
     return True
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Whether every subject that matches the second pattern matches the first.
+
+    >>> covers("orders.*", "orders.new"), covers("orders.>", "orders.*.new")
+    (True, True)
+    >>> covers("orders.*", "orders.>"), covers("orders.>", "orders")
+    (False, False)
+    """
+    outer, inner = wide.split("."), narrow.split(".")
+    for index, token in enumerate(outer):
+        if index >= len(inner):
+            return False
+        if token == ">":
+            return True
+        if inner[index] == ">" or (token != "*" and token != inner[index]):
+            return False
+    return len(outer) == len(inner)

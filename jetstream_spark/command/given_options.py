@@ -77,6 +77,10 @@ def connection_of(options: dict[str, str]) -> ConnectionOptions:
     Raises:
         OptionsError: it has mistakes.
     """
-    mine = {key: value for key, value in options.items() if key.lower() in _CONNECTION}
-    mine = {"requestTimeout": "5s", "outageTimeout": "5s"} | mine
+    mine = {"requestTimeout": "5s", "outageTimeout": "5s"} | connection_part(options)
     return SinkOptions.parse(mine).connection
+
+
+def connection_part(options: dict[str, str]) -> dict[str, str]:
+    """Those of a job's options that are about its connection."""
+    return {key: value for key, value in options.items() if key.lower() in _CONNECTION}

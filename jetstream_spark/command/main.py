@@ -13,7 +13,9 @@ from click.shell_completion import CompletionItem
 import jetstream_spark
 
 _COMMANDS = {
+    "doctor": "Look for what keeps a job from running: versions, servers, permissions.",
     "lag": "Tell how far queries are behind their streams.",
+    "ledger": "Show what writes are remembered as done, and forget one.",
     "offsets": "Show, compare and reset the positions of a query's checkpoint.",
 }
 

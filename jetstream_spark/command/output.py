@@ -34,6 +34,12 @@ class Output:
         if not self.as_json:
             self.console.print(escape(text), soft_wrap=True)
 
+    def mark(self, status: str, text: str) -> None:
+        """A sentence for people, with how it is before it: `ok`, `warn` or `fail`."""
+        if not self.as_json:
+            colour = _COLOURS[status]
+            self.console.print(f"[{colour}]{status:<6}[/] {escape(text)}", soft_wrap=True)
+
     def value(self, value: object) -> None:
         """A value for programs."""
         if self.as_json:

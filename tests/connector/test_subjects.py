@@ -1,10 +1,10 @@
-"""Overlap of patterns, against brute force over short subjects."""
+"""Patterns beside each other, against brute force over short subjects."""
 
 from __future__ import annotations
 
 import itertools
 
-from jetstream_spark.subjects import overlaps
+from jetstream_spark.subjects import covers, overlaps
 
 TOKENS = ["a", "b", "*", ">"]
 PATTERNS = [
@@ -27,10 +27,16 @@ def matches(pattern: str, subject: tuple[str, ...]) -> bool:
     )
 
 
+MATCHED = {
+    pattern: {subject for subject in SUBJECTS if matches(pattern, subject)} for pattern in PATTERNS
+}
+
+
 def test_overlap_is_a_common_subject():
-    matched = {
-        pattern: {subject for subject in SUBJECTS if matches(pattern, subject)}
-        for pattern in PATTERNS
-    }
     for one, other in itertools.product(PATTERNS, repeat=2):
-        assert overlaps(one, other) == bool(matched[one] & matched[other]), (one, other)
+        assert overlaps(one, other) == bool(MATCHED[one] & MATCHED[other]), (one, other)
+
+
+def test_what_is_covered_is_a_part():
+    for one, other in itertools.product(PATTERNS, repeat=2):
+        assert covers(one, other) == (MATCHED[other] <= MATCHED[one]), (one, other)

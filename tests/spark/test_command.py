@@ -82,3 +82,12 @@ def test_a_query_goes_on_where_a_reset_put_it(run, jetstream, tmp_path, monkeypa
     assert run() == []
     found = Checkpoint(folder)
     assert found.planned()[-1] == found.committed()[-1]
+
+
+def test_workers_are_asked_as_well(spark, bundled):
+    words = ["doctor", "--master", "local[2]", "-o", f"servers={bundled.url}", "--json"]
+    result = CliRunner().invoke(main, words, catch_exceptions=False)
+    found = json.loads(result.stdout.strip().splitlines()[-1])["findings"]
+    workers = [one for one in found if one["check"].startswith("worker ")]
+    assert [one["status"] for one in workers] == ["ok"], workers
+    assert "reaches the servers" in workers[0]["what"]

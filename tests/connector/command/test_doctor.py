@@ -1,0 +1,91 @@
+"""`jetstream-spark doctor`, beside a server; with workers in tests/spark/test_command.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def examine(command, genuine):
+    """Examine a job; what it ends with, and the findings by status."""
+
+    def examine(*words: str, servers: str = genuine.url):
+        result = command("doctor", *words, "-o", f"servers={servers}", "--json")
+        said = json.loads(result.output)
+        assert said["ok"] == (result.exit_code == 0)
+        for one in said["findings"]:
+            assert one["remedy"] or one["status"] == "ok"
+        return result.exit_code, {
+            status: [
+                f"{one['check']}: {one['what']}"
+                for one in said["findings"]
+                if one["status"] == status
+            ]
+            for status in ("ok", "warn", "fail")
+        }
+
+    return examine
+
+
+def test_the_machine_and_the_servers(examine):
+    code, found = examine()
+    checks = [one.split(":")[0] for one in found["ok"] + found["warn"]]
+    assert code == 0
+    assert {"java", "python", "pyspark", "connector", "kernels"} <= set(checks)
+    assert any(one.startswith("server 127.0.0.1") for one in checks)
+
+
+@pytest.mark.parametrize("side", ["read", "readStream", "write", "writeStream"])
+def test_a_job_that_can_run(examine, stream, side):
+    code, found = examine(side, "-o", f"stream={stream.name}")
+    assert (code, found["fail"]) == (0, [])
+    assert any(
+        one.startswith(f"{side}: the job can be run, on {stream.name}") for one in found["ok"]
+    )
+    assert any(one.startswith("permissions: ") for one in found["ok"])
+    assert any(one.startswith("clock: ") for one in found["ok"])
+
+
+def test_a_job_that_cannot(examine, stream):
+    code, found = examine("read", "-o", "stream=NONE")
+    assert code == 1
+    assert any("[STREAM_NOT_FOUND]" in one for one in found["fail"])
+    code, found = examine("read", "-o", f"stream={stream.name}", "-o", "fetchBatch=0", "-o", "x=1")
+    assert (code, len(found["fail"])) == (1, 2)
+    code, found = examine("write", "-o", f"stream={stream.name}", "-o", "subject=elsewhere")
+    assert any("is not collected by stream" in one for one in found["fail"])
+
+
+def test_a_server_that_is_not_there(examine):
+    code, found = examine("read", "-o", "stream=A", servers="127.0.0.1:1")
+    assert code == 1
+    [only] = found["fail"]
+    assert "[CONNECTION_FAILED]" in only
+
+
+def test_options_of_a_connection_that_have_mistakes(examine):
+    code, found = examine("read", "-o", "stream=A", "-o", "user=a", servers="http://a")
+    assert (code, len(found["fail"])) == (1, 2)
+
+
+def test_java_is_looked_for(command, monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    result = command("doctor", "--json")
+    [java] = [one for one in json.loads(result.output)["findings"] if one["check"] == "java"]
+    assert (java["status"], result.exit_code) == ("fail", 1)
+    program = Path(tmp_path, "bin", "java")
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'openjdk version \"21.0.1\"' >&2\n")
+    program.chmod(0o755)
+    [java, *_] = json.loads(command("doctor", "--json").output)["findings"]
+    assert (java["check"], java["status"], java["what"]) == ("java", "ok", "21.0.1")
+
+
+def test_people_see_marks_and_remedies(command):
+    result = command("doctor", "-o", "servers=127.0.0.1:1")
+    assert "fail" in result.output and "Check the addresses" in result.output
+    assert result.output.splitlines()[-1].endswith("1 fail")
