@@ -33,6 +33,7 @@ from jetstream_server.jetstream.consumers.origin_consumer import (
     suited,
     take_over,
 )
+from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.feed import IDENTITY
 from jetstream_server.jetstream.ports import StreamConsumer
 from jetstream_server.jetstream.required_level import check_required_level
@@ -101,10 +102,19 @@ class ConsumerResetRequest(GoModel):
 # -- making --------------------------------------------------------------------------------------
 
 
-@route("CONSUMER.DURABLE.CREATE.*.*", "consumer_create_response", level_first=False)
+def _read_create(context: Context, request: Request) -> CreateConsumerRequest:
+    body = read_body(context, request, CreateConsumerRequest)
+    check_required_level(request.headers)
+    return body
+
+
+_CREATE: Any = {"level_first": False, "check": _read_create}
+
+
+@route("CONSUMER.DURABLE.CREATE.*.*", "consumer_create_response", **_CREATE)
 def create_durable(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Make a durable consumer, the older way."""
-    body = _read_create(catalog, request, request.tokens[3])
+    body = _read_create_of(catalog, request, request.tokens[3])
     _check_separators(request.tokens[4])
     name, config = request.tokens[4], body.config
     if not config.durable_name:
@@ -114,21 +124,21 @@ def create_durable(catalog: Catalog, request: Request) -> dict[str, Any] | Later
     return _create(catalog, request, body, config.model_copy(update={"name": name}))
 
 
-@route("CONSUMER.CREATE.*", "consumer_create_response", level_first=False)
+@route("CONSUMER.CREATE.*", "consumer_create_response", **_CREATE)
 def create_unnamed(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Make a consumer whose subject does not name it: ephemeral, the older way."""
-    body = _read_create(catalog, request, request.tokens[2])
+    body = _read_create_of(catalog, request, request.tokens[2])
     if body.config.durable_name:
         raise errors.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME()
     _check_separators(body.config.name)
     return _create(catalog, request, body, body.config)
 
 
-@route("CONSUMER.CREATE.*.*", "consumer_create_response", level_first=False)
-@route("CONSUMER.CREATE.*.*.>", "consumer_create_response", level_first=False)
+@route("CONSUMER.CREATE.*.*", "consumer_create_response", **_CREATE)
+@route("CONSUMER.CREATE.*.*.>", "consumer_create_response", **_CREATE)
 def create_named(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Make or change a consumer; the name in the subject wins over the one in the body."""
-    body = _read_create(catalog, request, request.tokens[2])
+    body = _read_create_of(catalog, request, request.tokens[2])
     _check_separators(request.tokens[3])
     name, config = request.tokens[3], body.config
     if config.durable_name and config.durable_name != name:
@@ -142,9 +152,8 @@ def create_named(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     return _create(catalog, request, body, config.model_copy(update={"name": name}))
 
 
-def _read_create(catalog: Catalog, request: Request, stream: str) -> CreateConsumerRequest:
-    body = read_body(catalog, request, CreateConsumerRequest)
-    check_required_level(request.headers)
+def _read_create_of(catalog: Catalog, request: Request, stream: str) -> CreateConsumerRequest:
+    body = _read_create(catalog.context, request)
     if body.stream_name != stream:
         raise errors.STREAM_MISMATCH()
     return body
@@ -216,12 +225,16 @@ def _identity_block(stream: Stream) -> bytes:
 # -- looking -------------------------------------------------------------------------------------
 
 
-@route("CONSUMER.INFO.*.*", "consumer_info_response", level_first=False)
-def info(catalog: Catalog, request: Request) -> dict[str, Any]:
-    """Show a consumer."""
+def _check_info(context: Context, request: Request) -> None:
     if not is_empty_request(request.body):
         raise errors.NOT_EMPTY_REQUEST()
     check_required_level(request.headers)
+
+
+@route("CONSUMER.INFO.*.*", "consumer_info_response", level_first=False, check=_check_info)
+def info(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """Show a consumer."""
+    _check_info(catalog.context, request)
     return _find(catalog, request).info(request.now)
 
 
@@ -250,7 +263,7 @@ def listing(catalog: Catalog, request: Request) -> dict[str, Any]:
 def _page(
     catalog: Catalog, request: Request, limit: int
 ) -> tuple[list[StreamConsumer], dict[str, Any]]:
-    body = read_body_if_json(catalog, request, ConsumerListRequest)
+    body = read_body_if_json(catalog.context, request, ConsumerListRequest)
     found = sorted(_visible(catalog.stream(request.tokens[2])), key=lambda each: each.name)
     offset = min(max(body.offset, 0), len(found))
     page = {"total": len(found), "offset": offset, "limit": limit}
@@ -285,10 +298,22 @@ def delete(catalog: Catalog, request: Request) -> dict[str, Any]:
     return {"success": True}
 
 
-@route("CONSUMER.PAUSE.*.*", "consumer_pause_response", {"paused": False, "pause_until": ZERO_TEXT})
+def _read_pause(context: Context, request: Request) -> ConsumerPauseRequest:
+    body = read_body_if_json(context, request, ConsumerPauseRequest)
+    check_required_level(request.headers)
+    return body
+
+
+@route(
+    "CONSUMER.PAUSE.*.*",
+    "consumer_pause_response",
+    {"paused": False, "pause_until": ZERO_TEXT},
+    level_first=False,
+    check=_read_pause,
+)
 def pause(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Hold delivery back until a time; none, or one that has passed, resumes it."""
-    body = read_body_if_json(catalog, request, ConsumerPauseRequest)
+    body = _read_pause(catalog.context, request)
     consumer = _find(catalog, request)
     pause_consumer(consumer, body.pause_until, request.now)
     until = body.pause_until
@@ -301,15 +326,20 @@ def pause(catalog: Catalog, request: Request) -> dict[str, Any]:
     return answer
 
 
-@route("CONSUMER.UNPIN.*.*", "consumer_unpin_response")
-def unpin(catalog: Catalog, request: Request) -> dict[str, Any]:
-    """Have another client of a priority group chosen."""
+def _read_unpin(context: Context, request: Request) -> ConsumerUnpinRequest:
     if not request.body:
         raise errors.INVALID_JSON("unexpected end of JSON input")
     body = decode(request.body, ConsumerUnpinRequest, strict=False)
     if not body.group:
         raise errors.INVALID_JSON("consumer group not specified")
     check_group(body.group)
+    return body
+
+
+@route("CONSUMER.UNPIN.*.*", "consumer_unpin_response", check=_read_unpin)
+def unpin(catalog: Catalog, request: Request) -> dict[str, Any]:
+    """Have another client of a priority group chosen."""
+    body = _read_unpin(catalog.context, request)
     consumer = _find(catalog, request)
     if body.group not in consumer.config.priority_groups:
         raise errors.CONSUMER_INVALID_PRIORITY_GROUP()
@@ -324,6 +354,7 @@ def unpin(catalog: Catalog, request: Request) -> dict[str, Any]:
     level_first=False,
     quiet=True,
     silent=True,
+    by_consumer=True,
 )
 def reset(catalog: Catalog, request: Request) -> dict[str, Any] | None:
     """Start a consumer over; for one that does not exist there is no answer."""

@@ -158,6 +158,10 @@ class Api:
             if route.level_first:
                 check_required_level(request.headers)
             if self._catalog is None:
+                if route.by_consumer:
+                    return None
+                if route.check is not None:
+                    route.check(self._context, request)
                 raise errors.NOT_ENABLED_FOR_ACCOUNT()
             return route.handler(self._catalog, request)
         except ApiError as error:
@@ -196,6 +200,8 @@ def _refusal(route: Route, error: ApiError) -> dict[str, Any]:
 def _subscriptions(api: Api) -> list[Subscription]:
     verbs = sorted({route.pattern[1] for route in ROUTES if route.pattern[0] == "CONSUMER"})
     # What only clusters and the system account do is met with silence, like other unknown verbs.
-    families = [b"STREAM.>", b"META.>", b"SERVER.>", b"ACCOUNT.>"]
+    families = [b"STREAM.>", b"META.>", b"SERVER.>", b"ACCOUNT.>", b"INFO.>"]
+    # So is what names no stream; consumers and streams themselves serve MSG.NEXT and DIRECT.GET.
+    families += [b"CONSUMER.*", b"CONSUMER.MSG.*"]
     subjects = [b"*", *families, *(b"CONSUMER.%b.>" % verb.encode() for verb in verbs)]
     return [Subscription(PREFIX + subject, api) for subject in subjects]

@@ -53,7 +53,7 @@ def get(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Return one stored message."""
     if is_empty_request(request.body):
         raise errors.BAD_REQUEST()
-    body = read_body(catalog, request, MessageGetRequest)
+    body = read_body(catalog.context, request, MessageGetRequest)
     _check_selectors(body)
     store = catalog.stream(request.tokens[-1]).store
     message = _find(store, body)
@@ -67,7 +67,7 @@ def delete(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Remove one stored message, overwriting its bytes unless `no_erase`."""
     if is_empty_request(request.body):
         raise errors.BAD_REQUEST()
-    body = read_body(catalog, request, MessageDeleteRequest)
+    body = read_body(catalog.context, request, MessageDeleteRequest)
     stream = catalog.stream(request.tokens[-1])
     stream.delete_message(body.seq, not body.no_erase, request.now)
     return {"success": True}

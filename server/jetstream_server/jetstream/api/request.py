@@ -11,6 +11,7 @@ from jetstream_server.core.subscription import Origin
 
 if TYPE_CHECKING:
     from jetstream_server.jetstream.catalog.catalog import Catalog
+    from jetstream_server.jetstream.context import Context
 
 
 @dataclass(slots=True)
@@ -41,6 +42,8 @@ class Request:
 # A handler returns the fields of the response (without `type`), or raises ApiError. It may return
 # None when it answers by itself (a status, a stream of messages, silence).
 Handler = Callable[["Catalog", Request], "dict[str, Any] | Later | None"]
+# What is refused whether the account has JetStream or not raises ApiError here as well.
+Check = Callable[["Context", Request], object]
 
 
 class Later(Protocol):
@@ -65,6 +68,8 @@ class Route:
         quiet: whether success is neither counted nor audited.
         silent: whether refusals are not either.
         is_costly: whether it makes, changes or removes files, or tells of very many things.
+        check: what an account without JetStream looks at before it says so, None for nothing.
+        by_consumer: whether a consumer answers for itself: where there is none, nobody does.
     """
 
     pattern: tuple[str, ...]
@@ -75,6 +80,8 @@ class Route:
     quiet: bool = False
     silent: bool = False
     is_costly: bool = False
+    check: Check | None = None
+    by_consumer: bool = False
 
 
 # Verbs that are costly, the second token of each.
@@ -93,6 +100,8 @@ def route(
     level_first: bool = True,
     quiet: bool = False,
     silent: bool = False,
+    check: Check | None = None,
+    by_consumer: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Register a handler for `$JS.API.<pattern>`."""
 
@@ -100,7 +109,18 @@ def route(
         tokens = tuple(pattern.split("."))
         is_costly = not _COSTLY.isdisjoint(tokens)
         ROUTES.append(
-            Route(tokens, response, handler, zero or {}, level_first, quiet, silent, is_costly)
+            Route(
+                tokens,
+                response,
+                handler,
+                zero or {},
+                level_first,
+                quiet,
+                silent,
+                is_costly,
+                check,
+                by_consumer,
+            )
         )
         return handler
 

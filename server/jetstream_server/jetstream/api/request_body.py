@@ -8,31 +8,30 @@ from __future__ import annotations
 
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream.api.request import Request
-from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.wire.go_json import Model, decode, looks_like_json
 
 
-def read_body(catalog: Catalog, request: Request, model: type[Model]) -> Model:
+def read_body(context: Context, request: Request, model: type[Model]) -> Model:
     """Return the body of a request.
 
     Raises:
         ApiError: 10025 with the text of the first mistake.
     """
-    return _read(catalog, request, request.body, model)
+    return _read(context, request, request.body, model)
 
 
-def read_body_if_json(catalog: Catalog, request: Request, model: type[Model]) -> Model:
+def read_body_if_json(context: Context, request: Request, model: type[Model]) -> Model:
     """Return the body, the model's zero value where it is neither an object nor a list.
 
     Raises:
         ApiError: 10025 with the text of the first mistake.
     """
     body = request.body if looks_like_json(request.body) else b""
-    return _read(catalog, request, body, model)
+    return _read(context, request, body, model)
 
 
-def _read(catalog: Catalog, request: Request, body: bytes, model: type[Model]) -> Model:
-    context = catalog.context
+def _read(context: Context, request: Request, body: bytes, model: type[Model]) -> Model:
     if context.is_strict:
         return decode(body, model)
     try:

@@ -71,7 +71,7 @@ def snapshot(catalog: Catalog, request: Request) -> Later:
     stream = catalog.streams.get(name)
     if stream is None and name not in catalog.offline:
         raise errors.STREAM_NOT_FOUND()
-    body = read_body(catalog, request, StreamSnapshotRequest)
+    body = read_body(catalog.context, request, StreamSnapshotRequest)
     deliver = body.deliver_subject.encode()
     if not is_valid_literal(deliver) or is_own_subject(deliver):
         raise errors.SNAPSHOT_DELIVER_SUBJECT_INVALID()
@@ -99,7 +99,7 @@ def restore(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Begin to take the chunks of a snapshot."""
     if is_empty_request(request.body):
         raise errors.BAD_REQUEST()
-    config = read_body(catalog, request, StreamRestoreRequest).config
+    config = read_body(catalog.context, request, StreamRestoreRequest).config
     name = request.tokens[-1]
     if not config.name:
         config = config.changed(name=name)

@@ -75,7 +75,7 @@ class StreamPurgeRequest(GoModel):
 @route("STREAM.CREATE.*", "stream_create_response")
 def create(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Make a stream; repeating a request with the same config succeeds."""
-    body = read_body(catalog, request, StreamConfigRequest)
+    body = read_body(catalog.context, request, StreamConfigRequest)
     if body.name != request.tokens[-1]:
         raise errors.STREAM_MISMATCH()
     if "/" in body.name or "\\" in body.name:
@@ -94,7 +94,7 @@ def create(catalog: Catalog, request: Request) -> dict[str, Any]:
 @route("STREAM.UPDATE.*", "stream_update_response")
 def update(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Change a stream's config."""
-    body = read_body(catalog, request, StreamConfigRequest)
+    body = read_body(catalog.context, request, StreamConfigRequest)
     name = request.tokens[-1]
     if name in catalog.streams and catalog.streams[name].config.template_owner:
         raise errors.STREAM_INVALID_CONFIG(
@@ -109,7 +109,7 @@ def update(catalog: Catalog, request: Request) -> dict[str, Any]:
 @route("STREAM.INFO.*", "stream_info_response", _PAGE)
 def info(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Show a stream, on demand with its subjects and missing sequences."""
-    body = read_body_if_json(catalog, request, StreamInfoRequest)
+    body = read_body_if_json(catalog.context, request, StreamInfoRequest)
     stream = catalog.stream(request.tokens[-1])
     page, subjects = dict(_PAGE), None
     if body.subjects_filter and stream.store.state().num_subjects > SUBJECTS_AT_ONCE:
@@ -145,7 +145,7 @@ def _sliced_info(
 @route("STREAM.NAMES", "stream_names_response", {**_PAGE, "streams": None})
 def names(catalog: Catalog, request: Request) -> dict[str, Any]:
     """List the names of streams."""
-    body = read_body_if_json(catalog, request, StreamNamesRequest)
+    body = read_body_if_json(catalog.context, request, StreamNamesRequest)
     found = _names(catalog, body)
     offset = min(max(body.offset, 0), len(found))
     page = found[offset : offset + NAMES_MAX]
@@ -156,7 +156,7 @@ def names(catalog: Catalog, request: Request) -> dict[str, Any]:
 @route("STREAM.LIST", "stream_list_response", {**_PAGE, "streams": []})
 def listing(catalog: Catalog, request: Request) -> dict[str, Any]:
     """List streams with their config and state."""
-    body = read_body_if_json(catalog, request, StreamListRequest)
+    body = read_body_if_json(catalog.context, request, StreamListRequest)
     found = _names(catalog, body)
     offset = min(max(body.offset, 0), len(found))
     page = found[offset : offset + LIST_MAX]
@@ -186,7 +186,7 @@ def delete(catalog: Catalog, request: Request) -> dict[str, Any]:
 @route("STREAM.PURGE.*", "stream_purge_response", {"purged": 0})
 def purge(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Remove messages: all, of a subject, below a sequence, all but the newest."""
-    body = read_body_if_json(catalog, request, StreamPurgeRequest)
+    body = read_body_if_json(catalog.context, request, StreamPurgeRequest)
     if body.seq and body.keep:
         raise errors.BAD_REQUEST()
     stream = catalog.stream(request.tokens[-1])

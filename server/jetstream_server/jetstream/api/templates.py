@@ -25,7 +25,7 @@ class StreamTemplateNamesRequest(GoModel):
 @route("STREAM.TEMPLATE.CREATE.*", "stream_template_create_response")
 def create(catalog: Catalog, request: Request) -> dict[str, Any]:
     """Make a template."""
-    body = read_body(catalog, request, StreamTemplateConfig)
+    body = read_body(catalog.context, request, StreamTemplateConfig)
     if body.name != request.tokens[-1]:
         raise errors.TEMPLATE_NAME_NOT_MATCH_SUBJECT()
     return _described(catalog.templates.create(body))
@@ -46,7 +46,7 @@ def info(catalog: Catalog, request: Request) -> dict[str, Any]:
 )
 def names(catalog: Catalog, request: Request) -> dict[str, Any]:
     """List the names of templates, under the key that the genuine server used."""
-    body = read_body(catalog, request, StreamTemplateNamesRequest)
+    body = read_body(catalog.context, request, StreamTemplateNamesRequest)
     found = catalog.templates.names()
     offset = min(max(body.offset, 0), len(found))
     page = found[offset : offset + NAMES_MAX]

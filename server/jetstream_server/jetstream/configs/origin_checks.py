@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jetstream_server.core.pattern_tree import TooManyMeetError, first_overlapped
-from jetstream_server.core.subject import is_literal, is_valid_subject, overlaps
+from jetstream_server.core.subject import is_literal, is_valid_literal, is_valid_subject, overlaps
 from jetstream_server.core.transform import Transform, TransformError
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.stream_config import (
@@ -61,9 +61,9 @@ def check_mirror(
         errors.MIRROR_INVALID_TRANSFORM_DESTINATION,
         errors.MIRROR_OVERLAPPING_SUBJECT_FILTERS,
     )
-    if not is_stream_name(mirror.name):
-        raise errors.MIRROR_INVALID_STREAM_NAME()
     _check_external(mirror.external)
+    if not is_stream_name(mirror.name):  # of a stream elsewhere too: requests are sent in its name
+        raise errors.MIRROR_INVALID_STREAM_NAME()
     origin = _origin(mirror, streams)
     if origin is not None:
         if 0 < config.max_msg_size < origin.max_msg_size:
@@ -137,6 +137,8 @@ def check_sources(config: StreamConfig, streams: Streams) -> None:
         origin = _origin(source, streams)
         if origin is not None and 0 < config.max_msg_size < origin.max_msg_size:
             raise errors.SOURCE_MAX_MESSAGE_SIZE_TOO_BIG()
+    for source in config.sources:
+        _check_external(source.external)
 
 
 def check_filters(config: StreamConfig) -> None:
@@ -172,7 +174,6 @@ def _check_source(source: StreamSource) -> None:
     )
     if not _has_valid_consumer(source):
         raise errors.SOURCE_CONSUMER_CONFIG_INVALID()
-    _check_external(source.external)
 
 
 def _has_valid_consumer(source: StreamSource) -> bool:
@@ -218,9 +219,9 @@ def _check_external(external: ExternalStream | None) -> None:
     if external is None:
         return
     api, deliver = external.api.encode(), external.deliver.encode()
-    if deliver and not is_literal(deliver):
+    if deliver and not is_valid_literal(deliver):
         raise errors.STREAM_EXTERNAL_DELIVERY_WILDCARDS(external.deliver)
-    if api and not (is_valid_subject(api) and is_literal(api)):
+    if api and not is_valid_literal(api):
         raise errors.STREAM_INVALID_CONFIG(
             f'stream external api prefix "{external.api}" must be a valid subject without wildcards'
         )

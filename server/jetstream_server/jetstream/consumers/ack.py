@@ -140,23 +140,31 @@ class Acks:
         shared = self._shared
         subject, reply, body = run.subject(index), run.reply(index), run.payload(index)
         sequence = ack_sequence(subject)
-        # Nothing is said about what was never delivered (docs/reference/consumers.md#acks).
-        if sequence < 0 or (sequence and not shared.progress.cursor.has_passed(sequence)):
-            return
+        is_known = sequence >= 0 and (not sequence or shared.progress.cursor.has_passed(sequence))
         verb, text = ack_verb(body)
-        if verb in (Verb.ACK, Verb.NEXT):
+        # What was never delivered is not acknowledged, and what is nothing asks for nothing
+        # (docs/reference/consumers.md#acks).
+        is_answered = sequence != 0
+        if verb is Verb.NEXT:
+            if is_known:
+                self._ack(run, index, array("Q", [sequence]), now, is_answered=bool(reply))
+            self._request(reply, text, now)
+            return
+        if verb in (Verb.ACK, Verb.TERM):
+            if not is_known:
+                return
+            is_answered = bool(sequence) or not shared.progress.rules.cumulative
+        if verb is Verb.ACK:
             self._ack(run, index, array("Q", [sequence]), now, is_answered=bool(reply))
-        elif verb is Verb.NAK:
-            counts = ack_counts(subject)
-            self._nak(sequence, nak_delay(text), counts, now, is_answered=bool(reply))
         elif verb is Verb.TERM:
             reason = text.decode("utf-8", "replace")
             self._terminate(sequence, reason, ack_counts(subject), now)
-        elif verb is Verb.WORK and shared.progress.work(sequence, now):
+        elif verb is Verb.NAK and is_known:
+            counts = ack_counts(subject)
+            self._nak(sequence, nak_delay(text), counts, now, is_answered=bool(reply))
+        elif verb is Verb.WORK and is_known and shared.progress.work(sequence, now):
             self._files.changed(now, must_precede_answer=bool(reply))
-        if verb is Verb.NEXT:
-            self._request(reply, text, now)
-        elif reply:
+        if reply and is_answered:
             self._files.answer(reply)
 
     def _ack(
@@ -270,10 +278,11 @@ class Acks:
         shared = self._shared
         progress = shared.progress
         self._files.changed(now, must_precede_answer=True)  # though it may change nothing now
-        if sequence in progress.pending:
-            settled = progress.terminate(sequence)
+        is_pending = sequence in progress.pending
+        if is_pending or not progress.rules.cumulative:
             shared.acked_at = now
-            shared.settle(settled, now)
+        if is_pending:
+            shared.settle(progress.terminate(sequence), now)
         # It is told also of a message that was settled before, as the genuine server does.
         deliveries, consumer_seq = (max(count, 0) for count in counts)
         shared.advisories.terminated(consumer_seq, sequence, deliveries, reason, now)

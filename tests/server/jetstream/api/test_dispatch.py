@@ -75,6 +75,10 @@ def test_a_full_disk_refuses_new_streams_at_once(transfers: Any, storage: str) -
         "STREAM.CREATE",
         "STREAM.CREATE.A.B",
         "STREAM.INFO",
+        "INFO.X",
+        "CONSUMER.INFO",
+        "CONSUMER.MSG",
+        "CONSUMER.MSG.NEXT",
         "STREAM.TEMPLATE.X",
         "META.X",
         "SERVER.X",
@@ -89,7 +93,12 @@ def test_unmatched_subjects_are_met_with_silence(exchange: Any, subject: str) ->
 
 @pytest.mark.parametrize(
     "subject",
-    [b"$JS.API.CONSUMER.MSG.NEXT.S.C", b"$JS.API.DIRECT.GET.S", b"$JS.API.DIRECT.GET.S.a"],
+    [
+        b"$JS.API.CONSUMER.MSG.NEXT.S",
+        b"$JS.API.CONSUMER.MSG.NEXT.S.C",
+        b"$JS.API.DIRECT.GET.S",
+        b"$JS.API.DIRECT.GET.S.a",
+    ],
 )
 def test_what_streams_and_consumers_serve_is_left_to_them(exchange: Any, subject: bytes) -> None:
     assert exchange.context.sublist.match(subject).empty
@@ -125,6 +134,33 @@ def test_an_account_without_jetstream_is_told_so(make_exchange: Any) -> None:
     )
     assert exchange.refusal("INFO") == (10039, "JetStream not enabled for account")
     assert exchange.refusal("STREAM.INFO.S", b"", LEVEL % b"99")[0] == 10185
+
+
+@pytest.mark.parametrize(
+    ("subject", "body", "level", "code"),
+    [
+        ("CONSUMER.CREATE.S.C", b"junk", b"99", 10025),
+        ("CONSUMER.CREATE.S.C", b"{}", b"99", 10185),
+        ("CONSUMER.CREATE.S", b'{"stream_name":"X"}', b"1", 10039),
+        ("CONSUMER.DURABLE.CREATE.S.C", b'{"x":1}', b"1", 10025),
+        ("CONSUMER.INFO.S.C", b"junk", b"99", 10038),
+        ("CONSUMER.INFO.S.C", b"", b"99", 10185),
+        ("CONSUMER.PAUSE.S.C", b'{"x":1}', b"99", 10025),
+        ("CONSUMER.PAUSE.S.C", b"junk", b"99", 10185),
+        ("CONSUMER.UNPIN.S.C", b'{"group":"a b"}', b"1", 10162),
+        ("CONSUMER.UNPIN.S.C", b'{"group":"a"}', b"1", 10039),
+        ("STREAM.PEER.REMOVE.S", b"junk", b"99", 10010),
+    ],
+)
+def test_what_comes_before_an_account_without_jetstream(
+    make_exchange: Any, subject: str, body: bytes, level: bytes, code: int
+) -> None:
+    assert make_exchange(enabled=False).refusal(subject, body, LEVEL % level)[0] == code
+
+
+def test_a_consumer_that_cannot_be_there_resets_nothing(make_exchange: Any) -> None:
+    exchange = make_exchange(enabled=False)
+    assert exchange.raw("CONSUMER.RESET.S.C") is None and exchange.sent() == []
 
 
 def test_unsubscribed_it_is_gone(exchange: Any) -> None:

@@ -177,6 +177,40 @@ def test_sequences_that_were_not_delivered_get_no_answer(account, delivered):
     assert consumer.progress.floor_stream_seq == 1
 
 
+@pytest.mark.parametrize("policy", ["explicit", "all"])
+@pytest.mark.parametrize(
+    ("token", "body", "is_answered"),
+    [
+        (b"99", b"+TERM", False),
+        (b"99", b"-NAK", True),
+        (b"x", b"+WPI", True),
+        (b"99", b"xyz", True),
+        (b"0", b"-NAK", False),
+        (b"0", b"+WPI", False),
+        (b"0", b"xyz", False),
+        (b"0", b"+ACK", None),
+        (b"0", b"+TERM", None),
+    ],
+)
+def test_what_was_never_delivered_changes_nothing(
+    account, delivered, policy, token, body, is_answered
+):
+    consumer, _ = delivered(ack_policy=policy)
+    account.publish(b"$JS.ACK.S.C.1.%b.1.1.0" % token, body, reply=b"_INBOX.p")
+    is_wanted = policy == "explicit" if is_answered is None else is_answered
+    assert len(account.client.take()) == is_wanted
+    assert len(consumer.progress.pending) == 3 and not consumer.progress.redelivery.queued
+
+
+@pytest.mark.parametrize("token", [b"0", b"99", b"x"])
+def test_next_asks_for_more_whatever_it_acknowledges(account, delivered, token):
+    consumer, _ = delivered()
+    account.publish(b"s.a", b"4")
+    account.publish(b"$JS.ACK.S.C.1.%b.1.1.0" % token, b"+NXT", reply=b"_INBOX.n")
+    (message,) = account.client.take()
+    assert message.payload == b"4" and consumer.progress.floor_stream_seq == 0
+
+
 def test_an_ack_is_taken_in_the_longer_form_and_twice(account, delivered):
     consumer, _ = delivered()
     for _ in range(2):

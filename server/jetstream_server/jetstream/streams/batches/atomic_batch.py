@@ -78,10 +78,7 @@ class AtomicBatches:
         if not position.isdigit() or len(position) > _DIGITS_MAX:
             raise errors.ATOMIC_PUBLISH_MISSING_SEQ()
         commit = message.special.get(names.BATCH_COMMIT, b"")
-        if commit not in _COMMITS and has_header(message.headers, names.BATCH_COMMIT):
-            self._forget(batch_id)
-            raise errors.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT()
-        batch = self._joined(batch_id, int(position), commit, now)
+        batch = self._joined(message, int(position), commit, now)
         try:
             check_required_level(message.headers)
         except ApiError:
@@ -99,21 +96,30 @@ class AtomicBatches:
         sequence = take_batch(self._contents, messages, now)
         return self._pub_ack.batch(sequence, batch_id, len(messages))
 
-    def _joined(self, batch_id: bytes, position: int, commit: bytes, now: int) -> _Batch:
+    def _joined(self, message: Candidate, position: int, commit: bytes, now: int) -> _Batch:
         """Return the batch of a message that comes at its turn."""
+        batch_id = message.special[names.BATCH_ID]
         is_marker = commit == b"eob"
         messages_max = self._limits.messages_max
-        if position > messages_max + is_marker:
-            self._abandon(batch_id, "large", now)
-            raise errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH(messages_max)
+        is_too_large = position > messages_max + is_marker
         batch = self._open.get(batch_id)
         if batch is None and position == 1:
             if not self._limits.atomic.has_room(len(self._open)):
                 raise errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT()
             batch = self._open[batch_id] = _Batch(now)
             self._limits.atomic.count += 1
-        if batch is None:
+        if batch is None and not is_too_large:
             raise errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH()
+        if (
+            batch is not None
+            and commit not in _COMMITS
+            and has_header(message.headers, names.BATCH_COMMIT)
+        ):
+            self._forget(batch_id)
+            raise errors.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT()
+        if batch is None or is_too_large:
+            self._abandon(batch_id, "large", now)
+            raise errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH(messages_max)
         if position != len(batch.messages) + 1 or (is_marker and position == 1):
             self._abandon(batch_id, "incomplete", now)
             raise errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH()
