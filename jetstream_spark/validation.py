@@ -217,6 +217,9 @@ def _of_permissions(control: Control, options: SinkOptions) -> Operation[list[st
     wanted = [options.subject, options.dead_letter_subject]
     if options.stream and options.ledger == "auto" and options.dedupe != "none":
         wanted.append(f"$KV.{options.ledger_bucket}.query.any")
+    if store := options.object_store:
+        api = options.connection.api_prefix
+        wanted += [f"$O.{store}.C.any", f"$O.{store}.M.any", f"{api}.STREAM.PURGE.{options.stream}"]
     return [
         f"the user may not publish to '{subject}'"
         for subject in wanted

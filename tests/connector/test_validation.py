@@ -142,6 +142,23 @@ def test_a_stream_that_takes_nothing(make_stream, genuine):
     assert "minDuplicateWindow" in told[1]
 
 
+@pytest.mark.genuine
+@pytest.mark.parametrize("ledger", ["auto", "none"])
+def test_an_object_store_that_is_written_to(make_stream, genuine, ledger):
+    """Its messages say which row they are of, so the duplicate window does not matter."""
+    options = {"servers": genuine.url, "objectStore": "store", "ledger": ledger}
+    assert "stream not found: 'OBJ_store'" in only(ask(options, "write"))
+    config = {"name": "OBJ_store", "subjects": ["$O.store.C.>", "$O.store.M.>"]}
+    config |= {"duplicate_window": 10**9}
+    control = make_stream(genuine.url).control
+    control.request("STREAM.CREATE.OBJ_store", config)
+    assert ask(options, "write") == []
+    assert ask(options | {"dedupe": "none"}, "writeStream") == []
+    control.request("STREAM.UPDATE.OBJ_store", config | {"sealed": True})
+    assert "is sealed" in only(ask(options, "write"))
+    control.request("STREAM.DELETE.OBJ_store")
+
+
 @pytest.fixture
 def strict(start_genuine, tmp_path):
     """A server whose user `narrow` may do a few things only."""
@@ -171,6 +188,13 @@ def test_permissions(strict, make_stream):
     assert ask(options | everything | writes, "write") == []
     told = ask(narrow | writes, "write")
     assert f"the user may not publish to '{stream.subject}.a'" in told
+    objects = {"servers": strict.url, "objectStore": "files", "ledger": "none"}
+    store = {"name": "OBJ_files", "subjects": ["$O.files.>"]}
+    stream.control.request("STREAM.CREATE.OBJ_files", store)
+    assert ask(objects | everything, "write") == []
+    told = ask(objects | {"user": "narrow", "password": "x"}, "write")
+    subjects = ["$O.files.C.any", "$O.files.M.any", "$JS.API.STREAM.PURGE.OBJ_files"]
+    assert told == [f"the user may not publish to '{subject}'" for subject in subjects]
     assert only(ask(options | {"user": "all", "password": "y"}, "read")).startswith(
         "[AUTHENTICATION_FAILED]"
     )
