@@ -372,7 +372,7 @@ def _read_sink(options: OptionMap) -> SinkOptions:
         on_error=options.choice("onError", ("fail", "deadLetter"), "fail"),
         dead_letter_subject=_publish_subject(options, "deadLetterSubject"),
         bucket=bucket,
-        publish_mode=options.choice("publishMode", ("each", "atomic"), "each"),
+        publish_mode=options.choice("publishMode", ("each", "atomic", "fast"), "each"),
         atomic_unit=options.choice("atomicUnit", ("block", "partition"), "block"),
         atomic_rows=options.number("atomicRows", ATOMIC_ROWS),
         object_store=store,

@@ -22,11 +22,13 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
-    """The rows that no refusal names are stored.
+    """The rows that neither a refusal names nor are `unseen` are stored.
 
     Attributes:
         last_sequence: as far as the stream is known to have come, 0 when nothing was stored.
+        unseen: rows that the stream did not look at, because the batch had ended before them.
     """
 
     last_sequence: int
     refusals: list[Refusal] = field(default_factory=list)
+    unseen: Places = field(default_factory=lambda: np.arange(0))

@@ -73,7 +73,7 @@ class OutgoingRows:
         return self.subjects
 
     def frames(
-        self, reply_prefix: bytes, first_row: int
+        self, reply_prefix: bytes, first_row: int, reply_suffix: bytes = b""
     ) -> tuple[pa.Buffer, npt.NDArray[np.int32]]:
         """Return the frames back to back, and where each starts; see `encode_publishes`."""
         return encode_publishes(
@@ -84,6 +84,7 @@ class OutgoingRows:
             self.ids,
             self.lines,
             self.payloads,
+            reply_suffix,
         )
 
 

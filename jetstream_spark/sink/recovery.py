@@ -74,6 +74,27 @@ class Recovery:
         yield from self._listen(flow)
         return flow
 
+    def renewed(self, flow: Flow) -> Operation[Flow]:
+        """Hear what was said meanwhile; another connection if this one is gone or ends.
+
+        For a write that has nothing on its way.
+
+        Raises:
+            AttemptSupersededError: another attempt has begun.
+        """
+        try:
+            if not flow.buffer.room:
+                flow.buffer.make_room(1 << 16)
+            yield from flow.receive(self._host.now())
+            while (message := flow.next_message()) is not None:
+                self.check(message)
+        except (TimeoutError, ConnectionLostError):
+            pass
+        if flow.is_open and not flow.is_leaving:
+            return flow
+        flow.close()
+        return (yield from self.take())
+
     def put_back(self, flow: Flow) -> Operation[None]:
         """Give a connection back that has nothing on its way."""
         if self._claim is not None and flow.is_open:
@@ -150,6 +171,42 @@ class Recovery:
             raise
         yield from self._listen(flow)
         self._given_up.clear()
+        return flow, stored
+
+    def replace(
+        self,
+        flow: Flow,
+        error: Exception,
+        count: int,
+        subject: bytes | None,
+        after: int,
+        first_sent: float,
+    ) -> Operation[tuple[Flow, set[bytes]]]:
+        """Give up a connection that rows are on their way over; return another one, and which ids
+        are stored, with nothing on its way any more.
+
+        Args:
+            error: why.
+            count: of the rows.
+            subject, after: as `reconnect`.
+            first_sent: when the first of them was sent for the first time.
+
+        Raises:
+            NotAcknowledgedError: nothing may be sent again.
+        """
+        inquiry = self.begin(flow, error, count)
+        while True:
+            self.give_up(flow)
+            try:
+                flow, stored = yield from self.reconnect(subject, after)
+                break
+            except self.PASSING as again:
+                yield from self.wait(again, count)
+        try:
+            inquiry.check_window(first_sent, self._options.ack_timeout_s)
+        except BaseException:
+            flow.close()
+            raise
         return flow, stored
 
     def wait(self, error: Exception, rows: int) -> Operation[None]:

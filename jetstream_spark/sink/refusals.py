@@ -12,13 +12,14 @@ NOBODY = 503  # no stream collects the subject, JetStream is off, or there is no
 WRONG_STREAM = 10060
 BATCH_INCOMPLETE = 10176
 DUPLICATE_IN_BATCH = 10201
+FAST_BATCHES_OFF = 10205
 
 # Not the leader; the same id is on its way to the replicas; a batch that was forgotten on its way.
 _BUSY_ERRORS = frozenset({10009, 10158, BATCH_INCOMPLETE})
 # Batches that others have begun; one whose writer is gone is forgotten after 10 s.
 TOO_MANY_BATCHES = frozenset({10210, 10211})
 # The stream allows no batches, whatever is in them; the batch is longer than the server allows.
-_ABOUT_THE_STREAM = frozenset({10174, 10199})
+_ABOUT_THE_STREAM = frozenset({10174, 10199, FAST_BATCHES_OFF})
 NOT_STORED = 10077  # with the store's own text: a limit of the stream, or its disk
 _REMEDIES = {
     WRONG_STREAM: "The option stream names another stream than the one that collects this subject.",
@@ -28,9 +29,11 @@ _REMEDIES = {
     10164: "expectedLastSubjectSeq: somebody else has published to this subject meanwhile.",
     10165: "A ttl is at least a second: seconds, a duration like 1h30m, or never.",
     10166: "Set allow_msg_ttl on the stream, or leave the column ttl out.",
+    FAST_BATCHES_OFF: "Set allow_batched on the stream, which can be done while it is in use.",
     10174: "Set allow_atomic on the stream, which can be done while it is in use.",
     BATCH_INCOMPLETE: "A row of the batch may have a subject that the stream does not collect.",
     10210: "Write with fewer tasks at once; a stream takes 50 batches at a time (limits.batch).",
+    10211: "Write with fewer tasks at once; a stream takes 1,000 fast batches (limits.batch).",
     10177: "Leave this header out, or set publishMode=each.",
     10199: "Lower atomicRows to the limit of the server (jetstream.limits.batch.max_msgs).",
     DUPLICATE_IN_BATCH: "A row of the batch is in the stream already and cannot be told from the "

@@ -29,6 +29,7 @@ from jetstream_spark.options.format_options import SinkOptions
 from jetstream_spark.options.object_options import INFO_SUBJECTS
 from jetstream_spark.sink.batch_publisher import BatchPublisher
 from jetstream_spark.sink.claim import Claim
+from jetstream_spark.sink.fast_publisher import FastPublisher
 from jetstream_spark.sink.inquiry import Inquiry
 from jetstream_spark.sink.last_stored import LastStored
 from jetstream_spark.sink.ledger import Attempt, Ledger, Scope, Standing
@@ -223,14 +224,18 @@ class Sink:
         ids: MessageIds,
         is_resumed: bool,
         claim: Claim | None,
-    ) -> Operation[Publisher | BatchPublisher | ObjectPublisher]:
+    ) -> Operation[Publisher | BatchPublisher | FastPublisher | ObjectPublisher]:
         if self.options.object_store:
             recovery = Recovery(self._host, self.options, None, claim)
             tag = ids.tag.decode()
             return ObjectPublisher(self._host, self.options, tag, is_resumed, recovery)
-        kind = Publisher if self.options.publish_mode == "each" else BatchPublisher
-        inquiry = self._inquiry(stream, ids)
-        return (yield from kind.open(self._host, self.options, inquiry, claim))
+        to = self._host, self.options, self._inquiry(stream, ids), claim
+        if self.options.publish_mode == "atomic":
+            return (yield from BatchPublisher.open(*to))
+        if self.options.publish_mode == "fast":
+            keeps_last = stream is not None and stream.keeps_last
+            return (yield from FastPublisher.open(*to, is_ordered=keeps_last))
+        return (yield from Publisher.open(*to))
 
     def _first_subject(
         self, batches: Iterable[pa.RecordBatch]
@@ -336,6 +341,12 @@ def check_batches(stream: StreamState, options: SinkOptions) -> None:
     Raises:
         OptionsError: it would.
     """
+    if options.publish_mode == "fast" and not stream.config.get("allow_batched"):
+        raise OptionsError(
+            [f"option 'publishMode' is fast, but stream '{stream.name}' does not allow it"],
+            "Set allow_batched on the stream (nats-server 2.14 or later; it can be set while the "
+            "stream is in use), or leave publishMode out: what is promised is the same.",
+        )
     if options.publish_mode != "atomic":
         return
     if not stream.config.get("allow_atomic"):

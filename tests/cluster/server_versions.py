@@ -29,7 +29,7 @@ STREAMS: dict[str, dict[str, Any]] = {
     "QUEUE": {"retention": "workqueue", "allow_direct": True},
     "INTEREST": {"retention": "interest", "allow_direct": True},
 }
-OLDEST_DIRECT, OLDEST_ACK = (2, 11), (2, 14)
+OLDEST_DIRECT, OLDEST_ACK, OLDEST_FAST = (2, 11), (2, 14), (2, 14)
 
 
 class One:
@@ -88,13 +88,16 @@ def running(version: str) -> Iterator[One]:
 def check(version: str, one: One) -> None:
     """Try everything; what is too new is refused by name."""
     number = tuple(map(int, version.split(".")[:2]))
-    for name, config in STREAMS.items():
+    batched = {"allow_batched": True} if number >= OLDEST_FAST else {}
+    for name, config in {**STREAMS, "FAST": batched}.items():
         body = {"name": name, "subjects": [f"{name}.>"], **config}
         one.control.request(f"STREAM.CREATE.{name}", body)
     one.fill("LIMITS", ROWS)
     Reading(one, "LIMITS", ROWS)()
     assert len(Reading(one, "LIMITS", ROWS, subjects="LIMITS.1,LIMITS.2").sequences()) == ROWS // 5
     Writing(one, "COPIED", 500)()
+    fast = Writing(one, "FAST", 500, publishMode="fast")
+    expect(fast, number >= OLDEST_FAST, "nats-server 2.14")
     assert Copy(one, "LIMITS", "COPIED").step() == ROWS
     direct = Reading(one, "LIMITS", ROWS, fetchMode="direct")
     expect(direct, number >= OLDEST_DIRECT, "from nats-server 2.11 on")

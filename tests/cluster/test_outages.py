@@ -23,12 +23,14 @@ class Everything:
             f"{name}_{tag}" for name in ("STORED", "WRITTEN", "COPIED")
         )
         for name in (self.stored, self.written, self.copied):
-            cluster.create(name, allow_direct=True)
+            cluster.create(name, allow_direct=True, allow_batched=True)
         cluster.publish(self.stored, COUNT)
         cluster.rest(self.stored)
         self._work = work
         self._writing = work.Writing(cluster, self.written, 500)
         self._others = work.Writing(cluster, self.written, 2000, first=1_000_000_000, ledger="none")
+        options = {"publishMode": "fast"}
+        self._fast = work.Writing(cluster, self.written, 2000, first=2_000_000_000, **options)
         self._copy = work.Copy(cluster, self.written, self.copied)
         self._reading = work.Reading(cluster, self.stored, COUNT)
         self._direct = work.Reading(cluster, self.stored, COUNT, fetchMode="direct")
@@ -38,9 +40,8 @@ class Everything:
         return self.stored, self.written, self.copied
 
     def work(self):
-        return self._work.Work(
-            self._reading, self._direct, self._writing, self._others, self._copy.step
-        )
+        writes = self._writing, self._others, self._fast
+        return self._work.Work(self._reading, self._direct, *writes, self._copy.step)
 
     def check(self) -> None:
         """All of it is there, once."""
@@ -49,7 +50,8 @@ class Everything:
             pass
         ledger = self.cluster.info("KV_spark-jetstream-ledger")
         assert ledger["config"]["num_replicas"] == 3
-        expected = collections.Counter(self._writing.numbers + self._others.numbers)
+        written = self._writing.numbers + self._others.numbers + self._fast.numbers
+        expected = collections.Counter(written)
         for name in (self.written, self.copied):
             found = self._work.everything_in(self.cluster, name)
             assert collections.Counter(found) == expected, name

@@ -159,6 +159,18 @@ def test_an_object_store_that_is_written_to(make_stream, genuine, ledger):
     control.request("STREAM.DELETE.OBJ_store")
 
 
+@pytest.mark.genuine
+@pytest.mark.parametrize(
+    ("mode", "allows"), [("atomic", "allow_atomic"), ("fast", "allow_batched")]
+)
+def test_batches_that_the_stream_does_not_allow(make_stream, genuine, mode, allows):
+    stream = make_stream(genuine.url)
+    options = {"servers": genuine.url, "stream": stream.name, "publishMode": mode}
+    assert f"'publishMode' is {mode}, but" in only(ask(options, "write"))
+    able = make_stream(genuine.url, **{allows: True})
+    assert ask(options | {"stream": able.name}, "write") == []
+
+
 @pytest.fixture
 def strict(start_genuine, tmp_path):
     """A server whose user `narrow` may do a few things only."""

@@ -57,6 +57,7 @@ ROW_MARKS = (
     b'{"stream":"OBJ_O", "seq"',
     b"PUB s.x ",
     b'{"stream":"S", "seq"',
+    b'{"type":"ack","seq"',
     b"Nats-Sequence:",
 )
 _ROLLUP = {"allow_rollup_hdrs": True}
@@ -213,11 +214,11 @@ class WriteScene(Scene):
 
     def prepare(self) -> Any:
         """Make the stream."""
-        yield from self.keeper.make("S", allow_atomic=True)
+        yield from self.keeper.make("S", allow_atomic=True, allow_batched=True)
 
     def play(self, process: Process) -> None:
         """Write, and look."""
-        if self.options.publish_mode == "atomic":
+        if self.options.publish_mode != "each":
             self.run(self.keeper.process, self._let_batches_end())
         self.number += 1
         payloads = [b"%d-%d" % (self.number, row) for row in range(4)]
@@ -384,6 +385,9 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "write-object": ObjectWriteScene,
     "write-atomic-ledger": lambda: WriteScene("auto", "auto", publishMode="atomic"),
     "write-atomic-none": lambda: WriteScene("none", "none", publishMode="atomic"),
+    "write-fast-ledger": lambda: WriteScene("auto", "auto", publishMode="fast"),
+    "write-fast": lambda: WriteScene("auto", "none", publishMode="fast"),
+    "write-fast-none": lambda: WriteScene("none", "none", publishMode="fast"),
     "write-atomic-partition": lambda: WriteScene(
         "auto", "auto", publishMode="atomic", atomicUnit="partition"
     ),

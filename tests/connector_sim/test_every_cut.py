@@ -26,6 +26,9 @@ BATCHES = (
     "write-atomic-ledger",
     "write-atomic-none",
     "write-atomic-partition",
+    "write-fast-ledger",
+    "write-fast",
+    "write-fast-none",
 )
 
 

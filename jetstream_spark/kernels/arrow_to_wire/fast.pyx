@@ -33,6 +33,7 @@ cdef enum:
 cdef struct Pieces:
     Values subjects
     Values reply_prefix
+    Values reply_suffix
     Values fixed_lines
     Values ids
     Values lines
@@ -63,7 +64,7 @@ cdef inline Py_ssize_t _frame_bytes(const Pieces* pieces, Py_ssize_t row) noexce
     cdef Py_ssize_t header_bytes, total = size_at(&pieces.payloads, row)
     # verb, subject and reply with a blank behind each, two line ends
     cdef Py_ssize_t size = 4 + size_at(&pieces.subjects, row) + 1
-    size += pieces.reply_prefix.size + ROW_WIDTH + 1 + 4
+    size += pieces.reply_prefix.size + ROW_WIDTH + pieces.reply_suffix.size + 1 + 4
     if pieces.has_headers:
         header_bytes = _header_bytes(pieces, row)
         total += header_bytes
@@ -88,6 +89,7 @@ cdef char* _put_frame(
     at = _put(at, b" ", 1)
     at = _put_value(at, &pieces.reply_prefix, row)
     at = _put_row(at, number)
+    at = _put_value(at, &pieces.reply_suffix, row)
     at = _put(at, b" ", 1)
     if pieces.has_headers:
         header_bytes = _header_bytes(pieces, row)
@@ -109,7 +111,8 @@ cdef char* _put_frame(
 
 
 def encode_publishes(
-    subjects, bytes reply_prefix, Py_ssize_t first_row, bytes fixed_lines, ids, lines, payloads
+    subjects, bytes reply_prefix, Py_ssize_t first_row, bytes fixed_lines, ids, lines, payloads,
+    bytes reply_suffix=b""
 ):
     """Return PUB or HPUB frames back to back, and where each starts (with a last entry: the end).
 
@@ -122,6 +125,7 @@ def encode_publishes(
     cdef char* at
     pieces.subjects = values_of(subjects)
     pieces.reply_prefix = values_of(reply_prefix)
+    pieces.reply_suffix = values_of(reply_suffix)
     pieces.fixed_lines = values_of(fixed_lines)
     pieces.ids = values_of(b"" if ids is None else ids)
     pieces.lines = values_of(lines)

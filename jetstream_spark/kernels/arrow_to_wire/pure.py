@@ -59,12 +59,13 @@ def encode_publishes(
     ids: pa.BinaryArray | None,
     lines: BytesColumn,
     payloads: pa.BinaryArray,
+    reply_suffix: bytes = b"",
 ) -> tuple[pa.Buffer, npt.NDArray[np.int32]]:
     """Return PUB or HPUB frames back to back, and where each starts (with a last entry: the end).
 
     Args:
         subjects: a column, or one value for all rows.
-        reply_prefix: the reply of row n is this and n in `ROW_DIGITS` digits.
+        reply_prefix, reply_suffix: the reply of row n is n in `ROW_DIGITS` digits between these.
         first_row: number of the first row.
         fixed_lines: header lines that every row carries.
         ids: values of `Nats-Msg-Id`, None for none.
@@ -79,8 +80,8 @@ def encode_publishes(
     payload_sizes = pc.binary_length(payloads)
     if not fixed_lines and ids is None and isinstance(lines, bytes) and not lines:
         frames = pc.binary_join_element_wise(
-            b"PUB ", subjects, b" " + reply_prefix, replies, b" ", _decimal(payload_sizes),
-            _CRLF, payloads, _CRLF, b"",
+            b"PUB ", subjects, b" " + reply_prefix, replies, reply_suffix + b" ",
+            _decimal(payload_sizes), _CRLF, payloads, _CRLF, b"",
         )  # fmt: skip
     else:
         fixed = len(_VERSION_LINE) + len(fixed_lines) + len(_CRLF)
@@ -90,9 +91,9 @@ def encode_publishes(
             sizes = pc.add(sizes, pc.add(pc.binary_length(ids), len(_ID_NAME) + len(_CRLF)))
             id_parts = (_ID_NAME, ids, _CRLF)
         frames = pc.binary_join_element_wise(
-            b"HPUB ", subjects, b" " + reply_prefix, replies, b" ", _decimal(sizes), b" ",
-            _decimal(pc.add(sizes, payload_sizes)), _CRLF + _VERSION_LINE + fixed_lines,
-            *id_parts, lines, _CRLF, payloads, _CRLF, b"",
+            b"HPUB ", subjects, b" " + reply_prefix, replies, reply_suffix + b" ",
+            _decimal(sizes), b" ", _decimal(pc.add(sizes, payload_sizes)),
+            _CRLF + _VERSION_LINE + fixed_lines, *id_parts, lines, _CRLF, payloads, _CRLF, b"",
         )  # fmt: skip
     offsets = np.frombuffer(frames.buffers()[1], dtype=np.int32)[: rows + 1]
     return frames.buffers()[2], offsets

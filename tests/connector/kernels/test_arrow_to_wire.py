@@ -58,10 +58,17 @@ def test_header_lines_are_those_of_a_loop(kernel, rows: list, cut: int) -> None:
     assert got == [lines_of(headers, dropped) for _, headers, _ in rows][cut:]
 
 
-@given(ROWS, st.booleans(), st.booleans(), st.booleans(), st.integers(0, 10**9))
+@given(
+    ROWS,
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 10**9),
+    st.sampled_from([b"", b".1.$FI"]),
+)
 @settings(max_examples=100, deadline=None)
 def test_frames_are_those_of_a_loop(
-    kernel, rows: list, one_subject: bool, with_ids: bool, with_lines: bool, first: int
+    kernel, rows: list, one_subject: bool, with_ids: bool, with_lines: bool, first: int, tail: bytes
 ) -> None:
     subjects = [rows[0][0] if one_subject else row[0] for row in rows]
     lines = [lines_of(row[1], set()) if with_lines else b"" for row in rows]
@@ -75,13 +82,15 @@ def test_frames_are_those_of_a_loop(
         binary(ids) if with_ids else None,
         binary(lines) if with_lines else b"",
         binary([row[2] for row in rows]),
+        *([tail] if tail else []),
     )
     expected = []
     for n, row in enumerate(rows):
         block = fixed + (b"Nats-Msg-Id: %b\r\n" % ids[n] if with_ids else b"") + lines[n]
         if with_ids or with_lines:
             block = b"NATS/1.0\r\n" + block + b"\r\n"
-        expected.append(frame(subjects[n], b"_INBOX.x.%010d" % (first + n), block, row[2]))
+        reply = b"_INBOX.x.%010d%b" % (first + n, tail)
+        expected.append(frame(subjects[n], reply, block, row[2]))
     whole = frames.to_pybytes()
     assert [whole[a:b] for a, b in pairwise(offsets)] == expected
 

@@ -1,0 +1,114 @@
+"""What becomes of rows that the stream refused within a batch: again, dead letters, or the end.
+
+too many batches have been begun            again, for `outageTimeout`
+the stream is busy, or has no leader        again, `publishRetries` times; without a leader, for
+                                            `outageTimeout`. Whatever it was then, the next rows
+                                            that are refused for the same are not waited for
+any other refusal                           PublishRefusedError; or, with onError=deadLetter,
+                                            dead letters
+"""
+
+from __future__ import annotations
+
+from jetstream_spark.client.control import Control
+from jetstream_spark.client.operation import Host, Operation, Pause
+from jetstream_spark.client.patience import Patience
+from jetstream_spark.errors import PublishRefusedError, RequestRefusedError
+from jetstream_spark.options.format_options import SinkOptions
+from jetstream_spark.sink.batch_outcome import Places, Refusal
+from jetstream_spark.sink.dead_letter import dead_letter
+from jetstream_spark.sink.outgoing_rows import OutgoingRows
+from jetstream_spark.sink.refusals import (
+    NOBODY,
+    TOO_MANY_BATCHES,
+    TOO_MANY_REQUESTS,
+    is_about_the_stream,
+    is_passing,
+    refused,
+)
+
+RETRY_PAUSE_S = 0.25
+
+
+class RefusedRows:
+    """The refused rows of one write.
+
+    Attributes:
+        dead_letters: rows that the dead-letter subject took.
+    """
+
+    def __init__(self, host: Host, options: SinkOptions) -> None:
+        self.dead_letters = 0
+        self._host = host
+        self._options = options
+        self._control = Control(host, options.connection, "writer")
+        self._crowd = Patience(host, options.connection.outage_timeout_s)
+        self._final: set[tuple[int, int]] = set()  # reasons that did not pass, or never do
+
+    def note_progress(self) -> None:
+        """Something was stored."""
+        self._crowd.note_progress()
+
+    def judge(
+        self, refusal: Refusal, rows: OutgoingRows, numbers: Places, tries: int
+    ) -> Operation[bool]:
+        """Whether the rows of a refusal are to be sent again, which is due on return.
+
+        Args:
+            rows: those that the refusal names.
+            numbers: of the rows in their partition.
+            tries: how often in a row they, or others without progress, were refused.
+
+        Raises:
+            PublishRefusedError: they cannot be stored.
+        """
+        if refusal.err_code in TOO_MANY_BATCHES:
+            yield from self._crowd.wait(self._refused(rows, numbers, refusal), "a write")
+            return True
+        reason = refusal.code, refusal.err_code
+        if not is_passing(*reason):
+            self._final.add(reason)
+        if tries <= self._options.publish_retries and reason not in self._final:
+            yield Pause(self._host.now() + RETRY_PAUSE_S)
+            return True
+        if refusal.code == NOBODY and not refusal.err_code:
+            subject = bytes(rows.subject_column()[0].as_py()).decode("utf-8", "replace")
+            if (yield from self._is_collected(subject)):
+                yield from self._crowd.wait(self._refused(rows, numbers, refusal), "a write")
+                return True
+        self._final.add(reason)
+        yield from self._divert(rows, numbers, refusal)
+        return False
+
+    def _is_collected(self, subject: str) -> Operation[bool]:
+        """Whether the stream collects a subject, so that only its leader was missing."""
+        stream = self._options.stream
+        yield from self._control.stream_state(stream)  # it may be gone
+        return stream in (yield from self._control.stream_names(subject))
+
+    def _divert(self, rows: OutgoingRows, numbers: Places, refusal: Refusal) -> Operation[None]:
+        """The server refused rows for good: send them to the dead-letter subject, or give up."""
+        options = self._options
+        keeps = options.on_error == "deadLetter" and refusal.code != TOO_MANY_REQUESTS
+        if not keeps or is_about_the_stream(refusal.err_code):
+            raise self._refused(rows, numbers, refusal)
+        target, frames = options.dead_letter_subject, rows.frames(b"", 0)
+        reason = f"{refusal.text} (error {refusal.err_code})"
+        for row in range(len(rows)):
+            start, stop = frames[1][row : row + 2]
+            letter = dead_letter(bytes(memoryview(frames[0])[start:stop]), reason)
+            try:
+                yield from self._control.request_message(target, letter.payload, letter.headers)
+            except RequestRefusedError as error:
+                said = error.code, error.err_code, error.description
+                raise refused(int(numbers[row]), target, *said) from None
+            self.dead_letters += 1
+
+    def _refused(
+        self, rows: OutgoingRows, numbers: Places, refusal: Refusal
+    ) -> PublishRefusedError:
+        subject = bytes(rows.subject_column()[0].as_py()).decode("utf-8", "replace")
+        text = refusal.text
+        if len(rows) > 1:
+            text += f" (this row or one of the {len(rows) - 1} after it in its batch)"
+        return refused(int(numbers[0]), subject, refusal.code, refusal.err_code, text)

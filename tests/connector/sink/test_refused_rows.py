@@ -1,0 +1,120 @@
+"""What becomes of refused rows, without a server: the pauses are those that are asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from jetstream_spark.client.blocking import this_host
+from jetstream_spark.client.control import Control
+from jetstream_spark.client.operation import Pause
+from jetstream_spark.errors import PublishRefusedError
+from jetstream_spark.options.format_options import SinkOptions
+from jetstream_spark.sink.batch_outcome import Refusal
+from jetstream_spark.sink.outgoing_rows import OutgoingRows
+from jetstream_spark.sink.refused_rows import RefusedRows
+
+ROWS = OutgoingRows(b"s.a", b"", pa.array([b"x", b"y"], pa.binary()), None)
+NUMBERS = np.array([7, 8])
+
+
+def refusal(code: int, err_code: int = 0) -> Refusal:
+    return Refusal(np.arange(2), code, err_code, "no")
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[str]:
+    """What was asked of a server that has stream S, which collects `s.>`."""
+    found: list[str] = []
+
+    def stream_state(control: Control, stream: str) -> Any:
+        found.append("state")
+        yield from ()
+
+    def stream_names(control: Control, subject: str) -> Any:
+        found.append(subject)
+        yield from ()
+        return ["S"] if subject.startswith("s.") else []
+
+    def request_message(control: Control, subject: str, payload: bytes, headers: bytes) -> Any:
+        found.append(f"{subject} {payload.decode()}")
+        yield from ()
+
+    monkeypatch.setattr(Control, "stream_state", stream_state)
+    monkeypatch.setattr(Control, "stream_names", stream_names)
+    monkeypatch.setattr(Control, "request_message", request_message)
+    return found
+
+
+def refused_rows(**options: str) -> RefusedRows:
+    named = {"servers": "nats://h:1", "stream": "S", "publishRetries": "2"} | options
+    return RefusedRows(this_host(), SinkOptions.parse(named))
+
+
+DEAD = {"onError": "deadLetter", "deadLetterSubject": "dead.x"}
+
+
+def judge(
+    rows: RefusedRows, of: Refusal, tries: int, which: OutgoingRows = ROWS
+) -> tuple[Any, int]:
+    """Whether they are sent again, and after how many pauses."""
+    operation, pauses = rows.judge(of, which, NUMBERS, tries), 0
+    try:
+        while True:
+            assert isinstance(next(operation), Pause)
+            pauses += 1
+    except StopIteration as end:
+        return end.value, pauses
+
+
+def test_what_passes_is_tried_again_so_often() -> None:
+    rows = refused_rows()
+    assert [judge(rows, refusal(503, 10077), tries) for tries in (1, 2)] == [(True, 1)] * 2
+    with pytest.raises(PublishRefusedError, match=r"row 7 .*one of the 1 after it in its batch"):
+        judge(rows, refusal(503, 10077), 3)
+
+
+def test_what_never_passes_ends_it_at_once() -> None:
+    with pytest.raises(PublishRefusedError, match="10071"):
+        judge(refused_rows(), refusal(400, 10071), 1)
+
+
+def test_dead_letters(asked) -> None:
+    rows = refused_rows(**DEAD)
+    assert judge(rows, refusal(400, 10071), 1) == (False, 0)
+    assert (rows.dead_letters, asked) == (2, ["dead.x x", "dead.x y"])
+
+
+def test_of_a_reason_that_did_not_pass_no_other_row_is_waited_for(asked) -> None:
+    rows = refused_rows(**DEAD)
+    assert judge(rows, refusal(503, 10077), 3) == (False, 0)
+    assert judge(rows, refusal(503, 10077), 1) == (False, 0)
+    assert judge(rows, refusal(503, 10009), 1) == (True, 1), "for another reason they are"
+
+
+def test_a_stream_without_a_leader_is_waited_for(asked) -> None:
+    rows = refused_rows(**DEAD)
+    assert judge(rows, refusal(503), 3) == (True, 1)
+    elsewhere = OutgoingRows(b"t.a", b"", ROWS.payloads, None)
+    assert judge(rows, refusal(503), 3, elsewhere) == (False, 0)
+    assert asked[:4] == ["state", "s.a", "state", "t.a"]
+
+
+def test_too_many_requests_make_no_dead_letters() -> None:
+    with pytest.raises(PublishRefusedError, match="429"):
+        judge(refused_rows(**DEAD), refusal(429), 3)
+
+
+def test_that_batches_are_not_allowed_makes_no_dead_letters() -> None:
+    with pytest.raises(PublishRefusedError, match="Set allow_batched"):
+        judge(refused_rows(**DEAD), refusal(400, 10205), 1)
+
+
+def test_too_many_batches_are_waited_for_as_long_as_an_outage() -> None:
+    rows = refused_rows(outageTimeout="1s")
+    assert judge(rows, refusal(429, 10211), 99) == (True, 1)
+    with pytest.raises(PublishRefusedError, match="fewer tasks"):
+        judge(refused_rows(outageTimeout="1ms"), refusal(429, 10211), 99)
