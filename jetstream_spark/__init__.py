@@ -4,6 +4,9 @@ Importing the package pulls in nothing but the standard library, so that it is s
 process that Spark starts. The data source itself is
 `jetstream_spark.data_source.JetStreamDataSource`.
 
+What users import is in `__all__` here and in that of `data_source`, `embedded` and `errors`;
+everything else may change from one version to the next.
+
 `validate` and `schema` look at options without a query; they need PySpark, and import it when they
 are called.
 
@@ -14,12 +17,15 @@ pyarrow.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql.types import StructType
+
+__all__ = ["__version__", "__version_info__", "schema", "validate"]
 
 __version__ = "0.1.0"
 
@@ -62,7 +68,11 @@ def schema(options: Mapping[str, object]) -> StructType:
     return columns(options)
 
 
-def __getattr__(name: str) -> Any:
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+
+
+def __getattr__(name: str) -> object:
     if name == "__version_info__":
         kernels = {
             kernel: import_module(f"{__name__}.kernels.{kernel}").TWIN for kernel in _KERNELS

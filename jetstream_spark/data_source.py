@@ -32,6 +32,8 @@ from jetstream_spark.source.partition import columns_of
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
+__all__ = ["JetStreamDataSource"]
+
 # Spark 4.3 gives a Python source none of the options that a table of the catalog was made with.
 _TABLE_HINT = (
     "For a table of the catalog Spark does not pass on the options it was made with: select from "

@@ -26,6 +26,8 @@ from types import TracebackType
 
 from jetstream_spark.errors import ServerNotStartedError
 
+__all__ = ["JetStreamServer"]
+
 _LISTENING = re.compile(r"Listening for client connections on (?P<address>\S+)")
 _READY = "Server is ready"
 _LINES_KEPT = 50

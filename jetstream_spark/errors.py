@@ -6,11 +6,105 @@ appear in it. Every error survives pickling, because Spark moves errors between 
 
 Retryable conditions (the same task may succeed when Spark runs it again) say so by their base,
 `RetryableError`; all others will fail in the same way until somebody acts.
+
+Who derives from whom, and which files raise it (a file without a folder is in that of the one
+before it):
+
+ConnectorError
+    RetryableError
+        ConnectionFailedError     client/addresses, flow, handshake
+        ConnectionLostError       client/flow
+        CredentialsOutdatedError  client/pool
+        RequestTimeoutError       client/flow, sink/claim, object_publisher
+        NoRespondersError         client/flow
+        UnavailableError          client/control, sink/late_frames, stored_ids
+        StreamOfflineError        client/control
+        ProtocolViolationError    client/control, flow, handshake, fetch/range_fetch,
+                                  sink/atomic_batch
+        ReadTimeoutError          fetch/fetch, sink/stored_ids
+        NotAcknowledgedError      sink/inquiry, object_publisher, recovery
+        AttemptSupersededError    sink/ledger
+    OptionsError                  data_source, options/format_options, sink/sink,
+                                  source/batch_reader, stream_reader
+    SchemaError                   fetch/rows, sink/bucket_columns, object_columns, sink_columns
+    OffsetsError                  options/offsets, source/stream_source, stream_watch
+    SecretUnreadableError         client/handshake, options/option_values
+    AuthenticationFailedError     client/flow, handshake
+    PermissionDeniedError         client/flow
+    RequestRefusedError           client/control, fetch/direct_fetch, range_fetch
+    StreamNotFoundError           client/control, source/stream_watch
+    SubjectsDoNotOverlapError     source/stream_watch
+    RetentionRefusedError         fetch/direct_fetch, source/anchor, stream_watch
+    DataLossError
+        StreamDeletedError        fetch/data_loss
+        StreamRecreatedError      fetch/data_loss, sink/inquiry
+        StreamRestoredError       fetch/data_loss
+        MessagesExpiredError      fetch/data_loss
+        StreamTruncatedError      fetch/data_loss
+        MessagesAcknowledgedError fetch/data_loss, source/anchor
+        ConsumerDeletedError      source/anchor
+    ReplicaLagsError              fetch/kv_latest
+    MessageTooLargeError          fetch/range_fetch
+    ObjectDamagedError            object_info, fetch/object_content
+    ObjectTooLargeError           fetch/object_content
+    ServerNotStartedError         embedded
+    RowRefusedError               sink/batch_publisher, bucket_columns, object_columns,
+                                  object_publisher, outgoing_rows, sink_columns
+    PublishRefusedError           sink/refusals
+    LedgerError                   sink/ledger, writer
+        WriterFencedError         sink/ledger
+
+`OptionsError`, `SchemaError`, `OffsetsError` and `RowRefusedError` are `ValueError`s as well. Two
+more never reach a user: `fetch/range_fetch` and `fetch/direct_fetch` tell themselves with a private
+`RetryableError` to begin again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+__all__ = [
+    "AttemptSupersededError",
+    "AuthenticationFailedError",
+    "ConnectionFailedError",
+    "ConnectionLostError",
+    "ConnectorError",
+    "ConsumerDeletedError",
+    "CredentialsOutdatedError",
+    "DataLossError",
+    "LedgerError",
+    "MessageTooLargeError",
+    "MessagesAcknowledgedError",
+    "MessagesExpiredError",
+    "NoRespondersError",
+    "NotAcknowledgedError",
+    "ObjectDamagedError",
+    "ObjectTooLargeError",
+    "OffsetsError",
+    "OptionsError",
+    "PermissionDeniedError",
+    "ProtocolViolationError",
+    "PublishRefusedError",
+    "ReadTimeoutError",
+    "ReplicaLagsError",
+    "RequestRefusedError",
+    "RequestTimeoutError",
+    "RetentionRefusedError",
+    "RetryableError",
+    "RowRefusedError",
+    "SchemaError",
+    "SecretUnreadableError",
+    "ServerNotStartedError",
+    "StreamDeletedError",
+    "StreamNotFoundError",
+    "StreamOfflineError",
+    "StreamRecreatedError",
+    "StreamRestoredError",
+    "StreamTruncatedError",
+    "SubjectsDoNotOverlapError",
+    "UnavailableError",
+    "WriterFencedError",
+]
 
 
 class ConnectorError(Exception):

@@ -1,4 +1,10 @@
-"""A JetStream server in Python that speaks the NATS wire protocol."""
+"""A JetStream server in Python that speaks the NATS wire protocol.
+
+It is run, by `jetstream-server` or `python -m jetstream_server`, and not imported: nothing but what
+`__all__` names stays as it is from one version to the next.
+"""
+
+__all__ = ["API_LEVEL", "NATS_VERSION", "__version__"]
 
 __version__ = "0.1.0"
 

@@ -1,10 +1,37 @@
-"""The four error families; each says whose fault it was (see `ARCHITECTURE.md`, Errors).
+"""Every exception of the server: four families, each of which says whose fault it was.
 
-JetStreamServerError
- +-- ProtocolError   the peer broke the wire rules: an exact `-ERR` text, and whether to close
- +-- ApiError        a JetStream request was refused: code, err_code, description
- +-- StoreError      the disk disagreed: corrupt, full, closed
- +-- ConfigError     the operator made a mistake: file, line, column
+    JetStreamServerError
+     +-- ProtocolError           the peer broke the wire rules: an exact `-ERR` text, and whether
+     |                           to close. Raised by `protocol/parser` and `node/session`'s parts
+     |                           by way of the rows of `protocol/errors`.
+     +-- ApiError                a JetStream request was refused: code, err_code, description.
+     |                           Raised by way of the rows of `jetstream/errors`, anywhere in
+     |                           `jetstream`; answered in `api/dispatch`, and for publishes in
+     |                           `streams/publishing`.
+     +-- StoreError              the disk disagreed: corrupt, full, closed. Raised in `store`, and
+     |   |                       where what is stored does not mean anything.
+     |   +-- LostConfigError     a stream without its config file: `configs/stream_file`.
+     +-- ConfigError             the operator made a mistake: file, line, column. Raised in
+         |                       `config`, and where files that it names are opened.
+         +-- EmptyConfigError    there is nothing in the file: `config/lexer`.
+
+Others stay on the floor that raises them, whose callers make something of them:
+
+    ValueError
+     +-- TransformError          `core/transform`: a mapping that makes no subject
+     +-- TooManyMeetError        `core/pattern_tree`: it takes too long to say which overlap
+     +-- TemplateError           `node/auth/permission_template`
+     +-- ClaimsError             `config/claims`: a JWT that is not to be trusted
+     +-- JsonSyntaxError         `wire/json_syntax`
+     +-- ArchiveError, S2Error   `snapshots/archive`, `snapshots/s2`: no snapshot of anything
+     +-- DamagedError            `structures/snappy`
+    Exception
+     +-- RefusedError            `node/auth/operator`: who signs in is not let in
+     +-- RebuildError            `snapshots/rebuild`: what to answer to a restore
+     +-- LayerError              `net/layer`: TLS or WebSocket below a connection ended
+     +-- BrokenFrameError, RefusedUpgradeError   `net/websocket_frames`, `net/websocket_upgrade`
+     +-- BadQueryError           `monitor/query`: a query that monitoring does not answer
+         +-- UnreadableError     a parameter is not of its type
 
 Our own mistakes are `assert`s.
 """
