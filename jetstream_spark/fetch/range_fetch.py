@@ -340,7 +340,7 @@ class _Delivery:
         try:
             while not self._is_done():
                 yield from self._pull()
-                if self._is_full():
+                if not self._make_room():
                     break
                 yield from self.flow.receive(self._host.now() + self._silence_s)
                 self._scan()
@@ -472,18 +472,18 @@ class _Delivery:
         buffer.make_room(max(ROOM_BYTES_MIN, self._unread_min - len(buffer)))
         self._block.chunk = buffer.data
 
-    def _is_full(self) -> bool:
-        """Make room to receive without moving the block; whether that is not possible."""
+    def _make_room(self) -> bool:
+        """Make room to receive without moving the block; tell whether that is possible."""
         buffer = self.flow.buffer
         wanted = max(ROOM_BYTES_MIN, self._unread_min - len(buffer))
         if buffer.room >= wanted:
-            return False
+            return True
         if len(buffer.data) < BLOCK_BYTES:
             buffer.grow(min(4 * len(buffer.data), BLOCK_BYTES))
             self._block.chunk = buffer.data
             if buffer.room >= wanted:
-                return False
+                return True
         if not self._block.count:
             self._start_block()  # one message larger than all of it
-            return False
-        return True
+            return True
+        return False

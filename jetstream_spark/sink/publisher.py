@@ -528,7 +528,7 @@ class Publisher:
         self._attempts[row] = attempts
         is_hopeless = attempts > self._options.publish_retries
         is_answered = code == TOO_MANY_REQUESTS or err_code == NOT_STORED  # by a leader
-        if is_hopeless and (is_answered or not (yield from self._has_stream_without_leader(row))):
+        if is_hopeless and (is_answered or not (yield from self._look_for_stream(row))):
             if code == TOO_MANY_REQUESTS or row in self._diverted:
                 raise self._refused(row, code, err_code, text)
             yield from self._divert(row, code, err_code, text)
@@ -536,8 +536,9 @@ class Publisher:
         self._last_progress = self._host.now()
         self._retries.append((self._host.now() + RETRY_PAUSE_S, row))
 
-    def _has_stream_without_leader(self, row: int) -> Operation[bool]:
-        """Whether a row that nobody takes has a stream all the same, which may take it later."""
+    def _look_for_stream(self, row: int) -> Operation[bool]:
+        """Look, now and then, whether a row that nobody takes has a stream all the same, which may
+        take it later."""
         now = self._host.now()
         if now - self._settled_at > self._options.connection.outage_timeout_s:
             return False

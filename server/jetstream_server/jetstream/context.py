@@ -34,7 +34,7 @@ class Losses(Protocol):
     def give_up_feed(self, feed: Any, stream: str, origin: str, incident: Incident) -> None:
         """Note that nothing comes from an origin."""
 
-    def feed_is_well(self, feed: Any) -> None:
+    def feed_recovered(self, feed: Any) -> None:
         """Note that what comes is taken again, or that nothing is to come any more."""
 
 

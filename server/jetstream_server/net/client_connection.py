@@ -69,7 +69,7 @@ class ClientConnection(asyncio.Protocol):
             return
         self._is_given_up = True
         self._session.give_up(incident, now)
-        self._pump.node.has_output(self._session)
+        self._pump.node.note_output(self._session)
         self._pump.wake()
 
     @property
@@ -174,7 +174,7 @@ class ClientConnection(asyncio.Protocol):
         node = self._pump.node
         node.stats.slow_consumers += 1
         self._session.close(fault.reason)
-        node.has_output(self._session)
+        node.note_output(self._session)
         self._pump.wake()
 
     def _stop_watching(self) -> None:

@@ -145,7 +145,7 @@ class FrontDoors:
 
     async def _serve(self, pump: Pump, listener: socket.socket, kind: str) -> asyncio.Server:
         def connection() -> asyncio.Protocol:
-            if not self._has_room(listener):
+            if not self._look_for_room(listener):
                 return TurnedAway()
             # Looked up for everybody who comes: a reload may bring TLS, or take it away.
             entrance = self._entrances.get(kind)

@@ -236,11 +236,11 @@ class Node:
         if self.chronicle is not None:
             self.tell(self.chronicle.connected, session, now)
 
-    def has_input(self, session: Session) -> None:
+    def note_input(self, session: Session) -> None:
         """Note that a session has ops to act on."""
         self._fed[session] = None
 
-    def has_output(self, session: Session) -> None:
+    def note_output(self, session: Session) -> None:
         """Note that a session has output to write, or is to be closed."""
         self._touched[session] = None
 

@@ -98,11 +98,11 @@ class Host(Protocol):
         """A client has logged in."""
         ...
 
-    def has_input(self, session: Session) -> None:
+    def note_input(self, session: Session) -> None:
         """A session has ops to act on."""
         ...
 
-    def has_output(self, session: Session) -> None:
+    def note_output(self, session: Session) -> None:
         """A session has output to write, or is to be closed."""
         ...
 
@@ -147,7 +147,7 @@ class Session:
         self.sign_in = SignIn(host, door, authenticator.nonce(), self._password_compared)
         self.user: User | None = authenticator.anonymous()
         self.account: Account = node.account_of(self.user)
-        self.answers = Answers(self, lambda: node.has_input(self), node.containment)
+        self.answers = Answers(self, lambda: node.note_input(self), node.containment)
         self.closing = ""
         self.traffic = Traffic()
         self._progress = Progress()
@@ -169,7 +169,7 @@ class Session:
         """Take bytes from the socket; they are acted on in the node's next run."""
         if not self.closing:
             self._ops += self.parser.feed(data)
-            self._node.has_input(self)
+            self._node.note_input(self)
 
     @property
     def outbox(self) -> Outbox:
@@ -255,14 +255,14 @@ class Session:
         if self.parser.has_more:
             ops = ops or self.parser.read_on()
             if self.parser.has_more:
-                self._node.has_input(self)
+                self._node.note_input(self)
         trace = self._node.protocol_trace
         for number, op in enumerate(ops, 1):
             if self.closing:
                 return number
             if number > ops_max:
                 self._ops = ops[ops_max:]
-                self._node.has_input(self)
+                self._node.note_input(self)
                 return ops_max
             if trace is not None and op is not self._traced and not self.sign_in.is_answered:
                 trace.arrived(self, op)
@@ -278,7 +278,7 @@ class Session:
                 self._traced = left
                 self._ops = [left, *ops[number:]]
                 if not self.answers.postponed:
-                    self._node.has_input(self)
+                    self._node.note_input(self)
                 return ops_max
             if self.answers.postponed:
                 self._ops = ops[number:]
@@ -326,7 +326,7 @@ class Session:
             return
         outbox, node = self._outbox, self._node
         outbox.put(data)
-        node.has_output(self)
+        node.note_output(self)
         if outbox.backlog_bytes > node.options.max_pending and not self.closing:
             node.stats.slow_consumers += 1
             # No -ERR: the client would not read it either.
@@ -350,7 +350,7 @@ class Session:
         if not self.closing:
             self.closing = reason
             self._progress.happened(Event.ENDED)
-            self._node.has_output(self)
+            self._node.note_output(self)
 
     def give_up(self, incident: Incident, now: int) -> None:
         """End the connection: what it was in the middle of may be half done."""
@@ -480,7 +480,7 @@ class Session:
         if not self.closing:
             if self._progress.takes(Event.ANSWERED):
                 self._progress.happened(Event.ANSWERED)
-            self._node.has_input(self)
+            self._node.note_input(self)
             self._node.deadline_changed(self)
 
     def _become(self, user: User) -> None:

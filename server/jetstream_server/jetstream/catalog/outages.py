@@ -222,7 +222,7 @@ class Outages:
         text = f"JetStream stream '{place}' copies nothing from '{origin}': {incident}"
         self._feeds[feed] = Outage(stream, "", text)
 
-    def feed_is_well(self, feed: Feed) -> None:
+    def feed_recovered(self, feed: Feed) -> None:
         """Note that what comes is taken again, or that nothing is to come any more."""
         self._feeds.pop(feed, None)
 

@@ -277,7 +277,7 @@ class Pull:
             if turns and policy == "pinned_client" and request.pin != self.pin.id:
                 continue
             match = self._match_or_drop(request, now)
-            if match is None or (policy and not self._is_eligible(request, policy)):
+            if match is None or (policy and not self._claim_turn(request, policy)):
                 continue
             turns.append((request, match))
             if policy == "pinned_client" and not self.pin.id:
@@ -369,7 +369,8 @@ class Pull:
             request.heartbeat_at = now + request.heartbeat_ns
             self._watch(request)
 
-    def _is_eligible(self, request: PullRequest, policy: str) -> bool:
+    def _claim_turn(self, request: PullRequest, policy: str) -> bool:
+        """Tell whether a policy lets a request be served now; one with a wrong pin is dropped."""
         progress = self._shared.progress
         if policy == "overflow":
             pending = progress.cursor.num_pending()
@@ -388,7 +389,7 @@ class Pull:
         shared = self._shared
         count = len(offer.window)
         if request.limits_bytes:
-            count = self._count_within(request, self._supply.preview(offer, count))
+            count = self._charge(request, self._supply.preview(offer, count))
             if not count:
                 line = b"409 Message Size Exceeds MaxBytes"
                 self._drop(request, line, request.pending_fields)
@@ -404,8 +405,8 @@ class Pull:
             self._rotate([request])
         return sent
 
-    def _count_within(self, request: PullRequest, batch: Batch) -> int:
-        """Return how many messages of a batch fit the request's bytes, and charge them."""
+    def _charge(self, request: PullRequest, batch: Batch) -> int:
+        """Charge the request for what fits its bytes of a batch; return how many messages."""
         delivery = self._shared.delivery
         whole = delivery.charged_bytes(batch)
         if whole is not None and whole <= request.max_bytes:

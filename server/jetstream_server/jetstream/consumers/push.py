@@ -87,7 +87,7 @@ class Push:
 
     def advance(self, now: int) -> None:
         """Deliver what there is to whoever listens."""
-        self._look(now)
+        self._follow_interest(now)
         if not self.is_active:
             return
         shared = self._shared
@@ -159,7 +159,7 @@ class Push:
         line = b"100 FlowControl Request"
         self._shared.delivery.status(self.subject, line, reply=self._flow.asked)
 
-    def _look(self, now: int) -> None:
+    def _follow_interest(self, now: int) -> None:
         """Notice that somebody came or went."""
         is_active = self.has_interest()
         if is_active == self.is_active:
@@ -191,7 +191,7 @@ class Push:
 
     def heartbeat(self, now: int) -> None:
         """Send a heartbeat; it repeats an open flow control question, in case that was lost."""
-        self._look(now)
+        self._follow_interest(now)
         if not self.is_active:
             return
         fields = b""

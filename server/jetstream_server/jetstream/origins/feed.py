@@ -160,7 +160,7 @@ class Feed:
     def stop(self, *, for_good: bool) -> None:
         """Listen no more; `for_good` also removes the consumer at the origin."""
         self._stage = _Stage.STOPPED
-        self._is_well()
+        self._recovered()
         self._context.deadlines.cancel(self)
         self._disconnect()
         if for_good and self._source.consumer is None and self._made_name:
@@ -181,12 +181,12 @@ class Feed:
         pause_ns = min(_PAUSE_NS << min(self._incidents - 1, 30), _RETRY_NS_MAX)
         self._wait(pause_ns, now)
 
-    def _is_well(self) -> None:
-        """What comes is taken again."""
+    def _recovered(self) -> None:
+        """Note that what comes is taken again."""
         self._incidents = 0
         self.error = None
         if self._context.outages is not None:
-            self._context.outages.feed_is_well(self)
+            self._context.outages.feed_recovered(self)
 
     def origin_appeared(self, now: int) -> None:
         """A stream of the origin's name was made here: no need to wait out a long retry."""
@@ -345,7 +345,7 @@ class Feed:
             return
         self._last_consumer_seq, self._last_seq = consumer_seqs[-1], sequences[-1]
         if self._incidents:
-            self._is_well()
+            self._recovered()
 
     def _take_status(self, headers: bytes, reply: bytes, now: int) -> None:
         status = header_block.status(headers)

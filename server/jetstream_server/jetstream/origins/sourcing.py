@@ -116,7 +116,7 @@ class Sourcing:
                 source.resume(position)
             source.feed.start(now)
             if outages is not None:
-                outages.feed_is_well(source.feed)
+                outages.feed_recovered(source.feed)
         if self._is_false:
             self._save(lazily=False)
         self._last_known = SEQUENCE_MAX

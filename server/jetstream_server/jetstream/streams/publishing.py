@@ -159,7 +159,7 @@ class StreamPublishing:
             elif names.BATCH_ID in message.special:
                 if self.atomic_batches is None:
                     raise errors.ATOMIC_PUBLISH_DISABLED()
-                if outcome is None or outcome.is_of_batch(message):
+                if outcome is None or outcome.staged(message):
                     self._answer(reply, self.atomic_batches.receive(message, now))
                     deadline = self.atomic_batches.next_deadline()
                     self._alarm.set(deadline, now + WINDOW_GRANULARITY_NS)

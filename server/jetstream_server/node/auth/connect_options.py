@@ -36,13 +36,18 @@ def known(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name in _FIELD_TYPES}
 
 
+def without_nulls(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that are not null, which is as good as left out."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def is_well_typed(options: dict[str, Any]) -> bool:
-    """Tell whether each field has the type it must have; those that are null are left out."""
+    """Tell whether each field that is there has the type it must have."""
     for key, kind in _FIELD_TYPES.items():
         value = options.get(key)
-        if value is None:
-            options.pop(key, None)
-        elif not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        if value is not None and (
+            not isinstance(value, kind) or (kind is int and isinstance(value, bool))
+        ):
             return False
     return True
 

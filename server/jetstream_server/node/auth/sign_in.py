@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jetstream_server.node.auth.auth import Arrival, Gatekeeper, User
-from jetstream_server.node.auth.connect_options import Wishes, is_well_typed, known
+from jetstream_server.node.auth.connect_options import Wishes, is_well_typed, known, without_nulls
 from jetstream_server.node.auth.password_check import PasswordChecker
 from jetstream_server.node.auth.password_inquiry import PasswordInquiry
 from jetstream_server.node.door import Door
@@ -62,7 +62,7 @@ class SignIn:
         Args:
             has_headers: the server lets clients use headers.
         """
-        options = self.options = self.options | known(given)
+        options = self.options = without_nulls(self.options | known(given))
         options |= {name: text for name, text in self.credentials.items() if not options.get(name)}
         if not is_well_typed(options):
             return faults.MALFORMED

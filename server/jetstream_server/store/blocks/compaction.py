@@ -99,8 +99,7 @@ class Compaction:
 
     def is_rewriting(self) -> bool:
         """Tell whether a rewritten block is not on the disk yet."""
-        self._rewritten = [b for b in self._rewritten if b.pinned is not None and not b.is_gone]
-        return bool(self._rewritten)
+        return any(map(_is_under_way, self._rewritten))
 
     def is_worn(self, block: Block) -> bool:
         """Tell whether a block is to be rewritten without its dead."""
@@ -213,7 +212,11 @@ class Compaction:
         self._contents.drop(block)
         entries = Entries(positions, subject_ids, Scan(sequences=sequences).offsets())
         index = seal_block(block, bytes(smaller), entries, content.table_ids, self._table)
-        self.is_rewriting()  # lest the list gets long
+        self._rewritten = list(filter(_is_under_way, self._rewritten))
         self._rewritten.append(block)
         self._files.rewrite(block, index)
         self._high_water.replaced(block.number, block.last_seq)
+
+
+def _is_under_way(block: Block) -> bool:
+    return block.pinned is not None and not block.is_gone

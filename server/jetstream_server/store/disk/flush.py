@@ -233,8 +233,9 @@ class Flush:
                 self.shortage = self.reserve.fill()
         return self.failures
 
-    def _is_due(self, operation: Operation) -> bool:
-        """Tell whether an operation is to be carried out after what happened to its owner."""
+    def _let_through(self, operation: Operation) -> bool:
+        """Tell whether an operation is to be carried out after what happened to its owner; one that
+        needs room which its owner did not get waits."""
         owner = operation.owner
         if owner in self._broken and not isinstance(operation, RemoveTree | Clear):
             return False
@@ -244,7 +245,7 @@ class Flush:
         return True
 
     def _attempt(self, operation: Operation) -> None:
-        if not self._is_due(operation):
+        if not self._let_through(operation):
             return
         try:
             if self._removed_from and not isinstance(operation, RemoveTree | Clear):
@@ -284,13 +285,13 @@ class Flush:
         """Do with fewer descriptors what could not be done together with others."""
         if failure.errno in DESCRIPTOR_ERRNOS:
             self._attempt(operation)
-        elif self._is_due(operation):
+        elif self._let_through(operation):
             self._fail(operation, failure)
 
     def _place(self, operation: Replace, replacement: Replacement, failure: OSError | None) -> None:
         """Put a new content in place, unless it or one before it of the same owner failed."""
-        is_due = self._is_due(operation)
-        if failure is None and is_due:
+        is_let_through = self._let_through(operation)
+        if failure is None and is_let_through:
             try:
                 replacement.place()
             except OSError as error:
@@ -299,7 +300,7 @@ class Flush:
                 self._note_folder(operation.path.parent, operation.owner)
         else:
             replacement.drop()
-        if failure is not None and is_due:
+        if failure is not None and is_let_through:
             self._fail(operation, failure)
 
     def _drop_broken(self) -> None:

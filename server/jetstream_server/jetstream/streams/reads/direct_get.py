@@ -143,13 +143,13 @@ class DirectGet:
     def _answer(self, replies: DirectReplies, run: PubRun, index: int) -> None:
         reply, subject = run.reply(index), run.subject(index)[self._prefix_bytes :]
         try:
-            refusal = self._find(replies, reply, subject, run.headers(index), run.payload(index))
+            refusal = self._answer(replies, reply, subject, run.headers(index), run.payload(index))
         except StoreError as error:  # the store is offline now, and its stream says why
             refusal = b"500 " + error.reason.encode()
         if refusal:
             replies.add(reply, b"NATS/1.0 %b\r\n\r\n" % refusal, b"")
 
-    def _find(
+    def _answer(
         self, replies: DirectReplies, reply: bytes, subject: bytes, headers: bytes, body: bytes
     ) -> bytes:
         """Answer one request; return the status line of a refusal."""
@@ -169,12 +169,12 @@ class DirectGet:
         if wanted.is_contradictory:
             return _BAD
         if wanted.multi_last:
-            return self._find_multi_last(replies, reply, wanted)
+            return self._answer_multi_last(replies, reply, wanted)
         if wanted.batch:
-            return self._find_batch(replies, reply, wanted)
-        return self._find_one(replies, reply, wanted)
+            return self._answer_batch(replies, reply, wanted)
+        return self._answer_one(replies, reply, wanted)
 
-    def _find_one(self, replies: DirectReplies, reply: bytes, wanted: Selection) -> bytes:
+    def _answer_one(self, replies: DirectReplies, reply: bytes, wanted: Selection) -> bytes:
         if wanted.last_by_subj:
             message = self._last(wanted.last_by_subj)
         elif wanted.seq and not wanted.next_by_subj:
@@ -187,7 +187,7 @@ class DirectGet:
         replies.add(reply, headers, message.payload)
         return b""
 
-    def _find_batch(self, replies: DirectReplies, reply: bytes, wanted: Selection) -> bytes:
+    def _answer_batch(self, replies: DirectReplies, reply: bytes, wanted: Selection) -> bytes:
         store, patterns = self._store, _patterns(wanted)
         first = self._next(patterns, self._start(wanted))
         if first is None:
@@ -244,7 +244,7 @@ class DirectGet:
                 pending -= taken
         replies.add(reply, _end(pending, last), b"")
 
-    def _find_multi_last(self, replies: DirectReplies, reply: bytes, wanted: Selection) -> bytes:
+    def _answer_multi_last(self, replies: DirectReplies, reply: bytes, wanted: Selection) -> bytes:
         store = self._store
         up_to = self._up_to(wanted)
         if up_to is None:

@@ -58,8 +58,8 @@ class StoringOutcome:
         self.subject = message.subject
         self._special = message.special
 
-    def is_of_batch(self, message: Candidate) -> bool:
-        """Note a message of an atomic batch; tell whether it is part of it.
+    def staged(self, message: Candidate) -> bool:
+        """Note a message of an atomic batch; tell whether it is to go on as part of it.
 
         Only a message that would complete one is left out for being looked at: any other is
         stored with its batch, whatever it says. So does the genuine server.

@@ -76,5 +76,5 @@ def test_a_duplicate_and_one_that_nobody_wants():
 def test_messages_of_a_batch(is_last: bool, is_only: bool, is_part: bool):
     lines = [b"Nats-Batch-Commit: 1"] if is_last else []
     outcome, message = outcome_of(*lines, is_only=is_only)
-    assert outcome.is_of_batch(message) == bool(is_part)
+    assert outcome.staged(message) == bool(is_part)
     assert outcome.is_staged == (not is_last)
