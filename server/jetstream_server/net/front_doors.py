@@ -158,7 +158,7 @@ class FrontDoors:
 
         return await listening.serve(listener, connection)
 
-    def _has_room(self, listener: socket.socket) -> bool:
+    def _look_for_room(self, listener: socket.socket) -> bool:
         """Tell whether one more may come in; say when that changes."""
         found = self._descriptors
         has_room = found.has_room(listener.fileno())

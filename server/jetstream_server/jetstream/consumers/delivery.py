@@ -176,21 +176,21 @@ class Delivery:
             return len(run.chunk)
         window = batch.window
         data = encode_deliveries(
-            cast(bytes, window.buffer),  # the kernel takes an mmap as well
-            window.positions,
-            window.sequences,
-            0,
-            batch.count,
-            subscription.sid,
-            self.ack_head,
-            batch.delivered,
-            batch.first_consumer_seq,
-            batch.pending,
-            outlet.headers,
-            picks,
-            batch.is_falling,
-            extra,
-            self.headers_only,
+            buffer=cast(bytes, window.buffer),  # the kernel takes an mmap as well
+            positions=window.positions,
+            sequences=window.sequences,
+            start=0,
+            stop=batch.count,
+            sid=subscription.sid,
+            ack_head=self.ack_head,
+            delivered=batch.delivered,
+            first_consumer_seq=batch.first_consumer_seq,
+            pending=batch.pending,
+            headers=outlet.headers,
+            picks=picks,
+            is_falling=batch.is_falling,
+            extra=extra,
+            headers_only=self.headers_only,
         )
         self._queue(subscription, data, batch.count if picks is None else len(picks))
         return len(data)

@@ -124,17 +124,17 @@ class BlockLog:
             open_block.place(sequence)
             used, entries = open_block.used, open_block.block.count
             cut, used_now = records.encode_run(
-                run.chunk,
-                fields,
-                index,
-                stop,
-                sequence,
-                now,
-                open_block.buffer,
-                used,
-                open_block.positions,
-                open_block.subject_ids,
-                self._table.ids,
+                chunk=run.chunk,
+                fields=fields,
+                start=index,
+                stop=stop,
+                first_seq=sequence,
+                timestamp=now,
+                buffer=open_block.buffer,
+                used=used,
+                positions=open_block.positions,
+                subject_ids=open_block.subject_ids,
+                interned=self._table.ids,
             )
             if cut > index:
                 at, end = index * STRIDE, cut * STRIDE

@@ -263,19 +263,19 @@ class BlockPruning:
             ):
                 continue
             _, messages, accounted, recorded, emptied = columns.bury(
-                self._contents.buffer(block, content, low, high),
-                entries.positions,
-                entries.subject_ids,
-                flags,
-                block.alive,
-                low,
-                high,
-                count_max - buried,
-                block.first_seq,
-                entries.offsets,
-                content.table_ids,
-                self._table.counts,
-                ranges,
+                buffer=self._contents.buffer(block, content, low, high),
+                positions=entries.positions,
+                subject_ids=entries.subject_ids,
+                flags=flags,
+                alive=block.alive,
+                start=low,
+                stop=high,
+                messages_max=count_max - buried,
+                first_seq=block.first_seq,
+                offsets=entries.offsets,
+                table_ids=content.table_ids,
+                counts=self._table.counts,
+                ranges=ranges,
             )
             buried += messages
             self._table.present -= emptied

@@ -270,18 +270,20 @@ class BlockReading:
             if flags and not columns.count(entries.subject_ids, flags, block.alive, low, high):
                 continue
             stop = columns.select(
-                contents.buffer(block, content, low, high),
-                entries.positions,
-                entries.subject_ids,
-                flags,
-                block.alive,
-                low,
-                high,
-                block.first_seq,
-                entries.offsets,
-                count_max,
-                bytes_max,
-                *out,
+                buffer=contents.buffer(block, content, low, high),
+                positions=entries.positions,
+                subject_ids=entries.subject_ids,
+                flags=flags,
+                alive=block.alive,
+                start=low,
+                stop=high,
+                first_seq=block.first_seq,
+                offsets=entries.offsets,
+                count_max=count_max,
+                bytes_max=bytes_max,
+                out_positions=out[0],
+                out_sequences=out[1],
+                out_sizes=out[2],
             )
             if stop < high or sequences:
                 return stop

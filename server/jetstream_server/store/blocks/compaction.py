@@ -187,19 +187,19 @@ class Compaction:
         used = len(block.tombstones)
         for low, high in self._contents.pieces(block, content, block.head, block.count):
             used = records.gather(
-                self._contents.buffer(block, content, low, high),
-                content.entries.positions,
-                content.entries.subject_ids,
-                block.alive,
-                low,
-                high,
-                block.first_seq,
-                content.entries.offsets,
-                smaller,
-                used,
-                positions,
-                subject_ids,
-                sequences,
+                buffer=self._contents.buffer(block, content, low, high),
+                positions=content.entries.positions,
+                subject_ids=content.entries.subject_ids,
+                alive=block.alive,
+                start=low,
+                stop=high,
+                first_seq=block.first_seq,
+                offsets=content.entries.offsets,
+                target=smaller,
+                used=used,
+                out_positions=positions,
+                out_ids=subject_ids,
+                out_sequences=sequences,
             )
         block.first_seq, block.last_seq = sequences[0], sequences[-1]
         block.first_ts = PREFIX.unpack_from(smaller, positions[0])[3]

@@ -122,15 +122,15 @@ class DirectGet:
         found = asked[:count]
         while at < count:
             data, taken = encode_found(
-                buffers,
-                positions,
-                found,
-                at,
-                run.chunk,
-                run.fields,
-                index + at,
-                replies.target.sid,
-                self._stream,
+                buffers=buffers,
+                positions=positions,
+                sequences=found,
+                first=at,
+                chunk=run.chunk,
+                fields=run.fields,
+                start=index + at,
+                sid=replies.target.sid,
+                stream=self._stream,
             )
             if taken:
                 replies.add_frames(data, taken)
@@ -143,13 +143,15 @@ class DirectGet:
     def _answer(self, replies: DirectReplies, run: PubRun, index: int) -> None:
         reply, subject = run.reply(index), run.subject(index)[self._prefix_bytes :]
         try:
-            refusal = self._answer(replies, reply, subject, run.headers(index), run.payload(index))
+            refusal = self._answer_request(
+                replies, reply, subject, run.headers(index), run.payload(index)
+            )
         except StoreError as error:  # the store is offline now, and its stream says why
             refusal = b"500 " + error.reason.encode()
         if refusal:
             replies.add(reply, b"NATS/1.0 %b\r\n\r\n" % refusal, b"")
 
-    def _answer(
+    def _answer_request(
         self, replies: DirectReplies, reply: bytes, subject: bytes, headers: bytes, body: bytes
     ) -> bytes:
         """Answer one request; return the status line of a refusal."""
@@ -225,15 +227,15 @@ class DirectGet:
             )
             sequence = window.next_seq
             data, taken, counted = encode_answers(
-                window.buffer,
-                window.positions,
-                window.sequences,
-                len(window),
-                head,
-                stream,
-                pending,
-                last,
-                room,
+                buffer=window.buffer,
+                positions=window.positions,
+                sequences=window.sequences,
+                count=len(window),
+                head=head,
+                stream=stream,
+                pending=pending,
+                last=last,
+                bytes_max=room,
             )
             if not taken:
                 continue
@@ -293,15 +295,15 @@ class DirectGet:
                 while at < len(buffers) and buffers[at] is buffer:
                     at += 1
                 data, taken, counted = encode_answers(
-                    buffer,
-                    positions[start:at],
-                    sequences[start:at],
-                    left,
-                    head,
-                    stream,
-                    pending,
-                    last,
-                    room,
+                    buffer=buffer,
+                    positions=positions[start:at],
+                    sequences=sequences[start:at],
+                    count=left,
+                    head=head,
+                    stream=stream,
+                    pending=pending,
+                    last=last,
+                    bytes_max=room,
                 )
                 replies.add_frames(data, taken)
                 last = sequences[start + taken - 1]
