@@ -1,4 +1,4 @@
-"""The accounts of an operator: whence their JWTs come, and what happens when they change.
+"""The accounts of an operator: where their JWTs come from, and what happens when they change.
 
 Part of the composition root. JWTs that are preloaded are those of the configuration; with a folder
 they are put there at the start, and what is in the folder counts from then on.

@@ -111,7 +111,7 @@ class _Entry:
         self.kind = next((key for key in self._fields if key in ("stream", "service")), "")
 
     def refuse(self, keys: frozenset[str], text: str) -> None:
-        """Refuse fields that this kind of entry has not."""
+        """Refuse fields that this kind of entry does not have."""
         for key in list(self._entries):
             if key.lower() in keys:
                 self._errors.append(error_at(self._entries.pop(key), text))

@@ -2,7 +2,7 @@
 
 One option that cannot be changed refuses the whole file: a server that obeys a part of it would be
 one that nobody has described. The texts are the genuine server's, and so is what can be changed,
-but for what this server would have to start anew (docs/reference/configuration.md#reload).
+except for what this server would have to be restarted for (docs/reference/configuration.md#reload).
 """
 
 from __future__ import annotations

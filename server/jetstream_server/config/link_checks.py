@@ -205,7 +205,7 @@ def _numbers(tokens: Sequence[str]) -> list[int]:
             stars += 1
             numbers.append(stars)
         elif token.startswith("$") and token[1:].isdecimal():
-            # More digits than any subject has tokens for name none of its wildcards.
+            # A number with more digits than any subject has tokens names none of its wildcards.
             numbers.append(int(token[1:_NUMBER_CHARACTERS_MAX]))
     return numbers
 

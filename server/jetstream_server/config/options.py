@@ -92,7 +92,7 @@ class ExportOptions:
         kind: `stream` or `service`.
         subject: a pattern.
         accounts: who may import it; empty for everybody.
-        is_private: nobody but `accounts` may import it, be they none.
+        is_private: nobody but `accounts` may import it, even if that is nobody.
         account_token_position: the token, from 1, that has to be the importer's name; 0 for none.
         response: how many answers a request has: `singleton`, `stream` or `chunked`.
         response_threshold_ns: how long an answer may take, after the request or another answer.
@@ -117,7 +117,7 @@ class ImportOptions:
 
     Attributes:
         kind: `stream` or `service`.
-        account: whence.
+        account: which one it is taken from.
         subject: there; within the subject of an export.
         to: here, with `$1` or `*` for the wildcards of `subject`; empty for the same.
         prefix: of a stream's subjects here; instead of `to`.

@@ -22,7 +22,7 @@ class Domain(IntEnum):
     REQUEST = 2  # it is answered with an internal error, or not at all
     CONNECTION = 3  # -ERR 'Internal Server Error', and the end
     LINK = 4  # between accounts: closed until the next reload
-    SOURCE = 5  # the line from an origin: made anew after a pause
+    SOURCE = 5  # the line from an origin: made again after a pause
     CONSUMER = 6  # stopped, and restarted from its stored state after a pause
     STREAM = 7  # offline, and brought back from its store after a pause; twice for one input: stays
     PROCESS = 8  # going on could break a promise: exit code 2

@@ -84,7 +84,7 @@ class PatternTree:
         place.count += 1
 
     def remove(self, pattern: bytes) -> None:
-        """Take a pattern out that is there."""
+        """Take out a pattern that is there."""
         path: list[tuple[_Place, bytes]] = []
         place = self._root
         for token in pattern.split(b"."):

@@ -59,7 +59,7 @@ _INVALID_ARGUMENT = _DESTINATION + "function argument is invalid or in the wrong
 
 
 class TransformError(ValueError):
-    """A transform cannot be; the text is the genuine server's, without what it is about."""
+    """A transform is not possible; the text is the genuine server's, without what it is about."""
 
 
 def _refusal(text: str, token: bytes) -> TransformError:

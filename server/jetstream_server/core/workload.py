@@ -33,7 +33,7 @@ class Workload:
     Attributes:
         is_held: the disk is behind.
         used: what this turn has taken on.
-        waiting: who wants something taken on, who waits longest first.
+        waiting: those that want something taken on, the longest waiting first.
     """
 
     def __init__(self, units_max: int = sys.maxsize) -> None:
@@ -43,7 +43,7 @@ class Workload:
         self.waiting: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """A turn begins: those who wait go on, who waits longest first."""
+        """A turn begins: those that wait go on, the longest waiting first."""
         self.used = 0
         if self.waiting and not self.is_held:
             waiting, self.waiting = self.waiting, []

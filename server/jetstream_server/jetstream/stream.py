@@ -218,9 +218,9 @@ class Stream:
         """Go offline, as more or less may be in memory than there should be."""
         self.removal.give_up(incident, now)
 
-    def forsake(self, reason: str) -> None:
+    def abandon(self, reason: str) -> None:
         """Take and remove nothing more; what is queued for the disk still gets there."""
-        self.contents.forsake(reason)
+        self.contents.abandon(reason)
 
     def rest(self) -> bool:
         """Let the store let go of memory if nobody writes to it; tell whether it did."""

@@ -1,4 +1,4 @@
-"""/routez, /gatewayz, /leafz, /raftz and /ipqueuesz: what a server alone has nothing of.
+"""/routez, /gatewayz, /leafz, /raftz and /ipqueuesz: what a single server does not have.
 
 Scrapers and tools ask for them all the same, and find empty lists.
 """

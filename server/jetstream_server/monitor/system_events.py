@@ -1,4 +1,4 @@
-"""What the server tells the system account: who comes and goes, how it does, when it ends.
+"""What the server tells the system account: who comes and goes, how the server does, when it ends.
 
 | Subject | When |
 |---|---|
@@ -61,7 +61,7 @@ class SystemEvents:
             self._tell(subject, "client_connect", now, {"client": client})
 
     def disconnected(self, session: Session, now: int) -> None:
-        """A client is gone, whether it had logged in or not."""
+        """A client is gone, whether or not it had logged in."""
         if session.is_connected:
             self._tell_end(f"$SYS.ACCOUNT.{session.account.name}.DISCONNECT", session, now)
             self._tell_connections(session.account, now)

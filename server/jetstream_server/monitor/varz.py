@@ -101,7 +101,7 @@ def _machinery(node: Node) -> dict[str, Any]:
         **({"contained_incidents": contained} if contained else {}),
         "slow_consumer_stats": _of_clients(node.stats.slow_consumers),
         "stale_connection_stats": _of_clients(node.stats.stale_connections),
-        # Nobody waits for his turn to use the disk: it has one writer.
+        # Nobody waits for a turn to use the disk: it has one writer.
         "disk_io_wait_stats": dict.fromkeys(("waiters", "waits", "wait_time", "max_wait_time"), 0),
     }
 
@@ -119,7 +119,7 @@ def _of_clients(count: int) -> dict[str, int]:
 
 
 def _tls(options: ServerOptions) -> dict[str, bool]:
-    """Return what clients have to do about TLS; what they need not is left out."""
+    """Return what clients have to do about TLS; what they need not do is left out."""
     tls = options.tls
     if tls is None:
         return {}

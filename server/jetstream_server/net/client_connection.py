@@ -3,8 +3,8 @@
 Back-pressure towards publishers is `intake.py`. Towards subscribers: the transport says when its
 buffer is full (`pause_writing`); until it has drained, the session's backlog counts what lies
 there, consumers stop delivering to it at the high mark, and a client that keeps not reading is cut
-off at `max_pending`, or when it has taken nothing for as long as `write_deadline`. No longer than
-that is waited, either, for a client to take what is left when its connection closes.
+off at `max_pending`, or when it has taken nothing for as long as `write_deadline`. A closing
+connection waits no longer than that for its client to take what is left.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where clients come in: by TCP, with TLS or without, and by WebSocket.
 
-Sockets are `listener.py`'s, what is asked of those who connect is `entrance.py`'s. Who comes when
-descriptors run short is turned away without a word.
+Sockets are `listener.py`'s, what is asked of those who connect is `entrance.py`'s. Clients that
+come when descriptors run short are turned away without a word.
 """
 
 from __future__ import annotations

@@ -83,7 +83,8 @@ class HalfOpen(asyncio.Protocol):
             self._transport.close()
 
     def _welcome(self, plain: bytes, failure: LayerError | None) -> None:
-        """Let one in whose request was granted, unless its certificate or the hour forbids it."""
+        """Let in a client whose request was granted, unless its certificate or the time forbids
+        it."""
         try:
             if self._tls is not None:
                 check_pin(self._entrance, self._tls)

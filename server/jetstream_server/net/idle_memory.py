@@ -1,10 +1,10 @@
 """Gives memory back when a busy time is over, and has streams at rest let go of theirs.
 
 Blocks and chunks that have been freed stay with the allocator, which is right as long as there is
-more to come: pages that are given back have to be had, and cleared, again. A server that has stored
-a few gigabytes and rests now has no use for them. Some is freed long after: message ids when their
-window is over, a stream that is deleted while nothing else happens. So a server that was ever busy
-asks the allocator now and then how much more lies idle.
+more to come: pages that are given back have to be fetched, and cleared, again. A server that has
+stored a few gigabytes and rests now has no use for them. Some is freed long after: message ids when
+their window is over, a stream that is deleted while nothing else happens. So a server that was ever
+busy asks the allocator now and then how much more lies idle.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 On the clients' port INFO goes out in clear, and the first byte of what comes back tells whether
 TLS begins. With `handshake_first` nothing is said before TLS; with a delay, the client's silence
 for that long means that it waits for INFO. Where TLS may still begin nothing but INFO is said in
-clear. Who comes by WebSocket is a client when the request is granted (`half_open.py`).
+clear. A peer that comes by WebSocket is a client once its request is granted (`half_open.py`).
 
 A client that does not get through within the TLS timeout is cut off without a word, as the genuine
 server does (docs/reference/protocol.md#tls).
@@ -65,7 +65,7 @@ class LayeredConnection(ClientConnection):
             return
         self._is_undecided = entrance.greets_after_ns >= 0
         if not entrance.greets_after_ns and not session.closing:
-            self.write_output()  # INFO comes first, even for who begins TLS without waiting
+            self.write_output()  # INFO comes first, even if the client begins TLS without waiting
         if entrance.greets_after_ns > 0:
             self._after(entrance.greets_after_ns, self._greet)
         if entrance.tls is not None and not self._is_undecided:

@@ -68,7 +68,7 @@ def address_of(listener: socket.socket) -> tuple[str, int]:
 
 
 def peer_of(transport: asyncio.BaseTransport) -> tuple[str, int]:
-    """Return the host and port of who has connected; of IPv4 as such, whatever was listening."""
+    """Return the host and port of a client; an IPv4 address as such, whatever was listening."""
     host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
     return str(host).removeprefix(_MAPPED) if "." in str(host) else str(host), int(port)
 

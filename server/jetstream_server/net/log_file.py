@@ -1,4 +1,4 @@
-"""A log file that starts anew at a size, keeping the latest old ones beside it.
+"""A log file that starts again at a given size, keeping the latest old ones beside it.
 
 An old file is named after the time at which it was put aside, as the genuine server does:
 `nats.log.2026.01.02.15.04.05.678901234`.

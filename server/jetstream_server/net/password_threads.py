@@ -1,7 +1,7 @@
 """The threads in which passwords are compared, so that the event loop goes on.
 
-Addresses take turns: whoever tries a hundred passwords waits for its own, and somebody else's is
-the next one. A core is left to the loop. Of each address and in all only so many wait; who comes
+Addresses take turns: a client that tries a hundred passwords waits for its own, while another's
+comes next. A core is left to the loop. Of each address and in all only so many wait; who comes
 beyond that is not answered, and its connection ends with the sign-in timeout, as it would if it
 waited in line that long.
 """

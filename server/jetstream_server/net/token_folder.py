@@ -52,7 +52,7 @@ class TokenFolder:
         """Keep the JWT of an account.
 
         Raises:
-            OSError: it could not be written; what was there is there still.
+            OSError: it could not be written; what was there stays.
         """
         self._disk.replace(self._path / f"{key}{_SUFFIX}", [token.encode()])
         self._disk.sync_folder(self._path)

@@ -3,8 +3,8 @@
 HTTP is taken apart by h11. Here is what a NATS server makes of it: any path will do, refusals are
 told in one word and the reason is logged, cookies may stand for credentials, and of extensions
 only compression without memory from message to message is known
-(docs/reference/protocol.md#websocket). Lists in headers may come in one line or in several, of
-cookies one that nobody can read does not spoil the others.
+(docs/reference/protocol.md#websocket). Lists in headers may come in one line or in several. A
+cookie that cannot be read does not spoil the others.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Of all of them together, some 5 MB. Clients that come and go with thousands of subscriptions must
 # not fill the memory with what they had.
 SUBSCRIPTIONS_MAX = 20_000
-# Who had more than this is kept without: to note them all would keep the others waiting.
+# A connection that had more is kept without them: noting them all would hold up the others.
 SUBSCRIPTIONS_OF_ONE_MAX = 5000
 
 _TOLD = ("name", "lang", "version")
@@ -44,8 +44,8 @@ class ClosedConnection:
     Attributes:
         stop: when it ended.
         reason: why.
-        subscriptions: those it had; none when they were too many, and none any more of one that is
-            long over, when there are many of all.
+        subscriptions: those it had; empty when they were too many, or when later connections needed
+            the room.
         subscription_count: how many there were.
     """
 

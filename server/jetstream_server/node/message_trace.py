@@ -22,7 +22,7 @@ from jetstream_server.node.server_info import Introduced, server_info
 from jetstream_server.node.trace import Client
 from jetstream_server.node.trace_request import TraceRequest
 
-# Who publishes a few bytes to thousands of subscribers is not told of all of them.
+# A client that publishes a few bytes to thousands of subscribers is not told of all of them.
 EVENTS_MAX = 1000
 
 NO_ECHO = "Not delivered because of no echo"

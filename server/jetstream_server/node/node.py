@@ -90,7 +90,7 @@ class Node:
         random: the only source of chance; seeded in tests.
         note: takes operator's notes: level (`INF`, `WRN`, `ERR`, `DBG`) and text.
         containment: of exceptions that nobody foresaw.
-        port: that clients are told; `options` may ask for any free one.
+        port: what clients are told; `options` may ask for any free one.
         store_dir: where the streams are, for monitoring.
     """
 
@@ -151,7 +151,7 @@ class Node:
         return self.accounts[name]
 
     def add_account(self, name: str) -> Account:
-        """Add an account, or return the one of that name."""
+        """Add an account, or return the one that has this name."""
         if name not in self.accounts:
             account = Account(name, self.random, self._stirred, self.containment)
             self.accounts[name] = account

@@ -28,7 +28,7 @@ from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
 from jetstream_server.protocol.ops import STRIDE, PubRun
 
-# A trace costs a hundred times what its message does: how much of that one client has in a turn.
+# A trace costs a hundred times what its message does: how many one client has in a turn.
 TRACE_EVENTS_OF_TURN_MAX = 200
 # What may be put off, and with it what is behind it.
 _REQUESTS = b"$JS."
@@ -215,7 +215,8 @@ class Publishing:
         return fault is None
 
     def _objection(self, run: PubRun, index: int, now: int) -> Fault | None:
-        """Return why a message may not be published; who may is told so, if it wants to know."""
+        """Return why a message may not be published; a client that may is told so if it wants to
+        know."""
         subject, reply = run.subject(index), run.reply(index)
         if not self._rights.use_to_publish(subject, now):
             return faults.publish_denied(subject)

@@ -171,7 +171,7 @@ class Router:
                 yield members[0], True
 
     def give_up(self, incident: Incident, now: int) -> None:
-        """Look anew at who wants what."""
+        """Look again at who wants what."""
         self._forget()
 
     def _forget(self) -> None:

@@ -1,9 +1,9 @@
 """The way of a traced message: as the router's, one receiver after the other, each step noted.
 
-Who is not to have the message (`Nats-Trace-Only`) is passed by. What only looks things up in this
-server gets it all the same, as in the genuine one: direct gets, acks, requests for messages. Over
-an import the trace goes on where its owner allows it; otherwise the message says behind it that it
-is not traced.
+Receivers that are not to get the message (`Nats-Trace-Only`) are passed over. Those that only look
+things up in this server get it all the same, as in the genuine one: direct gets, acks, requests for
+messages. Over an import the trace goes on where its owner allows it; otherwise the message says
+behind it that it is not traced.
 """
 
 from __future__ import annotations

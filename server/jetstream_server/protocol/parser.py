@@ -323,7 +323,7 @@ def _unsub(arguments: bytes) -> Op:
         case [sid]:
             return Unsub(sid, 0)
         case [sid, max_messages]:
-            # What is not a number means now, as 0 does.
+            # What is not a number counts as 0, which means now.
             return Unsub(sid, int(max_messages) if _SIZE.fullmatch(max_messages) else 0)
     return errors.MALFORMED.violation()
 

@@ -376,11 +376,11 @@ class FileStore:
         self._is_closed = True
         self._health.take_offline(StoreError("the store is closed"))
 
-    def forsake(self, reason: str) -> None:
+    def abandon(self, reason: str) -> None:
         """Go offline without an index of what memory says, which may be wrong."""
         self._health.take_offline(StoreError(reason))
         self._is_closed = True
-        self._log.forsake()
+        self._log.abandon()
 
     def destroy(self) -> None:
         """Queue the removal of every block."""

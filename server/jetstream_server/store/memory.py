@@ -388,7 +388,7 @@ class MemoryStore:
         """Keep nothing."""
         self.destroy()
 
-    def forsake(self, reason: str) -> None:
+    def abandon(self, reason: str) -> None:
         """Stay as it is: there is no other place where the messages are."""
 
     def destroy(self) -> None:

@@ -339,7 +339,7 @@ class MessageStore(Protocol):
         """Queue what is left and give up files; the store is not used afterwards."""
         ...
 
-    def forsake(self, reason: str) -> None:
+    def abandon(self, reason: str) -> None:
         """Go offline and queue nothing more, not even what `close` would: what memory says may be
         wrong. What was queued before still reaches the disk."""
         ...

@@ -142,7 +142,7 @@ class FileStateFile:
         self._takes_folder = takes_folder  # a consumer's folder goes with its config
 
     def load(self) -> bytes | None:
-        """Return what was saved last, be it on disk yet or not."""
+        """Return what was saved last, whether or not it is on disk yet."""
         queued = self._commit.queued(self._path)
         if queued is not None:
             return unwrap(bytes(queued), self._path)

@@ -118,7 +118,7 @@ HARMLESS = {
     "Rebuild.finish": "the stream is not there yet, and a restore that fails leaves nothing",
     "Metering.admit": "what is counted, and not what is stored",
     "Metering.dismiss": "what is counted, and not what is stored",
-    "Contents.forsake": "it takes a store out of service that nothing can be promised of",
+    "Contents.abandon": "it takes a store out of service that nothing can be promised of",
     "drop_unfinished": "before the stream is there: a start that fails leaves it offline",
 }
 # Change a stream's own state beside its store, but only on the way of a place that says so, or
@@ -128,7 +128,7 @@ WITHIN = {
     "Contents.__init__": "when it is made",
     "Contents.recover": "when it is made",
     "Contents.follow": "`reconfigure`, or when it is made",
-    "Contents.forsake": "it takes a store out of service that nothing can be promised of",
+    "Contents.abandon": "it takes a store out of service that nothing can be promised of",
     "Contents._remember_id": "a field that is set at once",
     "Contents.not_stored": "a field that is set at once",
     "StreamPublishing.__init__": "when it is made",

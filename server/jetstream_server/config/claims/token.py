@@ -146,7 +146,7 @@ class SignedClaims(Claims):
         return not (self.has_expired(now_s) or now_s < self.not_before)
 
     def has_expired(self, now_s: int) -> bool:
-        """Tell whether the time for which it was issued is over; before 1970 it was always."""
+        """Tell whether the time for which it was issued is over; a time before 1970 always is."""
         return self.expires_at != 0 and self.expires_at < now_s
 
 

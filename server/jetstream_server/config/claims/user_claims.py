@@ -137,7 +137,7 @@ class UserGrants(PermissionClaims):
         if self.locale:
             try:
                 ZoneInfo(self.locale)
-            # Whose name is a folder's, or too long for a file's, is none either.
+            # A name that is a folder's, or too long for a file's, is no zone's either.
             except (KeyError, OSError, ValueError):
                 return f"could not parse iana time zone {self.locale!r}"
         return ""

@@ -412,7 +412,7 @@ class Catalog:
         if opened := self.streams.get(name):
             self.outages.abandon_opened(opened, incident, now)
             return
-        folder.messages().forsake(str(incident))
+        folder.messages().abandon(str(incident))
         offline = self.offline[name] = OfflineStream(name, str(incident), folder)
         self.outages.not_opened(offline, incident, now)
 

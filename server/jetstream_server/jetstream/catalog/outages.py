@@ -3,7 +3,7 @@
 `core/fault_domains.py` says what is given up; here is what follows. A consumer gets a stand-in
 (`consumers/halted_consumer.py`), a stream goes offline; both come back from what is stored, after a
 pause that doubles each time. A stream that trips over the same input again stays offline: until the
-server is restarted, or somebody sees to it. What has been well for an hour begins anew.
+server is restarted, or somebody sees to it. What has been well for an hour starts over.
 
 Nothing that was acknowledged is lost by it: what was queued for the disk still gets there, what is
 read back is what is there, and answers that told of what had yet to be saved are withdrawn.
@@ -157,7 +157,7 @@ class Outages:
 
     def _abandon(self, stream: Stream, reason: str, now: int) -> None:
         """Stop a stream without queueing anything more; its consumers keep what they know."""
-        stream.forsake(reason)
+        stream.abandon(reason)
         for act in (
             stream.sourcing.abandon,
             stream.unsubscribe,

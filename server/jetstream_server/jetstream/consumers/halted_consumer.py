@@ -3,7 +3,7 @@
 It keeps what the consumer has yet to read: to an interest stream it wants whatever the filter
 matches. Who asks it for messages waits. It is restarted from its stored state after a pause; then
 those who waited are told to ask again. One that keeps no state is restarted from what all before
-was acknowledged, and the server's own consumers go: mirrors and sources make theirs anew.
+was acknowledged, and the server's own consumers go: mirrors and sources make theirs again.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class Inactivity:
         self._shared = shared
 
     def touch(self, now: int) -> None:
-        """Somebody uses the consumer: the time to its removal starts anew."""
+        """Somebody uses the consumer: the time to its removal starts over."""
         shared = self._shared
         shared.active_at = now
         threshold = shared.config.inactive_threshold

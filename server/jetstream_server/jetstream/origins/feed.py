@@ -115,7 +115,7 @@ class Feed:
 
         Args:
             stream: who copies.
-            source: whence.
+            source: what is copied.
             name_seed: what the consumer's name is made of; the same after a restart.
         """
         self.lag = 0
@@ -171,7 +171,7 @@ class Feed:
         self._made_name = ""
 
     def give_up(self, incident: Incident, now: int) -> None:
-        """Make the line anew after a pause, which doubles each time."""
+        """Make the line again after a pause, which doubles each time."""
         if self._stage is _Stage.STOPPED:
             return
         self._incidents += 1

@@ -48,7 +48,7 @@ SOURCE = FeedKind("JS_SRC_", "S", "src", 5, errors.SOURCE_CONSUMER_REQUIRES_ACK_
 
 
 class OriginRequest:
-    """The request of one mirror or source, made anew for each attempt.
+    """The request of one mirror or source, made again for each attempt.
 
     Attributes:
         kind: mirror or source.

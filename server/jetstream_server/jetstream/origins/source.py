@@ -99,7 +99,7 @@ class Source:
         self._identity = identity
 
     def start_over(self) -> None:
-        """Begin with the first message of an origin that was made anew."""
+        """Begin with the first message of an origin that was made again."""
         self._position = 0
         self._identity = b""
 

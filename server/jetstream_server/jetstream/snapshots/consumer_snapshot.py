@@ -206,7 +206,7 @@ def _contradiction(
 
 def _rising(pending: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     """Let consumer sequences rise with stream sequences, as the floor is counted by them; the
-    genuine server's do, unless a message was stored anew there."""
+    genuine server's do, unless a message was stored again there."""
     rising: list[tuple[int, int, int]] = []
     below = 1 << 63
     for sequence, consumer_seq, sent_at in reversed(pending):

@@ -41,7 +41,7 @@ class Audience(dict[str, StreamConsumer]):
         self.forget()
 
     def forget(self) -> None:
-        """Look anew at who wants what: a consumer has another filter."""
+        """Look again at who wants what: a consumer has another filter."""
         self._wanting.clear()
 
     def subjects(self, run: PubRun, start: int, stop: int) -> Subjects:

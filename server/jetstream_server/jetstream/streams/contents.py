@@ -121,10 +121,10 @@ class Contents:
         self.dedupe.recover(store, now)
         self.removal.trim(now)
 
-    def forsake(self, reason: str) -> None:
+    def abandon(self, reason: str) -> None:
         """Take and remove nothing more; what is queued for the disk still gets there."""
         self.outage = reason
-        self.store.forsake(reason)
+        self.store.abandon(reason)
 
     def give_up(self, incident: Incident, now: int) -> None:
         """Have the stream go offline: more or less may be here than there should be."""

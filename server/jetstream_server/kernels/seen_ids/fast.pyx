@@ -5,8 +5,8 @@ Entries are numbered in the order in which they came and lie in segments of `SEG
 texts of its ids; whole segments are given back when their ids are forgotten. A table with open
 addressing finds them: a place holds the number of an entry and half of its hash, so that a place
 that belongs to another id is passed by without a look at the entry. What is forgotten or dropped
-stays in the table as a number that no entry has, until the table is full and filled anew from the
-entries; that also begins to count anew. So an id costs its text and about 45 bytes, and a run of
+stays in the table as a number that no entry has, until the table is full and filled again from the
+entries; that also starts to count again. So an id costs its text and about 45 bytes, and a run of
 new ids one cache miss an id, several of which wait for memory together.
 """
 
@@ -34,7 +34,7 @@ cdef enum:
     ROOM_MIN = 16
     PLACES_MIN = 64
     AHEAD = 16  # how many ids are looked for at once
-    IDS_MAX = 1 << 29  # so that numbers never run over before the table is filled anew
+    IDS_MAX = 1 << 29  # so that numbers never run over before the table is filled again
     NONE = 0xFFFFFFFF
 
 
@@ -310,7 +310,7 @@ cdef class SeenIds:
         return True
 
     cdef bint _fill(self, uint64_t places) noexcept nogil:
-        """Make the table anew with so many places, and count from the first segment in use."""
+        """Make the table again with so many places, and count from the first segment in use."""
         cdef uint32_t number, gone = self._first // SEGMENT
         cdef void* fresh
         if self._places != NULL and places == self._mask + 1:

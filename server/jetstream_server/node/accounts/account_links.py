@@ -52,7 +52,7 @@ class AccountLinks:
             link.open()
 
     def outages(self) -> list[tuple[str, str]]:
-        """Return which links were given up, and why; a new configuration makes them anew."""
+        """Return which links were given up, and why; a new configuration makes them again."""
         given_up = [each for each in self._links if isinstance(each, StreamImport) and each.outage]
         return [(str(each), each.outage) for each in given_up]
 

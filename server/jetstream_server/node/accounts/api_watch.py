@@ -2,7 +2,7 @@
 
 In the genuine server the API is a service of the system account, so whoever subscribes there to
 `$JS.API.>` is told of everybody's requests, with who asks in a header. Here each account has its
-own, and what it is asked is told on. The reply is a stand-in that leads nowhere: it is JetStream
+own, and its requests are passed on. The reply is a stand-in that leads nowhere: it is JetStream
 that answers.
 """
 

@@ -160,7 +160,7 @@ class ServiceRequest:
         self.header = b"%b: %b\r\n" % (REQUEST_INFO, encode(self.info))
 
     def client_info(self, now: int) -> dict[str, Any]:
-        """Describe the client as advisories do: what is shared, and which server it is."""
+        """Describe the client as advisories do: what is shared, and which server it is on."""
         info = _with_service(self.info, self._service.exporter.name)
         if not self.is_shared and "server" in self._client:
             info["server"] = self._client["server"]

@@ -30,7 +30,7 @@ class User:
     Attributes:
         connection_types: how it may connect, such as `STANDARD`; empty for any way.
         subscriptions_max, payload_bytes_max: -1 for no limits of its own.
-        expires_at, account_expires_at: when it, or its account, ceases to be one, in nanoseconds;
+        expires_at, account_expires_at: when it, or its account, expires, in nanoseconds;
             0 for never.
         jwt, claims: how it has proved that, empty and None for a configured one.
     """
@@ -92,11 +92,12 @@ class Gatekeeper(Protocol):
         ...
 
     def anonymous(self) -> User | None:
-        """Return who a client is that has not said CONNECT yet."""
+        """Return the user of a client that has not sent CONNECT yet."""
         ...
 
     def question(self, options: dict[str, Any], arrival: Arrival = ...) -> PasswordQuestion | None:
-        """Return what has to be found out before `authenticate` need not wait; mostly nothing."""
+        """Return what has to be found out first, so that `authenticate` need not wait; mostly
+        nothing."""
         ...
 
     def authenticate(self, options: dict[str, Any], arrival: Arrival = ...) -> User | None:

@@ -1,4 +1,4 @@
-"""`allow_responses`: who may publish nothing else may answer what it has been asked.
+"""`allow_responses`: a client that may publish nothing else may answer what it is asked.
 
 The reply subjects of messages delivered to a client are remembered for a while, and each may be
 published to a few times (docs/reference/accounts.md#permissions). They are read from the frames

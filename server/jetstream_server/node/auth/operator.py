@@ -90,7 +90,7 @@ class OperatorGatekeeper:
         return user
 
     def successor(self, user: User, now: int) -> User | Fault | None:
-        """Return who a user is under these rules, or how it is to be told off."""
+        """Return who a user is under these rules, or what it is to be told."""
         claims = user.claims
         account = self._accounts.get(user.account)
         if claims is None or account is None or account.claims is None:
@@ -105,7 +105,7 @@ class OperatorGatekeeper:
             return faults.AUTHORIZATION_VIOLATION
 
     def _claims(self, token: str) -> UserClaims:
-        """Return what a JWT claims, the sentinel of none.
+        """Return what a JWT claims; without one, what the sentinel claims.
 
         Raises:
             RefusedError: it is none.

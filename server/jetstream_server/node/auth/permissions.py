@@ -7,7 +7,7 @@ by token as if it were a subject, so `*` allows, or denies, a subscription to `>
 genuine server's, as random rules show (`tests/parity/test_permission_rules.py`,
 docs/reference/accounts.md#permissions).
 
-A subscription may so reach more than it should. What is denied is filtered at delivery, and so is
+So a subscription may reach more than it should. What is denied is filtered at delivery, and so is
 what no entry allows; the genuine server delivers the latter.
 """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-_BLOCKS_MAX = 100_000  # then it is begun anew, as most of these blocks may be gone
+_BLOCKS_MAX = 100_000  # then it is started over, as most of these blocks may be gone
 
 
 class Block(Protocol):

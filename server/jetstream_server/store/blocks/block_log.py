@@ -399,7 +399,7 @@ class BlockLog:
         self._high_water.reached(self._list.last_seq, block.number, open_block.used, lazily=False)
         self._open = None
 
-    def forsake(self) -> None:
+    def abandon(self) -> None:
         """Give up the open block without an index."""
         if self._open is not None:
             self._commit.seal(self._owner, self._open.file)

@@ -197,7 +197,8 @@ class BlockPruning:
         self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int
     ) -> tuple[int, int]:
         """Remove matching messages of the next block that has some, or look at a few; nothing
-        while the last block rewritten has not reached the disk, lest rewrites pile up in a flush.
+        while the last block rewritten has not reached the disk, so that rewrites do not pile up in
+        a flush.
         """
         removed = 0
         if self._compaction.is_rewriting():

@@ -140,7 +140,7 @@ class Enforcement:
                 gone.append(table.firsts[number])
             else:
                 gone.extend(islice(self._subjects.sequences_of(number), excess))
-        if overfull and self._compaction.is_rewriting():  # lest rewrites pile up in a flush
+        if overfull and self._compaction.is_rewriting():  # or rewrites would pile up in a flush
             overfull = {}
         while overfull and len(gone) < DELETED_AT_ONCE:
             number = next(iter(overfull))

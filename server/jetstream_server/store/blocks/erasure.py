@@ -74,7 +74,7 @@ def redo(path: Path, disk: Disk) -> bytes | None:
 
 
 def decode(block: Buffer, at: int) -> Erased | None:
-    """Return the erased record at `at`, be it half done; None when there is none.
+    """Return the erased record at `at`, even if it is half done; None when there is none.
 
     Not to be asked about whole messages, which look like ones on the way.
     """

@@ -95,7 +95,7 @@ class HighWaterLog:
     def load(self) -> tuple[HighWater, str]:
         """Return what was durable, and what is wrong with the mark, empty when nothing is.
 
-        A damaged mark says nothing: the blocks are what counts, and it is written anew.
+        A damaged mark says nothing: the blocks are what counts, and it is written again.
 
         Raises:
             StoreError: it cannot be read.

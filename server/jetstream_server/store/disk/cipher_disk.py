@@ -160,7 +160,7 @@ class CipherDisk:
         return self._disk.prepare(path, [seal.header, seal.frame(b"".join(parts), 0)])
 
     def truncate(self, path: Path, size: int) -> None:
-        """Cut the content; the file is written anew."""
+        """Cut the content; the file is written again."""
         content = self.read(path)
         if content is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))

@@ -25,7 +25,9 @@ RESERVE_NAME = ".reserve"  # no account's folder begins with a dot
 RESERVE_BYTES_MAX = 64 * 1024 * 1024
 RESERVE_BYTES_MIN = 256 * 1024
 FREE_SHARE = 16  # no more than this part of what is free
-SLACK_SHARE = 4  # beside the reserve this part of it must be free, lest a shortage ends and begins
+SLACK_SHARE = (
+    4  # beside the reserve this part of it must be free; else a shortage would end and begin
+)
 # Others on the disk take what they find, so no more is given up than is needed at the time.
 PIECE_BYTES = 64 * 1024
 

@@ -49,7 +49,7 @@ class StateLog:
         self._lazy_entries = 0
 
     def load(self) -> bytes | None:
-        """Return what was saved last, be it on disk yet or not.
+        """Return what was saved last, whether or not it is on disk yet.
 
         Raises:
             StoreError: it cannot be read, or there is no whole entry.

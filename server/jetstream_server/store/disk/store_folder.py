@@ -108,7 +108,7 @@ def _format_check(fields: dict[str, Any]) -> str:
 
 
 def _check_format(path: Path, disk: Disk) -> str:
-    """Refuse what a newer version made; write the file anew when it is missing or damaged.
+    """Refuse what a newer version made; write the file again when it is missing or damaged.
 
     Returns:
         What was wrong with it, empty when nothing was.

@@ -5,7 +5,7 @@ snapshot of sequences fixed at its creation (docs/reference/consumers.md#start),
 after it.
 
 `num_pending` is counted incrementally: each first delivery takes one off, and messages stored since
-the last look are counted over their own range only. Removals beyond the cursor make it count anew,
+the last look are counted over their own range only. Removals beyond the cursor make it count again,
 the next time somebody asks. It is exact whenever it is read: KV watchers and object readers stop on
 the zero in the ack subject (docs/reference/consumers.md#delivery).
 """
@@ -50,7 +50,7 @@ class Cursor:
         self._snapshot_at = 0
         self._live_seq = max(next_seq, self._snapshot[-1] + 1) if self._snapshot else next_seq
         self._pending = 0
-        # Every wanted message up to here is in `_pending`; None: count anew.
+        # Every wanted message up to here is in `_pending`; None: count again.
         self._counted_seq: int | None = None
         # Nothing wanted lies between `next_seq` and here.
         self._scanned_seq = 0

@@ -211,7 +211,7 @@ class Progress:
         return True
 
     def work(self, sequence: int, now: int) -> bool:
-        """Start the ack wait of a pending message anew (WPI)."""
+        """Start the ack wait of a pending message again (WPI)."""
         wait = self.rules.wait_ns(self.redelivery.deliveries(sequence))
         return self.postpone(sequence, now + wait + _ACK_WAIT_SLACK_NS)
 
