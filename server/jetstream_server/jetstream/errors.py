@@ -3,7 +3,7 @@
 Each constant makes an `ApiError`: `raise errors.STREAM_NOT_FOUND()`, and with a text to fill in,
 `raise errors.STREAM_INVALID_CONFIG("maximum replicas is 5")`. Numbers and texts are the genuine
 server's, because client libraries compare them; only those this server emits are listed. What is
-sent for an error is decided in `api/dispatch.py`, and for publishes in `stream.py`.
+sent for an error is decided in `api/dispatch.py`, and for publishes in `streams/publishing.py`.
 """
 
 from __future__ import annotations

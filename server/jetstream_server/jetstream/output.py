@@ -83,7 +83,7 @@ class Output:
         return send
 
     def withdraw(self, sends: Collection[Send]) -> None:
-        """Publish these not after all; those that left already are none of them."""
+        """Do not publish these after all; none of them has left yet."""
         if sends:
             gone = set(map(id, sends))
             kept = [each for each in self.sends_after_flush if id(each) not in gone]

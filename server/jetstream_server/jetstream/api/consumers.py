@@ -160,7 +160,7 @@ def _read_create_of(catalog: Catalog, request: Request, stream: str) -> CreateCo
 
 
 def _check_separators(name: str) -> None:
-    # What else a name may not hold is looked at later, and a name that loses never.
+    # What else a name may not hold is checked later; a name that loses is never checked.
     if "/" in name or "\\" in name:
         raise errors.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS()
 

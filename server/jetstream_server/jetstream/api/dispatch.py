@@ -4,7 +4,7 @@ Every answer is made here: the envelope with its `type`, the `error` object with
 the genuine server sends beside it, the counters and the audit advisory. Subjects that no route
 matches are met with silence, as the genuine server does (docs/reference/api.md#transport).
 Consumers' MSG.NEXT and streams' DIRECT.GET are subscriptions of their own and must not be covered
-by the API's: who asks for one that does not exist is told so by `503 No Responders`.
+by the API's: a client that asks for one that does not exist is told so by `503 No Responders`.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ class Catalog:
         try:
             stream = self._open(config, now, folder, now)
             save_config(folder, config, now)
-        except Exception:  # whoever asked is refused, so it must not be there
+        except Exception:  # the client is refused, so it must not be there
             self._discard(config.name, folder, now)
             raise
         publish_stream_action(self.context, config.name, "create", now)
@@ -406,7 +406,7 @@ class Catalog:
             self._drop(name, incident, folder, now)
 
     def _drop(self, name: str, incident: Incident, folder: StreamFolder, now: int) -> None:
-        """List a stream as offline on which opening it has tripped."""
+        """List as offline a stream that something tripped over as it was opened."""
         if name in self.offline:  # given up while it was opened
             return
         if opened := self.streams.get(name):
@@ -417,7 +417,7 @@ class Catalog:
         self.outages.not_opened(offline, incident, now)
 
     def take_offline(self, stream: Stream, reason: str) -> OfflineStream:
-        """List a stream as offline that serves no more."""
+        """List as offline a stream that no longer serves."""
         del self.streams[stream.name]
         self.metering.dismiss(stream)
         offline = OfflineStream(stream.name, reason, stream.folder, config=stream.config)
@@ -425,7 +425,7 @@ class Catalog:
         return offline
 
     def reopen(self, offline: OfflineStream, now: int) -> Stream | None:
-        """Open a stream again that was given up; return it if it serves now."""
+        """Reopen a stream that was given up; return it if it serves now."""
         name, config = offline.name, offline.config
         del self.offline[name]
         memory = config is not None and config.is_memory

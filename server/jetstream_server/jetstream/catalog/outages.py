@@ -3,7 +3,7 @@
 `core/fault_domains.py` says what is given up; here is what follows. A consumer gets a stand-in
 (`consumers/halted_consumer.py`), a stream goes offline; both come back from what is stored, after a
 pause that doubles each time. A stream that trips over the same input again stays offline: until the
-server is restarted, or somebody sees to it. What has been well for an hour starts over.
+server is restarted, or somebody sees to it. After an hour without trouble the count starts over.
 
 Nothing that was acknowledged is lost by it: what was queued for the disk still gets there, what is
 read back is what is there, and answers that told of what had yet to be saved are withdrawn.
@@ -85,11 +85,11 @@ class StreamList(Protocol):
         ...
 
     def take_offline(self, stream: Stream, reason: str) -> OfflineStream:
-        """List a stream as offline that serves no more."""
+        """List as offline a stream that no longer serves."""
         ...
 
     def reopen(self, offline: OfflineStream, now: int) -> Stream | None:
-        """Open a stream again that was given up; return it if it serves now."""
+        """Reopen a stream that was given up; return it if it serves now."""
         ...
 
 
@@ -171,7 +171,7 @@ class Outages:
                 self._context.containment.contain(error, now)
 
     def abandon_opened(self, stream: Stream, incident: Incident, now: int) -> None:
-        """Take a stream offline that tripped while it was opened."""
+        """Take offline a stream that tripped while it was opened."""
         self._abandon(stream, str(incident), now)
         self.not_opened(self._catalog.take_offline(stream, str(incident)), incident, now)
 

@@ -1,12 +1,13 @@
 """Stream templates: a stream for each subject of a pattern, made when it is first published to.
 
-A template listens to its subjects. What no stream captures yet makes one, named after the subject
-with `_` for `.`, which takes the message and from then on is a stream like others, except that it
-cannot be changed and goes with its template. At the template's limit publishers are refused.
+A template listens to its subjects. A message that no stream captures yet makes one, named after the
+subject with `_` for `.`, which takes the message and from then on is a stream like others, except
+that it cannot be changed and goes with its template. At the template's limit publishers are
+refused.
 
 nats-server has dropped templates; this follows nats-server 2.9 and the published schemas of the
 API. Where those disagree the schemas win: -1 streams is no limit and a template's config has no
-name. Other than there, templates do not overlap and survive a restart, no stream is made beyond
+name. Unlike there, templates do not overlap and survive a restart, no stream is made beyond
 the limit, and a publisher that can not be served is told so.
 """
 

@@ -237,7 +237,7 @@ def _check_pedantic(config: ConsumerConfig, stream: StreamConfig, bounds: Consum
 
 
 def default_threshold(stream: StreamConfig, *, is_durable: bool) -> int:
-    """Return after which idle time a consumer goes that names none; 0 or less for never."""
+    """Return the idle time after which a consumer that names none goes; 0 or less is never."""
     limit = int(stream.consumer_limits.inactive_threshold)
     return limit if is_durable or limit > 0 else _EPHEMERAL_THRESHOLD_NS
 

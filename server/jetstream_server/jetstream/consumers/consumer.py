@@ -364,8 +364,8 @@ class Consumer:
         """The stream was purged, perhaps of single subjects; its new bounds are given.
 
         Args:
-            is_single: one message went, of a subject or to keep others. Of it the genuine server
-                tells as if it had been deleted, of more or of another purge it does not.
+            is_single: one message went, of a subject or to keep others. The genuine server tells of
+                that as of a deletion; of any other purge it tells nothing.
         """
         progress = self.progress
         known = {*progress.pending.sequences(), *progress.redelivery.counts}

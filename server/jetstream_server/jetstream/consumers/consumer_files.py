@@ -117,7 +117,7 @@ class ConsumerFiles:
         self._shared.timers.cancel("save")
 
     def withdraw(self) -> None:
-        """Save nothing any more, and take back the answers that tell of what is not saved."""
+        """Save nothing from now on, and take back the answers that tell of what is not saved."""
         self._is_unsaved = False
         self._output.withdraw(self._unsaved_answers)
         self._unsaved_answers.clear()

@@ -1,9 +1,9 @@
 """A consumer that was given up for the time being, in its place among the consumers of its stream.
 
 It keeps what the consumer has yet to read: to an interest stream it wants whatever the filter
-matches. Who asks it for messages waits. It is restarted from its stored state after a pause; then
-those who waited are told to ask again. One that keeps no state is restarted from what all before
-was acknowledged, and the server's own consumers go: mirrors and sources make theirs again.
+matches. Clients that ask it for messages wait. It is restarted from its stored state after a pause;
+then those who waited are told to ask again. One that keeps no state is restarted where everything
+before was acknowledged, and the server's own consumers go: mirrors and sources make theirs again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Remnant:
     Attributes:
         config: None when it cannot be read.
         files: where it is kept, None for one that keeps nothing.
-        next_seq: from where one goes on that keeps nothing.
+        next_seq: where one that keeps nothing goes on.
         info: the last that is known, as CONSUMER.INFO shows it.
     """
 
@@ -180,7 +180,7 @@ class HaltedConsumer:
     # -- readers ---------------------------------------------------------------------------
 
     def receive(self, stretch: Stretch) -> None:
-        """Let who asks for messages wait."""
+        """Let clients that ask for messages wait."""
         for index in stretch.indices:
             if reply := stretch.run.reply(index):
                 if len(self._waiting) < _WAITING_MAX:

@@ -14,7 +14,8 @@ _JITTER_NS_MAX = 1000 * MILLISECOND
 class Inactivity:
     """The time until one consumer is removed; `inactive` among its timers.
 
-    A pull consumer is used by who asks and acknowledges, a push consumer by who listens.
+    A pull consumer is used by clients that ask and acknowledge, a push consumer by those that
+    listen.
     """
 
     def __init__(self, shared: ConsumerContext) -> None:

@@ -448,7 +448,8 @@ class Pull:
         shared.timers.schedule("pin", self.pin.deadline)
 
     def unpin(self, reason: str, now: int) -> None:
-        """Give up the chosen client; who asks for it (`admin`) is told so even if there is none."""
+        """Give up the chosen client; whoever asks for it (`admin`) is told so even if there is
+        none."""
         shared = self._shared
         if self.pin.id or reason == "admin":
             group = self.pin.group or shared.config.priority_groups[0]

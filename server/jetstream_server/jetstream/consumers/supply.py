@@ -110,7 +110,7 @@ class Supply:
         return None
 
     def give_up(self, sequence: int, now: int) -> None:
-        """Deliver a message no more."""
+        """No longer deliver a message."""
         progress = self._shared.progress
         deliveries = progress.redelivery.deliveries(sequence)
         progress.exhaust(sequence)

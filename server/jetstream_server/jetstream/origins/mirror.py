@@ -150,7 +150,7 @@ class Mirror:
     # -- direct gets -----------------------------------------------------------------------
 
     def answer_for_origin(self) -> None:
-        """Begin or cease to answer the origin's direct gets, as it is due."""
+        """Start or stop answering the origin's direct gets, as is due."""
         contents, feed = self._contents, self.feed
         if not contents.config.mirror_direct or self.origin.external is not None:
             self._stop_answering()

@@ -73,7 +73,7 @@ class Sourcing:
     # -- life ------------------------------------------------------------------------------
 
     def follow_config(self, now: int) -> None:
-        """Copy from what the stream's config says, and from nothing else any more."""
+        """Copy from what the stream's config says, and from nothing else."""
         config = self._contents.config
         if self._mirror is not None and config.mirror is None:
             self._mirror.stop(for_good=True)

@@ -114,7 +114,7 @@ class Snapshot:
     """One snapshot being sent.
 
     Args:
-        catalog: the account's streams; that the stream leaves it ends the snapshot.
+        catalog: the account's streams; the snapshot ends when the stream leaves them.
         deliver: where the chunks go.
         chunk_bytes: of each chunk but the last; 0 for the default, brought into bounds.
         window_bytes: how many bytes may be unacked; likewise.

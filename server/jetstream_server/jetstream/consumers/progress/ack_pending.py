@@ -252,7 +252,7 @@ class AckPending:
         return taken
 
     def _took(self, run: Run, count: int) -> None:
-        """Count messages that are pending in a run no more."""
+        """Discount messages of a run that are no longer pending."""
         run.count -= count
         self._count -= count
         if not run.count:

@@ -289,7 +289,7 @@ class Progress:
     def recovered(self, first_seq: int) -> None:
         """The stream begins at `first_seq` after a restart; what of it was pending is forgotten.
 
-        What was delivered and acknowledged is not more for that: a message that nobody wanted, or
+        That does not add to what was delivered and acknowledged: a message that nobody wanted, or
         that a limit took, moves no floor either while the server runs.
         """
         self.cursor.purged(first_seq)

@@ -1,6 +1,6 @@
 """Atomic batches: messages that are put aside until the last one comes, then stored all or none.
 
-Each message says with headers to which batch it belongs and the how-manieth it is; the last one
+Each message says with headers to which batch it belongs and which number it has there; the last one
 carries a commit. Only the order is checked as messages arrive. The conditions on each message are
 checked at the commit, in order, and the first refusal ends the batch.
 
@@ -143,7 +143,7 @@ class AtomicBatches:
         self.close()
 
     def close(self) -> None:
-        """Forget every open batch, without a word: the stream ends, or allows them no more."""
+        """Forget every open batch, without a word: the stream ends, or no longer allows them."""
         for batch_id in list(self._open):
             self._forget(batch_id)
 
@@ -158,7 +158,7 @@ class AtomicBatches:
 
 
 def drop_unfinished(store: MessageStore) -> int:
-    """Remove the part of a batch in which a crash made the store end; return how many messages.
+    """Remove the part of a batch with which the store ends after a crash; return how many messages.
 
     These are messages of one batch that count down to its first; what a backup brought may say
     anything.

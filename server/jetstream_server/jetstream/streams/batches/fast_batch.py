@@ -177,7 +177,7 @@ class FastBatches:
         self.close()
 
     def close(self) -> None:
-        """Forget every open batch: the stream ends, or allows them no more."""
+        """Forget every open batch: the stream ends, or no longer allows them."""
         for batch_id in list(self._open):
             self._forget(batch_id)
 
