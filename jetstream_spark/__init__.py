@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from pyspark.sql.types import StructType
 
@@ -72,7 +73,7 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name == "__version_info__":
         kernels = {
             kernel: import_module(f"{__name__}.kernels.{kernel}").TWIN for kernel in _KERNELS
