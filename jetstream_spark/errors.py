@@ -13,14 +13,14 @@ before it):
 ConnectorError
     RetryableError
         ConnectionFailedError     client/addresses, flow, handshake
-        ConnectionLostError       client/flow
+        ConnectionLostError       client/flow, sink/object_publisher
         CredentialsOutdatedError  client/pool
         RequestTimeoutError       client/flow, sink/claim, object_publisher
         NoRespondersError         client/flow
-        UnavailableError          client/control, sink/late_frames, stored_ids
+        UnavailableError          client/control, sink/fast_publisher, late_frames, stored_ids
         StreamOfflineError        client/control
         ProtocolViolationError    client/control, flow, handshake, fetch/range_fetch,
-                                  sink/atomic_batch
+                                  sink/atomic_batch, fast_batch
         ReadTimeoutError          fetch/fetch, sink/stored_ids
         NotAcknowledgedError      sink/inquiry, object_publisher, recovery
         AttemptSupersededError    sink/ledger
@@ -51,7 +51,7 @@ ConnectorError
     RowRefusedError               sink/batch_publisher, bucket_columns, object_columns,
                                   object_publisher, outgoing_rows, sink_columns
     PublishRefusedError           sink/refusals
-    LedgerError                   sink/ledger, writer
+    LedgerError                   command/ledger, sink/ledger, writer
         WriterFencedError         sink/ledger
 
 `OptionsError`, `SchemaError`, `OffsetsError` and `RowRefusedError` are `ValueError`s as well. Two
