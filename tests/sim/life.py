@@ -282,12 +282,17 @@ class Life:
         """Tell whether it holds, or held, a message of another stream, or one with its id.
 
         A mirror passes over the sequences it has, also when they are another stream's that was
-        made anew under the name of the one before; so does the genuine server's.
+        made anew under the name of the one before. To a stream with interest it wants nothing
+        below its own; what it passes over of a work queue stays there, as the genuine server's.
         """
         entry = origin.journal[sequence]
-        if self.is_mirror and any(
-            at >= sequence and other.origin is not None and other.origin[0] is not origin
-            for at, other in self.journal.items()
+        if (
+            self.is_mirror
+            and origin.retention != "workqueue"
+            and any(
+                at >= sequence and other.origin is not None and other.origin[0] is not origin
+                for at, other in self.journal.items()
+            )
         ):
             return True
         return entry.fields.get(b"Nats-Msg-Id") in self.ids or any(

@@ -81,6 +81,11 @@ class FeedReader(Protocol):
         """The origin is another one now: what `position` says means nothing there."""
         ...
 
+    @property
+    def is_complete(self) -> bool:
+        """Return whether all that was taken is held, so that it may be acknowledged."""
+        ...
+
     def take(self, arrival: Arrival, now: int) -> bool:
         """Store what arrived; return False when some was refused and has to come again."""
         ...
@@ -132,7 +137,7 @@ class Feed:
         self._answers: Subscription | None = None
         self._early: list[tuple[PubRun, int, int]] = []
         self._last_consumer_seq = 0
-        self._last_seq = 0
+        self._held = 0, 0  # the last consumer and stream sequence that may be acknowledged
         self._heard_at = 0
         self._failures = 0
         self._has_asked = False
@@ -292,10 +297,10 @@ class Feed:
         self._stage = _Stage.RUNNING
         self._heard_at = self.active_at = now
         self._last_consumer_seq = _count(delivered.get("consumer_seq"))
-        self._last_seq = _count(delivered.get("stream_seq"))
+        self._held = self._last_consumer_seq, _count(delivered.get("stream_seq"))
         self.lag = _count(answer.get("num_pending"))
         self._context.deadlines.schedule(self, now + _SILENCE_NS_MAX)
-        self._reader.begin(self._last_seq, header_block.get(headers, IDENTITY) or b"", now)
+        self._reader.begin(self._held[1], header_block.get(headers, IDENTITY) or b"", now)
         early, self._early = self._early, []
         for run, start, stop in early:
             self._take(run, start, stop, now, is_early=True)
@@ -343,7 +348,9 @@ class Feed:
         if not is_taken:
             self._wait(_AGAIN_NS, now)
             return
-        self._last_consumer_seq, self._last_seq = consumer_seqs[-1], sequences[-1]
+        self._last_consumer_seq = consumer_seqs[-1]
+        if self._reader.is_complete:
+            self._held = consumer_seqs[-1], sequences[-1]
         if self._incidents:
             self._recovered()
 
@@ -359,12 +366,12 @@ class Feed:
                 self._answer_flow_control(stalled)
 
     def _answer_flow_control(self, subject: bytes) -> None:
-        """Say how far it came; to a consumer with acks by flow control that is the ack."""
+        """Say how far all is held; to a consumer with acks by flow control that is the ack."""
         if subject:
             block = header_block.build(
                 [
-                    (LAST_CONSUMER_SEQ, b"%d" % self._last_consumer_seq),
-                    (LAST_STREAM_SEQ, b"%d" % self._last_seq),
+                    (LAST_CONSUMER_SEQ, b"%d" % self._held[0]),
+                    (LAST_STREAM_SEQ, b"%d" % self._held[1]),
                 ]
             )
             self._context.output.publish(subject, b"", headers=block)

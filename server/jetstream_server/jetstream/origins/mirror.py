@@ -11,6 +11,7 @@ Specification: docs/reference/mirrors.md#mirrors.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from random import Random
 
 from jetstream_server.base.errors import ApiError, StoreError
@@ -34,7 +35,11 @@ _LAG_MAX = 10
 
 
 class Mirror:
-    """What makes a stream a mirror. A FeedReader."""
+    """What makes a stream a mirror. A FeedReader.
+
+    Attributes:
+        is_complete: nothing was passed over that is not held, since the line was last made.
+    """
 
     def __init__(self, contents: Contents, context: Context, origin: StreamSource) -> None:
         self.origin = origin
@@ -42,10 +47,12 @@ class Mirror:
         seed = f"{name} {context.account}"
         self.feed = Feed(context, name, origin, MIRROR, seed, self)
         self._contents = contents
+        self._context = context
         self._output = context.output
         self._renaming = Renaming(origin.subject_transforms, Random(name))
         self._interest = Interest(context.sublist)
         self._is_answering = False
+        self.is_complete = True
 
     @property
     def position(self) -> int:
@@ -67,6 +74,7 @@ class Mirror:
 
     def begin(self, skipped: int, identity: bytes, now: int) -> None:
         """Leave out what the origin no longer has."""
+        self.is_complete = True
         self._contents.skip_to(skipped, now)
         self.answer_for_origin()
 
@@ -93,6 +101,10 @@ class Mirror:
     def _append(self, arrival: Arrival, now: int) -> None:
         sequences = arrival.sequences
         at = bisect_right(sequences, self.position)
+        if at and self.is_complete:
+            self.is_complete = self._holds(sequences[:at], arrival.timestamps[:at])
+            if not self.is_complete:
+                self._tell_of_another(sequences[0])
         while at < len(sequences):
             store = self._contents.store
             if not store.last_seq or store.first_seq > store.last_seq:
@@ -104,6 +116,25 @@ class Mirror:
                 stop = at + 1
                 self._append_one(arrival, at, now)
             at = stop
+
+    def _holds(self, sequences: Sequence[int], timestamps: Sequence[int]) -> bool:
+        """Tell whether these, up to the position, were stored here, as far as can be known.
+
+        An origin that was made anew has other messages under the same sequences. They are younger:
+        than the message here, or where that is gone, than the last one.
+        """
+        store = self._contents.store
+        newest = store.state().last_ts
+        for sequence, timestamp in zip(sequences, timestamps, strict=True):
+            message = store.load(sequence)
+            if timestamp > (newest if message is None else message.timestamp):
+                return False
+        return True
+
+    def _tell_of_another(self, sequence: int) -> None:
+        contents = self._contents
+        text = f"message {sequence} of {self.origin.name!r} is another one than was stored before"
+        self._context.log("WRN", f"mirror '{contents.name}': {text}; it is left where it is")
 
     def _plain_stop(self, arrival: Arrival, at: int) -> int:
         """Return where the stretch ends that can be stored as it is; `at` when there is none."""

@@ -85,6 +85,11 @@ class Source:
         """Return the identity of the origin, empty when it is not known yet."""
         return self._identity
 
+    @property
+    def is_complete(self) -> bool:
+        """Return that what was taken is held: what a copy cannot be made of is refused."""
+        return True
+
     def resume(self, position: SourcePosition) -> None:
         """Go on behind what a stored message tells."""
         self._position = position.sequence

@@ -38,6 +38,7 @@ class Reader:
         self.begun: list[tuple[int, bytes]] = []
         self.taken: list[tuple[int, int]] = []
         self.refuses = False
+        self.is_complete = True
         self.started_over = 0
 
     def begin(self, skipped: int, identity: bytes, now: int) -> None:
@@ -270,6 +271,18 @@ def test_flow_control_is_answered_with_how_far_it_came(line: Line) -> None:
     assert line.sent() == [(b"$JS.FC.O.C.abcd", b"", answer, b"")]
     line.status(b"Idle Heartbeat", b"Nats-Consumer-Stalled: $JS.FC.O.C.efgh\r\n")
     assert line.sent() == [(b"$JS.FC.O.C.efgh", b"", answer, b"")]
+
+
+def test_what_is_not_held_is_not_acknowledged_nor_anything_behind_it(line: Line) -> None:
+    line.run()
+    line.deliver_all((3, 1))
+    line.reader.is_complete = False
+    line.deliver_all((4, 2), (5, 3))
+    line.status(b"FlowControl Request", reply=b"$JS.FC.O.C.abcd")
+    answer = b"NATS/1.0\r\nNats-Last-Consumer: 1\r\nNats-Last-Stream: 3\r\n\r\n"
+    assert line.sent() == [(b"$JS.FC.O.C.abcd", b"", answer, b"")]
+    line.status(b"Idle Heartbeat", b"Nats-Last-Consumer: 3\r\n")  # nothing is missing
+    assert line.sent() == []
 
 
 def test_silence_makes_it_ask_again(line: Line) -> None:

@@ -128,6 +128,64 @@ def test_an_origin_that_is_made_anew(transfers: Any) -> None:
     assert contents(transfers, "M") == before + contents(transfers, "O")[3:]
 
 
+def made_anew_as_a_work_queue(transfers: Any, old: int, new: int) -> None:
+    """Have a mirror of a stream that is then made anew, as a work queue with other messages."""
+    transfers.stream("O", count=old)
+    create(transfers, "M", mirror={"name": "O"})
+    transfers.advance(SET_UP)
+    transfers.ask("STREAM.DELETE.O")
+    transfers.advance(SECOND)
+    transfers.stream("O", retention="workqueue")
+    fill(transfers, "O", new)
+    for _ in range(30):
+        transfers.advance(SECOND)
+
+
+def test_what_is_passed_over_is_not_acknowledged(transfers: Any) -> None:
+    made_anew_as_a_work_queue(transfers, 10, 5)
+    assert [message[0] for message in contents(transfers, "O")] == [1, 2, 3, 4, 5]
+    told = [text for level, text in transfers.logged if level == "WRN" and "another one" in text]
+    assert told == [
+        "mirror 'M': message 1 of 'O' is another one than was stored before; it is left where it is"
+    ]
+    # What is new by its number is stored; none before it is acknowledged by that.
+    fill(transfers, "O", 8)
+    for _ in range(5):
+        transfers.advance(SECOND)
+    assert len(contents(transfers, "M")) == 13
+    assert {*range(1, 11)} <= {message[0] for message in contents(transfers, "O")}
+
+
+def test_what_a_mirror_no_longer_has_is_known_by_its_time(transfers: Any) -> None:
+    transfers.stream("O", count=10)
+    create(transfers, "M", mirror={"name": "O"}, max_msgs=1)
+    transfers.advance(SET_UP)
+    transfers.ask("STREAM.DELETE.O")
+    transfers.advance(SECOND)
+    transfers.stream("O", retention="workqueue")
+    fill(transfers, "O", 5)
+    for _ in range(30):
+        transfers.advance(SECOND)
+    assert len(contents(transfers, "O")) == 5
+
+
+def test_what_was_stored_before_its_ack_got_lost_is_acknowledged(
+    transfers: Any, make_transfers: Callable[[], Any]
+) -> None:
+    transfers.stream("O", retention="workqueue")
+    create(transfers, "M", mirror={"name": "O"}, max_msgs=3)
+    transfers.advance(SET_UP)
+    fill(transfers, "O", 6)
+    assert len(contents(transfers, "O")) == 6  # flow control has not asked yet
+    transfers.catalog.stop(transfers.now)
+    transfers.commit.drain()
+    again = make_transfers()
+    for _ in range(20):
+        again.advance(SECOND)
+    assert [message[0] for message in contents(again, "M")] == [4, 5, 6]
+    assert contents(again, "O") == []
+
+
 def test_subjects_are_renamed(transfers: Any) -> None:
     transfers.stream("O", count=3)
     rules = [{"src": "o.1", "dest": ""}, {"src": "o.*", "dest": "z.$1"}]
