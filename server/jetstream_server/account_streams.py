@@ -139,7 +139,11 @@ class AccountStreams:
         limits = self._limits_of(account.name)
         if limits is None:
             if has_api:
-                self._refusing[account.name] = Api.disabled(context, self._watch_of(account))
+                self._refusing[account.name] = Api.disabled(
+                    context,
+                    self._watch_of(account),
+                    is_system=account.name == self._node.options.system_account,
+                )
                 self._refusing[account.name].subscribe()
             return
         vault = FileVault(

@@ -37,6 +37,9 @@ HANDLERS = (account, cluster, consumers, messages, snapshots, streams, templates
 
 PREFIX = b"$JS.API."
 TYPE = "io.nats.jetstream.api.v1."
+# Of the system account: what is asked of the server, and what everything else leads to.
+_OF_SERVERS = ("ACCOUNT", "META", "SERVER")
+_SYSTEM = Route((">",), "system_response", lambda catalog, request: None, {}, level_first=False)
 _CREATE_FAILED = errors.STREAM_CREATE_FAILED("").err_code
 
 
@@ -63,16 +66,26 @@ class Api:
         self._catalog: Catalog | None = catalog
         self._context = catalog.context
         self._watch = watch
+        self._is_system = False
         self.subscriptions = _subscriptions(self)
 
     @classmethod
-    def disabled(cls, context: Context, watch: Watch | None = None) -> Api:
-        """Return the API of an account without JetStream, which refuses every request."""
+    def disabled(
+        cls, context: Context, watch: Watch | None = None, *, is_system: bool = False
+    ) -> Api:
+        """Return the API of an account without JetStream, which refuses every request.
+
+        Args:
+            is_system: the account is the system account, which refuses whatever is asked.
+        """
         self = cls.__new__(cls)
         self._catalog = None
         self._context = context
         self._watch = watch
-        self.subscriptions = _subscriptions(self)
+        self._is_system = is_system
+        self.subscriptions = (
+            [Subscription(PREFIX + b">", self)] if is_system else _subscriptions(self)
+        )
         return self
 
     def subscribe(self) -> None:
@@ -98,7 +111,7 @@ class Api:
             subject = run.subject(index)
             # A token that is not UTF-8 names nothing that exists.
             tokens = subject.decode(errors="replace").split(".")[2:]
-            route = find_route(tokens)
+            route = _system_route(tokens) if self._is_system else find_route(tokens)
             if route is None:
                 continue
             payload, headers, reply = run.payload(index), run.headers(index), run.reply(index)
@@ -177,6 +190,13 @@ def find_route(tokens: list[str]) -> Route | None:
         if _fits(route.pattern, tokens):
             return route
     return None
+
+
+def _system_route(tokens: list[str]) -> Route | None:
+    """Return the route of what the system account asks, None for what others answer there."""
+    if tokens == ["INFO"]:
+        return find_route(tokens)
+    return None if tokens[0] in _OF_SERVERS else _SYSTEM
 
 
 def _fits(pattern: tuple[str, ...], tokens: list[str]) -> bool:

@@ -49,13 +49,14 @@ class Exchange:
         *,
         domain: str = "",
         enabled: bool = True,
+        is_system: bool = False,
     ) -> None:
         sublist = Sublist()
         self.output = Output(sublist)
         self.context = Context("$G", "srv", domain, sublist, self.output, Nuid(Random(1)))
         self.vault = MemoryVault()
         self.catalog = Catalog(self.context, self.vault, limits, server_limits)
-        self.api = Api(self.catalog) if enabled else Api.disabled(self.context)
+        self.api = Api(self.catalog) if enabled else Api.disabled(self.context, is_system=is_system)
         self.api.subscribe()
         self.now = START
 

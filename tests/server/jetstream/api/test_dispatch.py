@@ -163,6 +163,18 @@ def test_a_consumer_that_cannot_be_there_resets_nothing(make_exchange: Any) -> N
     assert exchange.raw("CONSUMER.RESET.S.C") is None and exchange.sent() == []
 
 
+@pytest.mark.parametrize("subject", ["STREAM.NAMES", "CONSUMER.MSG.NEXT.S.C", "DIRECT.GET", "X.Y"])
+def test_the_system_account_is_refused_whatever_it_asks(make_exchange: Any, subject: str) -> None:
+    exchange = make_exchange(enabled=False, is_system=True)
+    assert exchange.raw(subject, b"junk", LEVEL % b"99") == (
+        b'{"type":"io.nats.jetstream.api.v1.system_response","error":{"code":503,'
+        b'"err_code":10039,"description":"JetStream not enabled for account"}}'
+    )
+    assert exchange.refusal("INFO")[0] == 10039
+    for other in ("ACCOUNT.PURGE.A", "META.LEADER.STEPDOWN", "SERVER.REMOVE"):
+        assert exchange.raw(other) is None
+
+
 def test_unsubscribed_it_is_gone(exchange: Any) -> None:
     exchange.api.unsubscribe()
     assert exchange.context.sublist.match(b"$JS.API.INFO").empty
