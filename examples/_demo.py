@@ -143,6 +143,12 @@ def fresh_bucket(url: str, name: str) -> None:
     fresh_stream(url, f"KV_{name}", f"$KV.{name}.>", **settings)
 
 
+def fresh_object_store(url: str, name: str) -> None:
+    """Make an object store, without what an earlier run left in it."""
+    subjects = f"$O.{name}.C.>", f"$O.{name}.M.>"
+    fresh_stream(url, f"OBJ_{name}", *subjects, allow_rollup_hdrs=True, allow_direct=True)
+
+
 def put(url: str, bucket: str, key: str, value: str) -> None:
     """Put a value into a bucket."""
     connect(url).request_message(f"$KV.{bucket}.{key}", value.encode())

@@ -22,6 +22,7 @@ EXPECTED = {
     "dead_letters": "after their way back there are 100 notes",
     "flights": "Every flight went in and came out once; the delays equal those of the file.",
     "foreach_batch": "3 batches of 7 pages, each written twice: 21 messages",
+    "object_store": "11 pictures of 1680013 bytes, 0 of them damaged",
     "spark_connect": "1000 copies went there and back over Spark Connect",
     "stream_to_stream": "RAW has 1500 readings, CLEAN has 1500",
     "windowed_join": "60 of 90 orders were paid within ten minutes",
