@@ -46,6 +46,14 @@ class Scheduled(Hashable, Protocol):
         ...
 
 
+class Copying(Hashable, Protocol):
+    """A stream that copies from others."""
+
+    def origin_appeared(self, name: str, now: int) -> None:
+        """A stream was made in this account; whoever waits for it need not wait longer."""
+        ...
+
+
 class Runnable(Hashable, Protocol):
     """Anything that may have something to deliver: a consumer."""
 
@@ -69,6 +77,7 @@ class Context:
         deadlines: one entry per stream or consumer with a timer, keyed by the object.
         ready: consumers to `advance` at the end of the turn, in order of waking.
         watching: consumers that deliver while somebody listens; to be woken when interest changes.
+        copying: those that copy from other streams.
         ingest_limits: what one stream takes in in one turn.
         batches: what all accounts of the server have open, and may have.
         workload: how many requests a turn of the server takes on.
@@ -88,6 +97,7 @@ class Context:
     deadlines: DeadlineHeap[Scheduled] = field(init=False)
     ready: dict[Runnable, None] = field(default_factory=dict)
     watching: dict[Runnable, None] = field(default_factory=dict)
+    copying: dict[Copying, None] = field(default_factory=dict)
     ingest_limits: IngestLimits = field(default_factory=IngestLimits)
     batches: OpenBatches = field(default_factory=OpenBatches)
     workload: Workload = field(default_factory=Workload)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from jetstream_server.core.pattern_tree import PatternTree
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 
@@ -15,18 +13,13 @@ class CapturedSubjects:
         self._tree = PatternTree()
         self._configs: dict[str, StreamConfig] = {}
 
-    def follow(self, configs: Iterable[StreamConfig]) -> None:
-        """Have just these streams, each of another name; only what has changed takes time."""
-        known, self._configs = self._configs, {each.name: each for each in configs}
-        if known.keys() - self._configs.keys():
-            for name in known.keys() - self._configs.keys():
-                self._remove(known[name])
-        for name, config in self._configs.items():
-            before = known.get(name)
-            if before is config:
-                continue
-            if before is not None:
-                self._remove(before)
+    def follow(self, name: str, config: StreamConfig | None) -> None:
+        """Take note of what a stream captures now; None when it is gone."""
+        before = self._configs.pop(name, None)
+        if before is not None:
+            self._remove(before)
+        if config is not None:
+            self._configs[name] = config
             self._add(config)
 
     def overlap(self, config: StreamConfig) -> bool:

@@ -20,7 +20,9 @@ from jetstream_server.core.subscription import Outlet
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.advisory import publish_stream_action
 from jetstream_server.jetstream.catalog.captured_subjects import CapturedSubjects
+from jetstream_server.jetstream.catalog.configs_of import ConfigsOf
 from jetstream_server.jetstream.catalog.metering import Metering, Usage
+from jetstream_server.jetstream.catalog.noted_dict import NotedDict
 from jetstream_server.jetstream.catalog.offline_stream import OfflineStream
 from jetstream_server.jetstream.catalog.outages import Outages
 from jetstream_server.jetstream.catalog.spool import Spool
@@ -94,15 +96,16 @@ class Catalog:
         self.context = context
         self.outages = context.outages = Outages(self, context)
         self.server_limits = server_limits or ServerLimits()
-        self.streams: dict[str, Stream] = {}
+        self._changed: set[str] = set()  # streams that came, went or have another config
+        self.streams: dict[str, Stream] = NotedDict(self._changed)
         self.metering = Metering(
             limits or AccountLimits(),
             self.server_limits,
             self.streams,
             lambda: (peer.metering for peer in peers if peer is not self),
         )
-        self.offline: dict[str, OfflineStream] = {}
-        self.restoring: dict[str, StreamConfig] = {}
+        self.offline: dict[str, OfflineStream] = NotedDict(self._changed)
+        self.restoring: dict[str, StreamConfig] = NotedDict(self._changed)
         self.api_total = 0
         self.api_errors = 0
         self._vault = vault
@@ -250,6 +253,7 @@ class Catalog:
             config = sealed(config)
         self.metering.check_reservation(config)
         self._check_overlap(config)
+        self._changed.add(name)
         stream.reconfigure(config, now)
         save_config(stream.folder, config, stream.created)
         publish_stream_action(self.context, config.name, "modify", now)
@@ -369,8 +373,8 @@ class Catalog:
         self.streams[config.name] = stream
         stream.subscribe()
         stream.sourcing.follow_config(now)
-        for other in self.streams.values():
-            other.sourcing.origin_appeared(config.name, now)
+        for copying in list(self.context.copying):
+            copying.origin_appeared(config.name, now)
         return stream
 
     # -- life ------------------------------------------------------------------------------
@@ -567,8 +571,8 @@ class Catalog:
         limits = self.limits.tier(config.num_replicas) or AccountLimits()
         if 0 < limits.max_consumers < config.max_consumers:
             raise errors.MAXIMUM_CONSUMERS_LIMIT()
-        streams = {name: stream.config for name, stream in self.streams.items()}
-        check_config(config, limits, self.server_limits, streams, pedantic=pedantic)
+        configs = ConfigsOf(self.streams)
+        check_config(config, limits, self.server_limits, configs, pedantic=pedantic)
 
     def _with_defaults(self, config: StreamConfig) -> StreamConfig:
         """Fill in what the client left open; a mirror of a stream here answers as that does."""
@@ -590,10 +594,19 @@ class Catalog:
         if full := self._vault.full:
             raise errors.STREAM_CREATE_FAILED(full)
 
+    def _config_of(self, name: str) -> StreamConfig | None:
+        """Return what a stream is or is to be; None when it is not there, or nobody knows."""
+        if (config := self.restoring.get(name)) is not None:
+            return config
+        if (offline := self.offline.get(name)) is not None:
+            return offline.config
+        stream = self.streams.get(name)
+        return None if stream is None else stream.config
+
     def _check_overlap(self, config: StreamConfig) -> None:
-        serving = [stream.config for stream in self.streams.values()]
-        absent = [each.config for each in self.offline.values() if each.config is not None]
-        self._captured.follow([*serving, *absent, *self.restoring.values()])
+        for name in self._changed:
+            self._captured.follow(name, self._config_of(name))
+        self._changed.clear()
         try:
             is_taken = self._captured.overlap(config)
         except TooManyMeetError:

@@ -126,14 +126,16 @@ class Metering:
         wanted = config.max_bytes if config.max_bytes >= 0 else 1
         if not self.limits.tiers:  # whose limits are for each replica
             wanted *= max(config.num_replicas, 1)
-        own = self._reserved(config.name, memory=memory)
-        mine = self._reserved(memory=memory) if is_twice else own
-        everybody = mine + sum(peer._reserved(memory=memory) for peer in self._peers())
-        if self.is_of_no_tier_here(config):
-            own = 0
-        if (0 <= limits.max_usage(memory=memory) < own + wanted) or (
-            0 <= self._server_limits.max_usage(memory=memory) < everybody + wanted
-        ):
+        largest = limits.max_usage(memory=memory)
+        is_beyond = largest >= 0 and largest < wanted + (
+            0 if self.is_of_no_tier_here(config) else self._reserved(config.name, memory=memory)
+        )
+        largest = self._server_limits.max_usage(memory=memory)
+        if largest >= 0 and not is_beyond:
+            mine = self._reserved("" if is_twice else config.name, memory=memory)
+            everybody = mine + sum(peer._reserved(memory=memory) for peer in self._peers())
+            is_beyond = largest < everybody + wanted
+        if is_beyond:
             if memory:
                 raise errors.MEMORY_RESOURCES_EXCEEDED()
             raise errors.STORAGE_RESOURCES_EXCEEDED()
@@ -159,8 +161,9 @@ class Metering:
         return self.limits.tier(1) or AccountLimits()
 
     def _reserved(self, besides: str = "", *, memory: bool) -> int:
+        configs = [stream.contents.config for stream in self._streams.values()]
         return sum(
-            max(stream.config.max_bytes, 0)
-            for name, stream in self._streams.items()
-            if name != besides and stream.config.is_memory == memory
+            config.max_bytes
+            for config in configs
+            if config.max_bytes > 0 and config.is_memory == memory and config.name != besides
         )

@@ -70,7 +70,6 @@ def create_consumer(
     if config.durable_name and not config.name:
         config = config.model_copy(update={"name": name})
     existing = stream.consumers.get(name) if name else None
-    others = _configs_beside(existing, stream)
     if existing is not None:
         if existing.outage:
             raise errors.CONSUMER_OFFLINE_REASON(existing.outage)
@@ -79,7 +78,7 @@ def create_consumer(
         is_as_it_was = existing.config == config and asked_threshold == config.inactive_threshold
         if action == "create" and not is_as_it_was:
             raise errors.CONSUMER_ALREADY_EXISTS()
-        _check_retention(config, stream, others)
+        _check_retention(config, stream, existing)
         if asked_threshold <= 0:
             # What is filled in depends on what the consumer was, not on what it becomes.
             stays = existing.config.is_durable or not existing.config.inactive_threshold
@@ -89,8 +88,8 @@ def create_consumer(
         return existing
     if action == "update":
         raise errors.CONSUMER_DOES_NOT_EXIST()
-    _check_count(config, stream, bounds, len(others))
-    _check_retention(config, stream, others)
+    _check_count(config, stream, bounds)
+    _check_retention(config, stream, None)
     name = name or _new_name(stream)
     consumer = Consumer(
         stream, name, config, now, _new_progress(stream, config), _files(stream, name, config)
@@ -117,18 +116,20 @@ def _configs_beside(existing: object, stream: Stream) -> list[ConsumerConfig]:
     ]
 
 
-def _check_count(
-    config: ConsumerConfig, stream: Stream, bounds: ConsumerBounds, count: int
-) -> None:
+def _check_count(config: ConsumerConfig, stream: Stream, bounds: ConsumerBounds) -> None:
     if config.direct or config.sourcing:
         return
-    if bounds.is_full(count, stream.config.max_consumers):
+    largest = stream.config.max_consumers
+    # There are hardly ever so many that it matters which of them count.
+    if bounds.is_full(len(stream.consumers), largest) and bounds.is_full(
+        len(_configs_beside(None, stream)), largest
+    ):
         raise errors.MAXIMUM_CONSUMERS_LIMIT()
 
 
-def _check_retention(config: ConsumerConfig, stream: Stream, others: list[ConsumerConfig]) -> None:
+def _check_retention(config: ConsumerConfig, stream: Stream, existing: object) -> None:
     if stream.config.retention == "workqueue" and not config.direct:
-        check_workqueue_filters(config, others)
+        check_workqueue_filters(config, _configs_beside(existing, stream))
 
 
 def _new_name(stream: Stream) -> str:

@@ -84,6 +84,10 @@ class Sourcing:
             self._mirror = Mirror(self._contents, self._context, config.mirror)
             self._mirror.feed.start(now)
         self._follow_sources(config.sources, now)
+        if self._mirror is not None or self._sources:
+            self._context.copying[self] = None
+        else:
+            self._context.copying.pop(self, None)
 
     def _follow_sources(self, wanted: list[StreamSource], now: int) -> None:
         running = {source.key: source for source in self._sources}
@@ -141,6 +145,7 @@ class Sourcing:
         if self._is_unsaved and not for_good:
             self.tick(0)
         self._context.deadlines.cancel(self)
+        self._context.copying.pop(self, None)
         self._mirror, self._sources = None, []
 
     def abandon(self) -> None:

@@ -16,7 +16,8 @@ def config(name: str, *subjects: str) -> StreamConfig:
 
 def test_a_stream_does_not_stand_in_its_own_way():
     captured = CapturedSubjects()
-    captured.follow([config("A", "a.>"), config("B", "b.*")])
+    captured.follow("A", config("A", "a.>"))
+    captured.follow("B", config("B", "b.*"))
     assert captured.overlap(config("C", "a.b"))
     assert not captured.overlap(config("A", "a.b"))
     assert captured.overlap(config("A", "b.>"))
@@ -38,9 +39,10 @@ def test_any_change_is_followed(seed):
             for own in wanted.subject_patterns
             for theirs in other.subject_patterns
         )
-        captured.follow(configs.values())
         assert captured.overlap(wanted) is expected
         if random.random() < 0.3:
             configs.pop(name, None)
+            captured.follow(name, None)
         else:
             configs[name] = wanted
+            captured.follow(name, wanted)
