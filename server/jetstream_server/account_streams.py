@@ -7,6 +7,7 @@ account does with its streams is the catalog's business (`jetstream/catalog/cata
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from jetstream_server.node.auth.users import accounts_of
 from jetstream_server.node.node import Node
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.disk import Disk, OsDisk
+from jetstream_server.store.disk.journal import Journal
 from jetstream_server.store.disk.reserve import Reserve
 from jetstream_server.store.disk.spare_descriptors import SpareDescriptors
 from jetstream_server.store.disk.store_folder import ENCRYPTION_NAME, StoreFolder, open_folder
@@ -86,9 +88,17 @@ class AccountStreams:
             log("INF", f'  Store Directory: "{self._folder.path}"')
             if self._folder.note:
                 log("WRN", self._folder.note)
+            journal = Journal(self._folder.path, plain)
+            journal.load()
+            if given.encryption_key and plain.read(self._folder.path / ENCRYPTION_NAME) is None:
+                journal.place(sys.maxsize)  # where it is seen that it is not encrypted
             self._disk, self._block_bytes = _disk_of(options, self._folder, plain, log)
-            reserve = Reserve(self._folder.path, plain)
-            self.commit = GroupCommit(self._disk, lazily_ns=given.sync_interval_ns, reserve=reserve)
+            self.commit = GroupCommit(
+                self._disk,
+                lazily_ns=given.sync_interval_ns,
+                reserve=Reserve(self._folder.path, plain),
+                journal=journal,
+            )
         except BaseException:
             self.close()
             raise

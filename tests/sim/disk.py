@@ -202,6 +202,12 @@ class SimDisk:
     def prepare(self, path: Path, parts: Sequence[Buffer]) -> _Temporary:
         return _Temporary(self, path, b"".join(parts))
 
+    def sealed(self, path: Path, parts: Sequence[Buffer]) -> bytes:
+        return b"".join(parts)
+
+    def unsealed(self, path: Path, raw: bytes) -> bytes:
+        return raw
+
     def truncate(self, path: Path, size: int) -> None:
         self._change(path)
         file = self._files[path]

@@ -26,6 +26,7 @@ from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.disk.cipher_disk import CipherDisk
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.disk import Disk
+from jetstream_server.store.disk.journal import Journal
 from jetstream_server.store.disk.keyring import Keyring
 from jetstream_server.store.disk.reserve import Reserve
 from jetstream_server.store.disk.store_folder import open_folder
@@ -124,6 +125,7 @@ class Machine:
         self.catalogs: dict[str, Catalog] = {}
         self.slow_flushes = random.choice([2, 10, 60])
         self.reserve_bytes = random.choice([0, 1_000, 20_000, 200_000])
+        self.journal_bytes = random.choice([0, 2_000, 65_536])
         self.notes: list[str] = []
         self.failure: BaseException | None = None
         self.links: list[Link] = []
@@ -152,7 +154,11 @@ class Machine:
                 reserve = Reserve(
                     folder.path, self.disk, bytes_max=self.reserve_bytes, bytes_min=100
                 )
-            self.commit = GroupCommit(disk, lazily_ns=self.lazily_ns, reserve=reserve)
+            journal = Journal(folder.path, self.disk, room_bytes=self.journal_bytes)
+            journal.load()
+            self.commit = GroupCommit(
+                disk, lazily_ns=self.lazily_ns, reserve=reserve, journal=journal
+            )
             chance = Random(self.random.randrange(1 << 30))
             users = [User(name, name, name) for name in self.accounts]
             self.node = node = Node(OPTIONS, Authenticator(users), chance, self._note, port=4222)

@@ -15,7 +15,7 @@ from threading import Thread
 from typing import Protocol
 
 from jetstream_server.base.errors import StoreError
-from jetstream_server.store.disk.commit import Owner
+from jetstream_server.store.disk.owner import Owner
 
 Failures = list[tuple[Owner, StoreError]]
 Work = Callable[[], Failures]

@@ -10,6 +10,8 @@
         high-water.<n>                  how far the messages came (`store/blocks/high_water.py`)
         filling                         while a restore makes the stream
 
+A `meta.json` that is new may stand in the journal for a while (`store/disk/journal.py`).
+
 A stream or consumer exists when its `meta.json` does. The name of that is durable before any other
 file is, so what has messages or positions and no `meta.json` has lost it: it is found, and whoever
 opens it is told. A folder without either, or one that a restore did not fill to the end, is a
@@ -27,9 +29,10 @@ from jetstream_server.kernels.records import checksum as crc32c
 from jetstream_server.store.blocks.block import BLOCK_SUFFIX
 from jetstream_server.store.blocks.content_cache import ContentCache
 from jetstream_server.store.blocks.high_water import HIGH_WATER_NAME
-from jetstream_server.store.disk.commit import GroupCommit, Owner
+from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.disk import REMOVED_PREFIX, Disk
 from jetstream_server.store.disk.folder_name import from_name, to_name
+from jetstream_server.store.disk.owner import Owner
 from jetstream_server.store.disk.state_log import StateLog
 from jetstream_server.store.file import BLOCK_BYTES, FileStore
 from jetstream_server.store.memory import MemoryStore
@@ -156,7 +159,7 @@ class FileStateFile:
 
     def save(self, data: bytes, *, lazily: bool = False) -> None:
         """Queue a replacement."""
-        self._commit.replace(self._owner, self._path, [wrap(data)], lazily=lazily)
+        self._commit.replace(self._owner, self._path, [wrap(data)], lazily=lazily, in_journal=True)
 
     def remove(self) -> None:
         """Queue the removal."""
@@ -335,10 +338,10 @@ class FileVault:
         if memory:
             return self._memory.folder(stream, memory=True, first_seq=first_seq)
         path = self._path / to_name(stream)
-        disk, commit = self._commit.disk, self._commit
+        commit = self._commit
         try:
-            names = [] if commit.is_removed(path) else disk.names(path)
-            is_known = bool(names) and _is_stream(path, disk)
+            names = [] if commit.is_removed(path) else commit.names(path)
+            is_known = bool(names) and _is_stream(path, commit)
         except OSError as error:
             raise StoreError(f"cannot list: {error.strerror}", str(path)) from error
         is_known = is_known or commit.queued(path / CONFIG_NAME) is not None
@@ -355,32 +358,34 @@ class FileVault:
         )
 
 
-def _existing(path: Path, commit: GroupCommit, exists: Callable[[Path, Disk], bool]) -> list[str]:
+def _existing(
+    path: Path, commit: GroupCommit, exists: Callable[[Path, GroupCommit], bool]
+) -> list[str]:
     found = [
         from_name(name)
-        for name in commit.disk.names(path)
+        for name in commit.names(path)
         if not name.startswith(".")
-        and exists(path / name, commit.disk)
+        and exists(path / name, commit)
         and not commit.is_removed(path / name / CONFIG_NAME)
     ]
     return sorted(found)
 
 
-def _is_stream(path: Path, disk: Disk) -> bool:
+def _is_stream(path: Path, commit: GroupCommit) -> bool:
     """Tell whether a folder is that of a stream, be its config lost."""
-    names = disk.names(path)
+    names = commit.names(path)
     if CONFIG_NAME in names:
         return True
     if FILLING_NAME in names or from_name(path.name).startswith("."):
         return False
     return any(name.startswith(f"{HIGH_WATER_NAME}.") for name in names) or any(
-        name.endswith(BLOCK_SUFFIX) for name in disk.names(path / MESSAGES_NAME)
+        name.endswith(BLOCK_SUFFIX) for name in commit.disk.names(path / MESSAGES_NAME)
     )
 
 
-def _is_consumer(path: Path, disk: Disk) -> bool:
+def _is_consumer(path: Path, commit: GroupCommit) -> bool:
     """Tell whether a folder is that of a consumer, be its config lost."""
-    names = disk.names(path)
+    names = commit.names(path)
     return CONFIG_NAME in names or any(name.startswith(f"{STATE_NAME}.") for name in names)
 
 

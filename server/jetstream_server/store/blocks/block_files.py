@@ -16,7 +16,8 @@ from jetstream_server.store.blocks.compressed_block import compressed_bytes_max
 from jetstream_server.store.blocks.compression import Compression, is_compressible
 from jetstream_server.store.blocks.index import Entries
 from jetstream_server.store.blocks.subjects import SubjectTable
-from jetstream_server.store.disk.commit import GroupCommit, Owner
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.owner import Owner
 
 
 class BlockFiles:

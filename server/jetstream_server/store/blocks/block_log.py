@@ -35,7 +35,8 @@ from jetstream_server.store.blocks.high_water import HighWaterLog
 from jetstream_server.store.blocks.restamp import restamp
 from jetstream_server.store.blocks.subjects import SubjectTable
 from jetstream_server.store.blocks.tombstone import Tombstone
-from jetstream_server.store.disk.commit import GroupCommit, Owner
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.owner import Owner
 
 # A buffer begins small and doubles: most streams are small. One that has filled a block fills
 # another, and begins with all the room; what is not written to costs no memory.

@@ -22,7 +22,8 @@ from jetstream_server.store.blocks.block_log import BlockLog
 from jetstream_server.store.blocks.high_water import HighWaterLog
 from jetstream_server.store.blocks.index import Entries
 from jetstream_server.store.blocks.subjects import SubjectTable
-from jetstream_server.store.disk.commit import GroupCommit, Owner
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.owner import Owner
 
 ABANDON_BYTES = 64 * 1024  # an open block with this many dead bytes and no message is left behind
 COMPACT_MIN_BYTES = 256 * 1024  # smaller blocks are not worth a rewrite

@@ -10,7 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from jetstream_server.base.errors import StoreError
-from jetstream_server.store.disk.commit import GroupCommit, Owner
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.owner import Owner
 
 # Left behind by a store that met damage: the next one looks at every block before it serves.
 DAMAGED_NAME = "damaged"

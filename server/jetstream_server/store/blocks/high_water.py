@@ -28,7 +28,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jetstream_server.base.errors import StoreError
-from jetstream_server.store.disk.commit import GroupCommit, Owner
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.owner import Owner
 from jetstream_server.store.disk.state_log import StateLog
 
 HIGH_WATER_NAME = "high-water"

@@ -18,7 +18,8 @@ from jetstream_server.store.blocks.compaction import Compaction
 from jetstream_server.store.blocks.health import ACCEPT_NAME, Health
 from jetstream_server.store.blocks.high_water import HighWater, HighWaterLog, missing
 from jetstream_server.store.blocks.subjects import SubjectTable
-from jetstream_server.store.disk.commit import GroupCommit, Owner
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.owner import Owner
 
 
 @dataclass(slots=True)

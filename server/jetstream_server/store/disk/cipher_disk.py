@@ -151,13 +151,21 @@ class CipherDisk:
 
     def replace(self, path: Path, parts: Sequence[Buffer]) -> None:
         """Put a whole new content in place."""
-        seal = self._fresh_seal(path)
-        self._disk.replace(path, [seal.header, seal.frame(b"".join(parts), 0)])
+        self._disk.replace(path, [self.sealed(path, parts)])
 
     def prepare(self, path: Path, parts: Sequence[Buffer]) -> Replacement:
         """Write what is to be put in place."""
+        return self._disk.prepare(path, [self.sealed(path, parts)])
+
+    def sealed(self, path: Path, parts: Sequence[Buffer]) -> bytes:
+        """Return header and frame of a whole new content."""
         seal = self._fresh_seal(path)
-        return self._disk.prepare(path, [seal.header, seal.frame(b"".join(parts), 0)])
+        return seal.header + seal.frame(b"".join(parts), 0)
+
+    def unsealed(self, path: Path, raw: bytes) -> bytes:
+        """Return the content of a file."""
+        seal = self._seal(path, raw)
+        return _assemble(raw, seal) if seal is not None else bytes(len(raw))
 
     def truncate(self, path: Path, size: int) -> None:
         """Cut the content; the file is written again."""
@@ -183,10 +191,7 @@ class CipherDisk:
     def read(self, path: Path) -> bytes | None:
         """Return the whole content, None when there is no such file."""
         raw = self._disk.read(path)
-        if raw is None:
-            return None
-        seal = self._seal(path, raw)
-        return _assemble(raw, seal) if seal is not None else bytes(len(raw))
+        return None if raw is None else self.unsealed(path, raw)
 
     def map(self, path: Path) -> bytes:
         """Return the whole content."""

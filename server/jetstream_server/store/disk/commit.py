@@ -47,13 +47,14 @@ from jetstream_server.store.disk.flush import (
     Flush,
     Operation,
     Overwrite,
-    Owner,
     Remove,
     RemoveTree,
     Replace,
     Seal,
     Write,
 )
+from jetstream_server.store.disk.journal import Journal
+from jetstream_server.store.disk.owner import Owner
 from jetstream_server.store.disk.queued_paths import QueuedPaths
 from jetstream_server.store.disk.reserve import Reserve
 
@@ -63,6 +64,9 @@ LAZY_REPLACE_NS = 100 * MILLISECOND
 RUBBISH_NS = 20 * MILLISECOND
 RUBBISH_FILES = 2  # of a block
 RETRY_NS = 250 * MILLISECOND
+PLACE_NS = 2 * SECOND  # without a note: whoever makes something may soon remove it
+PLACE_PAUSE_NS = 20 * MILLISECOND
+PLACED_FILES = 8  # all together take two waits for the device
 CROWD_OPERATIONS = 32  # each a file or a folder that is waited for, or a stretch of a block
 FILL_NS = SECOND  # how often the end of a shortage is looked for
 
@@ -74,12 +78,20 @@ class GroupCommit:
         disk: where operations are carried out.
         lazily_ns: 0 syncs every flush; otherwise the longest time between two syncs of a block.
         reserve: room for what is queued when the disk is full.
+        journal: where configs are noted, loaded.
 
     Attributes:
         full: why stores take no messages for the time being.
     """
 
-    def __init__(self, disk: Disk, *, lazily_ns: int = 0, reserve: Reserve | None = None) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        *,
+        lazily_ns: int = 0,
+        reserve: Reserve | None = None,
+        journal: Journal | None = None,
+    ) -> None:
         self.disk = disk
         self.lazily_ns = lazily_ns
         self.taken = 0  # flushes so far; what is queued now goes with flush number `taken + 1`
@@ -102,6 +114,9 @@ class GroupCommit:
         self._sync_at: int | None = None
         self.full: StoreError | None = None
         self._reserve = reserve
+        self._journal = journal
+        self._place_at: int | None = None
+        self._noted_by_then = 0  # when that was set
         # With the first flush, and then while the disk is full.
         self._fill_at: int | None = None if reserve is None else 0
         self._queued_bytes = 0  # of writes in the queue
@@ -134,12 +149,14 @@ class GroupCommit:
         *,
         lazily: bool = False,
         is_spare: bool = False,
+        in_journal: bool = False,
     ) -> None:
         """Queue a new content for a small file; the last one queued wins.
 
-        One that `is_spare` can be had again from other files; a full disk does without.
+        One that `is_spare` can be had again from other files; a full disk does without. One that
+        is `in_journal`, which has to be said of a path always or never, is durable sooner.
         """
-        operation = Replace(owner, path, parts, is_spare)
+        operation = Replace(owner, path, parts, is_spare, in_journal)
         self._lazy.pop(path, None)
         if lazily:
             self._lazy[path] = operation
@@ -311,17 +328,35 @@ class GroupCommit:
         """Return when `take` will have something although nobody queued anything."""
         fill_at = self._fill_at if self.full is not None else None
         deadline = earlier(earlier(self._retry_at, self._lazy_at), self._rubbish_at)
-        return earlier(deadline, earlier(self._sync_at, fill_at))
+        return earlier(earlier(deadline, self._place_at), earlier(self._sync_at, fill_at))
 
     def queued(self, path: Path) -> Buffer | None:
         """Return the content queued for a small file, as one that reads it must see it."""
         replacement = self._lazy.get(path)
         if replacement is None:
             queued = self._known().at(path)
-            if queued is None or not isinstance(queued[0], Replace):
+            if queued is None:
+                return self._noted(path)
+            if not isinstance(queued[0], Replace):
                 return None
             replacement = queued[0]
         return b"".join(replacement.parts)
+
+    def _noted(self, path: Path) -> Buffer | None:
+        if self._journal is None or self.is_removed(path):
+            return None
+        raw = self._journal.content(path)
+        return None if raw is None else self.disk.unsealed(path, raw)
+
+    def names(self, folder: Path) -> list[str]:
+        """Return the names in a folder, those included that are noted and not in place yet.
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        noted = [] if self._journal is None else self._journal.names(folder)
+        names = self.disk.names(folder)  # behind the other: what is put in place is in either
+        return sorted({*names, *noted}) if noted else names
 
     def last_append(self, path: Path) -> bytes | None:
         """Return what is queued last for the files `path`.<number>, None when nothing is."""
@@ -363,8 +398,9 @@ class GroupCommit:
         if self._roots:
             self._forget_removed()
         fills = self._fills(now)
+        is_noted = self._journal is not None and self._journal.is_dirty
         if now is not None and not (
-            self._queue or self._lazy or self._rubbish or self._aside or self.full
+            self._queue or self._lazy or self._rubbish or self._aside or self.full or is_noted
         ):  # the end of every turn
             is_waiting = self._sync_at is not None and now < self._sync_at
             if is_waiting or not self._unsynced:
@@ -376,12 +412,14 @@ class GroupCommit:
             return None
         lazy_due, sync_due = _is_due(self._lazy_at, now), _is_due(self._sync_at, now)
         rubbish_due = self.full is not None or _is_due(self._rubbish_at, now)
+        places = is_noted and self.full is None and _is_due(self._place_at, now)
         if not (
             self._queue
             or (self._lazy and lazy_due)
             or ((self._rubbish or self._aside) and rubbish_due)
             or (self._unsynced and sync_due)
             or (fills and self.full)
+            or places
         ):
             return None
         operations: list[Operation] = [*self._queue, *self._lazy.values()]
@@ -394,6 +432,10 @@ class GroupCommit:
             operations += self._take_rubbish(now)
         if fills:
             self._fill_at = None
+        places_max = 0
+        if places:
+            self._place_at = None
+            places_max = sys.maxsize if now is None else PLACED_FILES
         syncs = not self.lazily_ns or sync_due
         unsynced, self._unsynced = self._unsynced, {}
         if syncs:
@@ -410,6 +452,8 @@ class GroupCommit:
             self._files,
             self._reserve,
             fills,
+            self._journal,
+            places_max,
         )
         return self._in_flight
 
@@ -424,6 +468,8 @@ class GroupCommit:
             return False
         operation, sync_at = self._queue[0], self._sync_at
         if sync_at is None or now >= sync_at or self._lazy or self._rubbish or self._aside:
+            return False
+        if _is_due(self._place_at, now):
             return False
         if type(operation) is not Write or not operation.is_quick:
             return False
@@ -469,6 +515,13 @@ class GroupCommit:
             self._lazy_at = now + LAZY_REPLACE_NS
         if (self._rubbish or self._aside) and self._rubbish_at is None:
             self._rubbish_at = now + RUBBISH_NS
+        if self._journal is not None and self._journal.is_dirty:
+            if self._journal.is_worn:
+                soon = now + PLACE_PAUSE_NS
+                self._place_at = soon if self._place_at is None else min(self._place_at, soon)
+            elif self._place_at is None or self._journal.noted != self._noted_by_then:
+                self._noted_by_then = self._journal.noted
+                self._place_at = now + PLACE_NS
         if self._stalled and self._retry_at is None:
             self._retry_at = now + RETRY_NS
         if self.full is not None and self._reserve is not None and self._fill_at is None:
@@ -541,8 +594,10 @@ class GroupCommit:
         while (flush := self.take()) is not None:
             failures += flush.run()
             self.settle(flush)
-            if flush.stalled and not flush.gave:
+            if (flush.stalled and not flush.gave) or (flush.places_max and not flush.operations):
                 break
+        if self._journal is not None:
+            self._journal.close()
         return failures
 
 

@@ -83,6 +83,14 @@ class Disk(Protocol):
         """Write what `replace` puts in place, and no more; one at a time for each file."""
         ...
 
+    def sealed(self, path: Path, parts: Sequence[Buffer]) -> bytes:
+        """Return what `replace` writes, for somebody else to put in place."""
+        ...
+
+    def unsealed(self, path: Path, raw: bytes) -> bytes:
+        """Return the content of a file that stands on the disk like this."""
+        ...
+
     def truncate(self, path: Path, size: int) -> None:
         """Cut a file to `size` bytes, durably."""
         ...
@@ -238,6 +246,14 @@ class OsDisk:
     def prepare(self, path: Path, parts: Sequence[Buffer]) -> Replacement:
         """Write a temporary file beside it."""
         return _Temporary(self, path, parts)
+
+    def sealed(self, path: Path, parts: Sequence[Buffer]) -> bytes:
+        """Return just the content."""
+        return b"".join(parts)
+
+    def unsealed(self, path: Path, raw: bytes) -> bytes:
+        """Return what is there."""
+        return raw
 
     def truncate(self, path: Path, size: int) -> None:
         """Cut and sync."""

@@ -7,14 +7,16 @@ the worker thread, and taken back on the loop with what failed and what has to b
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.store.disk.disk import FULL_ERRNOS, Buffer, Disk, Replacement
+from jetstream_server.store.disk.journal import Journal, Note
+from jetstream_server.store.disk.owner import Owner
 from jetstream_server.store.disk.reserve import Reserve
 from jetstream_server.store.disk.spare_descriptors import DESCRIPTOR_ERRNOS
 
@@ -24,22 +26,6 @@ _QUICK_WRITES_MAX = 8
 _QUICK_BYTES_MAX = 16 * 1024
 CLEARED_FILES = 8  # of removed folders at a time: some take milliseconds each
 _OVERHEAD_BYTES = 16 * 1024  # of one operation: names, the ends of files
-
-
-class Owner(Hashable, Protocol):
-    """Whose operations they are; all three are called on the loop, by `settle`."""
-
-    def flushed(self) -> None:
-        """Everything queued before the flush was taken is where it should be."""
-        ...
-
-    def stalled(self, error: StoreError) -> None:
-        """The disk is full; the operations stay queued."""
-        ...
-
-    def failed(self, error: StoreError) -> None:
-        """The disk failed; the operations are lost."""
-        ...
 
 
 class BlockFile:
@@ -86,6 +72,7 @@ class Replace:
     path: Path
     parts: Sequence[Buffer]
     is_spare: bool = False  # left out on a full disk
+    in_journal: bool = False  # noted there first, where there is one
 
 
 @dataclass(slots=True, eq=False)
@@ -152,6 +139,8 @@ class Flush:
         files: all that are open.
         reserve: room for a full disk, None for none.
         fills: whether the reserve is to be filled up.
+        journal: where contents of small files are noted, None for none.
+        places_max: how many noted contents may be put in place.
         failures: per owner, what went wrong; filled by `run`.
         stalled: operations to try again, in order.
         touched: owners with operations in this flush.
@@ -168,6 +157,8 @@ class Flush:
     files: dict[BlockFile, Owner]
     reserve: Reserve | None = None
     fills: bool = False
+    journal: Journal | None = None
+    places_max: int = 0
     failures: list[tuple[Owner, StoreError]] = field(default_factory=list)
     stalled: list[Operation] = field(default_factory=list)
     touched: dict[Owner, None] = field(default_factory=dict)
@@ -178,6 +169,7 @@ class Flush:
     _full: dict[Owner, list[StoreError]] = field(default_factory=dict)
     _broken: dict[Owner, None] = field(default_factory=dict)
     _replacements: dict[Path, Replace] = field(default_factory=dict)
+    _notes: list[Replace] = field(default_factory=list)  # to be noted together
     # To be synced, with those to whom it matters.
     _folders: dict[Path, dict[Owner, None]] = field(default_factory=dict)
     _removed_from: dict[Path, None] = field(default_factory=dict)  # those that folders went from
@@ -189,7 +181,7 @@ class Flush:
     @property
     def is_quick(self) -> bool:
         """Return whether it is a few quick writes."""
-        if self.syncs or self.fills or len(self.operations) > _QUICK_WRITES_MAX:
+        if self.syncs or self.fills or self.places_max or len(self.operations) > _QUICK_WRITES_MAX:
             return False
         for operation in self.operations:
             if type(operation) is Append:
@@ -203,6 +195,13 @@ class Flush:
         """Carry everything out; return what failed, empty when all is durable."""
         for operation in self.operations:
             self.touched[operation.owner] = None
+            if type(operation) is Replace and operation.in_journal and self.journal is not None:
+                if self._replacements:
+                    self._replace()
+                self._notes.append(operation)
+                continue
+            if self._notes:
+                self._note()
             if type(operation) is Replace:
                 if operation.path in self._replacements:
                     self._replace()
@@ -219,12 +218,14 @@ class Flush:
                 self._carry_out(operation)
             except OSError as error:
                 self._fail(operation, error)
+        self._note()
         self._replace()
         self._sync_folders()
         if self.syncs:
             for file, owner in list(self.unsynced.items()):
                 self._sync(file, owner)
         self._clear()
+        self._place_noted()
         self._drop_broken()
         if self.reserve is not None:
             if self.stalled and self._lacks_room:
@@ -253,6 +254,40 @@ class Flush:
             self._carry_out(operation)
         except OSError as error:
             self._fail(operation, error)
+
+    def _note(self) -> None:
+        """Note the contents of small files, with one sync for all of them."""
+        operations, self._notes = self._notes, []
+        operations = [operation for operation in operations if self._let_through(operation)]
+        if not operations:
+            return
+        assert self.journal is not None, "else nothing is to be noted"
+        notes: list[Note] = []
+        noted: list[Replace] = []
+        try:
+            if self._removed_from:
+                self._sync_removals()
+            for operation in operations:
+                try:
+                    raw = self.disk.sealed(operation.path, operation.parts)
+                except OSError as error:  # it has no key
+                    self._fail(operation, error)
+                else:
+                    notes.append(Note(operation.owner, operation.path, raw))
+                    noted.append(operation)
+            if notes:
+                self.journal.note(notes)
+        except OSError as error:
+            for operation in noted or operations:
+                self._fail(operation, error)
+
+    def _place_noted(self) -> None:
+        """Put some of what is noted in its place, when all else is well."""
+        if self.journal is None or not self.places_max or self._full or self._broken:
+            return
+        if not (self._lost or self._unsettled):
+            for note, error in self.journal.place(self.places_max):
+                self._break(note.owner, note.path, error, "replace")
 
     def _replace(self) -> None:
         """Replace small files, with one wait for the device for the contents of all of them."""
@@ -341,6 +376,8 @@ class Flush:
                 self._files_max = max(self._files_max, operation.files_max)
                 self._set_aside.append((path, operation.owner))
             case RemoveTree():
+                if self.journal is not None:
+                    self.journal.remove(path, is_folder=True)
                 if (aside := disk.set_aside(path)) is not None:
                     self._set_aside.append((aside, operation.owner))
                 self._note_folder(path.parent, operation.owner)
@@ -387,6 +424,8 @@ class Flush:
             self._void(operation)
         if operation.waits:  # what it makes superfluous may have a name that is not durable
             self._sync_pending(operation.path)
+        if self.journal is not None:
+            self.journal.remove(operation.path, is_folder=False)
         self.disk.remove(operation.path)
         if operation.waits or owner in self._full:
             self.disk.sync_folder(operation.path.parent)

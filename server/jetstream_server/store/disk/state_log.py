@@ -23,7 +23,8 @@ from struct import Struct
 from jetstream_server.base.digits import unsigned
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels.records import checksum as crc32c
-from jetstream_server.store.disk.commit import GroupCommit, Owner
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.owner import Owner
 
 _HEADER = Struct("<II")
 FILE_BYTES_MIN = 64 * 1024  # a file is left behind when it has this many bytes ...

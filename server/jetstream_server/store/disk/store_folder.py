@@ -1,8 +1,10 @@
 """The folder of a whole server: who may use it, and what wrote it.
 
     <store_dir>/jetstream/lock          held while a server runs
-    <store_dir>/jetstream/format.json   {"format": 1, ...}: what reads the rest; with a checksum, as
+    <store_dir>/jetstream/format.json   {"format": 2, ...}: what reads the rest; with a checksum, as
                                         a damaged one is no reason not to start
+    <store_dir>/jetstream/journal-0, journal-1  while configs are on their way to their files
+                                        (`store/disk/journal.py`)
     <store_dir>/jetstream/encryption.json   when the streams are encrypted (`store/disk/keyring.py`)
 
 The genuine server uses the same `<store_dir>/jetstream`, with other files in it (`meta.inf` beside
@@ -22,7 +24,7 @@ from jetstream_server.kernels.records import checksum as crc32c
 from jetstream_server.store.disk.disk import Disk
 from jetstream_server.store.disk.folder_name import from_name
 
-FORMAT = 1
+FORMAT = 2  # with a journal, without which the newest streams would not be found
 FORMAT_NAME = "format.json"
 LOCK_NAME = "lock"
 ENCRYPTION_NAME = (
@@ -139,7 +141,7 @@ def _decode_format(stored: bytes) -> int | None:
         check = fields.pop("crc32c", None)
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
         return None
-    is_sound = version == FORMAT if check is None else check == _format_check(fields)
+    is_sound = version == 1 if check is None else check == _format_check(fields)
     return version if is_sound and type(version) is int else None
 
 

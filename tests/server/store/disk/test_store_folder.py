@@ -37,8 +37,8 @@ FORMAT = STORE / "jetstream" / "format.json"
 
 
 def test_newer_format(disk):
-    disk.put(FORMAT, encode_format(2))
-    with pytest.raises(StoreError, match="format 2, made by a newer version"):
+    disk.put(FORMAT, encode_format(3))
+    with pytest.raises(StoreError, match="format 3, made by a newer version"):
         open_folder(STORE, disk)
 
 
@@ -46,11 +46,11 @@ def test_newer_format(disk):
 def test_a_damaged_format_is_written_anew(disk, content):
     disk.put(FORMAT, content)
     assert open_folder(STORE, disk).note == f"{FORMAT} was damaged and is written anew"
-    assert disk.read(FORMAT) == encode_format(1)
+    assert disk.read(FORMAT) == encode_format(2)
 
 
 def test_no_flipped_bit_of_the_format_keeps_a_server_from_starting(disk):
-    sound = encode_format(1)
+    sound = encode_format(2)
     for bit in range(8 * len(sound)):
         content = bytearray(sound)
         content[bit // 8] ^= 1 << bit % 8
@@ -62,7 +62,7 @@ def test_no_flipped_bit_of_the_format_keeps_a_server_from_starting(disk):
 def test_the_format_of_the_first_version_gets_a_checksum(disk):
     disk.put(FORMAT, b'{"format":1,"by":"jetstream-spark"}\n')
     assert open_folder(STORE, disk).note == ""
-    assert disk.read(FORMAT) == encode_format(1)
+    assert disk.read(FORMAT) == encode_format(2)
 
 
 def test_its_own_name_is_durable_once_it_is_open(disk):

@@ -1,0 +1,447 @@
+"""Small files that are noted in one place, durable with one sync, and put in their own place later.
+
+To make a file durable takes the contents, its name, and the names of new folders above it: three
+syncs, of which two wait for each other. Whoever makes a hundred consumers waits for that a hundred
+times. So what configs are to hold is appended to a journal, all of a flush with one write and one
+sync; when the makers have paused, the files are put in place, a few at a time, while nobody waits.
+
+    <root>/journal-0, journal-1     used in turn; written over from the start, never beyond need
+    entry     u32 CRC-32C over the rest, u32 length of what follows, u64 serial, u8 kind, u16 length
+              of the path, the path below the root, what the file holds on the disk
+
+Serials rise through both files and are never used twice, so what an earlier use left behind the
+last entry is recognised by its lower one. Entries are notes in one file until it has many or some
+time has passed; then notes go to the other file and the contents noted in the first one are put in
+place. Only when all of them are durable there is the first one wiped, and may be used again.
+
+Invariants:
+
+- What is read of a path is what was noted last, in place or not (`content`, `names`); after a crash
+  `load` finds it. A journal that was overtaken by the files is harmless: it holds the same.
+- A folder or file of which a file of the journal tells is removed only after the removal is noted,
+  for otherwise a crash would bring it back. A removal is carried out again at a start unless
+  something below it was noted later; the flush sees to it that the removal is durable by then.
+- No path is both noted and written in another way.
+
+What is noted belongs to the worker thread while a flush runs; the loop may look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+from jetstream_server.base.errors import StoreError
+from jetstream_server.kernels.records import checksum as crc32c
+from jetstream_server.store.disk.disk import FULL_ERRNOS, Disk, Replacement
+from jetstream_server.store.disk.owner import Owner
+from jetstream_server.store.disk.spare_descriptors import DESCRIPTOR_ERRNOS
+
+JOURNAL_NAME = "journal-"  # and 0 or 1
+ROOM_BYTES = 64 * 1024  # of a new file: writing over what is there takes one commit less
+WORN_BYTES = 1024 * 1024  # then its contents are put in place soon
+KEPT_BYTES = 8 * WORN_BYTES  # a larger file is not kept
+
+_CHECK = Struct("<II")
+_HEAD = Struct("<QBH")
+_WIPED, _CONTENT, _FOLDER_GONE, _FILE_GONE = range(4)
+_PATH_BYTES_MAX = (1 << 16) - 1
+
+
+class _Nobody:
+    """Owner of what the process before this one noted, or what has failed and was told of."""
+
+    def flushed(self) -> None: ...
+
+    def stalled(self, error: StoreError) -> None: ...
+
+    def failed(self, error: StoreError) -> None: ...
+
+
+_NOBODY = _Nobody()
+
+
+@dataclass(slots=True, eq=False)
+class Note:
+    """What a file is to hold.
+
+    Attributes:
+        owner: who wants it.
+        path: of the file.
+        raw: as it stands on the disk.
+    """
+
+    owner: Owner
+    path: Path
+    raw: bytes
+
+
+@dataclass(slots=True, eq=False)
+class _Half:
+    """One of the two files.
+
+    Attributes:
+        path: of the file.
+        handle: once it is open.
+        used: where its last entry ends; 0 when it is wiped.
+        left: what of it is not in place yet, by path.
+        told: the paths that it tells of, and the folders above them.
+    """
+
+    path: Path
+    handle: Any = None
+    used: int = 0
+    left: dict[str, Note] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
+
+
+class Journal:
+    """The journal of one store directory.
+
+    Args:
+        root: the folder that all paths are in.
+        disk: the plain disk, not one that encrypts.
+        room_bytes: how large a new file is made.
+
+    Attributes:
+        noted: how many contents were noted so far.
+    """
+
+    def __init__(self, root: Path, disk: Disk, *, room_bytes: int = ROOM_BYTES) -> None:
+        self._root = root
+        self._disk = disk
+        self._room_bytes = room_bytes
+        self._halves = [_Half(root / f"{JOURNAL_NAME}{number}") for number in (0, 1)]
+        self._active, self._other = self._halves
+        self._serial = 1
+        self.noted = 0
+        self._unsynced: dict[Path, None] = {}  # folders with names that are not durable
+        # How many of the noted contents are in a folder, by folder and name in it.
+        self._inside: dict[str, dict[str, int]] = {}
+
+    # -- looking ---------------------------------------------------------------------------
+
+    def content(self, path: Path) -> bytes | None:
+        """Return what a file holds by its note; None when it is in its place, or not there."""
+        name = str(path)
+        for half in self._halves:
+            if (note := half.left.get(name)) is not None:
+                return note.raw
+        return None
+
+    def names(self, folder: Path) -> list[str]:
+        """Return the names in a folder that are noted and not in place yet."""
+        return list(self._inside.get(str(folder), ()))
+
+    @property
+    def is_dirty(self) -> bool:
+        """Return whether something is to be put in place, or wiped."""
+        return self._active.used > 0 or self._other.used > 0
+
+    @property
+    def is_worn(self) -> bool:
+        """Return whether it should not wait for that."""
+        return self._other.used > 0 or self._active.used > WORN_BYTES
+
+    # -- noting ----------------------------------------------------------------------------
+
+    def note(self, notes: Sequence[Note]) -> None:
+        """Note contents, durably.
+
+        Raises:
+            OSError: none of them is; the same may be tried again.
+        """
+        self._append([(_CONTENT, str(note.path), note.raw) for note in notes])
+        self.noted += len(notes)
+        for note in notes:
+            name = str(note.path)
+            self._forget(name)
+            self._active.left[name] = note
+            self._enter(name)
+
+    def remove(self, path: Path, *, is_folder: bool) -> None:
+        """Note that a file, or a folder with all in it, is about to go, if a note tells of it.
+
+        Raises:
+            OSError: it could not be noted, and has to stay.
+        """
+        name = str(path)
+        if not any(name in half.told for half in self._halves):
+            return
+        self._append([(_FOLDER_GONE if is_folder else _FILE_GONE, name, b"")])
+        self._drop(name, is_folder=is_folder)
+
+    def _drop(self, name: str, *, is_folder: bool) -> None:
+        """Forget what was noted of something that is gone."""
+        self._forget(name)
+        if is_folder and name in self._inside:
+            head = f"{name}/"
+            for half in self._halves:
+                for each in [each for each in half.left if each.startswith(head)]:
+                    self._forget(each)
+
+    def _forget(self, name: str) -> None:
+        for half in self._halves:
+            if half.left.pop(name, None) is not None:
+                self._leave(name)
+
+    def _enter(self, name: str) -> None:
+        """Count a name in the folders above it, up to the root."""
+        while len(name) > len(str(self._root)):
+            folder, _, last = name.rpartition("/")
+            inside = self._inside.setdefault(folder, {})
+            inside[last] = inside.get(last, 0) + 1
+            name = folder
+
+    def _leave(self, name: str) -> None:
+        while len(name) > len(str(self._root)):
+            folder, _, last = name.rpartition("/")
+            inside = self._inside[folder]
+            inside[last] -= 1
+            if not inside[last]:
+                del inside[last]
+                if not inside:
+                    del self._inside[folder]
+            name = folder
+
+    def _append(self, entries: Sequence[tuple[int, str, bytes]]) -> None:
+        half = self._active
+        data = b"".join([self._encode(*entry) for entry in entries])
+        self._open(half)
+        for _, name, _ in entries:  # what fails may still be found by the next process
+            while len(name) > len(str(self._root)) and name not in half.told:
+                half.told.add(name)
+                name = name.rpartition("/")[0]
+        with memoryview(data) as view:
+            self._disk.write(half.handle, view, half.used)
+        self._disk.sync(half.handle)
+        half.used += len(data)
+
+    def _encode(self, kind: int, name: str = "", raw: bytes = b"") -> bytes:
+        """Return an entry; what is left on the disk of one that fails is of a lower serial than
+        the one that takes its place."""
+        path = name[len(str(self._root)) + 1 :].encode("utf-8", "surrogateescape")
+        assert len(path) <= _PATH_BYTES_MAX, "no system has longer ones"
+        rest = b"".join((_HEAD.pack(self._serial, kind, len(path)), path, raw))
+        length = len(rest).to_bytes(4, "little")
+        self._serial += 1
+        return crc32c(length + rest).to_bytes(4, "little") + length + rest
+
+    def _open(self, half: _Half) -> None:
+        """Open a file, with some room in it, and with a name that is durable."""
+        if half.handle is not None:
+            return
+        handle, _ = self._disk.open(half.path)
+        try:
+            if not half.used and self._disk.size(half.path) < self._room_bytes:
+                self._make_room(handle)
+            # Also of one that was there: whoever made it may have ended before that.
+            self._disk.sync_folder(self._root)
+        except BaseException:
+            self._disk.close(handle)
+            raise
+        half.handle = handle
+
+    def _make_room(self, handle: Any) -> None:
+        try:
+            with memoryview(bytes(self._room_bytes)) as view:
+                self._disk.write(handle, view, 0)
+            self._disk.sync(handle)
+        except OSError as error:
+            if error.errno not in FULL_ERRNOS:  # what is to be noted may still find some
+                raise
+
+    # -- putting in place ------------------------------------------------------------------
+
+    def place(self, count_max: int) -> list[tuple[Note, OSError]]:
+        """Put up to so many contents in their places; wipe what is done with.
+
+        Returns:
+            What failed; it stays noted. Want of room or of descriptors is no failure, but time
+            for another try.
+        """
+        failures: list[tuple[Note, OSError]] = []
+        while count_max > 0 and self.is_dirty and not failures:
+            if not self._other.used:
+                self._active, self._other = self._other, self._active
+            half = self._other
+            due = list(islice(half.left.values(), count_max))
+            count_max -= max(len(due), 1)
+            try:
+                failures = self._place(due)
+            except OSError as error:
+                if error.errno not in FULL_ERRNOS | DESCRIPTOR_ERRNOS and due:
+                    failures = [(due[0], error)]
+                break
+            if any(str(note.path) in half.left for note in due):
+                break
+            if not half.left:
+                try:
+                    self._wipe(half)
+                except OSError:  # then it is wiped later
+                    break
+        for note, _ in failures:  # which are told once
+            self._other.left[str(note.path)] = Note(_NOBODY, note.path, note.raw)
+        return failures
+
+    def _place(self, due: list[Note]) -> list[tuple[Note, OSError]]:
+        disk, failures = self._disk, []
+        prepared: list[tuple[Note, Replacement]] = []
+        try:
+            for note in due:
+                self._add_folder(note)
+                prepared.append((note, disk.prepare(note.path, [note.raw])))
+        except OSError:
+            for _, replacement in prepared:
+                replacement.drop()
+            raise
+        outcomes = disk.together([each.sync for _, each in prepared])
+        placed: list[Note] = []
+        for (note, replacement), error in zip(prepared, outcomes, strict=True):
+            try:
+                if error is not None:
+                    replacement.drop()
+                    raise error
+                replacement.place()
+                placed.append(note)
+            except OSError as trouble:
+                if trouble.errno not in FULL_ERRNOS | DESCRIPTOR_ERRNOS:
+                    failures.append((note, trouble))
+        self._sync_folders()
+        for note in placed:
+            name = str(note.path)
+            del self._other.left[name]
+            self._leave(name)
+        return failures
+
+    def _add_folder(self, note: Note) -> None:
+        folder, unsynced = note.path.parent, self._unsynced
+        unsynced.update(dict.fromkeys(self._disk.add_folder(folder)))
+        unsynced[folder] = None
+        if note.owner is _NOBODY:  # whoever made those above may have ended before it synced them
+            while folder != self._root:
+                folder = folder.parent
+                unsynced[folder] = None
+
+    def _sync_folders(self) -> None:
+        folders = [*self._unsynced]
+        outcomes = self._disk.together([partial(self._disk.sync_folder, each) for each in folders])
+        for folder, error in zip(folders, outcomes, strict=True):
+            if error is not None and not isinstance(error, FileNotFoundError):
+                raise error
+            del self._unsynced[folder]  # or it is gone
+
+    def _wipe(self, half: _Half) -> None:
+        """Let a file tell of nothing any more, lest it is believed when it is long outdated."""
+        self._open(half)
+        if half.used > KEPT_BYTES:
+            self._disk.remove(half.path)
+            self._disk.sync_folder(self._root)
+            self._disk.close(half.handle)
+            half.handle = None
+        else:
+            with memoryview(self._encode(_WIPED)) as view:
+                self._disk.write(half.handle, view, 0)
+            self._disk.sync(half.handle)
+        half.used = 0
+        half.told.clear()
+
+    def close(self) -> None:
+        """Remove the files, if nothing is left in them, and give the handles back."""
+        for half in self._halves:
+            if half.handle is not None:
+                self._disk.close(half.handle)
+                half.handle = None
+                if not half.used:
+                    with contextlib.suppress(OSError):
+                        self._disk.remove(half.path)
+
+    # -- after a restart -------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Find what the process before this one noted, and carry out again what it removed.
+
+        Raises:
+            StoreError: it cannot be read, or not carried out.
+        """
+        path = self._root
+        try:
+            found = []
+            for half in self._halves:
+                path = half.path
+                stored = self._disk.read(path) or b""
+                entries, stop = _entries(stored)
+                if entries:
+                    found.append((entries, stop, half))
+                elif stored.strip(b"\0"):  # its serials are not known
+                    self._disk.truncate(path, 0)
+            found.sort(key=lambda each: each[0][0][0])
+            gone: dict[str, bool] = {}
+            for entries, stop, half in found:
+                self._serial = entries[-1][0] + 1
+                if entries[0][1] == _WIPED:
+                    continue
+                half.used = stop
+                self._active = half
+                self._other = self._halves[half is self._halves[0]]
+                for entry in entries:
+                    self._take_in(half, entry, gone)
+            for name, is_folder in gone.items():
+                path = Path(name)
+                self._remove_again(path, is_folder=is_folder)
+        except OSError as error:
+            raise StoreError(f"the journal cannot be used: {error.strerror}", str(path)) from error
+
+    def _take_in(
+        self, half: _Half, entry: tuple[int, int, bytes, bytes], gone: dict[str, bool]
+    ) -> None:
+        _, kind, path, raw = entry
+        name = f"{self._root}/{path.decode('utf-8', 'surrogateescape')}"
+        above = name
+        while len(above) > len(str(self._root)):
+            half.told.add(above)
+            if kind == _CONTENT:
+                gone.pop(above, None)
+            above = above.rpartition("/")[0]
+        if kind == _CONTENT:
+            self._forget(name)
+            half.left[name] = Note(_NOBODY, Path(name), raw)
+            self._enter(name)
+        else:
+            self._drop(name, is_folder=kind == _FOLDER_GONE)
+            gone[name] = kind == _FOLDER_GONE
+
+    def _remove_again(self, path: Path, *, is_folder: bool) -> None:
+        if is_folder:
+            self._disk.set_aside(path)
+        else:
+            self._disk.remove(path)
+        try:
+            self._disk.sync_folder(path.parent)
+        except FileNotFoundError:
+            return
+
+
+def _entries(stored: bytes) -> tuple[list[tuple[int, int, bytes, bytes]], int]:
+    """Return serial, kind, path and content of the entries of a file, and where they end."""
+    found: list[tuple[int, int, bytes, bytes]] = []
+    at, last = 0, 0
+    while at + _CHECK.size + _HEAD.size <= len(stored):
+        checksum, length = _CHECK.unpack_from(stored, at)
+        stop = at + _CHECK.size + length
+        if length < _HEAD.size or stop > len(stored) or crc32c(stored[at + 4 : stop]) != checksum:
+            break
+        serial, kind, path_bytes = _HEAD.unpack_from(stored, at + _CHECK.size)
+        if serial <= last:
+            break  # of an earlier use of the file
+        path_at = at + _CHECK.size + _HEAD.size
+        raw_at = path_at + path_bytes
+        found.append((serial, kind, stored[path_at:raw_at], stored[raw_at:stop]))
+        at, last = stop, serial
+    return found, at

@@ -1,0 +1,364 @@
+"""The journal: what it costs, what is read of it, and what is left of it after a power cut."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from jetstream_server.base.clock import MILLISECOND, SECOND
+from jetstream_server.base.errors import StoreError
+from jetstream_server.store.disk import journal as journal_module
+from jetstream_server.store.disk.commit import PLACE_NS, PLACED_FILES, GroupCommit
+from jetstream_server.store.disk.flush import BlockFile
+from jetstream_server.store.disk.journal import Journal
+
+ROOT = Path("/r")
+STREAMS = ROOT / "a" / "streams"
+
+
+class Owner:
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def flushed(self) -> None: ...
+
+    def stalled(self, error: StoreError) -> None:
+        self.heard.append(f"stalled: {error.reason}")
+
+    def failed(self, error: StoreError) -> None:
+        self.heard.append(f"failed: {error.reason}")
+
+
+class Syncs:
+    """Counts what waits for the device, once for what waits together."""
+
+    def __init__(self, disk: Any) -> None:
+        self.count = 0
+        self._sync, self._sync_folder = disk.sync, disk.sync_folder
+        disk.sync, disk.sync_folder = self._counted(disk.sync), self._counted(disk.sync_folder)
+
+    def _counted(self, sync: Any) -> Any:
+        def counted(what: Any) -> None:
+            self.count += 1
+            sync(what)
+
+        return counted
+
+
+@pytest.fixture
+def disk(sim_disk_module: Any) -> Any:
+    disk = sim_disk_module.SimDisk(Random(1))
+    disk.make_folder(ROOT)
+    return disk
+
+
+def running(disk: Any, room_bytes: int = 1000) -> GroupCommit:
+    journal = Journal(ROOT, disk, room_bytes=room_bytes)
+    journal.load()
+    return GroupCommit(disk, journal=journal)
+
+
+def flush(commit: GroupCommit, now: int) -> None:
+    taken = commit.take(now)
+    if taken is not None:
+        assert not taken.run()
+        commit.settle(taken)
+
+
+def config(name: object) -> Path:
+    return STREAMS / str(name) / "meta.json"
+
+
+def put(commit: GroupCommit, name: object, content: bytes, owner: Any = None) -> None:
+    commit.replace(owner or Owner(), config(name), [content], in_journal=True)
+
+
+def found(commit: GroupCommit, path: Path) -> bytes | None:
+    queued = commit.queued(path)
+    if queued is not None:
+        return bytes(queued)
+    return None if commit.is_removed(path) else commit.disk.read(path)
+
+
+def test_a_config_takes_one_sync_and_so_do_a_hundred(disk: Any) -> None:
+    commit = running(disk)
+    put(commit, "first", b"1")  # makes the journal
+    flush(commit, 1)
+    syncs = Syncs(disk)
+    put(commit, "second", b"2")
+    flush(commit, 2)
+    assert syncs.count == 1
+    for number in range(100):
+        put(commit, number, b"%d" % number)
+    flush(commit, 3)
+    assert syncs.count == 2
+    disk.restart()
+    again = running(disk)
+    assert again.names(STREAMS) == sorted(["first", "second", *map(str, range(100))])
+    assert [found(again, config(n)) for n in (0, 99, "second")] == [b"0", b"99", b"2"]
+
+
+def test_what_is_noted_is_read_like_any_other_and_put_in_place_when_the_makers_pause(
+    disk: Any,
+) -> None:
+    commit = running(disk)
+    for number in range(20):
+        put(commit, number, b"%d" % number)
+    flush(commit, 1)
+    flush(commit, 2)
+    assert disk.read(config(3)) is None
+    assert found(commit, config(3)) == b"3"
+    assert "3" in commit.names(STREAMS)
+    assert commit.names(STREAMS / "3") == ["meta.json"]
+    assert commit.next_deadline() == 2 + PLACE_NS
+    now, placed = 2 + PLACE_NS, []
+    while (deadline := commit.next_deadline()) is not None:
+        now = max(deadline, now)
+        flush(commit, now)
+        placed.append(sum(disk.read(config(n)) == b"%d" % n for n in range(20)))
+        assert [found(commit, config(n)) for n in range(20)] == [b"%d" % n for n in range(20)]
+        flush(commit, now)
+    assert placed[:3] == [PLACED_FILES, 2 * PLACED_FILES, 20]
+    assert now < 2 + PLACE_NS + SECOND
+    disk.restart()
+    assert [disk.read(config(n)) for n in range(20)] == [b"%d" % n for n in range(20)]
+    assert not running(disk).is_dirty
+
+
+def test_a_clean_stop_leaves_no_journal(disk: Any) -> None:
+    commit = running(disk)
+    put(commit, "a", b"1")
+    flush(commit, 1)
+    put(commit, "b", b"2")
+    assert commit.drain() == []
+    assert disk.names(ROOT) == ["a"]
+    assert (disk.read(config("a")), disk.read(config("b"))) == (b"1", b"2")
+    put(commit, "b", b"3")  # and it may go on
+    assert commit.drain() == []
+    assert disk.read(config("b")) == b"3"
+
+
+def test_what_was_put_in_place_and_removed_does_not_come_back(disk: Any) -> None:
+    commit = running(disk)
+    for name in "abcdefghijkl":
+        put(commit, name, b"x")
+    flush(commit, 1)
+    flush(commit, 2)
+    flush(commit, 2 + PLACE_NS)
+    placed = [name for name in "abcdefghijkl" if disk.read(config(name))]
+    assert len(placed) == PLACED_FILES  # others are not, so the journal still tells of all
+    for name in "abcdefghijkl":
+        commit.remove_tree(Owner(), config(name).parent)
+    flush(commit, 3 + PLACE_NS)
+    assert commit.names(STREAMS) == disk.names(STREAMS)
+    disk.restart()
+    again = running(disk)
+    assert [found(again, config(name)) for name in "abcdefghijkl"] == [None] * 12
+
+
+def test_a_removal_that_was_noted_is_carried_out_by_the_next_process(
+    disk: Any, sim_disk_module: Any
+) -> None:
+    commit = running(disk)
+    put(commit, "a", b"x")
+    put(commit, "b", b"x")
+    buffer = bytearray(b"message")
+    commit.write(Owner(), BlockFile(STREAMS / "a" / "1.blk"), buffer, 0, 7)
+    flush(commit, 1)
+    commit.remove_tree(Owner(), STREAMS / "a")
+    disk.dark_in = 2  # behind write and sync of the note, before the folder is set aside
+    with pytest.raises(sim_disk_module.PowerLostError):
+        flush(commit, 2)
+    disk.restart()
+    assert disk.read(STREAMS / "a" / "1.blk") == b"message"
+    again = running(disk)
+    assert again.names(STREAMS / "a") == []
+    assert disk.read(STREAMS / "a" / "1.blk") is None
+    assert found(again, config("b")) == b"x"
+
+
+def test_the_journal_grows_no_further_than_it_must(
+    disk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "WORN_BYTES", 10_000)
+    monkeypatch.setattr(journal_module, "KEPT_BYTES", 20_000)
+    commit, now = running(disk), 1
+    for number in range(300):
+        put(commit, number % 7, b"%d" % number * 100)
+        flush(commit, now)
+        now += MILLISECOND
+    sizes = [len(disk.read(ROOT / f"journal-{n}") or b"") for n in (0, 1)]
+    assert max(sizes) < 25_000
+    assert [found(commit, config(n)) for n in range(7)] == [
+        b"%d" % max(range(n, 300, 7)) * 100 for n in range(7)
+    ]
+    put(commit, "large", b"x" * 50_000)
+    assert commit.drain() == []
+
+
+def test_a_full_disk_holds_configs_up_and_places_them_later(disk: Any) -> None:
+    commit, owner = running(disk, room_bytes=0), Owner()
+    put(commit, "a", b"1")
+    flush(commit, 1)
+    used = sum(len(disk.read(ROOT / f"journal-{n}") or b"") for n in (0, 1))
+    disk.capacity = used + 20
+    put(commit, "b", b"2" * 100, owner)
+    taken = commit.take(2)
+    assert taken is not None
+    taken.run()
+    commit.settle(taken)
+    assert owner.heard == ["stalled: the disk is full: No space left on device"]
+    assert found(commit, config("b")) == b"2" * 100
+    assert commit.take(3) is None  # until it is tried again
+    disk.capacity = None
+    flush(commit, 3 + SECOND)
+    assert not commit.is_dirty
+    disk.restart()
+    assert found(running(disk), config("b")) == b"2" * 100
+
+
+def test_of_what_found_no_room_and_was_given_up_nothing_comes_back(disk: Any) -> None:
+    commit, owner = running(disk, room_bytes=0), Owner()
+    put(commit, "a", b"1")
+    flush(commit, 1)
+    disk.fail_in, disk.fail_errno = 1, errno.ENOSPC  # the sync: what was written may survive
+    put(commit, "b", b"2", owner)
+    taken = commit.take(2)
+    assert taken is not None
+    taken.run()
+    commit.settle(taken)
+    assert owner.heard
+    commit.remove_tree(owner, config("b").parent)
+    assert commit.drain() == []
+    for seed in range(20):
+        disk.random.seed(seed)
+        disk.restart()
+        again = running(disk)
+        assert (found(again, config("a")), found(again, config("b"))) == (b"1", None)
+
+
+def test_trouble_with_a_place_is_told_once_and_the_note_stays(disk: Any) -> None:
+    commit, owner = running(disk), Owner()
+    put(commit, "a", b"1", owner)
+    flush(commit, 1)
+    flush(commit, 2)
+    for now in (2 + PLACE_NS, 3 + 2 * PLACE_NS):
+        disk.fail_in, disk.fail_errno = 1, errno.EIO
+        taken = commit.take(now)
+        assert taken is not None
+        taken.run()
+        commit.settle(taken)
+        assert commit.take(now + 1) is None  # until it is tried again
+        assert owner.heard == ["failed: replace failed: Input/output error"]
+        assert found(commit, config("a")) == b"1"
+    disk.fail_in = None
+    disk.restart()
+    assert found(running(disk), config("a")) == b"1"
+
+
+def test_garbage_in_a_journal_is_no_entry_and_cannot_become_one(disk: Any) -> None:
+    commit = running(disk)
+    for number in range(5):
+        put(commit, number, b"old")
+        flush(commit, 1)
+    stored = disk.read(ROOT / "journal-0") or disk.read(ROOT / "journal-1")
+    name = "journal-0" if disk.read(ROOT / "journal-0") else "journal-1"
+    disk.put(ROOT / name, b"\xff" + stored[1:])
+    again = running(disk)
+    assert again.names(STREAMS) == []
+    put(again, 0, b"new")
+    flush(again, 1)
+    disk.restart()
+    third = running(disk)
+    assert third.names(STREAMS) == ["0"]
+    assert found(third, config(0)) == b"new"
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_a_power_cut_at_any_step_leaves_what_was_durable_or_what_came_later(
+    sim_disk_module: Any, monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    monkeypatch.setattr(journal_module, "WORN_BYTES", 400)
+    monkeypatch.setattr(journal_module, "KEPT_BYTES", 600)
+    for seed in range(part * 60, part * 60 + 60):
+        _live_through(sim_disk_module, Random(seed))
+
+
+class World:
+    """What each of some streams may look like: config, and a message of the same incarnation."""
+
+    def __init__(self, names: str) -> None:
+        nothing: tuple[bytes | None, bytes | None] = (None, None)
+        self.known = {name: [nothing] for name in names}
+
+    def add(self, name: str, config: bytes | None, message: bytes | None) -> None:
+        self.known[name].append((config, message))
+
+    def settled(self) -> None:
+        self.known = {name: states[-1:] for name, states in self.known.items()}
+
+    def check(self, name: str, now: tuple[bytes | None, bytes | None]) -> None:
+        configs = {config for config, _ in self.known[name]}
+        messages = {message for _, message in self.known[name]}
+        assert now[0] in configs, (name, now, self.known[name])
+        assert now[1] in messages, (name, now, self.known[name])
+        if now[1] is not None:  # a message never without its config, nor with another's
+            assert now[0] is not None, (name, now, self.known[name])
+            assert now[0].split(b".")[0] == now[1].split(b".")[0], (name, now, self.known[name])
+        if None not in messages:
+            assert now[1] is not None
+        self.known[name] = [now]
+
+
+def _live_through(sim_disk_module: Any, chance: Random) -> None:
+    disk = sim_disk_module.SimDisk(chance)
+    disk.make_folder(ROOT)
+    disk.make_folder(STREAMS)
+    world, clock, number = World("abc"), 1, 0
+    for _ in range(6):  # lives of the process
+        commit = running(disk, room_bytes=chance.choice([0, 300]))
+        now = {}
+        for name in "abc":
+            message = found(commit, STREAMS / name / "1.blk")
+            message = message if message is not None and message.endswith(b".m") else None  # torn
+            now[name] = (found(commit, config(name)), message)
+            world.check(name, now[name])
+        life = chance.choice(["cut", "kill", "stop"])
+        disk.dark_in = chance.randrange(120) if life == "cut" else None
+        try:
+            for _ in range(chance.randrange(30)):
+                number += 1
+                clock += chance.choice([1, 30 * MILLISECOND, PLACE_NS])
+                name = chance.choice("abc")
+                kept, message = now[name]
+                wish = chance.choice(["config", "config", "message", "remove", "flush", "flush"])
+                if wish == "config":
+                    head = kept.split(b".")[0] if kept is not None else b"%d" % number
+                    now[name] = (head + b".%d" % number + b"x" * chance.choice([1, 200]), message)
+                    put(commit, name, now[name][0])
+                elif wish == "message" and kept is not None and message is None:
+                    data = bytearray(kept.split(b".")[0] + b".m")
+                    now[name] = (kept, bytes(data))
+                    file = BlockFile(STREAMS / name / "1.blk")
+                    commit.write(Owner(), file, data, 0, len(data))
+                elif wish == "remove":
+                    now[name] = (None, None)
+                    commit.remove_tree(Owner(), STREAMS / name)
+                elif wish == "flush":
+                    flush(commit, clock)
+                    if not commit.is_dirty:
+                        world.settled()
+                    continue
+                world.add(name, *now[name])
+            if life == "stop":
+                assert commit.drain() == []
+                world.settled()
+        except sim_disk_module.PowerLostError:
+            life = "cut"
+        if life == "cut":
+            disk.restart()
+        else:
+            disk.dark_in = None
