@@ -37,6 +37,20 @@ def test_names_are_marked_as_they_match(filters: Any, patterns: Any, names: Any,
     assert list(flags) == expected
 
 
+@settings(max_examples=200)
+@given(
+    patterns=st.lists(subjects.filter(is_valid_subject), max_size=3).map(tuple),
+    names=st.lists(subjects, max_size=6),
+)
+def test_names_that_stand_one_behind_the_other_are_marked_likewise(
+    filters: Any, patterns: Any, names: Any
+) -> None:
+    lengths = array("H", map(len, names))
+    found = filters.mark_stored(b"".join(names) + b"more", lengths, patterns)
+    expected = [any(matches(pattern, name) for pattern in patterns) for name in names]
+    assert list(found) == expected
+
+
 def make_counters(random: Random) -> Any:
     size = random.randrange(12)
     flags = bytearray(random.choice(b"\0\1\1") for _ in range(size))

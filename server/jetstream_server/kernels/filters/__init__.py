@@ -9,6 +9,7 @@ from jetstream_server.kernels.twins import adopt
 if TYPE_CHECKING:
     from jetstream_server.kernels.filters.pure import (
         mark,
+        mark_stored,
         newest,
         next_bound,
         present,
@@ -16,6 +17,6 @@ if TYPE_CHECKING:
         total,
     )
 
-__all__ = ["TWIN", "mark", "newest", "next_bound", "present", "spread", "total"]
+__all__ = ["TWIN", "mark", "mark_stored", "newest", "next_bound", "present", "spread", "total"]
 
 TWIN = adopt(__name__, globals())

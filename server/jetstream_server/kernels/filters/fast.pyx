@@ -10,6 +10,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memset
 
 import array
 
@@ -94,6 +95,64 @@ def mark(
                     break
     finally:
         free(wanted)
+
+
+cdef bint _is_literal(const char* pattern, Py_ssize_t length) noexcept nogil:
+    cdef Py_ssize_t at
+    for at in range(length):
+        if (
+            (pattern[at] == c"*" or pattern[at] == c">")
+            and (at == 0 or pattern[at - 1] == c".")
+            and (at + 1 == length or pattern[at + 1] == c".")
+        ):
+            return False
+    return not _has_empty_token(pattern, length)
+
+
+def mark_stored(
+    const uint8_t[::1] names, const unsigned short[::1] lengths, tuple patterns not None
+):
+    cdef Py_ssize_t index, at, start = 0, length, count = len(patterns), size = lengths.shape[0]
+    cdef bytes found = PyBytes_FromStringAndSize(NULL, size)
+    cdef char* marks = PyBytes_AS_STRING(found)
+    cdef const char* text
+    cdef const char* first = NULL
+    cdef Text* wanted
+    cdef bint* literal
+    if names.shape[0] > 0:
+        first = <const char*>&names[0]
+    memset(marks, 0, size)
+    wanted = <Text*>malloc(max(count, 1) * sizeof(Text))
+    literal = <bint*>malloc(max(count, 1) * sizeof(bint))
+    if wanted == NULL or literal == NULL:
+        free(wanted)
+        free(literal)
+        raise MemoryError
+    try:
+        for at in range(count):
+            if type(patterns[at]) is not bytes:
+                raise TypeError("a pattern is bytes")
+            wanted[at].start = PyBytes_AS_STRING(patterns[at])
+            wanted[at].length = PyBytes_GET_SIZE(patterns[at])
+            literal[at] = _is_literal(wanted[at].start, wanted[at].length)
+        for index in range(size):
+            length = lengths[index]
+            if start + length > names.shape[0]:
+                raise IndexError("a subject beyond the names")
+            text = first + start
+            start += length
+            for at in range(count):
+                if literal[at]:
+                    if length != wanted[at].length or memcmp(text, wanted[at].start, length):
+                        continue
+                elif not _matches(wanted[at].start, wanted[at].length, text, length):
+                    continue
+                marks[index] = 1
+                break
+    finally:
+        free(wanted)
+        free(literal)
+    return found
 
 
 cdef int _check(Py_ssize_t known, array.array counts) except -1:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from itertools import compress
 
-from jetstream_server.kernels.record_format import Ids
+from jetstream_server.kernels.record_format import Buffer, Ids
 
 
 def mark(
@@ -27,6 +27,22 @@ def mark(
         given = name.split(b".")
         if b"" not in given and any(_matches(pattern, given) for pattern in wanted):
             flags[number] = 1
+
+
+def mark_stored(names: Buffer, lengths: Ids, patterns: tuple[bytes, ...]) -> bytes:
+    """Return the flags of names that stand one behind the other, 1 where a pattern matches.
+
+    Args:
+        names: the subjects.
+        lengths: unsigned 16-bit numbers, the length of each; together not more than `names`.
+    """
+    apart, at = [], 0
+    for length in lengths:
+        apart.append(bytes(names[at : at + length]))
+        at += length
+    flags = bytearray(len(apart))
+    mark(apart, 0, len(apart), patterns, flags)
+    return bytes(flags)
 
 
 def _matches(pattern: list[bytes], given: list[bytes]) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jetstream_server.kernels import columns, records
+from jetstream_server.kernels import columns, filters, records
 from jetstream_server.kernels.record_format import Buffer
 from jetstream_server.store.blocks import erasure, tombstone
 from jetstream_server.store.blocks import index as block_index
@@ -26,6 +26,8 @@ from jetstream_server.store.blocks.compressed_block import CompressedBlock
 from jetstream_server.store.blocks.index import Entries, Summary
 from jetstream_server.store.blocks.subjects import SubjectTable
 from jetstream_server.store.disk.commit import BlockFile
+
+Names = tuple[memoryview, memoryview]
 
 BLOCK_SUFFIX = ".blk"
 INDEX_SUFFIX = ".idx"
@@ -40,7 +42,15 @@ class Content:
         entries: one entry per message; subject ids are the block's own in a sealed block.
     """
 
-    __slots__ = ("_generation", "_resolve", "_table_ids", "buffer", "compressed", "entries")
+    __slots__ = (
+        "_generation",
+        "_names",
+        "_resolve",
+        "_table_ids",
+        "buffer",
+        "compressed",
+        "entries",
+    )
 
     def __init__(
         self,
@@ -49,6 +59,7 @@ class Content:
         table_ids: array[int],
         generation: int = 0,
         resolve: Callable[[], array[int]] | None = None,
+        names: Callable[[], Names] | None = None,
     ) -> None:
         """Make one.
 
@@ -57,6 +68,7 @@ class Content:
             generation: of the table when `table_ids` was made.
             resolve: makes `table_ids` when somebody asks: with many subjects they are dear, and
                 who looks for one message can do without.
+            names: gives the block's subjects, one behind the other, and the length of each.
         """
         self.buffer = buffer
         self.compressed: CompressedBlock | None = None
@@ -64,6 +76,7 @@ class Content:
         self._table_ids = table_ids
         self._generation = generation
         self._resolve = resolve
+        self._names = names
 
     @property
     def table_ids(self) -> array[int]:
@@ -78,6 +91,17 @@ class Content:
     def has_own_ids(self) -> bool:
         """Tell whether subject ids are the block's own, without making `table_ids`."""
         return self._resolve is not None or len(self._table_ids) > 0
+
+    @property
+    def is_numbered(self) -> bool:
+        """Tell whether `table_ids` is there, or is made in no time."""
+        return self._resolve is None
+
+    def marked(self, patterns: tuple[bytes, ...]) -> bytes:
+        """Return which of the block's own subjects patterns match, a byte for each; to be asked
+        as long as it is not numbered."""
+        assert self._names is not None, "else it would be numbered"
+        return filters.mark_stored(*self._names(), patterns)
 
     def renumber(self, table_ids: array[int], generation: int) -> None:
         """Take note of a table with other numbers."""

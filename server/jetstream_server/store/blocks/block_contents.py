@@ -21,6 +21,7 @@ from jetstream_server.store.blocks.subjects import SubjectSet, SubjectTable
 from jetstream_server.store.ports import StoredMessage
 
 Flags = bytes | bytearray
+NO_SUBJECT = (1 << 32) - 1  # no entry has this one
 PIECE_CHUNKS_MAX = 8  # inflated at once, in half a millisecond or so
 
 
@@ -133,14 +134,18 @@ class BlockContents:
             return b""
         if not content.has_own_ids:
             return wanted.flags()
-        return wanted.local_flags((block.number, block.version), content.table_ids)
+        return wanted.local_flags((block.number, block.version), content)
 
     def local_id(self, content: Content, subject_id: int) -> int:
-        """Return the block's own number of a subject, one that no entry has if it is not there."""
+        """Return the block's own number of a subject, `NO_SUBJECT` if it is not there."""
         if not content.has_own_ids:
             return subject_id
+        if not content.is_numbered:
+            found = content.marked((self._table.names[subject_id],)).find(1)
+            return found if found >= 0 else NO_SUBJECT
         own = content.table_ids
-        return columns.find(own, b"", 0, len(own), subject_id)
+        found = columns.find(own, b"", 0, len(own), subject_id)
+        return found if found < len(own) else NO_SUBJECT
 
     # -- messages --------------------------------------------------------------------------
 
@@ -149,6 +154,12 @@ class BlockContents:
         buffer = self.buffer(block, content, entry)
         timestamp: int = PREFIX.unpack_from(buffer, content.entries.positions[entry])[3]
         return timestamp
+
+    def subject(self, block: Block, content: Content, entry: int) -> bytes:
+        """Return the subject of an entry."""
+        buffer, at = self.buffer(block, content, entry), content.entries.positions[entry]
+        start = at + PREFIX_BYTES
+        return bytes(buffer[start : start + PREFIX.unpack_from(buffer, at)[5]])
 
     def message(self, block: Block, content: Content, entry: int) -> StoredMessage:
         """Return an entry as a message."""

@@ -109,9 +109,12 @@ class BlockPruning:
             self._contents.buffer(block, content, entry), entries.positions[entry]
         )
         accounted = size - UNACCOUNTED_BYTES + (HEADER_ACCOUNTED_BYTES if headers else 0)
-        number = entries.subject_ids[entry]
-        if len(content.table_ids):
-            number = content.table_ids[number]
+        if content.is_numbered:
+            number = entries.subject_ids[entry]
+            if len(content.table_ids):
+                number = content.table_ids[number]
+        else:
+            number = table.ids[self._contents.subject(block, content, entry)]
         table.counts[number] -= 1
         table.present -= not table.counts[number]
         block.bury(entry)

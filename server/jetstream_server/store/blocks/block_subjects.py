@@ -12,7 +12,7 @@ from itertools import compress
 
 from jetstream_server.kernels import columns
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
-from jetstream_server.store.blocks.block_contents import BlockContents
+from jetstream_server.store.blocks.block_contents import NO_SUBJECT, BlockContents
 from jetstream_server.store.blocks.block_list import BlockList
 from jetstream_server.store.blocks.subjects import SubjectSet, SubjectTable
 from jetstream_server.store.ports import Census, SubjectFilter
@@ -228,7 +228,7 @@ class BlockSubjects:
             block = self._list.blocks[index]
             content = self._contents.of(block)
             number = self._contents.local_id(content, subject_id)
-            if content.has_own_ids and number == len(content.table_ids):
+            if number == NO_SUBJECT:
                 continue  # without one of this subject
             ids = content.entries.subject_ids
             entry = max(block.at_or_after(content, start), block.head) - 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
+from functools import partial
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import columns
@@ -152,7 +153,8 @@ class ContentCache:
             assert whole is not None, "it was sound a moment ago, and is mapped"
             return table.add_stored(whole.names, whole.lengths)
 
-        return Content(None, entries, array("I"), table.generation, resolve)
+        names = partial(block_index.stored_names, file)
+        return Content(None, entries, array("I"), table.generation, resolve, names)
 
     def _read_block(self, block: Block, table: SubjectTable) -> Content:
         """Read the entries from the block itself: the index was lost while the store is open."""

@@ -201,6 +201,16 @@ def decode(content: Buffer, *, with_subjects: bool = True) -> Summary | None:
     )
 
 
+def stored_names(content: Buffer) -> tuple[memoryview, memoryview]:
+    """Return the subjects of a sound index, one behind the other with what follows them, and the
+    length of each, as unsigned 16-bit numbers: views of the file."""
+    subjects = _Header._make(_HEADER.unpack_from(content)).subjects
+    lengths_at = HEADER_BYTES + 12 * subjects
+    names_at = lengths_at + 2 * subjects
+    view = memoryview(content)
+    return view[names_at:], view[lengths_at:names_at].cast("H")
+
+
 def _sound_header(content: Buffer) -> _Header | None:
     if len(content) < HEADER_BYTES or bytes(content[: len(MAGIC)]) != MAGIC:
         return None

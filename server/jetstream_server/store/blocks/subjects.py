@@ -15,6 +15,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 from jetstream_server.core.subject import is_literal
@@ -25,7 +26,26 @@ _ANY_COUNT = 1 << 62
 _ANY_SEQ = (1 << 64) - 1
 _BOUNDS_MAX = 20_000  # subjects looked at for the next message
 _SETS_KEPT = 4  # of those that nobody holds: requests often ask by the same wildcard again
+_PATTERNS_LOOKED_FOR = 8  # among the names of a block
 _BLOCKS_REMEMBERED = 4  # of one set; several consumers may read with it
+
+
+class OwnSubjects(Protocol):
+    """The subjects of a block, which have numbers of their own."""
+
+    @property
+    def is_numbered(self) -> bool:
+        """Tell whether `table_ids` is there."""
+        ...
+
+    @property
+    def table_ids(self) -> array[int]:
+        """Their numbers in the table."""
+        ...
+
+    def marked(self, patterns: tuple[bytes, ...]) -> bytes:
+        """Return which of them patterns match, a byte for each."""
+        ...
 
 
 class SubjectTable:
@@ -165,13 +185,17 @@ class SubjectSet:
                 flags[number] = 1
         return stop == len(table.names)
 
-    def local_flags(self, block: tuple[int, int], table_ids: array[int]) -> bytes:
+    def local_flags(self, block: tuple[int, int], own: OwnSubjects) -> bytes:
         """Return one byte per subject of a block, remembering those of the last blocks asked
         for."""
-        flags = self.flags()
         found = self._local.get(block)
         if found is None:
-            found = filters.spread(flags, table_ids)
+            # To number all subjects of a block takes longer than to look at their names for some
+            # patterns; whose numbers are there, or who has many patterns, asks the table.
+            if own.is_numbered or len(self.patterns) > _PATTERNS_LOOKED_FOR:
+                found = filters.spread(self.flags(), own.table_ids)
+            else:
+                found = own.marked(self.patterns)
             while len(self._local) >= _BLOCKS_REMEMBERED:
                 del self._local[next(iter(self._local))]
             self._local[block] = found

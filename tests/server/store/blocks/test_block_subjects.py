@@ -206,3 +206,30 @@ def test_what_a_wildcard_matches_is_decided_once_for_all_who_ask(
         assert store.load_last(store.filter([b"s.*.x"])).sequence >= 100
         store.append(b"s.new.x", b"", b"", 5)
     assert looked_at == [100, 1]
+
+
+def test_who_looks_for_a_few_subjects_has_no_block_number_all_of_its_own(
+    sim_disk_module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = GroupCommit(sim_disk_module.SimDisk(Random(1)))
+    store = FileStore(Path("/s"), commit, block_bytes=1000)
+    names = [b"s.%d" % (n % 99) for n in range(100)]
+    store.append_run(PubRun.of([(name, b"", b"", b"x" * 20) for name in names]), 0, 100, 5)
+    store.append(b"other", b"", b"", 6)
+    assert commit.drain() == []  # sealed blocks are had from their files from now on
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("numbers all subjects of a block")
+
+    monkeypatch.setattr(subjects.SubjectTable, "add_stored", refuse)
+    rare = store.filter([b"s.0"])
+    assert store.load_next(rare, 1).sequence == 1
+    assert store.load_next(rare, 2).sequence == 100
+    assert store.load_next(store.filter([b"*.70"]), 60).sequence == 71
+    assert store.count(rare, 2) == 1
+    assert store.subject_last(b"s.0") == 100
+    assert store.delete([100]) == 1
+    assert store.subject_last(b"s.0") == 1
+    assert store.delete([1]) == 1
+    assert store.load_next(rare, 1) is None
+    assert store.load_last(store.filter([b"s.*"])).sequence == 99
