@@ -432,10 +432,7 @@ class GroupCommit:
             operations += self._take_rubbish(now)
         if fills:
             self._fill_at = None
-        places_max = 0
-        if places:
-            self._place_at = None
-            places_max = sys.maxsize if now is None else PLACED_FILES
+        places_max = self._places_max(now) if places else 0
         syncs = not self.lazily_ns or sync_due
         unsynced, self._unsynced = self._unsynced, {}
         if syncs:
@@ -501,6 +498,11 @@ class GroupCommit:
         for removal in taken:
             del self._rubbish[removal.path]
         return [*taken, *(Clear(self._aside.pop(path), path, files) for path in aside)]
+
+    def _places_max(self, now: int | None) -> int:
+        """Return how many of the contents that are noted the next flush puts in place."""
+        self._place_at = None
+        return sys.maxsize if now is None else PLACED_FILES
 
     def _fills(self, now: int | None) -> bool:
         """Tell whether the next flush is to fill up the reserve."""
