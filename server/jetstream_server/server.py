@@ -27,11 +27,10 @@ from jetstream_server.kernels import in_use
 from jetstream_server.monitor.server_commands import ServerCommands
 from jetstream_server.monitor.system_events import SystemEvents
 from jetstream_server.monitor.system_services import SystemServices
-from jetstream_server.net import listener as listening
-from jetstream_server.net import signals
+from jetstream_server.net import listening, signals
 from jetstream_server.net.busy_poll import has_core_to_spare
-from jetstream_server.net.front_doors import FrontDoors
 from jetstream_server.net.idle_memory import IdleMemory
+from jetstream_server.net.listeners import Listeners
 from jetstream_server.net.log import LogSettings, ServerLog
 from jetstream_server.net.loop_errors import contain_callbacks
 from jetstream_server.net.password_threads import PasswordThreads
@@ -39,8 +38,8 @@ from jetstream_server.net.process_files import process_files
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.auth.auth import Authenticator, Gatekeeper
 from jetstream_server.node.auth.users import accounts_of, users_of
-from jetstream_server.node.door import Door
 from jetstream_server.node.lame_duck import LameDuck
+from jetstream_server.node.listener import Listener
 from jetstream_server.node.node import Node
 from jetstream_server.node.reload import arrange_accounts, reload
 from jetstream_server.node.trace import Trace
@@ -88,8 +87,8 @@ class Server:
         options = self.options = self._with_accounts(self.options, clock.now())
         self._announce()
         with contextlib.ExitStack() as stack:
-            doors = stack.enter_context(contextlib.closing(FrontDoors(options, self.log.write)))
-            node = self._make_node(doors)
+            listeners = stack.enter_context(contextlib.closing(Listeners(options, self.log.write)))
+            node = self._make_node(listeners)
             node.started_at = clock.now()
             node.chronicle = SystemEvents(node, node.started_at)
             self.log.write("INF", f"  Name:     {node.name}")
@@ -110,15 +109,15 @@ class Server:
             stack.callback(passwords.stop)
             stack.callback(IdleMemory(asyncio.get_running_loop(), pump.intake, pump.rest).stop)
             monitor = await self._monitor(pump)
-            await doors.open(pump)
-            self._trap_signals(pump, doors)
+            await listeners.open(pump)
+            self._trap_signals(pump, listeners)
             pump.wake()
-            urls = self._urls(doors, monitor)
+            urls = self._urls(listeners, monitor)
             with process_files(options.pid_file, options.ports_file_dir, urls):
                 self.log.write("INF", "Server is ready")
                 await self._ended.wait()
             self.log.write("INF", "Initiating Shutdown...")
-            doors.shut()
+            listeners.shut()
             await pump.stop()
             for connection in list(pump.connections.values()):
                 connection.close()
@@ -154,7 +153,7 @@ class Server:
         for warning in self.options.warnings:
             self.log.write("WRN", warning)
 
-    def _make_node(self, doors: FrontDoors) -> Node:
+    def _make_node(self, listeners: Listeners) -> Node:
         options = self.options
         # Not seeded from the clock: two servers started together must not share identifiers.
         chance = random.Random(secrets.randbits(128))
@@ -165,15 +164,15 @@ class Server:
             chance,
             note,
             Containment(note),
-            port=doors.port,
+            port=listeners.port,
             store_dir=str(store_dir(options)),
         )
-        node.door = _advertised(node, options)
+        node.listener = _advertised(node, options)
         self._set_trace(node)
         arrange_accounts(node, options)
         for account in node.accounts.values():
             SystemServices(node, account).subscribe()
-        ServerCommands(node, lambda now: self._reload(node, doors, now)).subscribe()
+        ServerCommands(node, lambda now: self._reload(node, listeners, now)).subscribe()
         self._serve_claims(node)
         return node
 
@@ -205,33 +204,33 @@ class Server:
         self.log.write("INF", f"Starting http monitor on {monitor.address}")
         return monitor
 
-    def _urls(self, doors: FrontDoors, monitor: MonitorHttp | None) -> dict[str, list[str]]:
+    def _urls(self, listeners: Listeners, monitor: MonitorHttp | None) -> dict[str, list[str]]:
         """Return where the server can be reached, by protocol."""
-        urls = {"nats": [f"nats://{listening.host_port(self.options.host, doors.port)}"]}
+        urls = {"nats": [f"nats://{listening.host_port(self.options.host, listeners.port)}"]}
         if monitor is not None:
             urls["monitoring"] = [f"http://{monitor.address}"]
-        if doors.websocket_url:
-            urls["websocket"] = [doors.websocket_url]
+        if listeners.websocket_url:
+            urls["websocket"] = [listeners.websocket_url]
         return urls
 
-    def _trap_signals(self, pump: Pump, doors: FrontDoors) -> None:
+    def _trap_signals(self, pump: Pump, listeners: Listeners) -> None:
         actions: dict[signal.Signals, Callable[[], None]] = {
             signal.SIGTERM: self._ended.set,
             signal.SIGINT: self._ended.set,
-            signal.SIGHUP: lambda: self._on_hangup(pump, doors),
+            signal.SIGHUP: lambda: self._on_hangup(pump, listeners),
             signal.SIGUSR1: self.log.reopen,
-            signal.SIGUSR2: lambda: self._enter_lame_duck(pump, doors),
+            signal.SIGUSR2: lambda: self._enter_lame_duck(pump, listeners),
         }
         signals.trap(actions, self.log.write)
 
     # -- other settings ----------------------------------------------------------------------
 
-    def _on_hangup(self, pump: Pump, doors: FrontDoors) -> None:
+    def _on_hangup(self, pump: Pump, listeners: Listeners) -> None:
         with contextlib.suppress(ConfigError):  # it has been logged
-            self._reload(pump.node, doors, pump.clock.now())
+            self._reload(pump.node, listeners, pump.clock.now())
         pump.wake()
 
-    def _reload(self, node: Node, doors: FrontDoors, now: int) -> None:
+    def _reload(self, node: Node, listeners: Listeners, now: int) -> None:
         """Read the configuration again, and the certificates that it names, and follow both.
 
         Raises:
@@ -244,8 +243,8 @@ class Server:
                 )
             options = self._with_accounts(self._reread(), now)
             said = changes(self.options, options)
-            door = _advertised(node, options)
-            entrances = doors.entrances(options, door)
+            listener = _advertised(node, options)
+            terms = listeners.terms(options, listener)
             self.log.follow(LogSettings.of(options))
             self._follow(node, options, now)
         except ConfigError as error:
@@ -257,15 +256,15 @@ class Server:
             text = f"{incident}; it may be followed in part, reload it or start the server again"
             self.log.write("ERR", f"Failed to reload server configuration: {text}")
             raise ConfigError(text) from None
-        node.door = door
-        pins = doors.pinned_certs
-        doors.adopt(entrances, node)
+        node.listener = listener
+        pins = listeners.pinned_certs
+        listeners.adopt(terms, node)
         self._set_trace(node)
         for each in said:
             self.log.write("INF", f"Reloaded: {each}")
         self.log.write("INF", f"Reloaded server configuration ({options.config_digest})")
-        if doors.pinned_certs != pins:
-            doors.part_with_unpinned(node)
+        if listeners.pinned_certs != pins:
+            listeners.part_with_unpinned(node)
 
     def _follow(self, node: Node, options: ServerOptions, now: int) -> None:
         """Follow what options say of accounts and users.
@@ -304,12 +303,12 @@ class Server:
 
     # -- lame duck ---------------------------------------------------------------------------
 
-    def _enter_lame_duck(self, pump: Pump, doors: FrontDoors) -> None:
+    def _enter_lame_duck(self, pump: Pump, listeners: Listeners) -> None:
         """Take no more clients, and end when those that are there have been moved on."""
         if pump.node.lame_duck is not None:
             return
         self.log.write("INF", "Entering lame duck mode, stop accepting new clients")
-        doors.shut()
+        listeners.shut()
         duck = pump.node.enter_lame_duck(pump.clock.now())
         pump.wake()
         self._fading = asyncio.get_running_loop().create_task(self._fade(pump, duck))
@@ -331,15 +330,15 @@ class Server:
         self._ended.set()
 
 
-def _advertised(node: Node, options: ServerOptions) -> Door:
-    """Return the door as clients are told of it.
+def _advertised(node: Node, options: ServerOptions) -> Listener:
+    """Return the listener as clients are told of it.
 
     Raises:
         ConfigError: its port is none.
     """
     host, port = listening.advertised(options.client_advertise, options.host, node.port)
     timeout_ns = options.auth_timeout_ns
-    return dataclasses.replace(node.door, host=host, port=port, auth_timeout_ns=timeout_ns)
+    return dataclasses.replace(node.listener, host=host, port=port, auth_timeout_ns=timeout_ns)
 
 
 def _gatekeeper(options: ServerOptions, note: Callable[[str, str], None]) -> Gatekeeper:

@@ -263,7 +263,7 @@ class ServerProcess:
         self.port = self.listening("client connections")
 
     def listening(self, what: str) -> int:
-        """Return the port of one of its doors, 0 if it is shut."""
+        """Return the port of one of its listeners, 0 if it is shut."""
         found = re.search(rf"{what} on 127\.0\.0\.1:(\d+)", self.said)
         return int(found[1]) if found else 0
 

@@ -60,7 +60,7 @@ PLACES: dict[str, Row] = {
     "Session": _CONNECTION,
     "ClientConnection": _CONNECTION,
     "LayeredConnection": _CONNECTION,
-    "HalfOpen": _CONNECTION,
+    "UpgradingConnection": _CONNECTION,
     # -- requests and monitoring -----------------------------------------------------------------
     "Api": _REQUEST,
     "Catalog": _REQUEST,

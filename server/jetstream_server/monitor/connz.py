@@ -166,7 +166,7 @@ def _connection(session: Connection, now: int, options: ConnzOptions) -> dict[st
     view: dict[str, Any] = {
         "cid": session.cid,
         "kind": "Client",
-        "type": session.door.client_type,
+        "type": session.listener.client_type,
         "ip": session.host,
         "port": session.port,
         "start": format_time(session.start),

@@ -108,7 +108,9 @@ def _machinery(node: Node) -> dict[str, Any]:
 
 def _ending(node: Node, client_type: str) -> dict[str, str]:
     """Return when the certificate of a listener ends, if it has one."""
-    shown = [door.certificate for door in node.doors if door.client_type == client_type]
+    shown = [
+        listener.certificate for listener in node.listeners if listener.client_type == client_type
+    ]
     end = not_after(shown[0]) if shown else ""
     return {"tls_cert_not_after": end} if end else {}
 
@@ -132,7 +134,7 @@ def _websocket(node: Node) -> dict[str, Any]:
     options = node.options.websocket
     if options is None or not options.port:
         return {}
-    ports = [door.port for door in node.doors if door.client_type == "websocket"]
+    ports = [listener.port for listener in node.listeners if listener.client_type == "websocket"]
     view: dict[str, Any] = {
         "host": options.host,
         "port": ports[0] if ports else options.port,

@@ -15,9 +15,9 @@ from typing import cast
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.limits import OUTBOX_HIGH_BYTES, OUTBOX_LOW_BYTES
 from jetstream_server.core.containment import Incident
-from jetstream_server.net.listener import peer_of
+from jetstream_server.net.listening import peer_of
 from jetstream_server.net.pump import Pump
-from jetstream_server.node.door import Door
+from jetstream_server.node.listener import Listener
 from jetstream_server.node.session import Session
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
@@ -29,9 +29,9 @@ _CLOSING_NS_MAX = 10 * SECOND
 class ClientConnection(asyncio.Protocol):
     """One TCP connection."""
 
-    def __init__(self, pump: Pump, door: Door | None = None) -> None:
+    def __init__(self, pump: Pump, listener: Listener | None = None) -> None:
         self._pump = pump
-        self._door = door
+        self._listener = listener
         self._transport: asyncio.Transport
         self._session: Session
         self._handed_over = 0  # bytes, to the transport
@@ -44,10 +44,10 @@ class ClientConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=OUTBOX_LOW_BYTES)
         host, port = peer_of(transport)
         now = self._pump.clock.now()
-        self._session = self._pump.node.open_session(host, port, now, self._door)
+        self._session = self._pump.node.open_session(host, port, now, self._listener)
         self._pump.connections[self._session] = self
         if self._pump.node.lame_duck is not None:
-            self._session.close("Server Shutdown")  # it knocked before the doors were shut
+            self._session.close("Server Shutdown")  # it came before the listeners were closed
         self._pump.wake()
 
     def data_received(self, data: bytes) -> None:

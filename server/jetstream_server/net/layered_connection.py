@@ -3,7 +3,8 @@
 On the clients' port INFO goes out in clear, and the first byte of what comes back tells whether
 TLS begins. With `handshake_first` nothing is said before TLS; with a delay, the client's silence
 for that long means that it waits for INFO. Where TLS may still begin nothing but INFO is said in
-clear. A peer that comes by WebSocket is a client once its request is granted (`half_open.py`).
+clear. A peer that comes by WebSocket is a client once its request is granted
+(`upgrading_connection.py`).
 
 A client that does not get through within the TLS timeout is cut off without a word, as the genuine
 server does (docs/reference/protocol.md#tls).
@@ -16,8 +17,8 @@ from collections.abc import Callable
 
 from jetstream_server.base.clock import SECOND
 from jetstream_server.net.client_connection import ClientConnection
-from jetstream_server.net.entrance import Entrance
 from jetstream_server.net.layer import Layer, LayerError
+from jetstream_server.net.listener_terms import ListenerTerms
 from jetstream_server.net.pump import Pump
 from jetstream_server.net.tls_context import is_pinned, suite_name, user_names
 from jetstream_server.net.tls_layer import FIRST_BYTE, HANDSHAKE_FAILURE, TlsLayer
@@ -30,7 +31,7 @@ class LayeredConnection(ClientConnection):
 
     Args:
         pump: runs the node.
-        entrance: by which the client came.
+        terms: on which the client came in.
         layer: what lies between already, all set up; None where TLS may begin.
         tls: the part of it that is TLS.
         credentials: fields of CONNECT that the client has given below.
@@ -39,13 +40,13 @@ class LayeredConnection(ClientConnection):
     def __init__(
         self,
         pump: Pump,
-        entrance: Entrance,
+        terms: ListenerTerms,
         layer: Layer | None = None,
         tls: TlsLayer | None = None,
         credentials: dict[str, str] | None = None,
     ) -> None:
-        super().__init__(pump, entrance.door)
-        self._entrance = entrance
+        super().__init__(pump, terms.listener)
+        self._terms = terms
         self._layer = layer
         self._tls = tls
         self._credentials = credentials or {}
@@ -58,20 +59,20 @@ class LayeredConnection(ClientConnection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open a session; begin TLS, or wait for it."""
         super().connection_made(transport)
-        entrance, session = self._entrance, self._session
+        terms, session = self._terms, self._session
         session.sign_in.credentials = self._credentials
         if self._layer is not None:
             self._note_certificate()
             return
-        self._is_undecided = entrance.greets_after_ns >= 0
-        if not entrance.greets_after_ns and not session.closing:
+        self._is_undecided = terms.greets_after_ns >= 0
+        if not terms.greets_after_ns and not session.closing:
             self.write_output()  # INFO comes first, even if the client begins TLS without waiting
-        if entrance.greets_after_ns > 0:
-            self._after(entrance.greets_after_ns, self._greet)
-        if entrance.tls is not None and not self._is_undecided:
-            self._layer = self._tls = TlsLayer(entrance.tls)
-        if entrance.door.tls_required:
-            self._after(entrance.tls_timeout_ns, self._time_out)
+        if terms.greets_after_ns > 0:
+            self._after(terms.greets_after_ns, self._greet)
+        if terms.tls is not None and not self._is_undecided:
+            self._layer = self._tls = TlsLayer(terms.tls)
+        if terms.listener.tls_required:
+            self._after(terms.tls_timeout_ns, self._time_out)
 
     def _after(self, delay_ns: int, act: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -135,7 +136,7 @@ class LayeredConnection(ClientConnection):
         was_secured = self._is_secured
         plain = layer.receive(data)
         if self._tls is not None and self._is_secured and not was_secured:
-            check_pin(self._entrance, self._tls)
+            check_pin(self._terms, self._tls)
             self._note_certificate()
         return plain
 
@@ -148,8 +149,8 @@ class LayeredConnection(ClientConnection):
     def _decide(self, first: int) -> None:
         self._is_undecided = False
         held, self._held = self._held, []
-        if first == FIRST_BYTE and self._entrance.tls is not None:
-            self._layer = self._tls = TlsLayer(self._entrance.tls)
+        if first == FIRST_BYTE and self._terms.tls is not None:
+            self._layer = self._tls = TlsLayer(self._terms.tls)
         elif self._must_begin_tls and self._has_greeted:
             return  # it is cut off without a word
         for data in held:
@@ -157,7 +158,7 @@ class LayeredConnection(ClientConnection):
 
     @property
     def _must_begin_tls(self) -> bool:
-        return self._layer is None and self._entrance.door.tls_required
+        return self._layer is None and self._terms.listener.tls_required
 
     def _note_certificate(self) -> None:
         """Note what TLS knows of the client."""
@@ -166,7 +167,7 @@ class LayeredConnection(ClientConnection):
             certificate = tls.peer_certificate
             suite = suite_name(tls.cipher_suite)
             session.tls = ClientTls(tls.version, suite, certificate, tls.peer_chain)
-            if self._entrance.door.maps_certificates:
+            if self._terms.listener.maps_certificates:
                 session.sign_in.certificate_names = user_names(certificate)
 
     def _fail(self, error: LayerError) -> None:
@@ -191,7 +192,7 @@ class LayeredConnection(ClientConnection):
             self._flush()
             if self._layer.is_over:
                 self._end_after_turn("Write Error")
-        elif self._is_undecided and (self._has_greeted or self._entrance.greets_after_ns > 0):
+        elif self._is_undecided and (self._has_greeted or self._terms.greets_after_ns > 0):
             self._held.append(data)
         else:
             self._has_greeted = True
@@ -209,7 +210,7 @@ class LayeredConnection(ClientConnection):
             self._flush()
         elif self._is_undecided and not self._is_mute:
             self._greet()  # with what was said after it, and is why it ends
-            if not self._entrance.door.tls_required:
+            if not self._terms.listener.tls_required:
                 for data in self._held:
                     self._send(data)
 
@@ -220,17 +221,17 @@ class LayeredConnection(ClientConnection):
         super().connection_lost(exc)
 
     def _reason_of_loss(self, exc: Exception | None) -> str:
-        has_begun = self._tls is not None or self._entrance.door.tls_required
+        has_begun = self._tls is not None or self._terms.listener.tls_required
         if has_begun and not self._is_secured:
             return HANDSHAKE_FAILURE
         return super()._reason_of_loss(exc)
 
 
-def check_pin(entrance: Entrance, tls: TlsLayer) -> None:
+def check_pin(terms: ListenerTerms, tls: TlsLayer) -> None:
     """Look whether a client's certificate is one of those that are let in.
 
     Raises:
         LayerError: it is not.
     """
-    if entrance.pinned_certs and not is_pinned(tls.peer_certificate, entrance.pinned_certs):
+    if terms.pinned_certs and not is_pinned(tls.peer_certificate, terms.pinned_certs):
         raise LayerError(HANDSHAKE_FAILURE, "certificate not pinned")

@@ -22,7 +22,7 @@ from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.monitor.metrics import CONTENT_TYPE, metrics_text
 from jetstream_server.monitor.query import BadQueryError
 from jetstream_server.monitor.routes import PATHS, answer, count
-from jetstream_server.net import listener as listening
+from jetstream_server.net import listening
 from jetstream_server.net.descriptors import Descriptors
 from jetstream_server.net.pump import Pump
 from jetstream_server.net.stacks import stacks

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jetstream_server.core.subscription import Subscription
 from jetstream_server.node.auth.auth import User
 from jetstream_server.node.client_tls import ClientTls
-from jetstream_server.node.door import Door
+from jetstream_server.node.listener import Listener
 from jetstream_server.node.stats import Traffic
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ClosedConnection:
     cid: int
     host: str
     port: int
-    door: Door
+    listener: Listener
     start: int
     stop: int
     reason: str
@@ -92,7 +92,7 @@ class ClosedConnections:
             session.cid,
             session.host,
             session.port,
-            session.door,
+            session.listener,
             session.start,
             now,
             session.closing,

@@ -30,8 +30,8 @@ from jetstream_server.node.accounts.account_links import AccountLinks
 from jetstream_server.node.auth.auth import GLOBAL_ACCOUNT, Gatekeeper, User
 from jetstream_server.node.auth.password_check import AtOnce, PasswordChecker
 from jetstream_server.node.closed_connection import ClosedConnections
-from jetstream_server.node.door import Door
 from jetstream_server.node.lame_duck import LameDuck
+from jetstream_server.node.listener import Listener
 from jetstream_server.node.session import Session
 from jetstream_server.node.stats import NodeStats, Traffic
 from jetstream_server.node.trace import Trace
@@ -115,8 +115,8 @@ class Node:
         self.nuid = Nuid(random)
         self.server_id = "N" + "".join(random.choice(_BASE32) for _ in range(55))
         self.name = options.server_name or self.server_id
-        self.door = Door(options.host, port, auth_timeout_ns=options.auth_timeout_ns)
-        self.doors: tuple[Door, ...] = ()  # those with TLS or WebSocket
+        self.listener = Listener(options.host, port, auth_timeout_ns=options.auth_timeout_ns)
+        self.listeners: tuple[Listener, ...] = ()  # those with TLS or WebSocket
         self._stirred: dict[Account, None] = {}
         self.accounts: dict[str, Account] = {}
         self.add_account(GLOBAL_ACCOUNT)
@@ -157,9 +157,11 @@ class Node:
             self.accounts[name] = account
         return self.accounts[name]
 
-    def open_session(self, host: str, port: int, now: int, door: Door | None = None) -> Session:
+    def open_session(
+        self, host: str, port: int, now: int, listener: Listener | None = None
+    ) -> Session:
         """Welcome a client; its INFO is already in its outbox."""
-        session = Session(self, self._next_cid, host, port, now, door or self.door)
+        session = Session(self, self._next_cid, host, port, now, listener or self.listener)
         self._next_cid += 1
         self.stats.total_connections += 1
         self.sessions[session.cid] = session
@@ -193,17 +195,17 @@ class Node:
         self, session: Session, *, connect_info: bool = False, lame_duck: bool = False
     ) -> bytes:
         """Return an INFO line for one client."""
-        options, door = self.options, session.door
+        options, listener = self.options, session.listener
         return Info(
             server_id=self.server_id,
             server_name=self.name,
             version=NATS_VERSION,
             go="python",
-            host=door.host,
-            port=door.port,
-            tls_required=door.tls_required,
-            tls_verify=door.tls_verify,
-            tls_available=door.tls_available,
+            host=listener.host,
+            port=listener.port,
+            tls_required=listener.tls_required,
+            tls_verify=listener.tls_verify,
+            tls_available=listener.tls_available,
             headers=options.has_headers,
             max_payload=session.parser.payload_max,
             client_id=session.cid,

@@ -31,7 +31,7 @@ from jetstream_server.node.auth.password_check import PasswordChecker
 from jetstream_server.node.auth.sign_in import SignIn
 from jetstream_server.node.client_subscriptions import ClientSubscriptions
 from jetstream_server.node.client_tls import ClientTls
-from jetstream_server.node.door import Door
+from jetstream_server.node.listener import Listener
 from jetstream_server.node.outbox import Outbox
 from jetstream_server.node.pings import Pings
 from jetstream_server.node.publishing import Publishing
@@ -117,7 +117,7 @@ class Session:
     Attributes:
         cid: its number, never used again.
         host, port: where it is.
-        door: the listener by which it came.
+        listener: the listener by which it came.
         start: when it came.
         last_activity: when it was last heard.
         tls: what TLS has said of it.
@@ -132,19 +132,21 @@ class Session:
 
     is_server = False
 
-    def __init__(self, node: Host, cid: int, host: str, port: int, now: int, door: Door) -> None:
+    def __init__(
+        self, node: Host, cid: int, host: str, port: int, now: int, listener: Listener
+    ) -> None:
         options, authenticator = node.options, node.authenticator
         self._node = node
         self.cid = cid
         self.host = host
         self.port = port
-        self.door = door
+        self.listener = listener
         self.start = self.last_activity = self._now = now
         self.tls = ClientTls()
         self.parser = Parser(
             options.max_control_line, options.max_payload, headers_supported=options.has_headers
         )
-        self.sign_in = SignIn(host, door, authenticator.nonce(), self._password_compared)
+        self.sign_in = SignIn(host, listener, authenticator.nonce(), self._password_compared)
         self.user: User | None = authenticator.anonymous()
         self.account: Account = node.account_of(self.user)
         self.answers = Answers(self, lambda: node.note_input(self), node.containment)
@@ -308,7 +310,7 @@ class Session:
         """Return when `tick` has something to do."""
         if self._must_sign_in:
             begun = self.sign_in.asked_at if self.is_connected else self.start
-            return begun + self.door.auth_timeout_ns
+            return begun + self.listener.auth_timeout_ns
         return min([self._pings.next_at, *self._rights.ends])
 
     @property
@@ -451,7 +453,7 @@ class Session:
             info["name_tag"] = self.account.name_tag
             if user.claims.nats.tags:
                 info["tags"] = list(user.claims.nats.tags)
-        return info | {"kind": "Client", "client_type": self.door.client_type}
+        return info | {"kind": "Client", "client_type": self.listener.client_type}
 
     # -- who it is ---------------------------------------------------------------------------
 

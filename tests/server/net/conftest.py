@@ -10,10 +10,10 @@ from random import Random
 import pytest
 from jetstream_server.base.clock import SystemClock
 from jetstream_server.config.options import ServerOptions
-from jetstream_server.net import listener as listening
+from jetstream_server.net import listening
 from jetstream_server.net.client_connection import ClientConnection
-from jetstream_server.net.half_open import protocol_for
 from jetstream_server.net.pump import Pump
+from jetstream_server.net.upgrading_connection import protocol_for
 from jetstream_server.node.auth.auth import Authenticator
 from jetstream_server.node.node import Node
 
@@ -25,8 +25,8 @@ OPTIONS = ServerOptions(
 class Running:
     """A node served on a free port."""
 
-    def __init__(self, commit=None, entrance=None, **options) -> None:
-        self.entrance = entrance
+    def __init__(self, commit=None, terms=None, **options) -> None:
+        self.terms = terms
         self.errors: list[BaseException] = []
         self.node = Node(
             replace(OPTIONS, **options),
@@ -45,9 +45,9 @@ class Running:
         return self
 
     def _connection(self) -> asyncio.Protocol:
-        if self.entrance is None:
+        if self.terms is None:
             return ClientConnection(self.pump)
-        return protocol_for(self.pump, self.entrance)
+        return protocol_for(self.pump, self.terms)
 
     async def __aexit__(self, *unused) -> None:
         self.server.close()

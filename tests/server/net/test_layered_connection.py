@@ -14,23 +14,23 @@ import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.limits import TURN_READ_BYTES
 from jetstream_server.config.options import TlsOptions
-from jetstream_server.net.entrance import Entrance
 from jetstream_server.net.layered_connection import LayeredConnection
+from jetstream_server.net.listener_terms import ListenerTerms
 from jetstream_server.net.tls_context import make_context
 from jetstream_server.net.websocket_upgrade import WebsocketRules
-from jetstream_server.node.door import Door
+from jetstream_server.node.listener import Listener
 from websockets.asyncio.client import connect
 
-Play = Callable[[Entrance, Callable[[Any], Awaitable[None]]], None]
+Play = Callable[[ListenerTerms, Callable[[Any], Awaitable[None]]], None]
 
 
 @pytest.fixture
 def play(running: Any, on_loop: Any) -> Play:
-    """Return what plays a scene with a server of that entrance."""
+    """Return what plays a scene with a server of that terms."""
 
-    def play_(entrance: Entrance, scene: Callable[[Any], Awaitable[None]]) -> None:
+    def play_(terms: ListenerTerms, scene: Callable[[Any], Awaitable[None]]) -> None:
         async def main() -> None:
-            async with running(entrance=entrance) as server:
+            async with running(terms=terms) as server:
                 await scene(server)
 
         on_loop(main())
@@ -62,7 +62,7 @@ def test_websocket_on_tls(play: Play, secure: ssl.SSLContext, pki: Any) -> None:
         while server.node.sessions:
             await asyncio.sleep(0.01)
 
-    play(Entrance(Door(tls_required=True), secure, websocket=WebsocketRules()), scene)
+    play(ListenerTerms(Listener(tls_required=True), secure, websocket=WebsocketRules()), scene)
 
 
 @pytest.mark.parametrize("websocket", [None, WebsocketRules()])
@@ -76,8 +76,8 @@ def test_who_never_begins_is_cut_off(
         writer.close()
         assert not server.node.sessions
 
-    door = Door(tls_required=True)
-    play(Entrance(door, secure, 100 * MILLISECOND, websocket=websocket), scene)
+    listener = Listener(tls_required=True)
+    play(ListenerTerms(listener, secure, 100 * MILLISECOND, websocket=websocket), scene)
 
 
 def test_garbage_where_tls_begins(play: Play, secure: ssl.SSLContext) -> None:
@@ -89,7 +89,7 @@ def test_garbage_where_tls_begins(play: Play, secure: ssl.SSLContext) -> None:
         writer.close()
         assert not server.node.sessions
 
-    play(Entrance(Door(tls_required=True), secure, 5 * SECOND), scene)
+    play(ListenerTerms(Listener(tls_required=True), secure, 5 * SECOND), scene)
 
 
 def test_the_end_of_the_server_is_said(play: Play) -> None:
@@ -101,7 +101,7 @@ def test_the_end_of_the_server_is_said(play: Play) -> None:
             await client.wait_closed()
             assert client.close_code == 1001
 
-    play(Entrance(Door(), websocket=WebsocketRules()), scene)
+    play(ListenerTerms(Listener(), websocket=WebsocketRules()), scene)
 
 
 class Handshaken:
@@ -173,7 +173,7 @@ def test_last_words_before_a_goodbye_of_tls_count(
         assert not server.node.sessions
         assert server.node.stats.traffic.in_msgs == 1
 
-    play(Entrance(Door(tls_required=True), secure, 30 * SECOND), scene)
+    play(ListenerTerms(Listener(tls_required=True), secure, 30 * SECOND), scene)
 
 
 def test_last_words_before_a_goodbye_of_websocket_count(play: Play) -> None:
@@ -185,7 +185,7 @@ def test_last_words_before_a_goodbye_of_websocket_count(play: Play) -> None:
         writer.close()
         assert server.node.stats.traffic.in_msgs == 1
 
-    play(Entrance(Door(), websocket=WebsocketRules()), scene)
+    play(ListenerTerms(Listener(), websocket=WebsocketRules()), scene)
 
 
 def test_nothing_is_said_in_clear_where_tls_may_begin(
@@ -203,7 +203,7 @@ def test_nothing_is_said_in_clear_where_tls_may_begin(
         assert await client.until(b"PING\r\n") == b"PING\r\n"
         writer.close()
 
-    play(Entrance(Door(tls_required=True), secure, 30 * SECOND), scene)
+    play(ListenerTerms(Listener(tls_required=True), secure, 30 * SECOND), scene)
 
 
 def test_info_comes_first_even_for_who_begins_tls_at_once(
@@ -225,8 +225,8 @@ def test_info_comes_first_even_for_who_begins_tls_at_once(
             return False
 
     async def scene(server: Any) -> None:
-        entrance = Entrance(Door(tls_required=True), secure, 5 * SECOND)
-        connection, transport = LayeredConnection(server.pump, entrance), Transport()
+        terms = ListenerTerms(Listener(tls_required=True), secure, 5 * SECOND)
+        connection, transport = LayeredConnection(server.pump, terms), Transport()
         connection.connection_made(transport)
         leaving = ssl.MemoryBIO()
         hello = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), leaving, server_hostname="x")
@@ -237,7 +237,7 @@ def test_info_comes_first_even_for_who_begins_tls_at_once(
         assert info.startswith(b"INFO {") and rest.startswith(b"\x16")
         connection.connection_lost(None)
 
-    play(Entrance(Door()), scene)
+    play(ListenerTerms(Listener()), scene)
 
 
 def test_a_client_in_clear_hears_what_was_held(play: Play, secure: ssl.SSLContext) -> None:
@@ -251,7 +251,7 @@ def test_a_client_in_clear_hears_what_was_held(play: Play, secure: ssl.SSLContex
         assert await reader.readuntil(b"PONG\r\n") == b"PING\r\nPONG\r\n"
         writer.close()
 
-    play(Entrance(Door(tls_available=True), secure), scene)
+    play(ListenerTerms(Listener(tls_available=True), secure), scene)
 
 
 def test_a_flood_of_pings_is_cut_off(play: Play, until: Any) -> None:
@@ -273,7 +273,7 @@ def test_a_flood_of_pings_is_cut_off(play: Play, until: Any) -> None:
         assert server.node.stats.slow_consumers == 1
         writer.close()
 
-    play(Entrance(Door(), websocket=WebsocketRules()), scene)
+    play(ListenerTerms(Listener(), websocket=WebsocketRules()), scene)
 
 
 def test_what_inflates_is_taken_in_turns_and_nothing_is_lost(play: Play) -> None:
@@ -295,7 +295,7 @@ def test_what_inflates_is_taken_in_turns_and_nothing_is_lost(play: Play) -> None
         assert max(fed) < 2 * TURN_READ_BYTES
         writer.close()
 
-    play(Entrance(Door(), websocket=WebsocketRules(is_compressing=True)), scene)
+    play(ListenerTerms(Listener(), websocket=WebsocketRules(is_compressing=True)), scene)
 
 
 def test_a_message_that_inflates_too_far(play: Play) -> None:
@@ -310,13 +310,13 @@ def test_a_message_that_inflates_too_far(play: Play) -> None:
         assert [each.reason for each in server.node.closed] == ["Read Error"]
         assert server.node.stats.traffic.in_msgs == 1
 
-    play(Entrance(Door(), websocket=WebsocketRules(is_compressing=True)), scene)
+    play(ListenerTerms(Listener(), websocket=WebsocketRules(is_compressing=True)), scene)
 
 
 def test_who_is_too_many_hears_it(running: Any, on_loop: Any) -> None:
     async def main() -> None:
-        entrance = Entrance(Door(), websocket=WebsocketRules())
-        async with running(entrance=entrance) as server:
+        terms = ListenerTerms(Listener(), websocket=WebsocketRules())
+        async with running(terms=terms) as server:
             server.node.options = replace(server.node.options, max_connections=0)
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.close()
@@ -349,4 +349,4 @@ def test_who_vanishes_in_a_handshake(
         assert not server.pump.connections
         assert {each.reason for each in server.node.closed} == {"TLS Handshake Failure"}
 
-    play(Entrance(Door(tls_required=True), secure, 30 * SECOND), scene)
+    play(ListenerTerms(Listener(tls_required=True), secure, 30 * SECOND), scene)

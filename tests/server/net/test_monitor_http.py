@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 from jetstream_server.config.options import ServerOptions
-from jetstream_server.net import listener as listening
+from jetstream_server.net import listening
 from jetstream_server.net.monitor_http import MonitorHttp
 
 

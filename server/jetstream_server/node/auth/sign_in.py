@@ -10,7 +10,7 @@ from jetstream_server.node.auth.auth import Arrival, Gatekeeper, User
 from jetstream_server.node.auth.connect_options import Wishes, is_well_typed, known, without_nulls
 from jetstream_server.node.auth.password_check import PasswordChecker
 from jetstream_server.node.auth.password_inquiry import PasswordInquiry
-from jetstream_server.node.door import Door
+from jetstream_server.node.listener import Listener
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
 
@@ -20,7 +20,7 @@ class SignIn:
 
     Args:
         host: of the client.
-        door: the listener by which it came.
+        listener: the listener by which it came.
         nonce: what it has to sign, where it has a key.
         compared: called when a password has been compared that took time.
 
@@ -31,9 +31,11 @@ class SignIn:
         certificate_names: what the client's certificate calls it, where that decides.
     """
 
-    def __init__(self, host: str, door: Door, nonce: str, compared: Callable[[], None]) -> None:
+    def __init__(
+        self, host: str, listener: Listener, nonce: str, compared: Callable[[], None]
+    ) -> None:
         self._host = host
-        self._door = door
+        self._listener = listener
         self.nonce = nonce
         self._inquiry = PasswordInquiry(host, compared)
         self.options: dict[str, Any] = {}
@@ -75,7 +77,7 @@ class SignIn:
         """Return who the client is, or why it may not connect; None while that takes time."""
         options = self.options
         arrival = Arrival(
-            self.nonce, self._door.connection_type, self.certificate_names, self._host, now
+            self.nonce, self._listener.connection_type, self.certificate_names, self._host, now
         )
         self._inquiry.ask(authenticator.question(options, arrival), checker, now)
         if self._inquiry.is_open:

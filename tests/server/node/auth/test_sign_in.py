@@ -8,13 +8,13 @@ import pytest
 from jetstream_server.node.auth.auth import Authenticator, User
 from jetstream_server.node.auth.password_check import AtOnce
 from jetstream_server.node.auth.sign_in import SignIn
-from jetstream_server.node.door import Door
+from jetstream_server.node.listener import Listener
 from jetstream_server.protocol import errors as faults
 
 
 @pytest.fixture
 def sign_in() -> SignIn:
-    return SignIn("10.0.0.1", Door(), "", lambda: None)
+    return SignIn("10.0.0.1", Listener(), "", lambda: None)
 
 
 def decided(sign_in: SignIn, *users: User) -> Any:

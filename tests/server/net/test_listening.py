@@ -7,7 +7,7 @@ import socket
 
 import pytest
 from jetstream_server.base.errors import ConfigError
-from jetstream_server.net import listener as listening
+from jetstream_server.net import listening
 
 
 def test_minus_one_takes_a_free_port():

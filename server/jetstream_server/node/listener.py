@@ -8,7 +8,7 @@ from jetstream_server.base.clock import SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Listener:
     """What INFO says of a listener, and how its clients count.
 
     Attributes:

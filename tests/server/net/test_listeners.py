@@ -1,4 +1,4 @@
-"""Where clients come in, which doors there are, and what the log says of them."""
+"""Where clients come in, which listeners there are, and what the log says of them."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import pytest
 from jetstream_server.base.clock import SystemClock
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.options import ServerOptions, TlsOptions, WebsocketOptions
-from jetstream_server.net.front_doors import FrontDoors
+from jetstream_server.net.listeners import Listeners
 from jetstream_server.net.pump import Pump
 from jetstream_server.node.auth.auth import Authenticator
-from jetstream_server.node.door import Door
+from jetstream_server.node.listener import Listener
 from jetstream_server.node.node import Node
 
 
 @pytest.fixture
 def opened(options, on_loop):
-    """Open the doors of these options for a scene; returns the log."""
+    """Open the listeners of these options for a scene; returns the log."""
 
     def open_(given: ServerOptions, scene) -> list[str]:
         said: list[str] = []
 
         async def main() -> None:
             with contextlib.closing(
-                FrontDoors(given, lambda *line: said.append(" ".join(line)))
-            ) as doors:
+                Listeners(given, lambda *line: said.append(" ".join(line)))
+            ) as listeners:
                 node = Node(options, Authenticator([]), Random(1), lambda level, text: None, port=0)
                 errors: list[BaseException] = []
                 pump = Pump(node, None, SystemClock(), errors.append)
-                await doors.open(pump)
-                await scene(doors, node)
+                await listeners.open(pump)
+                await scene(listeners, node)
                 for connection in list(pump.connections.values()):
                     connection.close()
                 await pump.stop()
@@ -59,12 +59,12 @@ async def first_line(port: int) -> bytes:
 def test_clients_come_in_until_it_is_shut(opened):
     ports: list[int] = []
 
-    async def scene(doors: FrontDoors, node: Node) -> None:
-        ports.append(doors.port)
-        assert (await first_line(doors.port)).startswith(b"INFO {")
-        doors.shut()
+    async def scene(listeners: Listeners, node: Node) -> None:
+        ports.append(listeners.port)
+        assert (await first_line(listeners.port)).startswith(b"INFO {")
+        listeners.shut()
         with pytest.raises(ConnectionRefusedError):
-            await first_line(doors.port)
+            await first_line(listeners.port)
 
     said = opened(options_of(), scene)
     assert said == [f"INF Listening for client connections on 127.0.0.1:{ports[0]}"]
@@ -73,9 +73,9 @@ def test_clients_come_in_until_it_is_shut(opened):
 def test_websocket_has_a_door_of_its_own(opened):
     urls: list[str] = []
 
-    async def scene(doors: FrontDoors, node: Node) -> None:
-        urls.append(doors.websocket_url)
-        port = int(doors.websocket_url.rpartition(":")[2])
+    async def scene(listeners: Listeners, node: Node) -> None:
+        urls.append(listeners.websocket_url)
+        port = int(listeners.websocket_url.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET / HTTP/1.0\r\n\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.1 4")
@@ -90,8 +90,8 @@ def test_websocket_has_a_door_of_its_own(opened):
 
 @pytest.mark.parametrize(("is_plain_allowed", "word"), [(False, "required"), (True, "available")])
 def test_tls_is_told_of(opened, pki, is_plain_allowed, word):
-    async def scene(doors: FrontDoors, node: Node) -> None:
-        assert (b'"tls_required":true' in await first_line(doors.port)) != is_plain_allowed
+    async def scene(listeners: Listeners, node: Node) -> None:
+        assert (b'"tls_required":true' in await first_line(listeners.port)) != is_plain_allowed
 
     tls = TlsOptions(cert_file=pki.cert("server"), key_file=pki.key("server"))
     said = opened(options_of(tls=tls, is_plain_allowed=is_plain_allowed), scene)
@@ -111,18 +111,18 @@ def test_who_connects_after_a_renewal_sees_the_new_certificate(opened, pki, tmp_
     )
     options = options_of(websocket=websocket)
 
-    async def scene(doors: FrontDoors, node: Node) -> None:
-        port = int(doors.websocket_url.rpartition(":")[2])
+    async def scene(listeners: Listeners, node: Node) -> None:
+        port = int(listeners.websocket_url.rpartition(":")[2])
         before = await shown_certificate(port, pki)
         assert before == pki.der("server")
         put("client")
         assert await shown_certificate(port, pki) == before
-        doors.adopt(doors.entrances(options, Door("127.0.0.1", doors.port)), node)
+        listeners.adopt(listeners.terms(options, Listener("127.0.0.1", listeners.port)), node)
         assert await shown_certificate(port, pki) == pki.der("client")
-        assert [door.certificate for door in node.doors] == [pki.der("client")]
+        assert [listener.certificate for listener in node.listeners] == [pki.der("client")]
         key.write_text("nonsense")
         with pytest.raises(ConfigError):
-            doors.entrances(options, Door("127.0.0.1", doors.port))
+            listeners.terms(options, Listener("127.0.0.1", listeners.port))
 
     opened(options, scene)
 
@@ -137,8 +137,8 @@ async def shown_certificate(port: int, pki) -> bytes | None:
 
 
 def test_clients_that_wait_for_info_are_warned_of(opened, pki):
-    async def scene(doors: FrontDoors, node: Node) -> None:
-        assert doors.port
+    async def scene(listeners: Listeners, node: Node) -> None:
+        assert listeners.port
 
     tls = TlsOptions(cert_file=pki.cert("server"), key_file=pki.key("server"), greets_after_ns=-1)
     assert opened(options_of(tls=tls), scene)[-1] == (
@@ -148,9 +148,9 @@ def test_clients_that_wait_for_info_are_warned_of(opened, pki):
 
 def test_a_port_in_use_is_refused_and_given_back():
     said: list[str] = []
-    with contextlib.closing(FrontDoors(options_of(), lambda *line: None)) as taken:
+    with contextlib.closing(Listeners(options_of(), lambda *line: None)) as taken:
         again = ServerOptions(host="127.0.0.1", port=taken.port)
         with pytest.raises(ConfigError, match="address already in use"):
-            FrontDoors(again, lambda level, text: said.append(text))
-    FrontDoors(again, lambda level, text: said.append(text)).close()
+            Listeners(again, lambda level, text: said.append(text))
+    Listeners(again, lambda level, text: said.append(text)).close()
     assert not said

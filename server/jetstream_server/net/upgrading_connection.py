@@ -12,30 +12,30 @@ from typing import cast
 
 from jetstream_server.base.clock import SECOND
 from jetstream_server.core.containment import Incident
-from jetstream_server.net.entrance import Entrance
 from jetstream_server.net.layer import Layer, LayerError, Stacked
 from jetstream_server.net.layered_connection import LayeredConnection, check_pin
-from jetstream_server.net.listener import peer_of
+from jetstream_server.net.listener_terms import ListenerTerms
+from jetstream_server.net.listening import peer_of
 from jetstream_server.net.pump import Pump
 from jetstream_server.net.tls_layer import HANDSHAKE_FAILURE, TlsLayer
 from jetstream_server.net.websocket_layer import WebsocketLayer
 from jetstream_server.net.websocket_upgrade import WebsocketRules
 
 
-class HalfOpen(asyncio.Protocol):
+class UpgradingConnection(asyncio.Protocol):
     """One TCP connection until it is upgraded.
 
     Args:
         pump: runs the node.
-        entrance: what is asked of those who come.
+        terms: what is asked of those who come.
         rules: those of them that are about WebSocket.
     """
 
-    def __init__(self, pump: Pump, entrance: Entrance, rules: WebsocketRules) -> None:
+    def __init__(self, pump: Pump, terms: ListenerTerms, rules: WebsocketRules) -> None:
         self._pump = pump
-        self._entrance = entrance
+        self._terms = terms
         self._websocket = WebsocketLayer(rules)
-        self._tls = TlsLayer(entrance.tls) if entrance.tls is not None else None
+        self._tls = TlsLayer(terms.tls) if terms.tls is not None else None
         self._layer: Layer = self._websocket
         if self._tls is not None:
             self._layer = Stacked(self._tls, self._websocket)
@@ -46,7 +46,7 @@ class HalfOpen(asyncio.Protocol):
         """Give the client its time."""
         self._transport = cast(asyncio.Transport, transport)
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._entrance.tls_timeout_ns / SECOND, self._time_out)
+        self._timer = loop.call_later(self._terms.tls_timeout_ns / SECOND, self._time_out)
 
     def _time_out(self) -> None:
         self._refuse(LayerError(HANDSHAKE_FAILURE, "handshake timeout"))
@@ -87,7 +87,7 @@ class HalfOpen(asyncio.Protocol):
         it."""
         try:
             if self._tls is not None:
-                check_pin(self._entrance, self._tls)
+                check_pin(self._terms, self._tls)
         except LayerError as error:
             self._refuse(error)
             self._transport.close()
@@ -105,7 +105,7 @@ class HalfOpen(asyncio.Protocol):
         """From now on it is a client."""
         self._cancel()
         connection = LayeredConnection(
-            self._pump, self._entrance, self._layer, self._tls, self._websocket.credentials
+            self._pump, self._terms, self._layer, self._tls, self._websocket.credentials
         )
         self._transport.set_protocol(connection)
         connection.connection_made(self._transport)
@@ -121,8 +121,8 @@ class HalfOpen(asyncio.Protocol):
         self._cancel()
 
 
-def protocol_for(pump: Pump, entrance: Entrance) -> asyncio.Protocol:
-    """Return what takes one connection by an entrance."""
-    if entrance.websocket is not None:
-        return HalfOpen(pump, entrance, entrance.websocket)
-    return LayeredConnection(pump, entrance)
+def protocol_for(pump: Pump, terms: ListenerTerms) -> asyncio.Protocol:
+    """Return what takes one connection on these terms."""
+    if terms.websocket is not None:
+        return UpgradingConnection(pump, terms, terms.websocket)
+    return LayeredConnection(pump, terms)

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.config.options import TlsOptions
-from jetstream_server.net.entrance import Entrance
-from jetstream_server.net.half_open import HalfOpen
 from jetstream_server.net.layered_connection import LayeredConnection
+from jetstream_server.net.listener_terms import ListenerTerms
 from jetstream_server.net.tls_context import make_context
 from jetstream_server.net.tls_layer import TlsLayer
+from jetstream_server.net.upgrading_connection import UpgradingConnection
 from jetstream_server.net.websocket_frames import FrameReader
 from jetstream_server.net.websocket_layer import WebsocketLayer
 from jetstream_server.net.websocket_upgrade import WebsocketRules
-from jetstream_server.node.door import Door
+from jetstream_server.node.listener import Listener
 from jetstream_server.node.session import Session
 
 Scene = Callable[[Any], Awaitable[None]]
@@ -28,7 +28,7 @@ HEAD = (
     b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
-PLAIN = Entrance(Door(), websocket=WebsocketRules(), tls_timeout_ns=30 * SECOND)
+PLAIN = ListenerTerms(Listener(), websocket=WebsocketRules(), tls_timeout_ns=30 * SECOND)
 
 
 def frame(data: bytes) -> bytes:
@@ -36,10 +36,10 @@ def frame(data: bytes) -> bytes:
     return bytes([0x82, 0x80 | len(data)]) + bytes(4) + data
 
 
-def secure(pki: Any, **more: Any) -> Entrance:
+def secure(pki: Any, **more: Any) -> ListenerTerms:
     options = TlsOptions(cert_file=pki.cert("server"), key_file=pki.key("server"), **more)
-    return Entrance(
-        Door(tls_required=True),
+    return ListenerTerms(
+        Listener(tls_required=True),
         make_context(options),
         30 * SECOND,
         pinned_certs=options.pinned_certs,
@@ -48,12 +48,12 @@ def secure(pki: Any, **more: Any) -> Entrance:
 
 
 @pytest.fixture
-def play(running: Any, on_loop: Any) -> Callable[[Entrance, Scene], None]:
-    """Return what plays a scene with a server of that entrance."""
+def play(running: Any, on_loop: Any) -> Callable[[ListenerTerms, Scene], None]:
+    """Return what plays a scene with a server of that terms."""
 
-    def play_(entrance: Entrance, scene: Scene) -> None:
+    def play_(terms: ListenerTerms, scene: Scene) -> None:
         async def main() -> None:
-            async with running(entrance=entrance) as server:
+            async with running(terms=terms) as server:
                 await scene(server)
                 node = server.node
                 assert not node.sessions and not server.pump.connections
@@ -116,7 +116,7 @@ def test_the_time_is_limited(play: Any) -> None:
         writer.close()
 
     rules = WebsocketRules()
-    play(Entrance(Door(), websocket=rules, tls_timeout_ns=50 * MILLISECOND), scene)
+    play(ListenerTerms(Listener(), websocket=rules, tls_timeout_ns=50 * MILLISECOND), scene)
 
 
 def test_who_came_through_has_all_the_time(play: Any, until: Any) -> None:
@@ -131,7 +131,7 @@ def test_who_came_through_has_all_the_time(play: Any, until: Any) -> None:
         await until(lambda: not server.node.sessions)
 
     rules = WebsocketRules()
-    play(Entrance(Door(), websocket=rules, tls_timeout_ns=50 * MILLISECOND), scene)
+    play(ListenerTerms(Listener(), websocket=rules, tls_timeout_ns=50 * MILLISECOND), scene)
 
 
 def test_a_refusal_is_heard(play: Any) -> None:
@@ -224,7 +224,7 @@ def test_pins_hold_for_requests_that_come_with_the_handshake(
 
 def test_nothing_of_a_connection_stays_in_memory(play: Any, until: Any, pki: Any) -> None:
     """Whatever it has come to: objects that nobody frees are a leak of every reconnect."""
-    kinds = (HalfOpen, LayeredConnection, TlsLayer, WebsocketLayer, FrameReader, Session)
+    kinds = (UpgradingConnection, LayeredConnection, TlsLayer, WebsocketLayer, FrameReader, Session)
 
     def living() -> dict[int, object]:
         gc.collect()

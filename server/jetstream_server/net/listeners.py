@@ -1,7 +1,7 @@
 """Where clients come in: by TCP, with TLS or without, and by WebSocket.
 
-Sockets are `listener.py`'s, what is asked of those who connect is `entrance.py`'s. Clients that
-come when descriptors run short are turned away without a word.
+Sockets are `listening.py`'s, what is asked of those who connect is `listener_terms.py`'s. Clients
+that come when descriptors run short are turned away without a word.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jetstream_server.config.options import ServerOptions, TlsOptions, WebsocketOptions
-from jetstream_server.net import listener as listening
+from jetstream_server.net import listening
 from jetstream_server.net.client_connection import ClientConnection
 from jetstream_server.net.descriptors import Descriptors
 from jetstream_server.net.pump import Pump
-from jetstream_server.node.door import Door
+from jetstream_server.node.listener import Listener
 from jetstream_server.node.node import Node
 
 if TYPE_CHECKING:
-    from jetstream_server.net.entrance import Entrance
+    from jetstream_server.net.listener_terms import ListenerTerms
 
 _TCP = "tcp"
 _WEBSOCKET = "websocket"
@@ -35,7 +35,7 @@ class TurnedAway(asyncio.Protocol):
         transport.close()
 
 
-class FrontDoors:
+class Listeners:
     """All sockets on which clients are accepted.
 
     Args:
@@ -55,12 +55,12 @@ class FrontDoors:
         self._log = log
         self._servers: list[asyncio.Server] = []
         self._sockets = contextlib.ExitStack()
-        self._entrances: dict[str, Entrance] = {}
+        self._terms: dict[str, ListenerTerms] = {}
         self._websocket_port = 0
         self._descriptors = Descriptors()
         self._had_room = True
-        self._listener = self._bound(listening.bind(options.host, options.port))
-        _, self.port = listening.address_of(self._listener)
+        self._socket = self._bound(listening.bind(options.host, options.port))
+        _, self.port = listening.address_of(self._socket)
         self.websocket_url = ""
 
     async def open(self, pump: Pump) -> None:
@@ -72,19 +72,19 @@ class FrontDoors:
         options = self._options
         websocket = _served_websocket(options)
         if websocket is not None:
-            listener = self._bound(listening.bind(websocket.host, websocket.port, "websocket port"))
-            _, self._websocket_port = listening.address_of(listener)
-        self.adopt(self.entrances(options, pump.node.door), pump.node)
+            bound = self._bound(listening.bind(websocket.host, websocket.port, "websocket port"))
+            _, self._websocket_port = listening.address_of(bound)
+        self.adopt(self.terms(options, pump.node.listener), pump.node)
         if websocket is not None:
-            self._servers.append(await self._serve(pump, listener, _WEBSOCKET))
-            self._tell_of_websocket(websocket, listening.address_of(listener))
-        self._servers.append(await self._serve(pump, self._listener, _TCP))
-        address = listening.host_port(*listening.address_of(self._listener))
+            self._servers.append(await self._serve(pump, bound, _WEBSOCKET))
+            self._tell_of_websocket(websocket, listening.address_of(bound))
+        self._servers.append(await self._serve(pump, self._socket, _TCP))
+        address = listening.host_port(*listening.address_of(self._socket))
         self._log("INF", f"Listening for client connections on {address}")
         if options.tls is not None:
             self._tell_of_tls(options.tls)
 
-    def entrances(self, options: ServerOptions, door: Door) -> dict[str, Entrance]:
+    def terms(self, options: ServerOptions, listener: Listener) -> dict[str, ListenerTerms]:
         """Return what these options ask of clients, with certificates as they are on the disk now.
 
         Raises:
@@ -94,25 +94,25 @@ class FrontDoors:
         if options.tls is None and websocket is None:
             return {}
         # Imported here: most servers are without, and start sooner.
-        from jetstream_server.net.entrance import client_entrance, websocket_entrance
+        from jetstream_server.net.listener_terms import client_terms, websocket_terms
 
-        made: dict[str, Entrance] = {}
+        made: dict[str, ListenerTerms] = {}
         if options.tls is not None:
-            made[_TCP] = client_entrance(options, options.tls, door)
+            made[_TCP] = client_terms(options, options.tls, listener)
         if websocket is not None:
-            made[_WEBSOCKET] = websocket_entrance(options, websocket, self._websocket_port)
+            made[_WEBSOCKET] = websocket_terms(options, websocket, self._websocket_port)
         return made
 
-    def adopt(self, entrances: dict[str, Entrance], node: Node) -> None:
+    def adopt(self, terms: dict[str, ListenerTerms], node: Node) -> None:
         """Ask this of those who connect from now on."""
-        self._entrances = entrances
-        node.doors = tuple(entrance.door for entrance in entrances.values())
+        self._terms = terms
+        node.listeners = tuple(each.listener for each in terms.values())
 
     @property
     def pinned_certs(self) -> tuple[str, ...]:
         """The keys of which a client without WebSocket must have one; empty for any."""
-        entrance = self._entrances.get(_TCP)
-        return entrance.pinned_certs if entrance is not None else ()
+        terms = self._terms.get(_TCP)
+        return terms.pinned_certs if terms is not None else ()
 
     def part_with_unpinned(self, node: Node) -> None:
         """End the connections of clients that would no longer be let in."""
@@ -125,7 +125,7 @@ class FrontDoors:
             each
             for each in node.sessions.values()
             if pins
-            and each.door.client_type == "nats"
+            and each.listener.client_type == "nats"
             and not is_pinned(each.tls.certificate, pins)
         ]
         for session in unpinned:
@@ -143,25 +143,25 @@ class FrontDoors:
         self.shut()
         self._sockets.close()
 
-    async def _serve(self, pump: Pump, listener: socket.socket, kind: str) -> asyncio.Server:
+    async def _serve(self, pump: Pump, bound: socket.socket, kind: str) -> asyncio.Server:
         def connection() -> asyncio.Protocol:
-            if not self._look_for_room(listener):
+            if not self._look_for_room(bound):
                 return TurnedAway()
             # Looked up for everybody who comes: a reload may bring TLS, or take it away.
-            entrance = self._entrances.get(kind)
-            if entrance is None:
+            terms = self._terms.get(kind)
+            if terms is None:
                 return ClientConnection(pump)
             # Imported here: most servers are without TLS and WebSocket, and start sooner.
-            from jetstream_server.net.half_open import protocol_for
+            from jetstream_server.net.upgrading_connection import protocol_for
 
-            return protocol_for(pump, entrance)
+            return protocol_for(pump, terms)
 
-        return await listening.serve(listener, connection)
+        return await listening.serve(bound, connection)
 
-    def _look_for_room(self, listener: socket.socket) -> bool:
+    def _look_for_room(self, bound: socket.socket) -> bool:
         """Tell whether one more may come in; say when that changes."""
         found = self._descriptors
-        has_room = found.has_room(listener.fileno())
+        has_room = found.has_room(bound.fileno())
         if has_room != self._had_room:
             self._had_room = has_room
             if has_room:
@@ -189,8 +189,8 @@ class FrontDoors:
             who = 'Clients that are not using "TLS Handshake First" option'
             self._log("WRN", f"{who} will fail to connect")
 
-    def _bound(self, listener: socket.socket) -> socket.socket:
-        return self._sockets.enter_context(contextlib.closing(listener))
+    def _bound(self, bound: socket.socket) -> socket.socket:
+        return self._sockets.enter_context(contextlib.closing(bound))
 
 
 def _served_websocket(options: ServerOptions) -> WebsocketOptions | None:

@@ -11,15 +11,15 @@ from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.options import ServerOptions, TlsOptions, WebsocketOptions
 from jetstream_server.net.tls_context import make_context, own_certificate, verifies
 from jetstream_server.net.websocket_upgrade import WebsocketRules
-from jetstream_server.node.door import Door
+from jetstream_server.node.listener import Listener
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class ListenerTerms:
     """What a listener does with those who connect.
 
     Attributes:
-        door: what they are told of it.
+        listener: what they are told of it.
         tls: the server's side of TLS, None without.
         tls_timeout_ns: how long a client has to come through the layers.
         greets_after_ns: how long INFO waits for a client to begin TLS; 0 greets in clear at once,
@@ -28,7 +28,7 @@ class Entrance:
         websocket: the rules of WebSocket, None where clients speak NATS right away.
     """
 
-    door: Door
+    listener: Listener
     tls: ssl.SSLContext | None = None
     tls_timeout_ns: int = 2 * SECOND
     greets_after_ns: int = 0
@@ -36,14 +36,14 @@ class Entrance:
     websocket: WebsocketRules | None = None
 
 
-def client_entrance(options: ServerOptions, tls: TlsOptions, door: Door) -> Entrance:
-    """Return what is asked of clients with TLS; `door` is theirs without.
+def client_terms(options: ServerOptions, tls: TlsOptions, listener: Listener) -> ListenerTerms:
+    """Return what is asked of clients with TLS; `listener` is theirs without.
 
     Raises:
         ConfigError: what the `tls` block names cannot be used.
     """
-    door = dataclasses.replace(
-        door,
+    listener = dataclasses.replace(
+        listener,
         tls_required=not options.is_plain_allowed,
         tls_verify=verifies(tls),
         tls_available=options.is_plain_allowed,
@@ -51,10 +51,14 @@ def client_entrance(options: ServerOptions, tls: TlsOptions, door: Door) -> Entr
         auth_timeout_ns=options.auth_timeout_ns,
         certificate=own_certificate(tls),
     )
-    return Entrance(door, make_context(tls), tls.timeout_ns, tls.greets_after_ns, tls.pinned_certs)
+    return ListenerTerms(
+        listener, make_context(tls), tls.timeout_ns, tls.greets_after_ns, tls.pinned_certs
+    )
 
 
-def websocket_entrance(options: ServerOptions, websocket: WebsocketOptions, port: int) -> Entrance:
+def websocket_terms(
+    options: ServerOptions, websocket: WebsocketOptions, port: int
+) -> ListenerTerms:
     """Return what is asked of WebSocket clients.
 
     Raises:
@@ -83,7 +87,7 @@ def websocket_entrance(options: ServerOptions, websocket: WebsocketOptions, port
         headers=websocket.headers,
         cookies={field: name for field, name in cookies.items() if name},
     )
-    door = Door(
+    listener = Listener(
         websocket.host,
         port,
         client_type="websocket",
@@ -94,7 +98,7 @@ def websocket_entrance(options: ServerOptions, websocket: WebsocketOptions, port
         certificate=own_certificate(tls) if tls is not None else b"",
     )
     timeout_ns = max(websocket.handshake_timeout_ns, tls.timeout_ns if tls is not None else 0)
-    return Entrance(door, _context(tls), timeout_ns, -1, _pins(tls), rules)
+    return ListenerTerms(listener, _context(tls), timeout_ns, -1, _pins(tls), rules)
 
 
 def _context(tls: TlsOptions | None) -> ssl.SSLContext | None:

@@ -6,32 +6,32 @@ import json
 from typing import Any
 
 from jetstream_server.node.auth.auth import Arrival, Authenticator, User
-from jetstream_server.node.door import Door
+from jetstream_server.node.listener import Listener
 from jetstream_server.node.node import Node
 
 
-def info_of(node: Node, door: Door | None) -> dict[str, Any]:
-    session = node.open_session("10.0.0.1", 9, 0, door)
+def info_of(node: Node, listener: Listener | None) -> dict[str, Any]:
+    session = node.open_session("10.0.0.1", 9, 0, listener)
     return dict(json.loads(session.take_output()[5:]))
 
 
-def test_the_clients_port_is_the_usual_door(make_node: Any) -> None:
+def test_the_clients_port_is_the_usual_listener(make_node: Any) -> None:
     info = info_of(make_node(), None)
     assert "tls_required" not in info and "tls_available" not in info
     assert info["client_ip"] == "10.0.0.1"
 
 
-def test_info_speaks_of_the_door(make_node: Any) -> None:
-    door = Door("127.0.0.1", 8080, "websocket", tls_required=True, tls_verify=True)
-    info = info_of(make_node(), door)
+def test_info_speaks_of_the_listener(make_node: Any) -> None:
+    listener = Listener("127.0.0.1", 8080, "websocket", tls_required=True, tls_verify=True)
+    info = info_of(make_node(), listener)
     assert (info["host"], info["port"]) == ("127.0.0.1", 8080)
     assert info["tls_required"] and info["tls_verify"]
-    assert info_of(make_node(), Door(tls_available=True))["tls_available"]
+    assert info_of(make_node(), Listener(tls_available=True))["tls_available"]
 
 
 def test_words_of_connection_types() -> None:
-    assert Door().connection_type == "STANDARD"
-    assert Door(client_type="websocket").connection_type == "WEBSOCKET"
+    assert Listener().connection_type == "STANDARD"
+    assert Listener(client_type="websocket").connection_type == "WEBSOCKET"
 
 
 def test_a_certificate_says_who_it_is_and_nothing_else_does() -> None:
