@@ -84,6 +84,19 @@ def test_every_test_that_the_page_on_guarantees_names_exists():
         assert (ROOT / file).is_file(), file
 
 
+def test_each_cell_of_the_guarantees_names_a_test_or_says_that_there_is_none():
+    text = (ROOT / "docs/guarantees.md").read_text().partition("## What the simulator plays")[0]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    cells = [(row[0], cell) for row in rows for cell in row[1:] if row[0].strip()]
+    assert len(cells) > 60
+    said = re.compile(r"`test_|the same|no test|no entries|not tried")
+    headings = re.compile(
+        r"Streams with limits|Work queue, `|Interest stream, `|`dedupe=|without the ledger$"
+    )
+    bare = [one for one in cells if not said.search(one[1]) and not headings.match(one[1])]
+    assert bare == []
+
+
 def test_the_readme_names_only_options_that_exist():
     text = (ROOT / "README.md").read_text() + (ROOT / "docs/options.md").read_text()
     rows = re.findall(r"^\| ((?:`[A-Za-z]+`(?:, )?)+) \|", text, flags=re.M)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from jetstream_spark.options.offsets import Offsets
@@ -41,6 +42,7 @@ class Checkpoint:
         return self.end_of(self.committed - 1) if self.committed else None
 
     @staticmethod
+    @lru_cache(maxsize=64)
     def _parsed(text: str) -> Offsets:
         value: Any = json.loads(text)
         return Offsets.from_json(value)

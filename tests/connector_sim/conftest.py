@@ -28,3 +28,9 @@ def every_cut() -> ModuleType:
 def simulation() -> ModuleType:
     """The module `simulation.py`."""
     return _module("simulation")
+
+
+@pytest.fixture(scope="session")
+def mutants() -> ModuleType:
+    """The module `mutants.py`."""
+    return _module("mutants")

@@ -204,6 +204,8 @@ def _choose_kind(program: Program, random: Random) -> None:
     if kind == "anew" and not program.is_queue:
         kind = "lag"
     program.kind = kind
+    # Most of what an idle query costs is that it asks how far its streams are.
+    program.source["pollInterval"] = random.choice(["100ms", "1s", "1s", "1s"])
     if kind in ("atomic", "bucket", "objects", "dead", "late") and not program.dedupe:
         program.dedupe, program.ledger = "auto", "auto"
         program.window_s = random.choice([1, 20, 120])
@@ -233,6 +235,8 @@ def _choose_kind(program: Program, random: Random) -> None:
             program.faults = [*program.faults, "recreate"]
         case "late":
             _let_frames_come_late(program, random)
+    if kind in ("atomic", "bucket", "objects", "dead") and random.random() < 0.5:
+        _break_off_often(program)
 
 
 def _write_elsewhere(program: Program, target: str) -> None:
@@ -259,6 +263,19 @@ def _let_replicas_lag(program: Program, random: Random) -> None:
         program.fetch_mode = program.source["fetchMode"] = "direct"
         if "," in program.subjects:
             program.subjects = program.source["subjects"] = "*.a"
+
+
+def _break_off_often(program: Program) -> None:
+    """Attempts end in the middle of their rows, and others follow when ids are forgotten."""
+    program.habits.killed, program.habits.dies = 0.3, 0.15
+    program.source["maxOffsetsPerPartition"] = "20"
+    program.source.pop("maxOffsetsPerTrigger", None)
+    program.messages, program.portions = max(program.messages, 30), min(program.portions, 2)
+    program.flush_ns = 200_000_000
+    if "maxInFlight" in program.sink:
+        program.sink["maxInFlight"] = "1"
+    if program.promises_exact_output:
+        program.window_s = 1
 
 
 def _let_frames_come_late(program: Program, random: Random) -> None:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import nats
 import pytest
 
 from jetstream_spark.client.blocking import run
@@ -18,6 +24,7 @@ from tests.connector.cut_wires import outgoing, watched, without_answer
 from tests.connector.stores import Store, put
 
 pytestmark = pytest.mark.genuine
+ROOT = Path(__file__).parents[3]
 BIG = bytes(range(256)) * (3 * CHUNK_BYTES // 256) + b"end"
 
 
@@ -117,6 +124,29 @@ def test_what_a_killed_attempt_left_is_removed_by_the_next_one(store, is_reached
     assert (written.rows, written.skipped) == (2, 1)
     assert (store.get("a"), store.get("b")) == (b"1", BIG)
     assert sorted(store.chunks().values()) == [1, 4]
+
+
+def test_without_a_ledger_they_stay_and_the_documented_way_removes_them(store) -> None:
+    store.put("theirs", BIG)
+    store.write(put("gone", b"1"), put("gone", None, operation="delete"))
+    write = store.writing(put("a", BIG), ledger="none")
+    run_until(write, is_info)
+    write.close()
+    store.write(put("a", BIG), ledger="none")
+    assert list(store.chunks().values()) == [4, 4, 4]
+    page = (ROOT / "docs/objects.md").read_text()
+    [snippet] = re.findall(r"```python\n(async def remove_unused_chunks.*?)```", page, re.DOTALL)
+    known: dict[str, Any] = {}
+    exec(snippet, known)
+
+    async def remove() -> None:
+        client = await nats.connect(store.url)
+        await known["remove_unused_chunks"](client, store.name)
+        await client.close()
+
+    asyncio.run(remove())
+    assert list(store.chunks().values()) == [4, 4]
+    assert store.get("a") == store.get("theirs") == BIG
 
 
 def test_an_attempt_that_should_be_dead_changes_nothing(store) -> None:
