@@ -97,6 +97,18 @@ def test_tls_is_required(serve: Serve, pki: Any) -> None:
     connect(server.port, pki.client_context())
 
 
+def test_info_comes_first_whatever_a_client_sends_at_once(serve: Serve, pki: Any) -> None:
+    server = serve(block(pki))
+    raw = Raw(server.port)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = pki.client_context().wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        tls.do_handshake()
+    raw.socket.sendall(outgoing.read())
+    assert flags(raw.info()) == {"tls_required": True}
+    assert raw.socket.recv(1) == b"\x16"  # the handshake goes on behind it
+
+
 def test_what_monitoring_shows(serve: Serve, pki: Any) -> None:
     websocket = 'websocket { listen: "127.0.0.1:-1", compression: true, no_tls: true }'
     server = serve(f'http: "127.0.0.1:-1"\n{verifying(pki)}\n{websocket}')

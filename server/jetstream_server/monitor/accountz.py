@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jetstream_server.base.clock import SECOND
 from jetstream_server.config.options import (
     GLOBAL_ACCOUNT,
     AccountOptions,
@@ -80,11 +81,16 @@ def account_info(node: Node, account: Account) -> dict[str, Any]:
         exports += [_service(subject, kind) for subject, kind in _OFFERED.items()]
     if exports:
         view["exports"] = exports
+    revoked = {
+        key: format_time(until_s * SECOND)
+        for key, until_s in (claims.nats.revocations.items() if claims is not None else ())
+    }
     return view | {
         "imports": [_import(each) for each in options.imports] + _own_imports(node, account.name),
         **({"jwt": claims.token, "issuer_key": claims.issuer} if claims is not None else {}),
         "name_tag": account.name_tag,
         **({"decoded_jwt": claims.decoded()} if claims is not None else {}),
+        **({"revoked_user": revoked} if revoked else {}),
         "sublist_stats": sublist_stats([account.sublist]),
     }
 
@@ -102,7 +108,9 @@ def _export(export: ExportOptions) -> dict[str, Any]:
         view = _service(export.subject, export.response)
     else:
         view = {"subject": export.subject, "type": "stream"}
-    if export.accounts:
+    if export.is_private:
+        view["token_req"] = True
+    elif export.accounts:
         view["approved_accounts"] = list(export.accounts)
     return view
 

@@ -3,8 +3,9 @@
     python -m tests.fuzz.parsers --minutes 60
     python -m tests.fuzz.parsers --target frames --inputs 1000000
 
-Each target has a process of its own, in turn; inputs that led somewhere new are kept in a folder
-from one run to the next. What tripped stays there as `crash-...`, and is told.
+Each target has a process of its own, as many at once as there are processors; inputs that led
+somewhere new are kept in a folder from one run to the next. What tripped stays there as
+`crash-...`, and is told.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-_LONGEST = 4096
 
 
 def _fuzz(name: str, corpus: Path, seconds: int, inputs: int) -> None:
@@ -25,11 +25,12 @@ def _fuzz(name: str, corpus: Path, seconds: int, inputs: int) -> None:
     import atheris  # here: only this process is looked into
 
     with atheris.instrument_imports(include=["jetstream_server"]):
-        from tests.fuzz.parsers.targets import TARGETS
+        from tests.fuzz.parsers.targets import TARGETS, trust_all
+    trust_all()
     target = TARGETS[name]
     for number, seed in enumerate(target.seeds):
         (corpus / f"seed-{number}").write_bytes(seed)
-    flags = [f"-max_len={_LONGEST}", f"-artifact_prefix={corpus}/", "-print_final_stats=1"]
+    flags = [f"-max_len={target.longest}", f"-artifact_prefix={corpus}/", "-print_final_stats=1"]
     flags += [f"-max_total_time={seconds}"] if seconds else []
     flags += [f"-runs={inputs}"] if inputs else []
     # What one input may take, beside much else on the machine.
@@ -59,6 +60,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10, help="of all targets together")
     parser.add_argument("--seconds", type=int, default=0, help="of each")
     parser.add_argument("--inputs", type=int, default=0, help="to each, instead")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at once")
     parser.add_argument("--corpus", type=Path, default=Path(".fuzz"))
     parser.add_argument("--here", action="store_true", help="in this process")
     options = parser.parse_args()
@@ -67,14 +69,21 @@ def main() -> int:
     from tests.fuzz.parsers.targets import TARGETS
 
     names = [options.target] if options.target else list(TARGETS)
-    seconds = 0 if options.inputs else options.seconds or int(60 * options.minutes / len(names))
-    total, bad = 0, 0
-    for name in names:
+    jobs = min(options.jobs, len(names))
+    each = 60 * options.minutes * jobs / len(names)
+    seconds = 0 if options.inputs else options.seconds or int(each)
+
+    def run(name: str) -> tuple[int, bool]:
         began = time.monotonic()
         inputs, is_well = _run(name, options.corpus, seconds, options.inputs)
         took = time.monotonic() - began
-        print(f"{name}: {inputs} inputs in {took:.0f} s{'' if is_well else ', BAD'}", flush=True)
-        total, bad = total + inputs, bad + (not is_well)
+        told = f"{name}: {inputs} inputs in {took:.0f} s, {inputs / took:.0f} a second"
+        print(told + ("" if is_well else ", BAD"), flush=True)
+        return inputs, is_well
+
+    with ThreadPoolExecutor(jobs) as pool:
+        runs = list(pool.map(run, names))
+    total, bad = sum(inputs for inputs, _ in runs), sum(not is_well for _, is_well in runs)
     print(f"{total} inputs in all, {bad} targets tripped")
     return bad
 

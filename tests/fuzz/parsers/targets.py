@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from jetstream_server.base import nkey
 from jetstream_server.base.errors import ApiError, ConfigError, StoreError
 from jetstream_server.config.account_options import claimed_accounts
 from jetstream_server.config.claims.account_claims import AccountClaims
@@ -64,6 +65,7 @@ from jetstream_server.store.blocks.high_water import HighWater
 from jetstream_server.store.disk import state_log
 
 from tests.attack.grammar_surroundings import UPGRADE, deflated, web_frame
+from tests.fuzz.parsers import restores
 from tests.parity import credentials
 
 NOW = 1_700_000_000 * 10**9
@@ -78,10 +80,12 @@ class Target(NamedTuple):
     Attributes:
         run: raises whatever is a defect.
         seeds: sensible inputs.
+        longest: how long inputs become: short ones are quicker.
     """
 
     run: Callable[[bytes], None]
     seeds: tuple[bytes, ...]
+    longest: int = 1024
 
 
 # -- protocol ----------------------------------------------------------------------------------
@@ -176,18 +180,24 @@ def configuration(data: bytes) -> None:
 # -- JWTs ------------------------------------------------------------------------------------------
 
 _ACCOUNT = credentials.account_key("PLAIN")
-_HEAD = '{"typ":"JWT","alg":"ed25519-nkey"}'
+_HEAD = credentials._base64(b'{"typ":"JWT","alg":"ed25519-nkey"}')
+# Signatures take most of the time; the long run does without (`trust_all`).
+is_signing = True
+
+
+def trust_all() -> None:
+    """Have every signature of this process taken for a right one."""
+    global is_signing
+    is_signing = False
+    nkey.is_signed = lambda key, signature, data: True
 
 
 def _signed(key: credentials.Key, body: bytes) -> str:
-    parts = [credentials._base64(part) for part in (_HEAD.encode(), body)]
-    text = ".".join(parts)
-    return f"{text}.{key.sign(text)}"
+    text = f"{_HEAD}.{credentials._base64(body)}"
+    return f"{text}.{key.sign(text) if is_signing else ''}"
 
 
 def _claims(token: str) -> bytes:
-    from jetstream_server.base import nkey
-
     return bytes(nkey.decoded(token.split(".")[1]))
 
 
@@ -209,8 +219,7 @@ def account_claims(data: bytes) -> None:
     token = _signed(credentials.OPERATOR, data)
     with contextlib.suppress(ClaimsError):
         AccountClaims.read(token)
-    key = credentials.account_key("PLAIN").public
-    claimed_accounts({key: token}, (credentials.OPERATOR.public,), 1_700_000_000)
+    claimed_accounts({_ACCOUNT.public: token}, (credentials.OPERATOR.public,), 1_700_000_000)
 
 
 # -- JetStream -------------------------------------------------------------------------------------
@@ -375,6 +384,7 @@ TARGETS = {
             b'$JS.ACK._.szMpdrwD.S.C.1.22.3.4.5.random -NAK {"delay": 5}',
             b"_INBOX.x.batch.10.ok.1.0.$FI +TERM no",
         ),
+        longest=200,
     ),
     "times": Target(
         times,
@@ -382,6 +392,7 @@ TARGETS = {
             b"2026-01-02T03:04:05.678+01:00", b"1h2m3.5s", b"@every 5m", b"@daily",
             b"@at 2026-01-02T03:04:05Z", b"*/5 1-3 * JAN,DEC MON-FRI *", b"0 30 3-6,20-23 * * *",
         ),
+        longest=100,
     ),
     "transforms": Target(
         transforms,
@@ -389,6 +400,7 @@ TARGETS = {
             b"a.*.* b.{{wildcard(2)}}.{{partition(5,1)}} a.x.y", b"a.> b.> a.x",
             b"*.* {{split(1,-)}}.{{SliceFromLeft(2,3)}}.$1 a-b.cdefg",
         ),
+        longest=200,
     ),
     "archives": Target(
         archives,
@@ -407,4 +419,5 @@ TARGETS = {
             tombstone.deleted([(3, 5)]).encode(),
         ),
     ),
+    "restores": Target(restores.restored, restores.BACKUPS),
 }  # fmt: skip

@@ -74,14 +74,22 @@ def test_what_is_configured_between_accounts(node, now):
 
 
 def test_what_the_jwt_of_an_account_claims(node, now, credentials):
-    token = credentials.account("A", {}, exports=[{"subject": "x", "type": "stream"}])
-    options = AccountOptions("A", claims=AccountClaims.read(token))
+    revocations = {"U1": 1, "*": -5, "U2": 2**63 - 1}
+    exports = [{"subject": "x", "type": "stream"}]
+    token = credentials.account("A", {}, exports=exports, revocations=revocations)
+    private = ExportOptions("stream", "x", is_private=True)
+    options = AccountOptions("A", claims=AccountClaims.read(token), exports=(private,))
     changed = dataclasses.replace(node.options, accounts=(options,))
     assert "jwt" not in accountz(node, now, "A")["account_detail"]
     reload(node, changed, node.authenticator, now + SECOND)
     detail = accountz(node, now, "A")["account_detail"]
     assert (detail["jwt"], detail["issuer_key"]) == (token, credentials.OPERATOR.public)
     assert detail["decoded_jwt"]["nats"]["exports"] == [{"subject": "x", "type": "stream"}]
+    assert detail["exports"] == [{"subject": "x", "type": "stream", "token_req": True}]
+    assert {key: detail["revoked_user"][key] for key in ("U1", "*")} == {
+        "U1": "1970-01-01T00:00:01Z",
+        "*": "1969-12-31T23:59:55Z",
+    }
     assert detail["update_time"] == format_time(now + SECOND)
     other = accountz(node, now, "$SYS")["account_detail"]
     assert other["update_time"] == format_time(node.started_at) and "jwt" not in other
