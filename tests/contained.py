@@ -92,7 +92,7 @@ class World:
             held = node.take_held()
             if flush is not None:
                 failures = flush.run()
-                self.commit.settle(flush)
+                self.commit.complete(flush)
                 assert not failures
             node.release(held, self.now)
             due = node.next_deadline()

@@ -11,10 +11,10 @@ from typing import Any
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.base.nkey import USER, is_public_key
 from jetstream_server.config import values
-from jetstream_server.config.account_links import read_exports, read_imports
 from jetstream_server.config.account_trace import read_trace
 from jetstream_server.config.lexer import Token
 from jetstream_server.config.link_checks import check_links
+from jetstream_server.config.links import read_exports, read_imports
 from jetstream_server.config.mappings import read_mappings
 from jetstream_server.config.options import (
     GLOBAL_ACCOUNT,

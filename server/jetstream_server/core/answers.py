@@ -67,7 +67,7 @@ class Answers:
         """Count bytes that were answered, and that are not in the client's backlog yet."""
         self._owed_bytes += size
 
-    def settle(self, size: int) -> None:
+    def release(self, size: int) -> None:
         """Take off bytes that are in the client's backlog by now, or will never be."""
         self._owed_bytes -= size
         self.look_again()

@@ -43,14 +43,14 @@ class Handover:
 
 
 @dataclass(slots=True)
-class Settled:
+class Released:
     """Nothing to send: answers that went before are off a client's account."""
 
     answers: Answers
     size: int
 
 
-Send = Frames | Publish | Handover | Settled
+Send = Frames | Publish | Handover | Released
 
 
 def _nobody() -> None:
@@ -114,7 +114,7 @@ class Output:
         """Count what was just queued after the flush as answers to a client, until it is sent."""
         if answers is not None:
             answers.owe(size)
-            self.sends_after_flush.append(Settled(answers, size))
+            self.sends_after_flush.append(Released(answers, size))
             self.stir()
 
     def pub_acks(self, run: PubRun, start: int, stop: int, head: bytes, first_seq: int) -> None:

@@ -140,7 +140,7 @@ class Pump:
             if not flush.is_quick:
                 self._start(flush, held)
                 return
-            self._settle(flush, held, flush.run(), now)
+            self._complete(flush, held, flush.run(), now)
         elif commit is not None and commit.is_stalled:
             return  # the disk is full; what waits for it goes on waiting
         elif self._waiting or self.node.has_held:
@@ -168,7 +168,7 @@ class Pump:
             return
         try:
             now = self.clock.now()
-            self._settle(flush, held, failures, now)
+            self._complete(flush, held, failures, now)
             self._flush_or_release(now)
             self.node.workload.is_held = self._is_crowded
             self._write(now)
@@ -195,10 +195,10 @@ class Pump:
             self.node.note("INF", "JetStream storage: there is room on the disk again")
         self._noted = texts
 
-    def _settle(self, flush: Flush, held: Held, failures: Failures, now: int) -> None:
+    def _complete(self, flush: Flush, held: Held, failures: Failures, now: int) -> None:
         """Take a flush back that has been run, and send what waited for it."""
         assert self._commit is not None
-        self._commit.settle(flush)
+        self._commit.complete(flush)
         self._note_failures([failure for _, failure in failures])
         refused = {operation.owner for operation in flush.stalled}
         if any(owner not in refused for owner, _ in failures):

@@ -24,7 +24,7 @@ from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.core.workload import UNITS_OF_TURN, Workload
-from jetstream_server.jetstream.output import Frames, Handover, Send, Settled
+from jetstream_server.jetstream.output import Frames, Handover, Released, Send
 from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.accounts.account_links import AccountLinks
 from jetstream_server.node.auth.auth import GLOBAL_ACCOUNT, Gatekeeper, User
@@ -391,8 +391,8 @@ class Node:
         """Give up what waited for a flush that has failed."""
         for _, sends in held:
             for send in sends:
-                if isinstance(send, Settled):
-                    send.answers.settle(send.size)
+                if isinstance(send, Released):
+                    send.answers.release(send.size)
 
     def _send(self, account: Account, sends: list[Send], now: int) -> None:
         at = 0
@@ -406,8 +406,8 @@ class Node:
                         outlet.deliver_frames(send.subscription, send.data, send.count, now)
                     elif isinstance(send, Handover):
                         _hand_over(send, now)
-                    elif isinstance(send, Settled):
-                        send.answers.settle(send.size)
+                    elif isinstance(send, Released):
+                        send.answers.release(send.size)
                     else:
                         account.router.route(send.run, None, now)
             except Exception as error:

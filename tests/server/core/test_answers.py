@@ -50,7 +50,7 @@ def test_there_is_room_below_the_high_mark(outlet: Any) -> None:
     assert answers.room_bytes == 6
     answers.owe(100)
     assert answers.room_bytes == 0
-    answers.settle(OUTBOX_HIGH_BYTES + 90)
+    answers.release(OUTBOX_HIGH_BYTES + 90)
     assert answers.room_bytes == OUTBOX_HIGH_BYTES - 4
 
 
@@ -68,19 +68,19 @@ def test_what_was_put_off_goes_on_in_order(outlet: Any) -> None:
     answers.resume(2)
     assert service.answered == [b"a", b"b"]
     outlet.backlog_bytes = OUTBOX_HIGH_BYTES
-    answers.settle(OUTBOX_HIGH_BYTES)
+    answers.release(OUTBOX_HIGH_BYTES)
     assert not called, "they are in its backlog"
     outlet.backlog_bytes = 0
     answers.look_again()
     assert called
     answers.resume(3)
     assert service.answered == [b"a", b"b", b"c", b"d"]
-    answers.settle(OUTBOX_HIGH_BYTES)
+    answers.release(OUTBOX_HIGH_BYTES)
     answers.resume(4)
     assert service.answered == [b"a", b"b", b"c", b"d", b"e", b"f"]
     assert not answers.postponed
     called.clear()
-    answers.settle(OUTBOX_HIGH_BYTES)
+    answers.release(OUTBOX_HIGH_BYTES)
     assert not called, "nothing waits"
 
 
@@ -90,7 +90,7 @@ def test_who_is_gone_is_not_answered(outlet: Any) -> None:
     service = Service(answers, OUTBOX_HIGH_BYTES)
     service.receive(Stretch(requests(b"a", b"b"), 0, 2, Subscription(b"ask", service), None, 1))
     answers.forget()
-    answers.settle(OUTBOX_HIGH_BYTES)
+    answers.release(OUTBOX_HIGH_BYTES)
     answers.resume(2)
     assert service.answered == [b"a"]
     assert not called

@@ -87,7 +87,7 @@ class ConsumerFiles:
             self._save(lazily=False)
 
     def _save(self, *, lazily: bool) -> None:
-        self._settled()
+        self._note_saved()
         if self.files is not None:
             self.files[1].save(encode_state(self._shared.progress), lazily=lazily)
             self.has_state_file = True
@@ -108,10 +108,10 @@ class ConsumerFiles:
             return
         # Both in one file, for a second one takes two syncs more.
         stored["state"] = b64encode(encode_state(shared.progress)).decode()
-        self._settled()
+        self._note_saved()
         self.files[0].save(encode(stored))
 
-    def _settled(self) -> None:
+    def _note_saved(self) -> None:
         self._is_unsaved = self._must_save_now = False
         self._unsaved_answers.clear()
         self._shared.timers.cancel("save")

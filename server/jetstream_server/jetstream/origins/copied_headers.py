@@ -19,7 +19,7 @@ _DROPPED = (
 _LINE = b"\r\n"
 
 
-def settled(headers: bytes, *, but_source: bool = False) -> bytes:
+def copied(headers: bytes, *, but_source: bool = False) -> bytes:
     """Return a header block as a copy keeps it, without conditions and batches; empty when no
     header is left.
 

@@ -18,7 +18,7 @@ from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.jetstream.configs.stream_config import StreamSource
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.arrival import Arrival
-from jetstream_server.jetstream.origins.copied_headers import disregard, settled
+from jetstream_server.jetstream.origins.copied_headers import copied, disregard
 from jetstream_server.jetstream.origins.feed import Feed
 from jetstream_server.jetstream.origins.origin_request import MIRROR
 from jetstream_server.jetstream.origins.renaming import Renaming
@@ -170,7 +170,7 @@ class Mirror:
         subject = run.subject(index)
         if self._renaming:
             subject = self._renaming.apply(subject)
-        headers = settled(run.headers(index))
+        headers = copied(run.headers(index))
         message = Candidate(subject, b"", headers, run.payload(index))
         disregard(message, contents.config)
         check_ttl(contents.config, message)

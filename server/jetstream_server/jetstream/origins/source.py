@@ -19,7 +19,7 @@ from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.jetstream.configs.stream_config import StreamSource
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.arrival import Arrival
-from jetstream_server.jetstream.origins.copied_headers import disregard, is_special, settled
+from jetstream_server.jetstream.origins.copied_headers import copied, disregard, is_special
 from jetstream_server.jetstream.origins.feed import Feed
 from jetstream_server.jetstream.origins.origin_request import SOURCE
 from jetstream_server.jetstream.origins.renaming import Renaming
@@ -130,7 +130,7 @@ class Source:
                 subject = renaming.apply(subject)
             headers = run.headers(at)
             if headers:
-                headers = settled(headers, but_source=True)
+                headers = copied(headers, but_source=True)
             line = self._stamp.line(sequence, origin_subject, self._identity)
             copy = (subject, b"", extended(headers, line), run.payload(at))
             if not is_special(headers):

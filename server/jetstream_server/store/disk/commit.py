@@ -6,7 +6,7 @@ on the loop. Only then may what waited for it leave the server
 
     flush = commit.take(now)            # loop
     failures = flush.run()              # worker thread: the only place that waits for the disk
-    commit.settle(flush)                # loop: owners learn how it went
+    commit.complete(flush)                # loop: owners learn how it went
     if not commit.is_stalled: release what was held back for this flush
 
 Invariants:
@@ -394,7 +394,7 @@ class GroupCommit:
         Args:
             now: without it, lazy work is due as well: everything goes, and is synced.
         """
-        assert self._in_flight is None, "one flush at a time: settle the last one first"
+        assert self._in_flight is None, "one flush at a time: complete the last one first"
         if self._roots:
             self._forget_removed()
         fills = self._fills(now)
@@ -532,7 +532,7 @@ class GroupCommit:
         if self.lazily_ns and busy and self._sync_at is None:
             self._sync_at = now + self.lazily_ns
 
-    def settle(self, flush: Flush) -> None:
+    def complete(self, flush: Flush) -> None:
         """Take a flush back: keep what was refused, tell owners how it went."""
         assert flush is self._in_flight, "a flush is settled once, by the commit that gave it"
         self._in_flight = None
@@ -595,7 +595,7 @@ class GroupCommit:
         failures: list[tuple[Owner, StoreError]] = []
         while (flush := self.take()) is not None:
             failures += flush.run()
-            self.settle(flush)
+            self.complete(flush)
             if (flush.stalled and not flush.gave) or (flush.places_max and not flush.operations):
                 break
         if self._journal is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
-from jetstream_server.jetstream.origins.copied_headers import disregard, is_special, settled
+from jetstream_server.jetstream.origins.copied_headers import copied, disregard, is_special
 from jetstream_server.jetstream.streams.messages.candidate import Candidate
 
 
@@ -25,24 +25,24 @@ def test_conditions_and_batches_go() -> None:
         "Nats-Batch-Commit: 1",
         "Nats-TTL: 1h",
     )
-    assert settled(given) == kept
-    assert settled(kept) is kept
-    assert settled(b"") == b""
+    assert copied(given) == kept
+    assert copied(kept) is kept
+    assert copied(b"") == b""
 
 
 def test_nothing_left_is_no_block() -> None:
-    assert settled(block("Nats-Expected-Last-Sequence: 4")) == b""
+    assert copied(block("Nats-Expected-Last-Sequence: 4")) == b""
 
 
 def test_the_source_before_is_replaced_by_a_source_and_kept_by_a_mirror() -> None:
     given = block("Nats-Stream-Source: O 1 > > o.a x")
-    assert settled(given) == given
-    assert settled(given, but_source=True) == b""
+    assert copied(given) == given
+    assert copied(given, but_source=True) == b""
 
 
 def test_only_the_start_of_a_line_counts() -> None:
     given = block("K: Nats-Expected-Stream: O", "X-Nats-Batch-Id: 1")
-    assert settled(given) == given
+    assert copied(given) == given
     assert not is_special(given)
     assert is_special(block("Nats-Msg-Id: 1"))
 

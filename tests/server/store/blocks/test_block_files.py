@@ -44,7 +44,7 @@ def test_a_block_is_in_memory_until_the_flush_that_was_taken_after_it(opened):
     publish(store, 10)
     assert pinned(store) == [1, 2, 3]
     assert flush.run() == []
-    commit.settle(flush)
+    commit.complete(flush)
     assert pinned(store) == [3]
     assert commit.drain() == []
     assert pinned(store) == []

@@ -82,7 +82,7 @@ def test_what_is_appended_during_a_flush_goes_with_the_next(disk):
     flush = commit.take(1)
     publish(store, 20)
     assert flush.run() == []
-    commit.settle(flush)
+    commit.complete(flush)
     assert commit.is_dirty
     assert [bool(store.load(s)) for s in range(1, 41)] == [True] * 40
     disk.restart()
@@ -132,7 +132,7 @@ def test_a_small_block_at_rest_keeps_no_more_room_than_it_needs(disk):
     assert len(store._log._open.buffer) == block_log.FIRST_ROOM_BYTES
     assert not store.rest()
     assert flush.run() == []
-    commit.settle(flush)
+    commit.complete(flush)
     publish(store, 1000)
     commit.drain()
     assert [

@@ -36,7 +36,7 @@ def settle(commit: GroupCommit, now: int) -> None:
     found = commit.take(now)
     assert found is not None
     assert found.run() == []
-    commit.settle(found)
+    commit.complete(found)
 
 
 def filled(disk, count: int = 400) -> tuple[GroupCommit, FileStore]:
@@ -75,7 +75,7 @@ def test_blocks_are_rewritten_one_after_another(disk):
         names = [op.path.name for op in flush.operations if type(op).__name__ == "Replace"]
         rewritten.append(sum(name.endswith(".blk") for name in names))
         assert flush.run() == []
-        commit.settle(flush)
+        commit.complete(flush)
         flushes += 1
     assert max(rewritten) == 1
     assert sum(rewritten) > 5
@@ -144,7 +144,7 @@ def test_what_was_deleted_stays_deleted_when_the_block_that_says_so_goes(
         store.delete(range(first - 60, store.last_seq - 25))
         while (flush := commit.take(turn)) is not None:
             assert flush.run() == []
-            commit.settle(flush)
+            commit.complete(flush)
         again = FileStore(FOLDER, GroupCommit(disk), block_bytes=2000)
         assert (again.load(1) is not None, again.load(2)) == (True, None)
         assert again.state() == store.state()

@@ -86,7 +86,7 @@ def test_what_is_shown_after_a_kill_outlives_a_power_failure(sim_disk_module, se
     store.append_run(run, 0, 30, 5)
     flush = commit.take(1)
     assert flush is not None and flush.run() == []
-    commit.settle(flush)
+    commit.complete(flush)
     shown = FileStore(FOLDER, GroupCommit(disk)).last_seq  # the process was killed
     assert shown == 30
     disk.restart()

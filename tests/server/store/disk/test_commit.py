@@ -54,7 +54,7 @@ def test_adjacent_writes_are_one_and_survive_power_loss(disk, owner):
     assert len(flush.operations) == 1
     assert flush.run() == []
     assert commit.is_dirty
-    commit.settle(flush)
+    commit.complete(flush)
     assert not commit.is_dirty
     assert owner.heard == ["flushed"]
     disk.restart()
@@ -81,7 +81,7 @@ def test_lazy_replacement_waits_but_not_for_ever(disk, owner):
     assert commit.next_deadline() == 1 + 100 * MILLISECOND
     flush = commit.take(1 + 100 * MILLISECOND)
     assert flush.run() == []
-    commit.settle(flush)
+    commit.complete(flush)
     assert disk.read(A) == b"state"
     assert commit.next_deadline() is None
 
@@ -92,7 +92,7 @@ def test_lazy_replacement_goes_with_the_next_flush(disk, owner):
     commit.replace(owner, B, [b"config"])
     flush = commit.take(1)
     flush.run()
-    commit.settle(flush)
+    commit.complete(flush)
     assert disk.read(A) == b"state"
 
 
@@ -117,7 +117,7 @@ def test_full_disk_keeps_what_was_queued_in_order(disk, owner):
     disk.capacity = 5
     flush = commit.take(1)
     assert "the disk is full" in str(flush.run()[0][1])
-    commit.settle(flush)
+    commit.complete(flush)
     assert commit.is_stalled
     assert commit.is_dirty
     assert commit.take(2) is None
@@ -125,7 +125,7 @@ def test_full_disk_keeps_what_was_queued_in_order(disk, owner):
     disk.capacity = None
     flush = commit.take(2 + 250 * MILLISECOND)
     assert flush.run() == []
-    commit.settle(flush)
+    commit.complete(flush)
     assert not commit.is_stalled
     assert (disk.read(A), disk.read(B)) == (b"hello world", b"after")
     assert owner.heard[-1] == "flushed"
@@ -141,7 +141,7 @@ def test_a_log_that_a_removal_voids_is_not_made_again_by_what_found_no_room(disk
     disk.capacity = 0
     flush = commit.take()
     flush.run()
-    commit.settle(flush)
+    commit.complete(flush)
     assert disk.names(Path("/s")) == []
     disk.capacity = None
     assert commit.drain() == []
@@ -202,7 +202,7 @@ def test_removing_a_folder_forgets_what_waits_for_it(disk, owner):
 def flush_at(commit, now):
     while (flush := commit.take(now)) is not None:  # as the pump does
         assert flush.run() == []
-        commit.settle(flush)
+        commit.complete(flush)
 
 
 def test_a_large_folder_goes_a_few_files_at_a_time(disk, owner):
@@ -243,7 +243,7 @@ def test_a_removed_folder_is_emptied_at_once_at_the_end_or_when_room_is_needed(
         for now in (2, 3):
             flush = commit.take(now)
             flush.run()
-            commit.settle(flush)
+            commit.complete(flush)
             commit.replace(owner, B, [b"x"])
     commit.drain()
     assert sorted(disk._files) == ([B] if is_full else [])
@@ -268,7 +268,7 @@ def test_lazy_policy_syncs_after_the_interval(disk, owner, sim_disk_module):
     flush = commit.take(1)
     assert not flush.syncs
     flush.run()
-    commit.settle(flush)
+    commit.complete(flush)
     assert not commit.is_dirty
     assert disk.read(A) == b"hello world"
     assert commit.next_deadline() == 1 + SECOND
@@ -276,7 +276,7 @@ def test_lazy_policy_syncs_after_the_interval(disk, owner, sim_disk_module):
     flush = commit.take(1 + SECOND)
     assert flush.syncs
     flush.run()
-    commit.settle(flush)
+    commit.complete(flush)
     disk.restart()
     assert disk.read(A) == b"hello world"
 
@@ -290,7 +290,7 @@ def lazy(disk, owner):
     assert not commit.write_through(1), "the file is yet to be made"
     flush = commit.take(1)
     flush.run()
-    commit.settle(flush)
+    commit.complete(flush)
     owner.heard.clear()
     return commit, file, buffer
 
@@ -340,12 +340,12 @@ def test_what_cannot_be_written_through_is_written_by_a_flush(disk, owner, lazy)
     disk.fail_in = 0
     flush = commit.take(2)
     assert "the disk is full" in str(flush.run()[0][1])
-    commit.settle(flush)
+    commit.complete(flush)
     assert not commit.write_through(3), "it is stalled"
     assert commit.take(3) is None
     flush = commit.take(3 + SECOND // 4)
     assert flush.run() == []
-    commit.settle(flush)
+    commit.complete(flush)
     assert disk.read(A) == b"hello world"
 
 
@@ -365,15 +365,15 @@ def test_removing_a_folder_closes_its_files(tmp_path, owner, during_flush):
     flush = commit.take(1)
     flush.run()
     if not during_flush:
-        commit.settle(flush)
+        commit.complete(flush)
         assert file.handle is not None
     commit.remove_tree(owner, tmp_path / "stream")
     if during_flush:
-        commit.settle(flush)
+        commit.complete(flush)
     removal = commit.take(2)
     assert file.handle is None
     assert removal.run() == []
-    commit.settle(removal)
+    commit.complete(removal)
     assert not (tmp_path / "stream").exists()
 
 

@@ -50,7 +50,7 @@ def flushed(commit: GroupCommit, now: int) -> bool:
     assert flush is not None
     is_quick = flush.is_quick
     assert not flush.run()
-    commit.settle(flush)
+    commit.complete(flush)
     return is_quick
 
 

@@ -65,7 +65,7 @@ def flush(commit: GroupCommit, now: int) -> None:
     taken = commit.take(now)
     if taken is not None:
         assert not taken.run()
-        commit.settle(taken)
+        commit.complete(taken)
 
 
 def config(name: object) -> Path:
@@ -209,7 +209,7 @@ def test_a_full_disk_holds_configs_up_and_places_them_later(disk: Any) -> None:
     taken = commit.take(2)
     assert taken is not None
     taken.run()
-    commit.settle(taken)
+    commit.complete(taken)
     assert owner.heard == ["stalled: the disk is full: No space left on device"]
     assert found(commit, config("b")) == b"2" * 100
     assert commit.take(3) is None  # until it is tried again
@@ -229,7 +229,7 @@ def test_of_what_found_no_room_and_was_given_up_nothing_comes_back(disk: Any) ->
     taken = commit.take(2)
     assert taken is not None
     taken.run()
-    commit.settle(taken)
+    commit.complete(taken)
     assert owner.heard
     commit.remove_tree(owner, config("b").parent)
     assert commit.drain() == []
@@ -250,7 +250,7 @@ def test_trouble_with_a_place_is_told_once_and_the_note_stays(disk: Any) -> None
         taken = commit.take(now)
         assert taken is not None
         taken.run()
-        commit.settle(taken)
+        commit.complete(taken)
         assert commit.take(now + 1) is None  # until it is tried again
         assert owner.heard == ["failed: replace failed: Input/output error"]
         assert found(commit, config("a")) == b"1"

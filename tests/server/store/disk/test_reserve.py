@@ -44,7 +44,7 @@ def flush(commit: GroupCommit, now: int) -> None:
     found = commit.take(now)
     assert found is not None
     found.run()
-    commit.settle(found)
+    commit.complete(found)
 
 
 def test_it_takes_a_part_of_what_is_free_and_no_more_than_it_should(disk):

@@ -85,7 +85,7 @@ def test_what_stays_open_waits_for_one(tmp_path, spares, take_all):
             now += 10**9
             flush = commit.take(now)
         flush.run()
-        commit.settle(flush)
+        commit.complete(flush)
         return flush
 
     for _ in range(3):

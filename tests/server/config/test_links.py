@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from jetstream_server.base.clock import MILLISECOND, MINUTE
-from jetstream_server.config.account_links import read_exports, read_imports
 from jetstream_server.config.lexer import parse_text
+from jetstream_server.config.links import read_exports, read_imports
 from jetstream_server.config.options import ExportOptions, ImportOptions, LatencyOptions
 
 
