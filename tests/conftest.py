@@ -79,6 +79,23 @@ def pytest_sessionstart() -> None:
         )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Have the Python processes that Spark starts import the installed PySpark.
+
+    Spark would have them read its zip, in which nothing is compiled: a second for each process.
+    """
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None and spec.origin is not None, "it is not installed"
+    home = tmp_path_factory.mktemp("spark-home")
+    for entry in Path(spec.origin).parent.iterdir():
+        if entry.name != "python":
+            (home / entry.name).symlink_to(entry)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_HOME", str(home))
+        yield
+
+
 @pytest.fixture(scope="session")
 def genuine_binary() -> str:
     """Path of the genuine nats-server; the one place where tests are skipped for want of it."""
