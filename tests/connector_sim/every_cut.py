@@ -403,17 +403,18 @@ def every_cut(spoken: list[Wire]) -> Iterator[Cut]:
                 yield Cut(is_up, byte, 3, first)
 
 
-def telling_cuts(spoken: list[Wire], step: int) -> Iterator[Cut]:
+def telling_cuts(spoken: list[Wire], step: int, row_step: int = 1) -> Iterator[Cut]:
     """The cuts that differ most from each other.
 
-    After each byte of what carries rows or acks; elsewhere before, at and after the end of each
-    thing said, and every few bytes.
+    Before, at and after the end of each thing said; in between every `row_step` bytes of what
+    carries rows or acks, and every `step` bytes of the rest.
     """
     for first, wire in enumerate(spoken, 1):
         for is_up, start, data in wire.said:
             stop = start + len(data)
             carries_rows = any(mark in data for mark in ROW_MARKS)
-            bytes_ = range(start + 1, stop + 1) if carries_rows else range(start + step, stop, step)
+            between = row_step if carries_rows else step
+            bytes_ = range(start + between, stop, between)
             for byte in sorted({*bytes_, start + 1, stop - 1, stop} - {0}):
                 yield Cut(is_up, byte, first=first)
             yield Cut(is_up, start + 1, 3, first)
