@@ -5,12 +5,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check kernels bench stall sim model soak fuzz differential versions pythons server-versions clean
+.PHONY: help demo test test-pure check kernels bench stall sim model soak fuzz differential versions pythons server-versions clean
 
 help:
 	@echo "make demo   336,776 flights through JetStream and Spark, on this machine"
 	@echo "make test   install everything, then all checks and tests"
 	@echo "make check  formatting, lint, types, import rules, dead code; no tests"
+	@echo "make test-pure  the tests of the server and of the connector, with the kernels in pure Python"
 	@echo "make kernels  compiles the kernels beside their sources, for work on them"
 	@echo "make bench  this server beside the genuine one, on this machine"
 	@echo "make stall  how long what one client sends keeps another one waiting, ours beside genuine"
@@ -80,6 +81,17 @@ test: check
 	wait $$parity; parity=$$?; cat $(VENV)/parity-tests.log; \
 	wait $$spark; spark=$$?; cat $(VENV)/spark-tests.log; \
 	exit $$((others || pure || parity || spark))
+
+# All that runs without Spark, in parts, so that each says how long it takes.
+PURE_PARTS := server/store server/jetstream server/net server/node connector
+
+test-pure: $(READY)-test
+	@failed=0; for part in $(PURE_PARTS); do \
+	  JETSTREAM_PURE=1 $(BIN)/pytest tests/$$part || failed=1; \
+	done; \
+	JETSTREAM_PURE=1 $(BIN)/pytest tests/server \
+	  $(foreach part,$(filter server/%,$(PURE_PARTS)),--ignore=tests/$(part)) || failed=1; \
+	exit $$failed
 
 # Kernels beside their sources, for what runs from the working copy.
 kernels: $(READY)-test
