@@ -1,4 +1,4 @@
-"""Small reads and writes whose connection is cut, after each byte that tells.
+"""Small reads and writes whose connection is cut, after bytes that tell.
 
 All bytes, of what is said otherwise as well: `python -m tests.connector_sim.every_cut`.
 """
@@ -12,8 +12,7 @@ import pytest
 
 # Between two cuts inside an answer of the API, or of the greeting.
 STEP = 61
-# Between two cuts inside a row or an ack; a multiple of no power of two, so that in rows of one
-# length after each other every byte has its turn.
+# Between two cuts inside a row or an ack, of whose ends none is left out.
 ROW_STEP = 3
 
 # Of the cuts of a batch so many are played: it differs little where in a row it is cut.
