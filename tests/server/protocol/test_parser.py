@@ -348,12 +348,12 @@ def test_work_is_linear(make: Callable[[int], list[bytes]]) -> None:
         best = 60.0
         for _ in range(3):
             under_test = Parser(8 * MB, 8 * MB)
-            began = time.perf_counter()
+            began = time.thread_time()
             for piece in pieces:
                 under_test.feed(piece)
                 while under_test.has_more:
                     under_test.read_on()
-            best = min(best, time.perf_counter() - began)
+            best = min(best, time.thread_time() - began)
         return best
 
     # Sixteen times the input: quadratic work would take 256 times as long.
