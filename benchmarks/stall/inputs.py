@@ -145,6 +145,11 @@ def _make_streams(count: int) -> Act:
     return lambda port: _api(port, *streams)
 
 
+def _make_streams_beside(count: int) -> Act:
+    streams = [_stream(f"T{n}") for n in range(count)]
+    return lambda port: _api(port, *streams)
+
+
 def _make_streams_at_once(count: int) -> Act:
     streams = [_stream(f"S{n}") for n in range(count)]
     texts = [(verb, json.dumps(body).encode()) for verb, body in streams]
@@ -299,6 +304,11 @@ INPUTS = [
     Input("300 streams made one by one", _make_streams(300)),
     Input("300 streams made at once", _make_streams_at_once(300)),
     Input("300 streams made at once, PINGs between", _make_streams_between_pings(300)),
+    Input(
+        "100 streams beside 1,000, made one by one",
+        _make_streams_beside(100),
+        _make_streams_at_once(1000),
+    ),
     Input("300 streams deleted at once", _delete_streams(300), _make_streams_at_once(300)),
     Input("200,000 messages of a pedantic client", _publish_pedantically),
     Input("100,000 subscriptions and away", _subscribe_and_leave),
@@ -318,6 +328,11 @@ INPUTS = [
         _requests(("STREAM.MSG.GET.S", {"last_by_subj": "S.*.x"})),
         _publish(500_000, 500_000),
     ),
+    Input(
+        "a consumer of the last of 500,000 subjects each",
+        _requests(_consumer("c", deliver_policy="last_per_subject")),
+        _publish(500_000, 500_000),
+    ),
     Input("a subject at both ends of 1,000,000 messages", _read_rare, _publish(999_999, 1_000_000)),
     Input(
         "a message of 130,000 tiny ones erased",
@@ -329,6 +344,11 @@ INPUTS = [
         "500,000 messages purged by a filter",
         _requests(("STREAM.PURGE.S", {"filter": "S.1.x"})),
         _publish(1000, 500_000),
+    ),
+    Input(
+        "500,000 subjects purged by a wildcard",
+        _requests(("STREAM.PURGE.S", {"filter": "S.*.x"})),
+        _publish(500_000, 500_000),
     ),
     Input("16 consumers read 100,000 messages each", _read_consumers(16), _publish(10, 100_000)),
 ]

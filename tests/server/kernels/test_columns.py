@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from array import array
 from random import Random
 from typing import Any
 
 import pytest
 from jetstream_server.kernels.columns import pure as columns_pure
+from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
 from jetstream_server.kernels.records import pure as records_pure
 from jetstream_server.protocol.ops import PubRun
 
@@ -135,3 +137,25 @@ def test_the_sums_of_a_block_are_added_to_those_of_the_store(columns, sparse):
     )
     assert (appeared, list(counts), list(firsts)) == (1, [6, 3], [7, 100])
     assert list(lasts) == ([107, 107] if sparse else [107, 105])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_subjects_of_a_block_are_read_from_its_records(columns: Any, seed: int) -> None:
+    random = Random(seed)
+    subjects = [b"s" * random.choice([1, 7, 300]) + b"%d" % n for n in range(9)]
+    order: list[bytes] = []
+    block, positions, local_ids = bytearray(), array("I"), array("I")
+    for _ in range(random.randrange(30)):
+        name = random.choice(subjects)
+        if name not in order:
+            order.append(name)
+        positions.append(len(block))
+        local_ids.append(order.index(name))
+        block += PREFIX.pack(PREFIX_BYTES + len(name) + 3, 0, 1, 1, 0, len(name), 0) + name + b"xyz"
+    names, lengths = columns.names_of(bytes(block), positions, local_ids, len(positions))
+    assert names == b"".join(order)
+    assert list(lengths) == list(map(len, order))
+    if positions:
+        cut = positions[local_ids.index(len(order) - 1)] + PREFIX_BYTES  # behind its prefix
+        with pytest.raises((ValueError, struct.error)):
+            columns.names_of(bytes(block[: cut - 8]), positions, local_ids, len(positions))

@@ -12,12 +12,12 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from jetstream_server.kernels.record_layout cimport (
-    HEADER_ACCOUNTED_BYTES, HEADER_BYTES_AT, PREFIX_BYTES, UNACCOUNTED_BYTES
+    HEADER_ACCOUNTED_BYTES, HEADER_BYTES_AT, PREFIX_BYTES, SUBJECT_BYTES_AT, UNACCOUNTED_BYTES
 )
 
 import array
@@ -62,6 +62,45 @@ def tally(
         counts.data.as_ulonglongs[number] += 1
         lasts.data.as_ulonglongs[number] = sequence
     return appeared
+
+
+def names_of(
+    const uint8_t[::1] buffer,
+    const unsigned int[::1] positions,
+    const unsigned int[::1] local_ids,
+    Py_ssize_t stop,
+):
+    cdef Py_ssize_t index, known = 0, total = 0, at = 0, start, size = buffer.shape[0]
+    cdef uint16_t length
+    cdef array.array lengths = array.array("H")
+    cdef bytes names
+    cdef char* text
+    _check(stop, positions.shape[0])
+    _check(stop, local_ids.shape[0])
+    for index in range(stop):
+        if <Py_ssize_t>local_ids[index] != known:
+            continue
+        start = <Py_ssize_t>positions[index] + PREFIX_BYTES
+        if start > size:
+            raise ValueError("a record reaches beyond its block")
+        memcpy(&length, &buffer[positions[index]] + SUBJECT_BYTES_AT, 2)
+        if start + length > size:
+            raise ValueError("a subject reaches beyond its block")
+        known += 1
+        total += length
+        array.resize_smart(lengths, known)
+        lengths.data.as_ushorts[known - 1] = length
+    names = PyBytes_FromStringAndSize(NULL, total)
+    text = PyBytes_AS_STRING(names)
+    known = 0
+    for index in range(stop):
+        if <Py_ssize_t>local_ids[index] == known:
+            length = lengths.data.as_ushorts[known]
+            if length:
+                memcpy(text + at, &buffer[positions[index]] + PREFIX_BYTES, length)
+            at += length
+            known += 1
+    return names, lengths
 
 
 def number_names(bytes names not None, array.array lengths not None, dict ids not None):

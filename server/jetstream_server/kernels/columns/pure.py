@@ -49,6 +49,23 @@ def tally(
     return appeared
 
 
+def names_of(buffer: Buffer, positions: Ids, local_ids: Ids, stop: int) -> tuple[bytes, array[int]]:
+    """Return the subjects of entries below `stop`, one behind the other in the order of their ids,
+    and the length of each, `array('H')`.
+
+    Args:
+        local_ids: as `localize` gives them: each subject's is one above those before it.
+    """
+    names, lengths = [], array("H")
+    for position, number in zip(positions[:stop], local_ids[:stop], strict=True):
+        if number == len(names):
+            length = PREFIX.unpack_from(buffer, position)[5]
+            start = position + PREFIX_BYTES
+            names.append(bytes(buffer[start : start + length]))
+            lengths.append(length)
+    return b"".join(names), lengths
+
+
 def number_names(names: bytes, lengths: array[int], ids: dict[bytes, int]) -> array[int]:
     """Return the ids of subjects that stand one behind the other, giving new ones the next ids.
 

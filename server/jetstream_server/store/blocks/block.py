@@ -324,7 +324,8 @@ def seal_block(
     zeros = bytes(8 * len(local_table_ids))
     counts, firsts, lasts = array("Q", zeros), array("Q", zeros), array("Q", zeros)
     columns.tally(local_ids, 0, block.count, 0, array("I"), counts, firsts, lasts)
-    subjects = [table.names[number] for number in local_table_ids]
+    # From the records, which stand together: names of the table are all over the memory.
+    names, lengths = columns.names_of(whole, entries.positions, local_ids, block.count)
     summary = Summary(
         first_seq=block.first_seq,
         last_seq=block.last_seq,
@@ -339,8 +340,8 @@ def seal_block(
         counts=array("I", counts),
         firsts=array("I", firsts),
         lasts=array("I", lasts),
-        names=b"".join(subjects),
-        lengths=array("H", map(len, subjects)),
+        names=names,
+        lengths=lengths,
         tombstones=bytes(block.tombstones),
     )
     sealed = Entries(entries.positions, local_ids, entries.offsets)
