@@ -330,7 +330,7 @@ INPUTS = [
     ),
     Input(
         "a consumer of the last of 500,000 subjects each",
-        _requests(_consumer("c", deliver_policy="last_per_subject")),
+        _requests(_consumer("c", deliver_policy="last_per_subject", filter_subject="S.>")),
         _publish(500_000, 500_000),
     ),
     Input("a subject at both ends of 1,000,000 messages", _read_rare, _publish(999_999, 1_000_000)),

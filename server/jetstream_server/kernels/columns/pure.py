@@ -56,7 +56,8 @@ def names_of(buffer: Buffer, positions: Ids, local_ids: Ids, stop: int) -> tuple
     Args:
         local_ids: as `localize` gives them: each subject's is one above those before it.
     """
-    names, lengths = [], array("H")
+    names: list[bytes] = []
+    lengths = array("H")
     for position, number in zip(positions[:stop], local_ids[:stop], strict=True):
         if number == len(names):
             length = PREFIX.unpack_from(buffer, position)[5]
