@@ -27,6 +27,9 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 SUPPORTED = {"4.0": PYTHONS[:3], "4.1": PYTHONS, "4.2": PYTHONS, "4.3": PYTHONS}
 NEWEST = max(SUPPORTED)
 SMOKE_SECONDS_MAX = 600
+# A Python without bytecode compiles all of PySpark in each process that Spark starts, and of a busy
+# machine Spark does not wait for that: it gives a worker ten seconds to connect.
+NOT_OF_THE_PAIR = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 
 
 def uv(*arguments: str | Path) -> None:
@@ -52,7 +55,7 @@ def environment(pyspark: str, version: str, python: Path, wheels: list[Path]) ->
     folder = FOLDER / f"{pyspark}-{version}"
     if not folder.exists():
         uv("venv", "--python", python, folder)
-    install = ("pip", "install", "--python", folder)
+    install = ("pip", "install", "--compile-bytecode", "--python", folder)
     uv(*install, f"pyspark=={pyspark}.*", *wheels)
     uv(*install, "--no-deps", "--reinstall", *wheels)
     return folder / "bin" / "python"
@@ -70,7 +73,7 @@ def pairs_of(arguments: list[str]) -> list[tuple[str, str]]:
 
 def smoke(python: Path) -> bool:
     """Run the small reads and writes; True if all went well."""
-    own = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    own = {key: value for key, value in os.environ.items() if key not in NOT_OF_THE_PAIR}
     # From another folder, so that the wheel is imported and not the working copy.
     done = subprocess.run([str(python), str(SMOKE)], cwd=FOLDER, env=own, timeout=SMOKE_SECONDS_MAX)
     return done.returncode == 0

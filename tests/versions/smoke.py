@@ -16,6 +16,7 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 import pyspark
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import jetstream_spark
@@ -27,6 +28,7 @@ from jetstream_spark.options.format_options import SinkOptions
 VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 NAME = f"PySpark {pyspark.__version__}, Python {platform.python_version()}"
 ROWS = 500
+TRIES = 4
 
 
 def start_session() -> SparkSession:
@@ -50,6 +52,22 @@ def refusal(call: Callable[[], Any]) -> str:
     except Exception as error:
         return str(error)
     raise AssertionError("it was not refused")
+
+
+def finish(writer: Any) -> None:
+    """Run a query to its end; once more if the machine was too busy for Spark to begin it.
+
+    Spark gives a worker of a source ten seconds to connect, whatever else the machine does.
+    """
+    for tries_left in range(TRIES - 1, -1, -1):
+        query = writer.start()
+        try:
+            assert query.awaitTermination(300), "the query hangs"
+            return
+        except StreamingQueryException as error:
+            if not tries_left or "failed to connect back" not in str(error):
+                raise
+            print(f"{NAME}: a worker took too long to start; once more", flush=True)
 
 
 class Smoke:
@@ -101,9 +119,7 @@ class Smoke:
             writer = writer.format("jetstream").options(servers=self.url, stream="OUT")
         else:
             writer = writer.foreachBatch(self._write_one)
-        query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(300), "the query hangs"
-        assert query.exception() is None, query.exception()
+        finish(writer.trigger(availableNow=True))
 
     def _write_one(self, rows: Any, number: int) -> None:
         options = {"servers": self.url, "stream": "OUT", "txnAppId": "smoke"}
@@ -138,8 +154,7 @@ class Smoke:
         def run() -> None:
             writer = rows.writeStream.option("checkpointLocation", f"{self.folder}/limits")
             writer = writer.foreachBatch(lambda part, _: batches.append(part.count()))
-            query = writer.option("maxOffsetsPerTrigger", "2").trigger(availableNow=True).start()
-            query.awaitTermination(120)
+            finish(writer.option("maxOffsetsPerTrigger", "2").trigger(availableNow=True))
 
         if VERSION >= (4, 2):
             rows = self.stream(maxOffsetsPerTrigger="300", stream="OUT")
@@ -156,7 +171,7 @@ class Smoke:
         writer = writer.format("jetstream").options(servers=self.url, stream="OUT")
 
         def run() -> None:
-            writer.trigger(availableNow=True).start().awaitTermination(120)
+            finish(writer.trigger(availableNow=True))
 
         assert "foreachBatch" in refusal(run)
 
