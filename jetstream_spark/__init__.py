@@ -7,8 +7,8 @@ process that Spark starts. The data source itself is
 What users import is in `__all__` here and in that of `data_source`, `embedded` and `errors`;
 everything else may change from one version to the next.
 
-`validate` and `schema` look at options without a query; they need PySpark, and import it when they
-are called.
+`validate` and `schema` look at options without a query, `observe` listens to queries; they need
+PySpark, and import it when they are called.
 
 `__version_info__` is for bug reports: the version, and for each kernel whether the compiled or the
 pure Python one is in use in this process. It is looked up when asked for, because the kernels need
@@ -21,12 +21,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from pyspark.sql.types import StructType
 
-__all__ = ["__version__", "__version_info__", "schema", "validate"]
+    from jetstream_spark.observation.observation import Observation
+
+__all__ = ["__version__", "__version_info__", "observe", "schema", "validate"]
 
 __version__ = "0.1.0"
 
@@ -67,6 +69,36 @@ def schema(options: Mapping[str, object]) -> StructType:
     from jetstream_spark.validation import columns
 
     return columns(options)
+
+
+def observe(
+    spark: Any,
+    *,
+    callback: Callable[[Mapping[str, Any]], None] | None = None,
+    log: bool = True,
+    prometheus: Any = None,
+    opentelemetry: Any = None,
+) -> Observation:
+    """Listen to the streaming queries of a session; tell of those that read streams of ours.
+
+    What is told: rows and batches, position and lag of each stream, sequences that were passed
+    over, and how long a query has waited for its servers. `samples` of what is returned has all of
+    it, `stop()` ends it.
+
+    Args:
+        spark: the session.
+        callback: called with each progress of such a query, a dictionary as Spark's JSON has it.
+        log: whether each is a line of the log `jetstream_spark` as well, at the level INFO.
+        prometheus: a port of 127.0.0.1 to serve `/metrics` at (0: any; see `port` of what is
+            returned), a registry of prometheus-client, or True for its own one.
+        opentelemetry: a meter, or True for one of the provider that is set.
+
+    Raises:
+        PackageMissingError: the package for one of these is not installed.
+    """
+    from jetstream_spark.observation.observation import Observation
+
+    return Observation(spark, callback, log, prometheus, opentelemetry)
 
 
 def __dir__() -> list[str]:

@@ -48,6 +48,7 @@ ConnectorError
     ObjectDamagedError            object_info, fetch/object_content
     ObjectTooLargeError           fetch/object_content
     ServerNotStartedError         embedded
+    PackageMissingError           observation/observation
     RowRefusedError               sink/batch_publisher, bucket_columns, object_columns,
                                   object_publisher, outgoing_rows, sink_columns
     PublishRefusedError           sink/refusals
@@ -82,6 +83,7 @@ __all__ = [
     "ObjectTooLargeError",
     "OffsetsError",
     "OptionsError",
+    "PackageMissingError",
     "PermissionDeniedError",
     "ProtocolViolationError",
     "PublishRefusedError",
@@ -338,6 +340,12 @@ class ServerNotStartedError(ConnectorError):
     """The bundled server did not become ready; its own words are in the text."""
 
     condition = "SERVER_NOT_STARTED"
+
+
+class PackageMissingError(ConnectorError):
+    """What was asked for needs a Python package that is not installed here."""
+
+    condition = "PACKAGE_MISSING"
 
 
 # --- writing --------------------------------------------------------------------------------

@@ -20,7 +20,13 @@ PACKAGES = {
     "jetstream-spark": [ROOT / "jetstream_spark", ROOT / "pyspark_jetstream"],
 }
 # Rooms that need an extra.
-EXTRAS = {"cli": ROOT / "jetstream_spark" / "command"}
+EXTRAS = {
+    "cli": ROOT / "jetstream_spark" / "command",
+    "prometheus": ROOT / "jetstream_spark" / "observation" / "prometheus.py",
+    "opentelemetry": ROOT / "jetstream_spark" / "observation" / "opentelemetry.py",
+}
+# Of distributions that share a package, the one whose part is imported.
+SHARED = {"opentelemetry": "opentelemetry-api"}
 READ_BY_ZONEINFO = {"tzdata"}
 OUR_OWN = {"jetstream_server", "jetstream_spark", "pyspark_jetstream"}
 
@@ -46,7 +52,10 @@ def imported(*folders: Path) -> set[str]:
     """The distributions whose packages the sources in some folders import, extras apart."""
     owners = packages_distributions()
     packages: set[str] = set()
-    for source in (source for folder in folders for source in folder.rglob("*.py")):
+    sources = [
+        path for each in folders for path in (each.rglob("*.py") if each.is_dir() else [each])
+    ]
+    for source in sources:
         if any(source.is_relative_to(room) and room not in folders for room in EXTRAS.values()):
             continue
         for node in ast.walk(ast.parse(source.read_text())):
@@ -55,7 +64,7 @@ def imported(*folders: Path) -> set[str]:
             elif isinstance(node, ast.ImportFrom) and node.module:
                 packages.add(node.module.partition(".")[0])
     packages -= {*sys.stdlib_module_names, *OUR_OWN}
-    return {_name(owners[package][0]) for package in packages}
+    return {SHARED.get(package) or _name(owners[package][0]) for package in packages}
 
 
 @each_distribution

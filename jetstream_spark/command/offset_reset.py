@@ -18,8 +18,6 @@ The files have no checksum beside them, which Spark then does not ask for.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -44,56 +42,6 @@ class Disk(Protocol):
 
     def remove(self, path: Path) -> None:
         """Remove a file that may not be there."""
-
-
-class SyncedDisk:
-    """This machine's files; everything is on the disk when a method returns."""
-
-    def copy(self, source: Path, target: Path) -> None:
-        """See `Disk`."""
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
-        with target.open("rb") as file:
-            os.fsync(file.fileno())
-        _sync_folder(target.parent)
-
-    def create(self, path: Path, content: str) -> bool:
-        """See `Disk`."""
-        temporary = self._written(path, content)
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            return False
-        finally:
-            temporary.unlink()
-        _sync_folder(path.parent)
-        return True
-
-    def replace(self, path: Path, content: str) -> None:
-        """See `Disk`."""
-        self._written(path, content).replace(path)
-        _sync_folder(path.parent)
-
-    def remove(self, path: Path) -> None:
-        """See `Disk`."""
-        path.unlink(missing_ok=True)
-
-    @staticmethod
-    def _written(path: Path, content: str) -> Path:
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.reset")
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        return temporary
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def check_resettable(checkpoint: Checkpoint) -> PlannedBatch:

@@ -14,8 +14,9 @@ from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.command.checkpoint import Checkpoint, CheckpointError, PlannedBatch
 from jetstream_spark.command.given_options import connection_of, read_options, takes_options
 from jetstream_spark.command.ledger_entries import LEDGER_BUCKET, read_entries, standings
-from jetstream_spark.command.offset_reset import SyncedDisk, back_up, check_resettable, reset
+from jetstream_spark.command.offset_reset import back_up, check_resettable, reset
 from jetstream_spark.command.output import Output, reports
+from jetstream_spark.command.synced_disk import SyncedDisk
 from jetstream_spark.command.wanted_position import WantedPosition, parse_positions
 from jetstream_spark.options.offsets import Offsets, StreamOffset
 from jetstream_spark.sink.ledger import ScopeKind

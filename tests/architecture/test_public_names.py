@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 # What users import, and no more than that: a name that goes from here is a breaking change.
 PUBLIC = {
     "jetstream_server": {"API_LEVEL", "NATS_VERSION", "__version__"},
-    "jetstream_spark": {"__version__", "__version_info__", "schema", "validate"},
+    "jetstream_spark": {"__version__", "__version_info__", "observe", "schema", "validate"},
     "jetstream_spark.data_source": {"JetStreamDataSource"},
     "jetstream_spark.embedded": {"JetStreamServer"},
     "pyspark_jetstream": {"DefaultSource", "register"},
@@ -42,7 +42,7 @@ def test_the_top_package_shows_nothing_else() -> None:
     program = "import jetstream_spark as j; print(*(n for n in dir(j) if n[0] != '_'))"
     command = [sys.executable, "-c", program]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert shown.split() == ["schema", "validate"]
+    assert shown.split() == ["observe", "schema", "validate"]
 
 
 def test_the_documentation_imports_nothing_else() -> None:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from jetstream_spark.command.checkpoint import Checkpoint
 from jetstream_spark.command.main import main
-from jetstream_spark.command.offset_reset import SyncedDisk
+from jetstream_spark.command.synced_disk import SyncedDisk
 
 pytestmark = pytest.mark.spark
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from jetstream_spark.command.checkpoint import Checkpoint, CheckpointError
-from jetstream_spark.command.offset_reset import SyncedDisk, back_up, check_resettable, reset
+from jetstream_spark.command.offset_reset import back_up, check_resettable, reset
+from jetstream_spark.command.synced_disk import SyncedDisk
 from jetstream_spark.options.offsets import Offsets, StreamOffset
 from tests.connector.command.conftest import CREATED, line
 

@@ -1,0 +1,139 @@
+"""`jetstream-spark copy`: a stream to Parquet files, to another stream, and back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pyarrow as pa
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from jetstream_spark.command.copy_files import ParquetDestination, ParquetOrigin
+from jetstream_spark.command.copy_plan import CopyError, CopyPlan, Source, Target, plan_of
+from jetstream_spark.command.copy_streams import StreamDestination, StreamOrigin
+from jetstream_spark.command.given_options import read_options
+from jetstream_spark.command.output import Output, reports
+
+_STREAM = "stream:"
+_TOKENS = re.compile(r"[^\s.*>\\]+(\.[^\s.*>\\]+)*")
+
+
+@click.command()
+@click.argument("source")
+@click.argument("target")
+@click.option("--from", "from_", multiple=True, metavar="KEY=VALUE", help="An option of the read.")
+@click.option("--to", multiple=True, metavar="KEY=VALUE", help="An option of the write.")
+@click.option("--name", help="Of the copy, to go on with it; source and target, if left out.")
+@click.option("--rename", metavar="OLD=NEW", help="Put NEW in the place of OLD before subjects.")
+@click.option("--chunk", type=click.IntRange(1, 10_000_000), default=100_000, show_default=True,
+              help="Sequences that are copied as one, to Parquet: in one file.")  # fmt: skip
+@reports
+def command(
+    output: Output,
+    source: str,
+    target: str,
+    from_: tuple[str, ...],
+    to: tuple[str, ...],
+    name: str | None,
+    rename: str | None,
+    chunk: int,
+) -> None:
+    """Copy SOURCE to TARGET, each of them stream:NAME or a folder of Parquet files.
+
+    What the source holds when the copy is begun is copied, once: called again after it was cut
+    off, it goes on. At last rows are counted at both ends; it ends with 1 if one is missing.
+    Options, as in Spark: --from servers=nats://here:4222 --to servers=nats://there:4222.
+    """
+    origin = _origin(source, read_options(from_, None), chunk)
+    called = name or f"{source} to {target}"
+    destination = _destination(target, read_options(to, None), called, _renaming(rename))
+    plan = plan_of(origin, destination, source)
+    with _progress(output) as progress:
+        task = progress.add_task(f"{source} -> {target}", total=plan.rows)
+        copy_all(plan, origin, destination, lambda rows: progress.advance(task, rows))
+    found = destination.count(plan.begun)
+    output.value({"source": source, "target": target, "rows": found, "expected": plan.rows})
+    check_count(plan, found, target)
+    output.say(f"{found:,} rows are there" + ("" if plan.rows is None else ", all of them"))
+
+
+def _origin(place: str, options: dict[str, str], chunk: int) -> Source:
+    if place.startswith(_STREAM):
+        return StreamOrigin({**options, "stream": place.removeprefix(_STREAM)}, chunk)
+    return ParquetOrigin(Path(place))
+
+
+def _destination(
+    place: str, options: dict[str, str], name: str, renaming: tuple[str, str] | None
+) -> Target:
+    if place.startswith(_STREAM):
+        stream = place.removeprefix(_STREAM)
+        return StreamDestination({**options, "stream": stream}, name, renaming)
+    if renaming is not None:
+        raise click.UsageError("--rename is for copies into a stream")
+    return ParquetDestination(Path(place))
+
+
+def _renaming(text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    old, _, new = text.partition("=")
+    if not (_TOKENS.fullmatch(old) and _TOKENS.fullmatch(new)):
+        raise click.UsageError("--rename has the form OLD=NEW, as in --rename orders=copies")
+    return old, new
+
+
+def _progress(output: Output) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=output.as_json,
+    )
+
+
+def copy_all(
+    plan: CopyPlan, source: Source, target: Target, advance: Callable[[int], object]
+) -> None:
+    """Copy the chunks that are not there yet, in order.
+
+    Args:
+        advance: told of rows as they are read.
+    """
+    for chunk in range(target.done(), plan.chunks):
+        target.write(chunk, _told(source.read(plan.source, chunk), advance))
+
+
+def _told(
+    batches: Iterator[pa.RecordBatch], advance: Callable[[int], object]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch
+        advance(batch.num_rows)
+
+
+def check_count(plan: CopyPlan, found: int | None, target: str) -> None:
+    """Make sure that as many rows arrived as there were.
+
+    Raises:
+        CopyError: they are fewer, or more.
+    """
+    if plan.rows is None or found is None or found == plan.rows:
+        return
+    if found < plan.rows:
+        raise CopyError(
+            f"{plan.rows - found} of {plan.rows} rows are not in '{target}': they were removed "
+            "from the source while it was copied, or are duplicates by the ids in their headers.",
+            "Compare first_seq of the source with the sequences that were copied; to copy what is "
+            "there now, begin another copy under another --name.",
+        )
+    raise CopyError(
+        f"'{target}' got {found} rows, and {plan.rows} were copied: somebody else writes there, so "
+        "that they cannot be counted.",
+        "The copy is done; count what came from it by its subjects.",
+    )

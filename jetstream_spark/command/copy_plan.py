@@ -1,0 +1,128 @@
+"""What a copy is to do, decided once: then it can be cut off anywhere and go on.
+
+A plan names the end of the source, so that what arrives later belongs to another copy, and cuts all
+before it into chunks, which are copied in order. Which of them are done the target knows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from jetstream_spark.errors import ConnectorError
+
+VERSION = 1
+
+
+class CopyError(ConnectorError):
+    """A copy cannot be made, cannot go on, or is not what it should be."""
+
+    condition = "COPY"
+
+
+class Source(Protocol):
+    """Where rows come from."""
+
+    def plan(self) -> dict[str, Any]:
+        """What there is now, as JSON; it has `name`, `chunks`, and `rows` if they are known."""
+
+    def read(self, plan: Mapping[str, Any], chunk: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a chunk; the same each time."""
+
+
+class Target(Protocol):
+    """Where rows go to, and what is known of those that are there."""
+
+    def kept_plan(self) -> str | None:
+        """The plan of a copy that was begun, None if none was."""
+
+    def begin(self) -> dict[str, Any]:
+        """How the target is before the first row, as JSON."""
+
+    def keep_plan(self, text: str) -> None:
+        """Remember a plan; on the disk when it returns."""
+
+    def done(self) -> int:
+        """How many chunks are there, from the first on."""
+
+    def write(self, chunk: int, batches: Iterable[pa.RecordBatch]) -> int:
+        """Write a chunk, as a whole or not at all; return its rows."""
+
+    def count(self, begun: Mapping[str, Any]) -> int | None:
+        """How many rows there are of all chunks, None if it cannot be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPlan:
+    """A plan.
+
+    Attributes:
+        source: as `Source.plan` says.
+        begun: as `Target.begin` says.
+    """
+
+    source: Mapping[str, Any]
+    begun: Mapping[str, Any]
+
+    @property
+    def chunks(self) -> int:
+        """Into how many chunks the source is cut."""
+        return int(self.source["chunks"])
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows there are to copy, None if nobody knows before."""
+        rows = self.source.get("rows")
+        return None if rows is None else int(rows)
+
+    def text(self) -> str:
+        """Return it as it is kept."""
+        return json.dumps({"v": VERSION, "source": self.source, "begun": self.begun})
+
+    @classmethod
+    def parse(cls, text: str) -> CopyPlan:
+        """Read what `text` gave.
+
+        Raises:
+            CopyError: it is something else.
+        """
+        try:
+            told = json.loads(text)
+            if told["v"] != VERSION:
+                raise ValueError
+            plan = cls(dict(told["source"]), dict(told["begun"]))
+            if plan.chunks < 0 or not plan.source["name"]:
+                raise ValueError
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise CopyError(
+                f"what is kept of the copy is no plan of this version: {text[:80]!r}.",
+                "Copy into another folder, or under another --name.",
+            ) from None
+        return plan
+
+
+def plan_of(source: Source, target: Target, name: str) -> CopyPlan:
+    """The plan of a copy that was begun, or a new one, kept.
+
+    Args:
+        name: of the source, as a person gave it.
+
+    Raises:
+        CopyError: what was begun is a copy of something else.
+    """
+    kept = target.kept_plan()
+    if kept is None:
+        plan = CopyPlan({**source.plan(), "name": name}, target.begin())
+        target.keep_plan(plan.text())
+        return plan
+    plan = CopyPlan.parse(kept)
+    if plan.source["name"] != name:
+        raise CopyError(
+            f"a copy of '{plan.source['name']}' was begun there, not of '{name}'.",
+            "Copy into another folder, or under another --name.",
+        )
+    return plan

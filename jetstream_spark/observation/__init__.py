@@ -1,0 +1,1 @@
+"""Queries under observation: their numbers, and where these go."""

@@ -1,0 +1,92 @@
+"""The listener that Spark tells of its queries.
+
+It runs in a thread of the driver that also tells everybody else, so it only takes notes; nothing
+that it is given to call may end that thread.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from jetstream_spark.observation.query_numbers import QueryNumbers
+
+_log = logging.getLogger("jetstream_spark")
+
+Callback = Callable[[Mapping[str, Any]], None]
+
+
+class QueryListener(StreamingQueryListener):
+    """Takes notes of queries.
+
+    Args:
+        numbers: where to.
+        callback: called with each progress that tells of a source of ours.
+        is_logged: whether each is a line of the log as well.
+        newest_progress: the newest progress of a query, by its id; None if there is none. Of an
+            idle query Spark has one, and tells listeners only that it is idle.
+    """
+
+    def __init__(
+        self,
+        numbers: QueryNumbers,
+        callback: Callback | None,
+        is_logged: bool,
+        newest_progress: Callable[[str], Mapping[str, Any] | None],
+    ) -> None:
+        self._newest_progress = newest_progress
+        self._numbers = numbers
+        self._callback = callback
+        self._is_logged = is_logged
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        """A query began to run."""
+        self._numbers.note_start(str(event.id), event.name)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """A micro-batch is done, or an idle query says so now and then."""
+        progress = json.loads(event.progress.json)
+        if not self._numbers.note_progress(progress):
+            return
+        if self._is_logged:
+            _log.info("%s", line_of(progress))
+        if self._callback is not None:
+            try:
+                self._callback(progress)
+            except Exception:  # the user's; Spark would tell nobody else of this event
+                _log.exception("what observe() was given to call failed")
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """A query has nothing to do: it has read all, or waits for its servers."""
+        try:
+            progress = self._newest_progress(str(event.id))
+        except Exception:  # it has just ended, or the session has
+            return
+        if progress is not None:
+            self._numbers.note_progress(progress)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """A query ended."""
+        self._numbers.note_end(str(event.id), is_failure=event.exception is not None)
+
+
+def line_of(progress: Mapping[str, Any]) -> str:
+    """A progress as a line: which query, how much it read, how far it is behind."""
+    numbers = QueryNumbers()
+    numbers.note_progress(progress)
+    told = [
+        f"{sample.metric.name.removeprefix('jetstream_spark_')}"
+        f"{'{' + sample.labels[1] + '}' if len(sample.labels) > 1 else ''}={sample.value:g}"
+        for sample in numbers.samples()
+    ]
+    return f"query {progress.get('name') or progress.get('id')}: {' '.join(told)}"

@@ -1,0 +1,105 @@
+"""`jetstream-spark copy`, there and back, cut off and gone on with."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from jetstream_spark.command import copy
+from jetstream_spark.command.copy_plan import CopyError, CopyPlan
+
+
+@pytest.fixture
+def filled(stream):
+    """Ten messages with headers."""
+    for number in range(10):
+        headers = b"NATS/1.0\r\ntraceparent: 00-%032d-01\r\n\r\n" % number
+        stream.control.request_message(f"{stream.subject}.a", b"%d" % number, headers)
+    return stream
+
+
+@pytest.fixture
+def run(command, genuine):
+    def run(source: str, target: str, *words: str):
+        options = [f"--from=servers={genuine.url}"] if source.startswith("stream:") else []
+        options += [f"--to=servers={genuine.url}"] if target.startswith("stream:") else []
+        return command("copy", source, target, "--chunk", "3", *options, *words)
+
+    return run
+
+
+def contents(stream, subject: str) -> list[tuple]:
+    """What is in a stream, without the ids that writes give."""
+    return [
+        (
+            name.replace(stream.subject, subject),
+            [one for one in block.split(b"\r\n") if one.startswith(b"traceparent: 00-")],
+            data,
+        )
+        for name, block, data in stream.messages()
+    ]
+
+
+def test_a_stream_to_files_and_back_and_to_another(filled, make_stream, genuine, run, tmp_path):
+    folder = str(tmp_path / "files")
+    said = json.loads(run(f"stream:{filled.name}", folder, "--json").output)
+    assert (said["rows"], said["expected"]) == (10, 10)
+    table = pq.read_table(folder)
+    assert table["seq"].to_pylist() == list(range(1, 11))
+    for source in (folder, f"stream:{filled.name}"):
+        other = make_stream(genuine.url)
+        rename = f"{filled.subject}={other.subject}"
+        result = run(source, f"stream:{other.name}", "--rename", rename)
+        assert result.exit_code == 0, result.output
+        assert "10 rows are there, all of them" in result.output
+        assert contents(other, "x") == contents(filled, "x")
+        again = run(source, f"stream:{other.name}", "--rename", rename)
+        assert (again.exit_code, other.count) == (0, 10)
+
+
+def test_a_copy_that_is_cut_off_goes_on(filled, make_stream, genuine, run, tmp_path, monkeypatch):
+    read, left = copy.StreamOrigin.read, [0]
+
+    def breaking(self, plan, chunk):
+        for batch in read(self, plan, chunk):
+            yield batch.slice(0, 1)
+            left[0] -= 1
+            if left[0] == 0:
+                raise CopyError("cut off.")
+            yield batch.slice(1)
+
+    monkeypatch.setattr(copy.StreamOrigin, "read", breaking)
+    other = make_stream(genuine.url)
+    rename = ("--rename", f"{filled.subject}={other.subject}")
+    for target, words in ((f"stream:{other.name}", rename), (str(tmp_path / "files"), ())):
+        for limit in (2, 1):
+            left[0] = limit
+            result = run(f"stream:{filled.name}", target, *words)
+            assert (result.exit_code, "cut off" in result.stderr) == (1, True)
+        filled.control.request_message(f"{filled.subject}.a", b"late")
+        left[0] = 0
+        said = json.loads(run(f"stream:{filled.name}", target, "--json", *words).output)
+        assert said["rows"] == said["expected"]
+    assert contents(other, "x") == contents(filled, "x")[:10]
+
+
+@pytest.mark.parametrize(
+    ("found", "said"), [(9, "1 of 10 rows are not in"), (12, "somebody else writes there")]
+)
+def test_counts_that_differ_are_said(found, said):
+    plan = CopyPlan({"chunks": 1, "rows": 10, "name": "a"}, {})
+    with pytest.raises(CopyError, match=said):
+        copy.check_count(plan, found, "t")
+    copy.check_count(plan, 10, "t")
+    copy.check_count(CopyPlan({"chunks": 1, "name": "a"}, {}), found, "t")
+
+
+@pytest.mark.parametrize("rename", ["a", "=b", "a.*=b", "a=b c", "a=b\\1"])
+def test_renames_that_are_none(run, rename):
+    assert run("files", "stream:A", "--rename", rename).exit_code == 2
+
+
+def test_a_rename_in_files_is_refused(run, tmp_path):
+    assert run("stream:A", str(tmp_path), "--rename", "a=b").exit_code == 2
