@@ -257,7 +257,7 @@ class SlowCommit:
         assert self.gate.wait(10)
         return []
 
-    def settle(self, flush) -> None:
+    def complete(self, flush) -> None:
         self.unflushed_bytes = 0
 
     def next_deadline(self):

@@ -52,7 +52,7 @@ class HeldCommit:
         self.flushes += 1
         return HeldFlush(self)
 
-    def settle(self, flush) -> None:
+    def complete(self, flush) -> None:
         self.gate.clear()
         self.settled += 1
 

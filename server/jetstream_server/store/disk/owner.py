@@ -9,7 +9,7 @@ from jetstream_server.base.errors import StoreError
 
 
 class Owner(Hashable, Protocol):
-    """Whose operations they are; all three are called on the loop, by `GroupCommit.settle`."""
+    """Whose operations they are; all three are called on the loop, by `GroupCommit.complete`."""
 
     def flushed(self) -> None:
         """Everything queued before the flush was taken is where it should be."""
