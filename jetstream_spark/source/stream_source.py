@@ -107,7 +107,8 @@ class StreamSource:
             tails = now = self._frozen
             if tails is None:
                 yield from self._wait_for_look(at)
-                tails = yield from self._watch.tails()
+                # An answer from before the batch ended says nothing of what its tasks missed.
+                tails = yield from self._watch.tails(is_fresh=self._counts_overtaken)
             elif not self.options.fail_on_data_loss:
                 now = yield from self._watch.tails(is_fresh=True)
                 tails = _without_removed(tails, now)
@@ -255,15 +256,22 @@ class StreamSource:
                 self._accept_loss(name, loss, tail.created, tail.origin, tail.first)
         return begins
 
+    @property
+    def _counts_overtaken(self) -> bool:
+        """Whether a batch has ended whose tasks may have missed what is not counted yet."""
+        options = self.options
+        is_told = options.fail_on_data_loss or options.expects_removals
+        return self._batch_start is not None and not is_told
+
     def _note_overtaken(self, at: Offsets, tails: Mapping[str, Tail | None]) -> None:
         """Whether the batch that has ended read what was about to be removed.
 
         Only its tasks know what they missed, and Spark has no way for them to tell; this is the
         most that it can be. What this query or others remove as read says nothing.
         """
-        before, self._batch_start = self._batch_start, None
-        options = self.options
-        if before is None or options.fail_on_data_loss or options.expects_removals:
+        before = self._batch_start if self._counts_overtaken else None
+        self._batch_start = None
+        if before is None:
             return
         for name, start in before.streams.items():
             end, tail = at.streams.get(name), tails.get(name)

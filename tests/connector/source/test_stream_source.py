@@ -270,6 +270,16 @@ def test_what_tasks_may_have_missed_is_in_the_progress(stream, caplog):
     assert source.report()["overtaken"] == 4
 
 
+def test_what_went_after_the_last_look_is_counted_with_the_batch(stream):
+    """However seldom the streams are looked at: an older answer knows nothing of the batch."""
+    publish(stream, 10)
+    source = query(stream, pollInterval="1h", maxOffsetsPerTrigger="6", **ACCEPT)
+    end = source.latest_offset(source.initial_offset())
+    stream.control.purge(stream.name, 5)
+    source.latest_offset(end)
+    assert source.report()["overtaken"] == 4
+
+
 def test_a_run_that_ends_where_the_stream_ended_counts_what_goes_meanwhile(stream):
     """With availableNow: the ends stand, and what is removed below them is loss all the same."""
     publish(stream, 10)
