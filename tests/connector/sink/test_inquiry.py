@@ -186,7 +186,9 @@ def test_rows_taken_after_the_window_are_told(make_stream, genuine, caplog) -> N
 
     options = {"minDuplicateWindow": "1s", "ackTimeout": "400ms"}
     run(without_answer(watched(writing(queue, **options), dawdle), carries_rows))
-    assert queue.count == 200
+    # The server need not have read all of what was sent on the connection that broke.
+    assert set(contents(queue)) == set(expected())
+    assert len(expected()) <= queue.count <= 2 * len(expected())
     assert "100 rows may be written twice" in caplog.text
 
 
