@@ -109,15 +109,18 @@ class Anchor:
     def acknowledge(self, at: StreamOffset) -> Operation[None]:
         """Give up everything before a position that Spark has committed.
 
+        At the beginning of a stream that is nothing, and only that the anchor is there matters.
+
         Raises:
             ConsumerDeletedError: there is no anchor.
             MessagesAcknowledgedError: it stands behind the position already.
         """
         if (problem := (yield from self.find(at))) is not None:
             raise problem
-        yield from self._control.request(
-            f"CONSUMER.RESET.{self.stream}.{self.name}", {"seq": at.next}
-        )
+        if at.next > 1:
+            yield from self._control.request(
+                f"CONSUMER.RESET.{self.stream}.{self.name}", {"seq": at.next}
+            )
 
     # --- requests ---------------------------------------------------------------------------
 

@@ -363,7 +363,9 @@ class StreamSource:
         if mode not in ("ack", "purge"):
             return
         before = self._committed.streams if self._committed else {}
-        news = {n: at for n, at in end.streams.items() if at.next > 1 and before.get(n) != at}
+        news = {n: at for n, at in end.streams.items() if before.get(n) != at}
+        if mode == "purge":
+            news = {n: at for n, at in news.items() if at.next > 1}
         states: Mapping[str, StreamState | None] = {}
         if news:
             states = yield from self._watch.states(is_fresh=True)

@@ -236,6 +236,26 @@ def test_acknowledging_follows_the_commit(genuine, make_stream):
     assert "query" in names
 
 
+def test_a_stream_made_anew_is_held_before_it_has_its_first_message(genuine, make_stream):
+    """Streams with interest let go of what nobody holds, so the first message would be gone."""
+    interest = make_stream(genuine.url, retention="interest")
+    ack = {"commitMode": "ack", "consumer": "query", "failOnDataLoss": "false"}
+    source = reader(interest, **ack)
+    start = source.initialOffset()
+    publish(interest, 3)
+    end = source.latestOffset(start, ReadAllAvailable())
+    interest.control.request(f"STREAM.DELETE.{interest.name}")
+    body = {"name": interest.name, "subjects": [f"{interest.subject}.>"], "retention": "interest"}
+    interest.control.request(f"STREAM.CREATE.{interest.name}", body | {"allow_direct": True})
+    empty = source.latestOffset(end, ReadAllAvailable())
+    assert empty["streams"][interest.name]["next"] == 1
+    source.commit(empty)
+    publish(interest, 2)
+    assert interest.count == 2
+    then = source.latestOffset(empty, ReadAllAvailable())
+    assert rows(source, empty, then) == [1, 2]
+
+
 def test_a_filtered_query_does_not_miss_what_others_acknowledged(genuine, make_stream):
     interest = make_stream(genuine.url, retention="interest")
     wanted = {"subjects": f"{interest.subject}.b", "commitMode": "ack", "consumer": "query"}
