@@ -160,7 +160,7 @@ class World:
             held = node.take_held()
             if flush is not None:
                 failures = flush.run()
-                self._timed(self.commit.settle, flush)
+                self._timed(self.commit.complete, flush)
                 if failures:
                     raise FoundError(f"the disk: {failures}")
             self._timed(node.release, held, self.now)

@@ -101,7 +101,7 @@ def test_domains_have_words():
 # What the port of stores has: a new method belongs to one of these.
 CHANGING = {
     "append_run", "append", "skip", "delete", "truncate_front", "purge", "purge_some", "enforce",
-    "rest", "close", "forsake", "count_in", "destroy",
+    "rest", "close", "abandon", "count_in", "destroy",
 }  # fmt: skip
 LOOKING = {
     "exceeds", "next_expiry", "state", "first_seq", "last_seq", "deleted", "load", "locate",
