@@ -109,7 +109,7 @@ class BucketTarget:
 
     def look(self, server: Server) -> None:
         """No key may go back to an older value."""
-        if not self._program.promises_exact_output or "power" in self._program.faults:
+        if not self._program.promises_exact_output or self._program.loses_what_was_seen:
             return
         new = server.messages(self.stream, self._reached + 1)
         for message in new:

@@ -82,7 +82,7 @@ class ObjectTarget:
         """Each object is whole, and none goes back to an older content."""
         view = ObjectView(server, self.stream)
         view.check_whole()
-        if not self._program.promises_exact_output or "power" in self._program.faults:
+        if not self._program.promises_exact_output or self._program.loses_what_was_seen:
             return
         for name, info in view.objects.items():
             known, before = self._known.get(name, []), self._last.get(name, 0)

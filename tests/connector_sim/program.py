@@ -85,6 +85,11 @@ class Program:
         has_ledger = self.ledger == "auto" and self.dedupe in ("auto", "column")
         return has_ledger and self.scope != "job"
 
+    @property
+    def loses_what_was_seen(self) -> bool:
+        """Whether a server may die with messages that nobody was told of, which a look has seen."""
+        return not {"kill", "power"}.isdisjoint(self.faults)
+
     def __str__(self) -> str:
         parts = [f"{name}={getattr(self, name)}" for name in self.__slots__ if name != "seed"]
         return f"seed {self.seed}: {', '.join(parts)}"
