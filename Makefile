@@ -50,8 +50,10 @@ $(READY)-test: $(BIN)/python $(SOURCES)
 	$(INSTALL) ./server '.[cli,demo,test,dev]'
 	@touch $@ $(READY)-demo
 
+# Spark's Python processes look for modules where Spark was started first. Here they would find the
+# sources, in which nothing is compiled.
 demo: $(READY)-demo
-	@$(BIN)/python examples/flights.py
+	@cd examples && ../$(BIN)/python flights.py
 
 check: $(READY)-test
 	$(BIN)/ruff format --check .
@@ -60,10 +62,11 @@ check: $(READY)-test
 	$(BIN)/lint-imports
 	$(BIN)/vulture
 
-# Spark's tests wait for Java most of the time, the parity tests for timers and those of clusters for
-# elections, so the others run beside them.
+# Spark's tests wait for Java most of the time, the parity tests for timers, those of clusters for
+# elections and those of the connector for servers, so the others run beside them.
 SPARK_TESTS  := tests/spark tests/benchmarks tests/test_examples.py tests/test_pipeline.py
 PARITY_TESTS := tests/parity tests/cluster
+CONNECTOR_TESTS := tests/connector tests/connector_sim
 # With the kernels in pure Python: what is nearest to them.
 PURE_TESTS   := tests/server/kernels tests/server/protocol
 # Half a minute of two cores for a way that the page advises against; `make soak` goes it.
@@ -76,11 +79,14 @@ test: check
 	@$(BIN)/pytest $(SPARK_TESTS) --deselect $(SUBMIT_SLOW) >$(VENV)/spark-tests.log 2>&1 & spark=$$!; \
 	JETSTREAM_PURE=1 $(BIN)/pytest $(PURE_TESTS) >$(VENV)/pure-tests.log 2>&1 & pure=$$!; \
 	$(BIN)/pytest $(PARITY_TESTS) >$(VENV)/parity-tests.log 2>&1 & parity=$$!; \
-	$(BIN)/pytest tests $(SPARK_TESTS:%=--ignore=%) $(PARITY_TESTS:%=--ignore=%); others=$$?; \
+	$(BIN)/pytest $(CONNECTOR_TESTS) >$(VENV)/connector-tests.log 2>&1 & connector=$$!; \
+	$(BIN)/pytest tests $(patsubst %,--ignore=%,$(SPARK_TESTS) $(PARITY_TESTS) $(CONNECTOR_TESTS)); \
+	others=$$?; \
 	wait $$pure; pure=$$?; cat $(VENV)/pure-tests.log; \
+	wait $$connector; connector=$$?; cat $(VENV)/connector-tests.log; \
 	wait $$parity; parity=$$?; cat $(VENV)/parity-tests.log; \
 	wait $$spark; spark=$$?; cat $(VENV)/spark-tests.log; \
-	exit $$((others || pure || parity || spark))
+	exit $$((others || pure || connector || parity || spark))
 
 # All that runs without Spark, in parts, so that each says how long it takes.
 PURE_PARTS := server/store server/jetstream server/net server/node connector
@@ -131,7 +137,7 @@ soak: $(READY)-test
 	$(BIN)/pytest $(SUBMIT_SLOW)
 	$(BIN)/python -m tests.chaos --seed $(CHAOS_SEED) --rounds $(CHAOS_ROUNDS)
 	@for run in $$(seq $(SOAK_RUNS)); do \
-	  echo "run $$run of $(SOAK_RUNS)"; $(BIN)/python examples/flights.py || exit 1; \
+	  echo "run $$run of $(SOAK_RUNS)"; (cd examples && ../$(BIN)/python flights.py) || exit 1; \
 	done
 
 server-versions: $(READY)-test

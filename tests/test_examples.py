@@ -39,8 +39,12 @@ def run(example: str, **environment: str) -> subprocess.CompletedProcess[str]:
         # Spark finds formats by listing folders, which an editable install is not in.
         paths = [variables.get("PYTHONPATH", ""), str(ROOT), str(ROOT / "server")]
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    command = [sys.executable, str(EXAMPLES / f"{example}.py")]
-    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=280)
+    # Not from the folder of the sources: Spark's Python processes would find those first, in which
+    # nothing is compiled.
+    command = [sys.executable, f"{example}.py"]
+    return subprocess.run(
+        command, env=variables, cwd=EXAMPLES, capture_output=True, text=True, timeout=280
+    )
 
 
 def complaint(result: subprocess.CompletedProcess[str]) -> str:

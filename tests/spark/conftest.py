@@ -6,6 +6,7 @@ Every test that takes `jetstream` runs once for each kind of server. `control` a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -40,18 +41,23 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         # Spark finds formats by listing folders, which an editable install is not in.
         paths = [str(ROOT), str(ROOT / "server"), os.environ.get("PYTHONPATH", "")]
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    session = (
-        SparkSession.builder.master("local[2,2]")
-        .appName("jetstream-tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .getOrCreate()
-    )
+    # Its Python processes look for modules where Spark was started: there are the tests, and not
+    # the sources, in which nothing is compiled.
+    place = tmp_path_factory.mktemp("spark")
+    (place / "tests").symlink_to(ROOT / "tests")
+    with contextlib.chdir(place):
+        session = (
+            SparkSession.builder.master("local[2,2]")
+            .appName("jetstream-tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.driver.memory", "1g")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+            .getOrCreate()
+        )
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
