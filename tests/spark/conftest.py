@@ -37,7 +37,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     # The workers that Spark starts must run this interpreter.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    if Path(jetstream_spark.__file__).is_relative_to(ROOT):
+    if Path(jetstream_spark.__file__).parent == ROOT / "jetstream_spark":
         # Spark finds formats by listing folders, which an editable install is not in.
         paths = [str(ROOT), str(ROOT / "server"), os.environ.get("PYTHONPATH", "")]
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
