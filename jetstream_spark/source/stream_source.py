@@ -275,10 +275,13 @@ class StreamSource:
             return
         for name, start in before.streams.items():
             end, tail = at.streams.get(name), tails.get(name)
-            if end is None or start.created != end.created or (tail and tail.is_consumed):
+            if end is None or start.created != end.created:
                 continue
-            is_there = tail is not None and tail.created == end.created
-            gone_below = min(tail.first, end.next) if tail and is_there else end.next
+            gone_below = end.next  # all, if the stream is gone or was made anew
+            if tail is not None and tail.created == end.created:
+                if tail.is_consumed:
+                    continue
+                gone_below = min(tail.first, end.next)
             self._lost.note_overtaken(name, start.next, gone_below)
 
     def _begin_of_copy(self, name: str, position: StreamOffset, tail: Tail) -> Operation[int]:

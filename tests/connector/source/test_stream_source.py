@@ -280,6 +280,19 @@ def test_what_went_after_the_last_look_is_counted_with_the_batch(stream):
     assert source.report()["overtaken"] == 4
 
 
+def test_a_work_queue_made_anew_while_a_batch_is_read_is_counted(genuine, make_stream):
+    """What is removed from a queue was read, unless all of the queue went."""
+    queue = make_stream(genuine.url, retention="workqueue", allow_direct=True)
+    publish(queue, 7)
+    source = query(queue, commitMode="purge", **ACCEPT)
+    end = source.latest_offset(source.initial_offset())
+    queue.control.request(f"STREAM.DELETE.{queue.name}")
+    body = {"name": queue.name, "subjects": [f"{queue.subject}.>"], "retention": "workqueue"}
+    queue.control.request(f"STREAM.CREATE.{queue.name}", body | {"allow_direct": True})
+    source.latest_offset(end)
+    assert source.report()["overtaken"] == 7
+
+
 def test_a_run_that_ends_where_the_stream_ended_counts_what_goes_meanwhile(stream):
     """With availableNow: the ends stand, and what is removed below them is loss all the same."""
     publish(stream, 10)
