@@ -35,7 +35,9 @@ class Query:
             rows = [[row.seq, int(row.data)] for row in frame.select("seq", "data").collect()]
             if batch == self.failing_batch:
                 raise RuntimeError("killed on purpose")
-            (self.folder / f"{batch}.json").write_text(json.dumps(rows))
+            part = self.folder / f"{batch}.part"  # the test reads while batches are kept
+            part.write_text(json.dumps(rows))
+            part.replace(part.with_suffix(".json"))
 
         writer = self.source.load().writeStream.foreachBatch(keep)
         writer = writer.option("checkpointLocation", str(self.folder / "checkpoint"))
