@@ -49,7 +49,8 @@ def test_processor_time_counts_children_that_have_ended():
     before = cpu_s_of_tree(os.getpid())
     spin = "import time\nwhile time.process_time() < 0.3: pass"
     subprocess.run([sys.executable, "-c", spin], check=True)
-    assert cpu_s_of_tree(os.getpid()) - before >= 0.3
+    # The kernel counts user and system time each in whole ticks of 10 ms.
+    assert cpu_s_of_tree(os.getpid()) - before > 0.25
 
 
 def test_a_child_is_found_by_its_command():
