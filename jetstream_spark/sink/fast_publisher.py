@@ -174,13 +174,13 @@ class FastPublisher:
         while len(rest.rows):
             part, rest = rest.cut(min(self._window, len(rest.rows)))
             while self._on_way and not self._has_room(part):
-                yield from self._settle()
+                yield from self._await_oldest()
             yield from self._send(part)
 
     def finish(self) -> Operation[None]:
         """Wait until every row is stored."""
         while self._on_way:
-            yield from self._settle()
+            yield from self._await_oldest()
         if self._late:
             _log.warning(
                 "%d rows may be written twice: they were sent again, and the server took them when "
@@ -196,7 +196,7 @@ class FastPublisher:
         return count <= self._window and size <= IN_FLIGHT_BYTES_MAX
 
     def _send(self, part: _Part) -> Operation[None]:
-        """Send rows as one batch; if the connection breaks, that is found when it is settled."""
+        """Send rows as one batch; if the connection breaks, that is found when it is awaited."""
         if not self._on_way:
             yield from self._renew()
         if part.first_sent is None:
@@ -235,7 +235,7 @@ class FastPublisher:
 
     # --- what became of it --------------------------------------------------------------------
 
-    def _settle(self) -> Operation[None]:
+    def _await_oldest(self) -> Operation[None]:
         """Wait for the oldest batch; send again what is missing of it, and of those behind it."""
         missing = yield from self._take_oldest()
         if missing:

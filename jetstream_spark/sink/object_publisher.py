@@ -154,7 +154,7 @@ class ObjectPublisher:
                 continue
             assert not isinstance(rows.lines, bytes), "object_columns says something of each row"
             said = json.loads(rows.lines[at].as_py())
-            row = _Row(first_row + at, subject, said, _id(rows, at))
+            row = _ObjectRow(first_row + at, subject, said, _id(rows, at))
             try:
                 yield from self._write(row, memoryview(rows.payloads[at].as_buffer()))
             except (PublishRefusedError, RowRefusedError, NotAcknowledgedError):
@@ -177,7 +177,7 @@ class ObjectPublisher:
 
     # --- one object -------------------------------------------------------------------------
 
-    def _write(self, row: _Row, content: memoryview) -> Operation[None]:
+    def _write(self, row: _ObjectRow, content: memoryview) -> Operation[None]:
         """Write an object, or delete one."""
         before = yield from self._look(row.subject)
         if row.id is not None and before.id == row.id:
@@ -186,7 +186,7 @@ class ObjectPublisher:
         else:
             yield from self._write_after(before, row, content)
 
-    def _write_after(self, before: _Found, row: _Row, content: memoryview) -> Operation[None]:
+    def _write_after(self, before: _Found, row: _ObjectRow, content: memoryview) -> Operation[None]:
         """Replace what is said of an object, however often somebody else does so meanwhile.
 
         Each time with other chunks: whoever replaces a message removes what it was made of, and of
@@ -210,7 +210,7 @@ class ObjectPublisher:
             "Run the write again when they are done.",
         )
 
-    def _new_info(self, row: _Row, content: memoryview) -> ObjectInfo:
+    def _new_info(self, row: _ObjectRow, content: memoryview) -> ObjectInfo:
         return ObjectInfo(
             row.said["name"],
             row.subject,
@@ -246,7 +246,7 @@ class ObjectPublisher:
         yield from self._store.purge(chunk_subject(ObjectInfo("", subject, nuid)))
 
     def _make(
-        self, row: _Row, put: ObjectInfo | None, before: _Found, chunk_bytes: int
+        self, row: _ObjectRow, put: ObjectInfo | None, before: _Found, chunk_bytes: int
     ) -> Operation[_Found | None]:
         """Store the message about an object, and remove the chunks that it replaces.
 
@@ -288,7 +288,7 @@ class ObjectPublisher:
         return None
 
     def _say(
-        self, row: _Row, info: ObjectInfo, revision: int, replaced: str, chunk_bytes: int
+        self, row: _ObjectRow, info: ObjectInfo, revision: int, replaced: str, chunk_bytes: int
     ) -> Operation[dict[str, Any]]:
         """Publish the message about an object; empty when its last revision is another one."""
         payload = info_json(info, self._options.object_store, chunk_bytes)
@@ -396,7 +396,7 @@ class ObjectPublisher:
             _log.warning("chunks of a failed write stay in the store for now: %s", error)
 
     def _upload(
-        self, row: _Row, info: ObjectInfo, content: memoryview
+        self, row: _ObjectRow, info: ObjectInfo, content: memoryview
     ) -> Operation[tuple[ObjectInfo, int]]:
         """Store the chunks of an object; where that breaks off, all of them again, as others.
 
@@ -440,14 +440,14 @@ class ObjectPublisher:
                 except PASSING:
                     raise self._not_acknowledged(row, passing) from None
 
-    def _not_acknowledged(self, row: _Row, error: Exception) -> NotAcknowledgedError:
+    def _not_acknowledged(self, row: _ObjectRow, error: Exception) -> NotAcknowledgedError:
         return NotAcknowledgedError(
             f"the chunks of object '{row.said['name']}' are not acknowledged: "
             f"{getattr(error, 'what', error)}",
             "Look into the state of the server; raise ackTimeout, publishRetries or outageTimeout.",
         )
 
-    def _send(self, row: _Row, subject: str, content: memoryview) -> Operation[int]:
+    def _send(self, row: _ObjectRow, subject: str, content: memoryview) -> Operation[int]:
         """Publish chunks until each is acknowledged; return the size of a whole one."""
         flow = yield from self._connection()
         chunk_bytes = max(1, min(CHUNK_BYTES, self._payload_max - _HEADER_BYTES))
@@ -459,7 +459,7 @@ class ObjectPublisher:
         return chunk_bytes
 
     def _send_over(
-        self, flow: Flow, row: _Row, subject: str, content: memoryview, chunk_bytes: int
+        self, flow: Flow, row: _ObjectRow, subject: str, content: memoryview, chunk_bytes: int
     ) -> Operation[None]:
         """Publish chunks, `WINDOW_CHUNKS` at a time, until each is acknowledged."""
         if not len(content):
@@ -487,7 +487,7 @@ class ObjectPublisher:
                 deadline = self._host.now() + self._options.ack_timeout_s
         flow.unsubscribe(sid)
 
-    def _check_ack(self, row: _Row, status: tuple[int, str], payload: bytes) -> None:
+    def _check_ack(self, row: _ObjectRow, status: tuple[int, str], payload: bytes) -> None:
         answer: dict[str, Any] = {}
         if not status[0]:
             try:
@@ -506,7 +506,7 @@ class ObjectPublisher:
 
 
 @dataclasses.dataclass(slots=True)
-class _Row:
+class _ObjectRow:
     """One row: its number in the partition, and what `object_columns` says of it."""
 
     number: int

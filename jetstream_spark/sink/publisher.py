@@ -75,7 +75,7 @@ _PLAIN_ACK = re.compile(rb'(\{"stream":"[^"\\]+", ?"seq":)[0-9]+\}')
 LOOK_EVERY_S = 2.0
 
 
-class _Block:
+class _FrameBlock:
     """Frames of consecutive rows; rows are counted from 0 within the block."""
 
     __slots__ = (
@@ -195,7 +195,7 @@ class Publisher:
         self.duplicates = 0
         self.dead_letters = 0
         self._options = options
-        self._blocks: deque[_Block] = deque()
+        self._blocks: deque[_FrameBlock] = deque()
         self._window = options.max_in_flight
         self._window_cut_at = 0.0
         self._in_flight = 0
@@ -273,7 +273,7 @@ class Publisher:
         """
         if len(offsets) < 2:
             return
-        block = _Block(frames, offsets, first_row, wanted, ids)
+        block = _FrameBlock(frames, offsets, first_row, wanted, ids)
         block.first_sent, block.after = self._host.now(), self._acknowledged
         largest = int(self._flow.info.get("max_payload", 1 << 20))
         check_payloads(block.frames, offsets, first_row, largest)
@@ -362,14 +362,14 @@ class Publisher:
         by_bytes = int(np.searchsorted(ends[at:], reach, side="right"))
         return at + max(1, min(room, by_bytes))
 
-    def _send(self, block: _Block, rows: Rows) -> Operation[None]:
+    def _send(self, block: _FrameBlock, rows: Rows) -> Operation[None]:
         """Send rows, each stretch of neighbours at once; recover if the connection breaks."""
         try:
             yield from self._send_stretches(block, rows)
         except (TimeoutError, ConnectionLostError) as error:
             yield from self._recover(error)
 
-    def _send_stretches(self, block: _Block, rows: Rows) -> Operation[None]:
+    def _send_stretches(self, block: _FrameBlock, rows: Rows) -> Operation[None]:
         stretches = [rows]
         if rows[-1] - rows[0] >= len(rows):  # some in between were stored by an earlier attempt
             stretches = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
@@ -621,7 +621,7 @@ class Publisher:
             numbers = block.first_row + rows
             self._settle(np.compress(last.is_after(block.subjects(rows), numbers), numbers))
 
-    def _oldest_outstanding(self) -> _Block | None:
+    def _oldest_outstanding(self) -> _FrameBlock | None:
         return next((block for block in self._blocks if len(block.outstanding())), None)
 
     def _refused(self, row: int, code: int, err_code: int, text: str) -> PublishRefusedError:
@@ -629,7 +629,7 @@ class Publisher:
         subject = block.subject(row - block.first_row) if block else "?"
         return refused(row, subject, code, err_code, text)
 
-    def _block_of(self, row: int) -> _Block | None:
+    def _block_of(self, row: int) -> _FrameBlock | None:
         for block in self._blocks:
             if 0 <= row - block.first_row < len(block.sizes):
                 return block

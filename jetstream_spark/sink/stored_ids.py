@@ -40,7 +40,7 @@ def read_stored_ids(
     """
     state = yield from control.stream_state(stream)
     stop = state.next if state.is_replicated else 0
-    look = _Look(control, stream, max(1, first_sequence), stop, id_prefix, subject)
+    look = _HeaderWalk(control, stream, max(1, first_sequence), stop, id_prefix, subject)
     patience = Patience(control.host, control.patience_s)
     while True:
         before = look.position
@@ -53,7 +53,7 @@ def read_stored_ids(
             yield from patience.wait(error, f"the ids in stream '{stream}'")
 
 
-class _Look:
+class _HeaderWalk:
     """One walk over a stream's headers, which goes on where it broke off.
 
     Attributes:

@@ -20,7 +20,7 @@ WARN_AGAIN_S = 300.0
 
 
 @dataclass(slots=True)
-class _Standing:
+class _KnownLoss:
     """What is known of one stream.
 
     Attributes:
@@ -43,7 +43,7 @@ class AcceptedLoss:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._streams: dict[str, _Standing] = {}
+        self._streams: dict[str, _KnownLoss] = {}
 
     def note(
         self, stream: str, loss: DataLossError, created: str = "", start: int = 0, stop: int = 0
@@ -67,8 +67,8 @@ class AcceptedLoss:
         total = f"; {one.skipped} sequences passed over so far" if one.skipped else ""
         _log.warning("reading on after data loss (failOnDataLoss=false): %s%s", loss, total)
 
-    def _of(self, stream: str) -> _Standing:
-        return self._streams.setdefault(stream, _Standing(None, ("", 0), 0, 0, {}))
+    def _of(self, stream: str) -> _KnownLoss:
+        return self._streams.setdefault(stream, _KnownLoss(None, ("", 0), 0, 0, {}))
 
     def note_overtaken(self, stream: str, start: int, stop: int) -> None:
         """Note that [start, stop) of a finished batch is gone; its tasks may have come too late.

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
-from jetstream_server.store.disk.disk import REMOVED_PREFIX, Buffer
+from jetstream_server.kernels.record_format import Buffer
+from jetstream_server.store.disk.disk import REMOVED_PREFIX
 
 SECTOR_BYTES = 64  # small, so that small tests tear too
 
@@ -202,10 +203,10 @@ class SimDisk:
     def prepare(self, path: Path, parts: Sequence[Buffer]) -> _Temporary:
         return _Temporary(self, path, b"".join(parts))
 
-    def sealed(self, path: Path, parts: Sequence[Buffer]) -> bytes:
+    def as_stored(self, path: Path, parts: Sequence[Buffer]) -> bytes:
         return b"".join(parts)
 
-    def unsealed(self, path: Path, raw: bytes) -> bytes:
+    def content_of(self, path: Path, raw: bytes) -> bytes:
         return raw
 
     def truncate(self, path: Path, size: int) -> None:

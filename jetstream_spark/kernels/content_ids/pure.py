@@ -97,9 +97,9 @@ class Occurrences:
         if len(fresh) == len(batch) and fresh.isdisjoint(self._seen):
             self._seen |= fresh
             return array("I", bytes(4 * len(batch)))
-        return array("I", [self._count_one(digest) for digest in batch])
+        return array("I", [self._note(digest) for digest in batch])
 
-    def _count_one(self, digest: bytes) -> int:
+    def _note(self, digest: bytes) -> int:
         if digest not in self._seen:
             self._seen.add(digest)
             return 0

@@ -31,7 +31,7 @@ _CONNECTION_TYPES = frozenset(
 )
 
 
-class _Reading:
+class _AuthorizationReading:
     """One pass over the blocks.
 
     Attributes:
@@ -268,7 +268,7 @@ def read_authorization(
     token: Token, errors: list[ConfigError]
 ) -> tuple[AuthorizationOptions, set[str]]:
     """Read the `authorization` block; return it and the names of its users."""
-    reading = _Reading(errors)
+    reading = _AuthorizationReading(errors)
 
     def read_users(key: str, item: Token) -> tuple[UserOptions, ...]:
         return reading.users(item)
@@ -306,7 +306,7 @@ def read_accounts(
     token: Token, errors: list[ConfigError], names: set[str]
 ) -> tuple[AccountOptions, ...]:
     """Read the `accounts` block; `names` are the users of the `authorization` block."""
-    reading = _Reading(errors)
+    reading = _AuthorizationReading(errors)
     reading.names |= names
     if isinstance(token.value, list):
         return tuple([AccountOptions(name=values.string("", item)) for item in token.value])

@@ -91,7 +91,7 @@ def parse_file(path: str, environment: Mapping[str, str] = os.environ) -> Token:
 def parse_text(text: str, path: str, environment: Mapping[str, str] = os.environ) -> Token:
     """Parse the text of a configuration file; `path` is for messages and includes."""
     top: dict[str, Token] = {}
-    _Parser(text, path, [top], environment, ()).top()
+    _ConfigParser(text, path, [top], environment, ()).top()
     if not top:
         raise EmptyConfigError(path)
     return Token(top, path)
@@ -138,7 +138,7 @@ def _shown(character: str) -> str:
     return {"": "\0", "\n": "\\n"}.get(character, character)
 
 
-class _Parser:
+class _ConfigParser:
     """One file being parsed.
 
     Attributes:
@@ -309,7 +309,7 @@ class _Parser:
             # A file of its own: it does not see the variables of the one that includes it.
             included: dict[str, Token] = {}
             opened = (*self.opened, path)
-            _Parser(_read(path), path, [included], self.environment, opened).top()
+            _ConfigParser(_read(path), path, [included], self.environment, opened).top()
             into.update(included)
         except ConfigError as error:
             raise ConfigError(f"error parsing include file '{name}', {error}") from error
@@ -537,7 +537,7 @@ class _Parser:
         if not _is_text(text):
             raise ConfigError(f"{where} could not be parsed: it is not UTF-8 text")
         try:
-            _Parser(text, self.path, [made], self.environment, (*self.opened, mark)).top()
+            _ConfigParser(text, self.path, [made], self.environment, (*self.opened, mark)).top()
         except ConfigError as error:
             raise ConfigError(f"{where} could not be parsed: {error}") from error
         return made["value"].value

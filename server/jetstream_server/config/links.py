@@ -34,7 +34,7 @@ def read_exports(token: Token, errors: list[ConfigError]) -> tuple[ExportOptions
     """Read an `exports` array; what is wrong with one entry goes to `errors`."""
     made = []
     for item in _items(token, "Export", errors):
-        entry = _Entry(item, errors)
+        entry = _LinkEntry(item, errors)
         entry.refuse_on_streams(_RESPONSE_KEYS | _THRESHOLD_KEYS, "response")
         entry.refuse_on_streams(frozenset(("latency",)), "latency")
         entry.refuse_on_streams(frozenset(("allow_trace",)), "allow_trace")
@@ -54,7 +54,7 @@ def read_imports(token: Token, errors: list[ConfigError]) -> tuple[ImportOptions
     made: list[ImportOptions] = []
     services: dict[tuple[str, str], ImportOptions] = {}
     for item in _items(token, "Import", errors):
-        entry = _Entry(item, errors)
+        entry = _LinkEntry(item, errors)
         if entry.kind == "service":
             text = "Detected allow_trace directive on a non-stream"
             entry.refuse(frozenset(("allow_trace",)), text)
@@ -97,7 +97,7 @@ def _items(token: Token, what: str, errors: list[ConfigError]) -> list[Token]:
     return items
 
 
-class _Entry:
+class _LinkEntry:
     """One map of either array.
 
     Attributes:

@@ -77,7 +77,7 @@ def load(path: str, environment: Mapping[str, str] = os.environ) -> ServerOption
 def options_of(token: Token) -> ServerOptions:
     """Return the options of a parsed file; errors as in `load`."""
     errors: list[ConfigError] = []
-    options = _Reading(errors).server(token)
+    options = _TopMapReading(errors).server(token)
     if errors:
         raise ConfigError("".join([f"{error}\n" for error in errors]))
     return options
@@ -115,7 +115,7 @@ _IDLE_IN = {
 }
 
 
-class _Reading:
+class _TopMapReading:
     """One pass over the top map."""
 
     def __init__(self, errors: list[ConfigError]) -> None:

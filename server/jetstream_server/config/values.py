@@ -15,10 +15,10 @@ from jetstream_server.base.clock import SECOND, UNITS_NS
 from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.lexer import Token
 
-Reader = Callable[[str, Token], Any]
+ValueReader = Callable[[str, Token], Any]
 # Names as an option file has them (lower case), to the field of the options and its reader; what
 # has no field is read and checked, and then forgotten.
-Table = Mapping[str, tuple[str, Reader]]
+Table = Mapping[str, tuple[str, ValueReader]]
 
 _MAP = "map[string]interface {}"
 _ARRAY = "[]interface {}"
@@ -102,7 +102,7 @@ def array(key: str, token: Token) -> list[Token]:
     return list(_checked(token, list, _ARRAY))
 
 
-def strings(what: str) -> Reader:
+def strings(what: str) -> ValueReader:
     """Return a reader of one string or an array of them; `what` names them in the error."""
 
     def read(key: str, token: Token) -> tuple[str, ...]:
@@ -184,7 +184,7 @@ def duration_text(key: str, token: Token) -> int:
         raise error_at(token, f"error parsing {key}: {error}") from None
 
 
-def seconds(what: str) -> Reader:
+def seconds(what: str) -> ValueReader:
     """Return a reader of a duration or a number of seconds; `what` is the block's name."""
 
     def read(key: str, token: Token) -> int:
@@ -202,7 +202,7 @@ def seconds(what: str) -> Reader:
     return read
 
 
-def storage_size(name: str) -> Reader:
+def storage_size(name: str) -> ValueReader:
     """Return a reader of bytes: a number, or a string that ends in K, M, G or T."""
 
     def read(key: str, token: Token) -> int:

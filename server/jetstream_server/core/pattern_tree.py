@@ -26,14 +26,14 @@ class TooManyMeetError(ValueError):
 _NONE: dict[bytes, Any] = {}  # of the many places that nothing follows; never written to
 
 
-class _Place:
+class _Branch:
     """What follows one token."""
 
     __slots__ = ("count", "literals", "star", "tails")
 
     def __init__(self) -> None:
-        self.literals: dict[bytes, _Place] = _NONE
-        self.star: _Place | None = None
+        self.literals: dict[bytes, _Branch] = _NONE
+        self.star: _Branch | None = None
         self.count = 0  # of patterns that end here
         self.tails = 0  # and that end with a `>` behind this
 
@@ -45,7 +45,7 @@ class _Place:
     def is_empty(self) -> bool:
         return not (self.count or self.goes_on)
 
-    def children(self) -> Iterator[_Place]:
+    def children(self) -> Iterator[_Branch]:
         yield from self.literals.values()
         if self.star is not None:
             yield self.star
@@ -55,7 +55,7 @@ class PatternTree:
     """Patterns, each any number of times. What is malformed is compared as `overlaps` does."""
 
     def __init__(self, patterns: Iterable[bytes] = ()) -> None:
-        self._root = _Place()
+        self._root = _Branch()
         self._tokens = 0
         for pattern in patterns:
             self.add(pattern)
@@ -71,11 +71,11 @@ class PatternTree:
             if token == b"*":
                 below = place.star
                 if below is None:
-                    below = place.star = _Place()
+                    below = place.star = _Branch()
             else:
                 below = place.literals.get(token)
                 if below is None:
-                    below = _Place()
+                    below = _Branch()
                     if place.literals is _NONE:
                         place.literals = {token: below}
                     else:
@@ -85,7 +85,7 @@ class PatternTree:
 
     def remove(self, pattern: bytes) -> None:
         """Take out a pattern that is there."""
-        path: list[tuple[_Place, bytes]] = []
+        path: list[tuple[_Branch, bytes]] = []
         place = self._root
         for token in pattern.split(b"."):
             self._tokens -= 1
@@ -145,7 +145,7 @@ class PatternTree:
 _FOUND = -1
 
 
-def _has_more(place: _Place) -> bool:
+def _has_more(place: _Branch) -> bool:
     return bool(place.literals or place.star is not None)
 
 
@@ -153,7 +153,7 @@ def _steps_max(tokens: int) -> int:
     return STEPS_MAX + STEPS_OF_TOKEN_MAX * tokens
 
 
-def _meet(one: _Place, two: _Place, steps_left: int) -> int:
+def _meet(one: _Branch, two: _Branch, steps_left: int) -> int:
     """Walk two places at once; return how many steps are left, or _FOUND for an overlap."""
     waiting = [(one, two)]
     while waiting:

@@ -51,15 +51,15 @@ class Match:
 _NOTHING = Match([], [])
 
 
-class _Node:
+class _TrieNode:
     """One token of the trie; fields are None until used, most nodes hold one subscription."""
 
     __slots__ = ("literals", "plain", "queues", "star", "tail")
 
     def __init__(self) -> None:
-        self.literals: dict[bytes, _Node] | None = None
-        self.star: _Node | None = None
-        self.tail: _Node | None = None
+        self.literals: dict[bytes, _TrieNode] | None = None
+        self.star: _TrieNode | None = None
+        self.tail: _TrieNode | None = None
         self.plain: _Members | None = None
         self.queues: dict[bytes, _Members] | None = None
 
@@ -75,17 +75,17 @@ class _Node:
     def is_empty(self) -> bool:
         return not self.has_subscriptions and not self.has_children
 
-    def child(self, token: bytes) -> _Node | None:
+    def child(self, token: bytes) -> _TrieNode | None:
         if token == b"*":
             return self.star
         if token == b">":
             return self.tail
         return None if self.literals is None else self.literals.get(token)
 
-    def grow(self, token: bytes) -> _Node:
+    def grow(self, token: bytes) -> _TrieNode:
         child = self.child(token)
         if child is None:
-            child = _Node()
+            child = _TrieNode()
             if token == b"*":
                 self.star = child
             elif token == b">":
@@ -106,7 +106,7 @@ class _Node:
             if not self.literals:
                 self.literals = None
 
-    def children(self) -> Iterator[_Node]:
+    def children(self) -> Iterator[_TrieNode]:
         if self.literals is not None:
             yield from self.literals.values()
         if self.star is not None:
@@ -191,7 +191,7 @@ class Sublist:
 
     def __init__(self, changed: Callable[[], None] | None = None) -> None:
         self._notify = changed
-        self._root = _Node()
+        self._root = _TrieNode()
         self._matches: dict[bytes, Match] = {}
         self._prefixes: dict[bytes, Subscription | None] = {}
         self.generation = 0
@@ -212,7 +212,7 @@ class Sublist:
 
     def remove(self, sub: Subscription) -> bool:
         """Take a subscription out and mark it closed; False when it is not in the list."""
-        path: list[tuple[_Node, bytes]] = []
+        path: list[tuple[_TrieNode, bytes]] = []
         node = self._root
         for token in sub.subject.split(b"."):
             child = node.child(token)
@@ -273,7 +273,7 @@ class Sublist:
         given = prefix.split(b".")
         if b"" in given:
             return None
-        reached: list[_Node] = []
+        reached: list[_TrieNode] = []
         level = [self._root]
         for token in given:
             level = _descend(level, token, reached)
@@ -310,12 +310,12 @@ class Sublist:
             self._matches.clear()
             self._prefixes.clear()
 
-    def _reached(self, subject: bytes) -> list[_Node]:
+    def _reached(self, subject: bytes) -> list[_TrieNode]:
         """Return the nodes whose subscriptions match."""
         given = subject.split(b".")
         if b"" in given:
             return []
-        reached: list[_Node] = []
+        reached: list[_TrieNode] = []
         level = [self._root]
         for token in given:
             level = _descend(level, token, reached)
@@ -327,7 +327,7 @@ class Sublist:
         given = prefix.split(b".")
         if b"" in given:
             return None
-        reached: list[_Node] = []
+        reached: list[_TrieNode] = []
         level = [self._root]
         for token in given:
             level = _descend(level, token, reached)
@@ -343,9 +343,9 @@ class Sublist:
         return _match_of(reached).only
 
 
-def _descend(level: list[_Node], token: bytes, reached: list[_Node]) -> list[_Node]:
+def _descend(level: list[_TrieNode], token: bytes, reached: list[_TrieNode]) -> list[_TrieNode]:
     """Return the nodes one token further; `>` nodes passed on the way are added to `reached`."""
-    below: list[_Node] = []
+    below: list[_TrieNode] = []
     for node in level:
         if node.tail is not None:
             reached.append(node.tail)
@@ -358,7 +358,7 @@ def _descend(level: list[_Node], token: bytes, reached: list[_Node]) -> list[_No
     return below
 
 
-def _match_of(nodes: list[_Node]) -> Match:
+def _match_of(nodes: list[_TrieNode]) -> Match:
     if not nodes:
         return _NOTHING
     plain: list[Subscription] = []

@@ -17,7 +17,7 @@ from random import Random
 from jetstream_server.core.subject import is_literal, is_valid_subject, matches
 
 Step = Callable[[bytes, list[bytes], Random], bytes]
-_Shape = Callable[[bytes, int], bytes]
+_Cut = Callable[[bytes, int], bytes]
 
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
@@ -193,7 +193,7 @@ def _call_step(name: str, arguments: list[bytes], token: bytes, places: _Places)
     if name == "split":
         return _split(places.locate(number, token), arguments[1])
     size = _check_int32(_argument(arguments[1], token), token)
-    return _shaped(places.locate(number, token), _SHAPES[name], size)
+    return _cut_step(places.locate(number, token), _CUTS[name], size)
 
 
 def _integer(text: bytes) -> int | None:
@@ -258,11 +258,11 @@ def _split(place: int, separator: bytes) -> Step:
     return step
 
 
-def _shaped(place: int, shape: _Shape, size: int) -> Step:
+def _cut_step(place: int, cut: _Cut, size: int) -> Step:
     def step(subject: bytes, given: list[bytes], random: Random) -> bytes:
         token = given[place]
         # Sizes that cut nothing off leave the token alone.
-        return shape(token, size) if 0 < size < len(token) else token
+        return cut(token, size) if 0 < size < len(token) else token
 
     return step
 
@@ -277,7 +277,7 @@ def _slice_from_right(token: bytes, size: int) -> bytes:
     return b".".join([token[:rest], *parts] if rest else parts)
 
 
-_SHAPES: dict[str, _Shape] = {
+_CUTS: dict[str, _Cut] = {
     "splitFromLeft": lambda token, size: token[:size] + b"." + token[size:],
     "splitFromRight": lambda token, size: token[:-size] + b"." + token[-size:],
     "sliceFromLeft": _slice_from_left,

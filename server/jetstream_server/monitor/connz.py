@@ -22,7 +22,7 @@ CONNECTIONS_PAGE = 1024
 _STATES = ("open", "closed", "all")
 _ONLY_CLOSED = ("stop", "reason")
 
-Connection = Session | ClosedConnection
+ListedConnection = Session | ClosedConnection
 
 # Largest first, but for the first two and the last one.
 _ORDERS: dict[str, Callable[[Any], Any]] = {
@@ -110,7 +110,7 @@ def _state(query: Query) -> str:
 def connz(node: Node, now: int, options: ConnzOptions | None = None) -> dict[str, Any]:
     """Return a page of connections."""
     options = options or ConnzOptions()
-    known: list[Connection] = []
+    known: list[ListedConnection] = []
     if options.state != "open":
         known.extend(node.closed)
     if options.state != "closed":
@@ -138,7 +138,7 @@ def connz(node: Node, now: int, options: ConnzOptions | None = None) -> dict[str
     }
 
 
-def _is_wanted(session: Connection, options: ConnzOptions) -> bool:
+def _is_wanted(session: ListedConnection, options: ConnzOptions) -> bool:
     pattern = options.filter_subject.encode()
     return (
         options.account in ("", session.account.name)
@@ -153,12 +153,12 @@ def _is_wanted(session: Connection, options: ConnzOptions) -> bool:
     )
 
 
-def _user_name(session: Connection) -> str:
+def _user_name(session: ListedConnection) -> str:
     user = session.user
     return (user.name or user.nkey) if user is not None else ""
 
 
-def _connection(session: Connection, now: int, options: ConnzOptions) -> dict[str, Any]:
+def _connection(session: ListedConnection, now: int, options: ConnzOptions) -> dict[str, Any]:
     ended: dict[str, Any] = {}
     if isinstance(session, ClosedConnection):
         now = session.stop
@@ -208,7 +208,7 @@ def _connection(session: Connection, now: int, options: ConnzOptions) -> dict[st
     return view | _credentials(session) if options.auth else view
 
 
-def _credentials(session: Connection) -> dict[str, Any]:
+def _credentials(session: ListedConnection) -> dict[str, Any]:
     """Return what a client's JWT says, and what its account is called."""
     user, name_tag = session.user, {"name_tag": session.account.name_tag}
     if user is None or user.claims is None:

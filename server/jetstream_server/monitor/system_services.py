@@ -29,7 +29,7 @@ from jetstream_server.monitor.subsz import SubszOptions, subsz
 from jetstream_server.monitor.system_events import event
 from jetstream_server.monitor.varz import statsz, varz
 from jetstream_server.node.accounts.account import Account
-from jetstream_server.node.auth.permissions import Permissions, SubjectRules
+from jetstream_server.node.auth.permissions import PermissionRules, SubjectRules
 from jetstream_server.node.node import Node
 from jetstream_server.node.server_info import server_info
 from jetstream_server.node.session import Session
@@ -186,7 +186,7 @@ def _user_info(origin: Origin | None, now: int) -> dict[str, Any]:
     return info
 
 
-def _permissions(permissions: Permissions) -> dict[str, Any]:
+def _permissions(permissions: PermissionRules) -> dict[str, Any]:
     view: dict[str, Any] = {}
     for name, rules in (("publish", permissions.publish), ("subscribe", permissions.subscribe)):
         view[name] = _rules(rules)

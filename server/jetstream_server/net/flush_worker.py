@@ -18,7 +18,7 @@ from jetstream_server.base.errors import StoreError
 from jetstream_server.store.disk.owner import Owner
 
 Failures = list[tuple[Owner, StoreError]]
-Work = Callable[[], Failures]
+FlushWork = Callable[[], Failures]
 # Told what the disk did not take; or, with nothing else, of an error that is ours.
 Done = Callable[[Failures, BaseException | None], None]
 
@@ -26,7 +26,7 @@ Done = Callable[[Failures, BaseException | None], None]
 class Worker(Protocol):
     """Where flushes run."""
 
-    def run(self, work: Work, done: Done) -> None:
+    def run(self, work: FlushWork, done: Done) -> None:
         """Do `work` elsewhere, then call `done` on the loop."""
         ...
 
@@ -44,12 +44,12 @@ class FlushWorker:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._tasks: SimpleQueue[tuple[Work, Done] | None] = SimpleQueue()
+        self._tasks: SimpleQueue[tuple[FlushWork, Done] | None] = SimpleQueue()
         # A daemon: a server that failed ends, whatever its disk does.
         self._thread = Thread(target=self._serve, name="flush", daemon=True)
         self._thread.start()
 
-    def run(self, work: Work, done: Done) -> None:
+    def run(self, work: FlushWork, done: Done) -> None:
         """Do `work` in the thread, then call `done` on the loop."""
         self._tasks.put((work, done))
 

@@ -24,7 +24,7 @@ from jetstream_server.base.limits import (
 )
 
 
-class Source(Protocol):
+class ReadableConnection(Protocol):
     """A connection as it is read from."""
 
     @property
@@ -56,13 +56,13 @@ class Intake:
     def __init__(self) -> None:
         self.read_bytes = 0
         # This turn's: bytes read, and messages published before.
-        self._read: dict[Source, tuple[int, int]] = {}
+        self._read: dict[ReadableConnection, tuple[int, int]] = {}
         # A source is in one of these at most.
-        self._resting: dict[Source, None] = {}  # until the end of the turn
-        self._held_up: dict[Source, None] = {}  # until the disk has caught up
-        self._asking: dict[Source, None] = {}  # until it has taken its answers
+        self._resting: dict[ReadableConnection, None] = {}  # until the end of the turn
+        self._held_up: dict[ReadableConnection, None] = {}  # until the disk has caught up
+        self._asking: dict[ReadableConnection, None] = {}  # until it has taken its answers
 
-    def took(self, source: Source, size: int) -> None:
+    def took(self, source: ReadableConnection, size: int) -> None:
         """Count bytes that were read."""
         self.read_bytes += size
         before, published = self._read.get(source) or (0, source.published)
@@ -71,10 +71,10 @@ class Intake:
             self._resting[source] = None
             source.pause_reading()
 
-    def _is_paused(self, source: Source) -> bool:
+    def _is_paused(self, source: ReadableConnection) -> bool:
         return source in self._resting or source in self._held_up or source in self._asking
 
-    def forget(self, source: Source) -> None:
+    def forget(self, source: ReadableConnection) -> None:
         """A connection is gone."""
         self._read.pop(source, None)
         self._resting.pop(source, None)
@@ -102,7 +102,7 @@ class Intake:
         if self._held_up:
             self.flushed(unflushed_bytes)
 
-    def _move(self, source: Source, reason: dict[Source, None]) -> None:
+    def _move(self, source: ReadableConnection, reason: dict[ReadableConnection, None]) -> None:
         if not self._is_paused(source):
             source.pause_reading()
         self._resting.pop(source, None)

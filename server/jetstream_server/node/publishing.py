@@ -48,7 +48,7 @@ class Publisher(Origin, Client, Protocol):
         ...
 
 
-class Server(Introduced, Protocol):
+class ServingNode(Introduced, Protocol):
     """Where it publishes.
 
     Attributes:
@@ -73,7 +73,7 @@ class Publishing:
     def __init__(
         self,
         publisher: Publisher,
-        server: Server,
+        server: ServingNode,
         answers: Answers,
         traffic: Traffic,
         account: Account,

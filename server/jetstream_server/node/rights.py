@@ -7,7 +7,7 @@ from jetstream_server.node import reserved
 from jetstream_server.node.accounts.account import ClientLimits
 from jetstream_server.node.auth.auth import User
 from jetstream_server.node.auth.expected_replies import ExpectedReplies
-from jetstream_server.node.auth.permissions import Permissions
+from jetstream_server.node.auth.permissions import PermissionRules
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
 
@@ -34,7 +34,7 @@ class Rights:
     def __init__(self, user: User | None, limits: ClientLimits, options: ServerOptions) -> None:
         self._user = user = user or NOBODY
         permissions = user.permissions
-        self.permissions: Permissions | None = (
+        self.permissions: PermissionRules | None = (
             None if permissions is None or permissions.is_open else permissions
         )
         responses = permissions.responses if permissions is not None else None

@@ -36,7 +36,7 @@ from jetstream_server.node.outbox import Outbox
 from jetstream_server.node.pings import Pings
 from jetstream_server.node.publishing import Publishing
 from jetstream_server.node.rights import NOBODY, Rights
-from jetstream_server.node.session_state import Event, Progress, State
+from jetstream_server.node.session_state import Event, Lifecycle, State
 from jetstream_server.node.stats import NodeStats, Traffic
 from jetstream_server.node.trace import Trace
 from jetstream_server.protocol import encoder
@@ -152,7 +152,7 @@ class Session:
         self.answers = Answers(self, lambda: node.note_input(self), node.containment)
         self.closing = ""
         self.traffic = Traffic()
-        self._progress = Progress()
+        self._lifecycle = Lifecycle()
         self._rights = Rights(self.user, self.account.limits, options)
         self._publishing = Publishing(
             self, node, self.answers, self.traffic, self.account, self._rights
@@ -195,7 +195,7 @@ class Session:
     @property
     def is_connected(self) -> bool:
         """Return whether somebody has signed in."""
-        return self._progress.allowed.is_connected
+        return self._lifecycle.allowed.is_connected
 
     @property
     def options(self) -> dict[str, Any]:
@@ -241,8 +241,8 @@ class Session:
             On how much.
         """
         self._now = self.last_activity = now
-        if self._progress.state is State.GREETED:
-            self._progress.happened(Event.SPOKE)
+        if self._lifecycle.state is State.GREETED:
+            self._lifecycle.happened(Event.SPOKE)
         if self.answers.postponed:
             if not self.closing:
                 self.answers.resume(now)
@@ -251,7 +251,7 @@ class Session:
         if self.closing:
             self._ops.clear()
             return 0
-        if not self._progress.allowed.hears:
+        if not self._lifecycle.allowed.hears:
             return 0
         ops, self._ops = self._ops, []
         if self.parser.has_more:
@@ -316,7 +316,7 @@ class Session:
     @property
     def _must_sign_in(self) -> bool:
         authenticator = self._node.authenticator
-        return self._progress.must_sign_in(
+        return self._lifecycle.must_sign_in(
             is_required=authenticator.is_required, admits_anonymous=authenticator.admits_anonymous
         )
 
@@ -351,7 +351,7 @@ class Session:
         """End the session once its output is written."""
         if not self.closing:
             self.closing = reason
-            self._progress.happened(Event.ENDED)
+            self._lifecycle.happened(Event.ENDED)
             self._node.note_output(self)
 
     def give_up(self, incident: Incident, now: int) -> None:
@@ -467,7 +467,7 @@ class Session:
         self.parser.headers = sign_in.wishes.headers
         user = sign_in.decide(node.authenticator, node.password_checker, self._now)
         if user is None:
-            self._progress.happened(Event.ASKED)
+            self._lifecycle.happened(Event.ASKED)
             node.deadline_changed(self)
         elif isinstance(user, Fault):
             if user is faults.AUTHORIZATION_VIOLATION:
@@ -480,8 +480,8 @@ class Session:
     def _password_compared(self) -> None:
         """Go on with CONNECT: what has to be known of the password is."""
         if not self.closing:
-            if self._progress.takes(Event.ANSWERED):
-                self._progress.happened(Event.ANSWERED)
+            if self._lifecycle.takes(Event.ANSWERED):
+                self._lifecycle.happened(Event.ANSWERED)
             self._node.note_input(self)
             self._node.deadline_changed(self)
 
@@ -500,7 +500,7 @@ class Session:
             self.refuse(faults.ACCOUNT_CONNECTIONS_EXCEEDED)
             return
         self.account.clients.add(self.cid)
-        self._progress.happened(Event.ACCEPTED)
+        self._lifecycle.happened(Event.ACCEPTED)
         self._is_info_due = True
         self._pings.connected(self._now, node.options.ping_interval_ns)
         node.deadline_changed(self)

@@ -96,8 +96,8 @@ NEXT = {
 }
 
 
-class Progress:
-    """The state of one session.
+class Lifecycle:
+    """Where one session is between greeting and farewell.
 
     Attributes:
         state: where it is.

@@ -27,7 +27,7 @@ from jetstream_spark.errors import (
 from jetstream_spark.kernels.arrow_to_wire import encode_publishes
 from jetstream_spark.options.format_options import SinkOptions
 from jetstream_spark.sink.inquiry import Inquiry
-from jetstream_spark.sink.publisher import Publisher, _Block
+from jetstream_spark.sink.publisher import Publisher, _FrameBlock
 
 pytestmark = pytest.mark.genuine
 
@@ -413,7 +413,7 @@ def test_a_dead_server_fails_the_write_after_the_outage_timeout(start_genuine, m
 )
 def test_rows_in_a_range_are_settled_as_any_others(wanted, sent, start, count):
     offsets = np.cumsum([0, *range(1, len(wanted) + 1)], dtype=np.int32)
-    blocks = [_Block(b"", offsets, 7, np.array(wanted), None) for _ in range(2)]
+    blocks = [_FrameBlock(b"", offsets, 7, np.array(wanted), None) for _ in range(2)]
     for block in blocks:
         block.sent = min(sent, len(wanted))
     one, other = blocks
@@ -425,5 +425,5 @@ def test_rows_in_a_range_are_settled_as_any_others(wanted, sent, start, count):
 
 @given(rows=st.sets(st.integers(0, 8), min_size=1))
 def test_how_many_bytes_some_rows_have(rows):
-    block = _Block(b"", np.cumsum([0, *range(1, 10)], dtype=np.int32), 0, None, None)
+    block = _FrameBlock(b"", np.cumsum([0, *range(1, 10)], dtype=np.int32), 0, None, None)
     assert block.bytes_of(np.array(sorted(rows))) == sum(row + 1 for row in rows)

@@ -14,7 +14,7 @@ from jetstream_server.jetstream.context import Context
 from jetstream_server.monitor.system_services import SystemServices
 from jetstream_server.node.auth.auth import Authenticator, User
 from jetstream_server.node.auth.expected_replies import ResponseRules
-from jetstream_server.node.auth.permissions import Permissions, SubjectRules
+from jetstream_server.node.auth.permissions import PermissionRules, SubjectRules
 from jetstream_server.node.node import Node
 from jetstream_server.node.session import Session
 from jetstream_server.store.vault import MemoryVault
@@ -27,7 +27,7 @@ USERS = [
         name="a",
         password="x",
         account="A",
-        permissions=Permissions(
+        permissions=PermissionRules(
             SubjectRules([">"], ["no"]), SubjectRules(), ResponseRules(2, SECOND)
         ),
     ),

@@ -9,7 +9,7 @@ from jetstream_server.config.options import ServerOptions
 from jetstream_server.core.subscription import Outlet
 from jetstream_server.node.accounts.account import ClientLimits
 from jetstream_server.node.auth.auth import User
-from jetstream_server.node.auth.permissions import Permissions, SubjectRules
+from jetstream_server.node.auth.permissions import PermissionRules, SubjectRules
 from jetstream_server.node.client_subscriptions import ClientSubscriptions
 from jetstream_server.node.rights import Rights
 from jetstream_server.protocol import errors as faults
@@ -44,7 +44,7 @@ def test_a_subject_may_have_so_many_tokens(subscriptions: ClientSubscriptions) -
 
 @pytest.mark.parametrize(("subject", "queue"), [(b"b", b""), (b"a", b"_sys_")])
 def test_what_is_denied(subscriptions: ClientSubscriptions, subject: bytes, queue: bytes) -> None:
-    some = rights(permissions=Permissions(SubjectRules(), SubjectRules(["a"])))
+    some = rights(permissions=PermissionRules(SubjectRules(), SubjectRules(["a"])))
     assert subscriptions.objection(Sub(b"a", b"", b"1"), some, 0) is None
     fault = subscriptions.objection(Sub(subject, queue, b"1"), some, 0)
     assert fault is not None and "Subscription" in fault.text and not fault.closes

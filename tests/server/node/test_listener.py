@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from jetstream_server.node.auth.auth import Arrival, Authenticator, User
+from jetstream_server.node.auth.auth import Authenticator, SignInFacts, User
 from jetstream_server.node.listener import Listener
 from jetstream_server.node.node import Node
 
@@ -37,8 +37,8 @@ def test_words_of_connection_types() -> None:
 def test_a_certificate_says_who_it_is_and_nothing_else_does() -> None:
     users = [User(name="derek@nats.io"), User(name="bob", password="b")]
     authenticator = Authenticator(users)
-    named = authenticator.authenticate({}, Arrival(certificate_names=["x", "derek@nats.io"]))
+    named = authenticator.authenticate({}, SignInFacts(certificate_names=["x", "derek@nats.io"]))
     assert named is not None and named.name == "derek@nats.io"
     options = {"user": "bob", "pass": "b"}
-    assert authenticator.authenticate(options, Arrival(certificate_names=["x"])) is None
+    assert authenticator.authenticate(options, SignInFacts(certificate_names=["x"])) is None
     assert authenticator.authenticate(options) is users[1]

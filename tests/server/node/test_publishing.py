@@ -14,7 +14,7 @@ from jetstream_server.node import publishing
 from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.auth.auth import User
 from jetstream_server.node.auth.connect_options import Wishes
-from jetstream_server.node.auth.permissions import Permissions, SubjectRules
+from jetstream_server.node.auth.permissions import PermissionRules, SubjectRules
 from jetstream_server.node.publishing import Publishing
 from jetstream_server.node.rights import Rights
 from jetstream_server.node.stats import Traffic
@@ -101,7 +101,7 @@ def test_what_is_reserved_is_cut_out_of_it(bench: Bench) -> None:
 
 
 def test_what_is_denied_is_cut_out_and_the_rest_stays_together(bench: Bench) -> None:
-    bench.adopt(user=User(permissions=Permissions(SubjectRules(None, ["no"]), SubjectRules())))
+    bench.adopt(user=User(permissions=PermissionRules(SubjectRules(None, ["no"]), SubjectRules())))
     bench.publish(b"a", b"b", b"no", b"c", b"d")
     assert bench.heard.got == [[b"a", b"b"], [b"c", b"d"]]
     assert len(bench.client.faults) == 1 and "no" in bench.client.faults[0]

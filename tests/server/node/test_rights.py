@@ -9,7 +9,7 @@ from jetstream_server.config.options import ServerOptions
 from jetstream_server.node.accounts.account import ClientLimits
 from jetstream_server.node.auth.auth import User
 from jetstream_server.node.auth.expected_replies import ResponseRules
-from jetstream_server.node.auth.permissions import Permissions, SubjectRules
+from jetstream_server.node.auth.permissions import PermissionRules, SubjectRules
 from jetstream_server.node.rights import Rights
 from jetstream_server.protocol import errors as faults
 
@@ -42,8 +42,11 @@ def test_the_lowest_limit_of_payloads_counts() -> None:
 
 
 def test_permissions_that_restrict_nothing_are_none() -> None:
-    assert rights(User(permissions=Permissions(SubjectRules(), SubjectRules()))).permissions is None
-    some = Permissions(SubjectRules(), SubjectRules(["a"]))
+    assert (
+        rights(User(permissions=PermissionRules(SubjectRules(), SubjectRules()))).permissions
+        is None
+    )
+    some = PermissionRules(SubjectRules(), SubjectRules(["a"]))
     assert rights(User(permissions=some)).permissions is some
 
 
@@ -54,7 +57,7 @@ def test_nobody_may_what_is_not_restricted() -> None:
 
 
 def test_an_answer_may_be_published_as_often_as_is_said() -> None:
-    permissions = Permissions(SubjectRules(["a"]), SubjectRules(), ResponseRules(2, 100))
+    permissions = PermissionRules(SubjectRules(["a"]), SubjectRules(), ResponseRules(2, 100))
     made = rights(User(permissions=permissions))
     assert made.expected is not None and not made.use_to_publish(b"_INBOX.x", 0)
     made.expected.expect(b"MSG s 1 _INBOX.x 0\r\n\r\n", 0)

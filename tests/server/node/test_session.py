@@ -11,7 +11,7 @@ from jetstream_server.config.options import MappingDestination, ServerOptions, S
 from jetstream_server.node.accounts.subject_mappings import SubjectMappings
 from jetstream_server.node.auth.auth import Authenticator, User
 from jetstream_server.node.auth.expected_replies import ResponseRules
-from jetstream_server.node.auth.permissions import Permissions, SubjectRules
+from jetstream_server.node.auth.permissions import PermissionRules, SubjectRules
 from jetstream_server.node.node import Node
 
 
@@ -229,7 +229,7 @@ def test_a_silent_client_loses_its_chance_to_log_in(make_node, make_client):
 
 
 def test_permissions_bound_what_a_client_says_and_hears(make_node, make_client):
-    permissions = Permissions(
+    permissions = PermissionRules(
         SubjectRules(allow=["ok.>"], deny=["ok.not"]), SubjectRules(deny=["in.secret"])
     )
     node = make_node([User(name="ann", password="pw", permissions=permissions), User(token="t")])
@@ -259,7 +259,7 @@ def test_the_timers_end_with_the_session(node, make_client):
 
 
 def test_a_responder_may_answer_what_it_was_asked(make_node, make_client):
-    permissions = Permissions(SubjectRules(allow=[]), SubjectRules(), ResponseRules(1, SECOND))
+    permissions = PermissionRules(SubjectRules(allow=[]), SubjectRules(), ResponseRules(1, SECOND))
     node = make_node([User(name="ann", password="pw", permissions=permissions), User(token="t")])
     ann, root = make_client(node), make_client(node)
     ann.connect(b'{"user":"ann","pass":"pw","verbose":false,"pedantic":false}')

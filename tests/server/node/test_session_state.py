@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from jetstream_server.node.session_state import ALLOWED, NEXT, Event, Progress, State
+from jetstream_server.node.session_state import ALLOWED, NEXT, Event, Lifecycle, State
 
 
-def at(state: State) -> Progress:
-    """Return a session's progress as far as a state, by the shortest way there is."""
+def at(state: State) -> Lifecycle:
+    """Return a lifecycle of a session as far as a state, by the shortest way there is."""
     ways: dict[State, list[Event]] = {State.GREETED: []}
     for known in ways_on(ways):
         if known is state:
             break
-    progress = Progress()
+    lifecycle = Lifecycle()
     for event in ways[state]:
-        progress.happened(event)
-    return progress
+        lifecycle.happened(event)
+    return lifecycle
 
 
 def ways_on(ways: dict[State, list[Event]]) -> Any:
@@ -33,8 +33,8 @@ def ways_on(ways: dict[State, list[Event]]) -> Any:
 
 @pytest.mark.parametrize("state", State)
 def test_every_state_is_reached_and_says_what_it_allows(state: State) -> None:
-    progress = at(state)
-    assert progress.state is state and progress.allowed is ALLOWED[state]
+    lifecycle = at(state)
+    assert lifecycle.state is state and lifecycle.allowed is ALLOWED[state]
 
 
 @pytest.mark.parametrize("state", State)
@@ -61,11 +61,11 @@ def test_who_waits_is_not_heard() -> None:
 @pytest.mark.parametrize("state", State)
 def test_what_cannot_happen_is_refused(state: State) -> None:
     for event in set(Event) - set(NEXT[state]):
-        progress = at(state)
-        assert not progress.takes(event)
+        lifecycle = at(state)
+        assert not lifecycle.takes(event)
         with pytest.raises(KeyError):
-            progress.happened(event)
-        assert progress.state is state
+            lifecycle.happened(event)
+        assert lifecycle.state is state
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_what_cannot_happen_is_refused(state: State) -> None:
 def test_whose_time_to_sign_in_runs(
     state: State, open_server: bool, anonymous: bool, users_only: bool
 ) -> None:
-    progress = at(state)
-    assert progress.must_sign_in(is_required=False, admits_anonymous=True) == open_server
-    assert progress.must_sign_in(is_required=True, admits_anonymous=True) == anonymous
-    assert progress.must_sign_in(is_required=True, admits_anonymous=False) == users_only
+    lifecycle = at(state)
+    assert lifecycle.must_sign_in(is_required=False, admits_anonymous=True) == open_server
+    assert lifecycle.must_sign_in(is_required=True, admits_anonymous=True) == anonymous
+    assert lifecycle.must_sign_in(is_required=True, admits_anonymous=False) == users_only

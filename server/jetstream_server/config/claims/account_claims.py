@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import field_validator
 
 from jetstream_server.base import nkey
-from jetstream_server.config.claims.token import Claims, Integer, SignedClaims
+from jetstream_server.config.claims.token import ClaimInteger, Claims, SignedClaims
 from jetstream_server.config.claims.user_claims import PermissionClaims, UserClaims, UserGrants
 from jetstream_server.config.values import is_subject
 
@@ -25,13 +25,13 @@ _LIMITS_OF_VERSION_1 = (
 class StorageLimits(Claims):
     """What an account may store, alone or in one tier."""
 
-    mem_storage: Integer = 0
-    disk_storage: Integer = 0
-    streams: Integer = 0
-    consumer: Integer = 0
-    max_ack_pending: Integer = 0
-    mem_max_stream_bytes: Integer = 0
-    disk_max_stream_bytes: Integer = 0
+    mem_storage: ClaimInteger = 0
+    disk_storage: ClaimInteger = 0
+    streams: ClaimInteger = 0
+    consumer: ClaimInteger = 0
+    max_ack_pending: ClaimInteger = 0
+    mem_max_stream_bytes: ClaimInteger = 0
+    disk_max_stream_bytes: ClaimInteger = 0
     max_bytes_required: bool = False
 
     @property
@@ -48,15 +48,15 @@ class AccountLimitClaims(StorageLimits):
             instead of the limits of everything.
     """
 
-    subs: Integer = 0
-    data: Integer = 0
-    payload: Integer = 0
-    imports: Integer = 0
-    exports: Integer = 0
+    subs: ClaimInteger = 0
+    data: ClaimInteger = 0
+    payload: ClaimInteger = 0
+    imports: ClaimInteger = 0
+    exports: ClaimInteger = 0
     wildcards: bool = False
     disallow_bearer: bool = False
-    conn: Integer = 0
-    leaf: Integer = 0
+    conn: ClaimInteger = 0
+    leaf: ClaimInteger = 0
     tiered_limits: Mapping[str, StorageLimits] = {}
 
     @property
@@ -80,7 +80,7 @@ class AccountLimitClaims(StorageLimits):
 class LatencyClaims(Claims):
     """How often answers of a service are timed, in percent or by `headers`, and who is told."""
 
-    sampling: Integer | str = 0
+    sampling: ClaimInteger | str = 0
     results: str = ""
 
 
@@ -91,11 +91,11 @@ class ExportClaims(Claims):
     subject: str = ""
     type: _KINDS
     token_req: bool = False
-    revocations: Mapping[str, Integer] = {}
+    revocations: Mapping[str, ClaimInteger] = {}
     response_type: str = ""
-    response_threshold: Integer = 0
+    response_threshold: ClaimInteger = 0
     service_latency: LatencyClaims | None = None
-    account_token_position: Integer = 0
+    account_token_position: ClaimInteger = 0
     allow_trace: bool = False
 
 
@@ -117,7 +117,7 @@ class MappingClaims(Claims):
     """Where a mapped subject goes, and in how many of a hundred cases."""
 
     subject: str
-    weight: Integer = 0
+    weight: ClaimInteger = 0
     cluster: str = ""
 
 
@@ -125,7 +125,7 @@ class TraceClaims(Claims):
     """Where traces of sampled messages go, and of how many in a hundred, 0 for all."""
 
     dest: str = ""
-    sampling: Integer = 0
+    sampling: ClaimInteger = 0
 
 
 class UserScope(Claims):
@@ -137,12 +137,12 @@ class UserScope(Claims):
     template: UserGrants = UserGrants()
 
 
-class _Account(Claims):
+class _AccountBody(Claims):
     imports: tuple[ImportClaims, ...] = ()
     exports: tuple[ExportClaims, ...] = ()
     limits: AccountLimitClaims = AccountLimitClaims()
     signing_keys: Mapping[str, UserScope | None] = {}
-    revocations: Mapping[str, Integer] = {}
+    revocations: Mapping[str, ClaimInteger] = {}
     default_permissions: PermissionClaims = PermissionClaims()
     mappings: Mapping[str, tuple[MappingClaims, ...]] = {}
     tags: tuple[str, ...] = ()
@@ -173,7 +173,7 @@ class AccountClaims(SignedClaims):
     ISSUERS = (nkey.OPERATOR, nkey.ACCOUNT)
     NOT_IN_VERSION_1 = ("default_permissions",)
 
-    nats: _Account
+    nats: _AccountBody
 
     @classmethod
     def _modern(cls, body: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from jetstream_server.base import nkey
 from jetstream_server.config.claims.token import Claims, SignedClaims
 
 
-class _Operator(Claims):
+class _OperatorBody(Claims):
     signing_keys: tuple[str, ...] = ()
     system_account: str = ""
     assert_server_version: str = ""
@@ -22,7 +22,7 @@ class OperatorClaims(SignedClaims):
     SUBJECT = nkey.OPERATOR
     ISSUERS = (nkey.OPERATOR,)
 
-    nats: _Operator
+    nats: _OperatorBody
 
     @property
     def trusted_keys(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ _DECORATED = re.compile(r"\s*-{3,}[^\n-]*JWT-{3,}\s*\n(?P<token>\S+)\s*\n")
 
 
 # Whatever else JSON can write as a number is refused, as 64 bits and Go's reader refuse it.
-Integer = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
+ClaimInteger = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
 
 
 class ClaimsError(ValueError):
@@ -64,9 +64,9 @@ class SignedClaims(Claims):
     subject: str = Field(default="", alias="sub")
     issuer: str = Field(default="", alias="iss")
     name: str = ""
-    issued_at: Integer = Field(default=0, alias="iat")
-    expires_at: Integer = Field(default=0, alias="exp")
-    not_before: Integer = Field(default=0, alias="nbf")
+    issued_at: ClaimInteger = Field(default=0, alias="iat")
+    expires_at: ClaimInteger = Field(default=0, alias="exp")
+    not_before: ClaimInteger = Field(default=0, alias="nbf")
 
     @classmethod
     def read(cls, text: str) -> Self:

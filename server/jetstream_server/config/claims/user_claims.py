@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, field_validator
 
 from jetstream_server.base import nkey
-from jetstream_server.config.claims.token import Claims, Integer, SignedClaims
+from jetstream_server.config.claims.token import ClaimInteger, Claims, SignedClaims
 from jetstream_server.config.permissions import Permissions, ResponsePermissions, SubjectPermissions
 
 _TIME = re.compile(r"([01]?\d|2[0-3]):[0-5]\d:[0-5]\d")
@@ -39,8 +39,8 @@ class SubjectClaims(Claims):
 class ResponseClaims(Claims):
     """How far answers are allowed: messages, and nanoseconds."""
 
-    max: Integer = 0
-    ttl: Integer = 0
+    max: ClaimInteger = 0
+    ttl: ClaimInteger = 0
 
 
 class PermissionClaims(Claims):
@@ -84,9 +84,9 @@ class UserGrants(PermissionClaims):
     src: tuple[str, ...] = ()
     times: tuple[TimeRange, ...] = ()
     locale: str = Field(default="", alias="times_location")
-    subs: Integer = 0
-    data: Integer = 0
-    payload: Integer = 0
+    subs: ClaimInteger = 0
+    data: ClaimInteger = 0
+    payload: ClaimInteger = 0
     bearer_token: bool = False
     allowed_connection_types: tuple[str, ...] = ()
 
@@ -148,7 +148,7 @@ def _at(day: datetime, text: str) -> datetime:
     return day.replace(hour=hour, minute=minute, second=second, microsecond=0)
 
 
-class _User(UserGrants):
+class _UserBody(UserGrants):
     issuer_account: str = ""
     tags: tuple[str, ...] = ()
 
@@ -168,7 +168,7 @@ class UserClaims(SignedClaims):
     NOT_IN_VERSION_1 = ("issuer_account", "allowed_connection_types")
     DEFAULTS_OF_VERSION_1: ClassVar[dict[str, Any]] = dict.fromkeys(("subs", "data", "payload"), -1)
 
-    nats: _User
+    nats: _UserBody
 
     @property
     def account(self) -> str:

@@ -150,7 +150,7 @@ class Api:
         if route.silent if refused else route.quiet:
             return
         if self._catalog is not None:
-            self._catalog.count_request(refused=refused)
+            self._catalog.note_request(refused=refused)
         publish_api_audit(
             self._context, request.origin, request.subject, request.body, body, request.now
         )

@@ -8,18 +8,16 @@ all of it is done. Specification: docs/reference/streams.md#reading-and-removing
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.containment import Incident
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.slices import Outcome
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.jetstream.streams.removal.removal_checks import check_purge
 
 _PAUSE_NS = MILLISECOND  # between two slices; also how soon to look again for a disk that is behind
-
-Outcome = dict[str, Any] | ApiError
 
 
 class Purging:

@@ -551,8 +551,8 @@ class Catalog:
 
     # -- accounting ------------------------------------------------------------------------
 
-    def count_request(self, *, refused: bool) -> None:
-        """Count one API request."""
+    def note_request(self, *, refused: bool) -> None:
+        """Count one API request that was answered."""
         self.api_total += 1
         self.api_errors += refused
 

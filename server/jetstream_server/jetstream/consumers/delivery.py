@@ -1,9 +1,9 @@
 """Stored messages out to whoever listens: encoding, fan-out, statuses.
 
-A `Batch` is what a consumer decided to send; `Delivery` finds the subscriptions behind a subject
-and encodes the batch once for each, in one kernel call. Messages keep their stored subject, only
-the sid leads them to the inbox, so they cannot be published like anything else
-(docs/reference/consumers.md#delivery). Statuses are published: they carry the inbox as their
+A `DeliveryBatch` is what a consumer decided to send; `Delivery` finds the subscriptions behind a
+subject and encodes the batch once for each, in one kernel call. Messages keep their
+stored subject, and only the sid leads them to the inbox, so they cannot be published like anything
+else (docs/reference/consumers.md#delivery). Statuses are published: they carry the inbox as their
 subject.
 
 It does not decide what is sent and keeps no state but where the last queue member was.
@@ -33,7 +33,7 @@ _IN_FLIGHT_MAX = 64
 
 
 @dataclass(slots=True)
-class Batch:
+class DeliveryBatch:
     """Messages of one window on their way out.
 
     Attributes:
@@ -108,11 +108,8 @@ class Delivery:
             return False
         backlog = outlet.backlog_bytes
         in_flight = self._in_flight.get(subscription)
-        if in_flight is not None:
-            if subscription.delivered < in_flight.until:
-                backlog += in_flight.bytes
-            else:
-                del self._in_flight[subscription]
+        if in_flight is not None and subscription.delivered < in_flight.until:
+            backlog += in_flight.bytes
         return backlog > limits.OUTBOX_HIGH_BYTES
 
     def _queue(self, subscription: Subscription, frames: bytes, count: int) -> None:
@@ -133,7 +130,11 @@ class Delivery:
         }
 
     def send(
-        self, match: Match, batch: Batch, picks: array[int] | None = None, extra: bytes = b""
+        self,
+        match: Match,
+        batch: DeliveryBatch,
+        picks: array[int] | None = None,
+        extra: bytes = b"",
     ) -> int:
         """Deliver a batch to all that a match reaches; return the bytes queued.
 
@@ -152,7 +153,11 @@ class Delivery:
         return sent
 
     def _share(
-        self, members: list[Subscription], batch: Batch, picks: array[int] | None, extra: bytes
+        self,
+        members: list[Subscription],
+        batch: DeliveryBatch,
+        picks: array[int] | None,
+        extra: bytes,
     ) -> int:
         """Deal messages out to the members of a queue group, a stretch to each."""
         able = [member for member in members if not self._is_behind(member)] or members
@@ -166,7 +171,11 @@ class Delivery:
         return sent
 
     def _send_to(
-        self, subscription: Subscription, batch: Batch, picks: array[int] | None, extra: bytes
+        self,
+        subscription: Subscription,
+        batch: DeliveryBatch,
+        picks: array[int] | None,
+        extra: bytes,
     ) -> int:
         outlet = subscription.outlet
         if outlet is None:
@@ -195,18 +204,18 @@ class Delivery:
         self._queue(subscription, data, batch.count if picks is None else len(picks))
         return len(data)
 
-    def reply_bytes(self, batch: Batch, at: int) -> int:
+    def reply_bytes(self, batch: DeliveryBatch, at: int) -> int:
         """Return the length of an ack subject, which counts towards `max_bytes`."""
         timestamp = timestamp_at(batch.window, at)
         return len(self._reply(batch, at, timestamp))
 
-    def charged_at(self, batch: Batch, at: int) -> int:
+    def charged_at(self, batch: DeliveryBatch, at: int) -> int:
         """Return what one message counts towards `max_bytes`: all of it that is sent."""
         if self.headers_only:
             return sum(map(len, self._message(batch, at, b"")))
         return batch.window.sizes[at] + self.reply_bytes(batch, at)
 
-    def charged_bytes(self, batch: Batch) -> int | None:
+    def charged_bytes(self, batch: DeliveryBatch) -> int | None:
         """Return what a batch counts towards `max_bytes`, None when that takes a look at each.
 
         The sizes and the `reply_bytes` of all its messages, by counting digits for stretches.
@@ -232,7 +241,7 @@ class Delivery:
         head = len(self.ack_head) + len(str(batch.delivered)) + len("....")
         return sum(window.sizes[:count]) + count * head + digits
 
-    def even_stretch(self, batch: Batch) -> tuple[int, int]:
+    def even_stretch(self, batch: DeliveryBatch) -> tuple[int, int]:
         """Return how many messages at the front have `reply_bytes` alike, and how many bytes.
 
         They are alike until a number of the ack subject has another number of digits.
@@ -247,7 +256,9 @@ class Delivery:
             count = 1
         return count, self.reply_bytes(batch, 0)
 
-    def _message(self, batch: Batch, at: int, extra: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    def _message(
+        self, batch: DeliveryBatch, at: int, extra: bytes
+    ) -> tuple[bytes, bytes, bytes, bytes]:
         window = batch.window
         subject, headers, payload, timestamp = _read(window, at)
         if self.headers_only:
@@ -257,7 +268,7 @@ class Delivery:
             headers = (headers[:-2] if headers else _VERSION_LINE + b"\r\n") + extra + b"\r\n"
         return subject, self._reply(batch, at, timestamp), headers, payload
 
-    def _reply(self, batch: Batch, at: int, timestamp: int) -> bytes:
+    def _reply(self, batch: DeliveryBatch, at: int, timestamp: int) -> bytes:
         return b"%b%d.%d.%d.%d.%d" % (
             self.ack_head,
             batch.delivered,

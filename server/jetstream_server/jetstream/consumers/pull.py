@@ -17,7 +17,7 @@ from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
 from jetstream_server.jetstream.consumers.dealing import deal, picked
-from jetstream_server.jetstream.consumers.delivery import Batch
+from jetstream_server.jetstream.consumers.delivery import DeliveryBatch
 from jetstream_server.jetstream.consumers.inactivity import Inactivity
 from jetstream_server.jetstream.consumers.priority import (
     LAST_PRIORITY,
@@ -405,7 +405,7 @@ class Pull:
             self._rotate([request])
         return sent
 
-    def _charge(self, request: PullRequest, batch: Batch) -> int:
+    def _charge(self, request: PullRequest, batch: DeliveryBatch) -> int:
         """Charge the request for what fits its bytes of a batch; return how many messages."""
         delivery = self._shared.delivery
         whole = delivery.charged_bytes(batch)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from jetstream_server.jetstream.consumers.consumer_context import ConsumerContext
 from jetstream_server.jetstream.consumers.consumer_files import ConsumerFiles
-from jetstream_server.jetstream.consumers.delivery import Batch
+from jetstream_server.jetstream.consumers.delivery import DeliveryBatch
 from jetstream_server.jetstream.consumers.pacing import OriginalPace
 from jetstream_server.jetstream.consumers.progress.selection import (
     chosen_window,
@@ -117,16 +117,16 @@ class Supply:
         self._shared.advisories.exhausted(sequence, deliveries, now)
         self._files.changed(now)
 
-    def preview(self, offer: Offer, count: int) -> Batch:
+    def preview(self, offer: Offer, count: int) -> DeliveryBatch:
         """Return the first `count` messages of an offer as they would be sent now."""
         progress, window = self._shared.progress, offer.window
         first, pending = progress.consumer_seq + 1, progress.cursor.num_pending()
         if offer.is_redelivery:
             delivered = progress.redelivery.deliveries(window.sequences[0]) + 1
-            return Batch(window, count, delivered, first, pending, is_falling=False)
-        return Batch(window, count, 1, first, max(pending - 1, 0))
+            return DeliveryBatch(window, count, delivered, first, pending, is_falling=False)
+        return DeliveryBatch(window, count, 1, first, max(pending - 1, 0))
 
-    def take(self, offer: Offer, count: int, now: int) -> Batch:
+    def take(self, offer: Offer, count: int, now: int) -> DeliveryBatch:
         """Count the first `count` messages of an offer as delivered; they must be sent."""
         shared = self._shared
         progress, window = shared.progress, offer.window

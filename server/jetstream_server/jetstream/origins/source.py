@@ -40,7 +40,7 @@ from jetstream_server.jetstream.streams.storing.counter import convert_total
 from jetstream_server.jetstream.streams.storing.single_storing import take_single
 from jetstream_server.protocol.ops import PubRun
 
-Copy = tuple[bytes, bytes, bytes, bytes]
+CopiedMessage = tuple[bytes, bytes, bytes, bytes]
 
 
 class Source:
@@ -120,7 +120,7 @@ class Source:
 
     def _take_all(self, arrival: Arrival, now: int) -> bool:
         run, renaming = arrival.run, self._renaming
-        plain: list[Copy] = []
+        plain: list[CopiedMessage] = []
         sequences: list[int] = []
         for at, sequence in enumerate(arrival.sequences, arrival.start):
             if sequence <= self._position:
@@ -142,7 +142,7 @@ class Source:
             plain, sequences = [], []
         return self._take_run(plain, sequences, now)
 
-    def _take_run(self, copies: list[Copy], sequences: list[int], now: int) -> bool:
+    def _take_run(self, copies: list[CopiedMessage], sequences: list[int], now: int) -> bool:
         """Store messages without special headers."""
         if not copies:
             return True
@@ -162,7 +162,7 @@ class Source:
         self._position = sequences[-1]
         return True
 
-    def _take_one(self, copy: Copy, sequence: int, now: int) -> bool:
+    def _take_one(self, copy: CopiedMessage, sequence: int, now: int) -> bool:
         """Store a message about which a header or the config has something to say."""
         subject, _, headers, payload = copy
         contents = self._contents

@@ -178,7 +178,7 @@ class _MisfitError(ValueError):
 
 
 class JsonValue(Protocol):
-    """One value, as `json_syntax.Node` says."""
+    """One value, as `json_syntax.JsonNode` says."""
 
     @property
     def kind(self) -> str: ...

@@ -1,4 +1,4 @@
-"""JSON text to a tree of `Node`s, refusing what Go's decoder refuses in the words it uses.
+"""JSON text to a tree of `JsonNode`s, refusing what Go's decoder refuses in the words it uses.
 
 Not a general JSON library: it exists because clients compare the error texts and because the typed
 decoding in `go_json.py` needs the source text of numbers and enums. Offsets count bytes and point
@@ -67,12 +67,12 @@ class JsonSyntaxError(ValueError):
 
 
 @dataclass(slots=True)
-class Node:
+class JsonNode:
     """One value.
 
     Attributes:
         kind: `object`, `array`, `string`, `number`, `bool` or `null`, Go's words for them.
-        value: list of (key, Node), list of Node, str, source text of the number, bool or None.
+        value: list of (key, JsonNode), list of JsonNode, str, text of the number, bool or None.
         text: the bytes it stands in, from `start` to `stop`.
     """
 
@@ -88,12 +88,12 @@ class Node:
         return self.text[self.start : self.stop].decode("utf-8", "surrogateescape")
 
 
-def parse_values(text: bytes) -> tuple[list[Node], JsonSyntaxError | None]:
+def parse_values(text: bytes) -> tuple[list[JsonNode], JsonSyntaxError | None]:
     """Return the values that follow one another in `text`, and what ended them early, if anything.
 
     Values before a mistake are given, because Go's decoder has then already taken them.
     """
-    nodes: list[Node] = []
+    nodes: list[JsonNode] = []
     at = _skip(text, 0)
     while at < len(text):
         try:
@@ -105,7 +105,7 @@ def parse_values(text: bytes) -> tuple[list[Node], JsonSyntaxError | None]:
     return nodes, None
 
 
-def parse_value(text: bytes) -> Node | None:
+def parse_value(text: bytes) -> JsonNode | None:
     """Return the only value of `text`, None for an empty one.
 
     The whole text is looked at before anything is taken, as Go's `Unmarshal` does.
@@ -129,7 +129,7 @@ def _skip(text: bytes, at: int) -> int:
     return matched.end()
 
 
-def _value(text: bytes, at: int, depth: int) -> tuple[Node, int]:
+def _value(text: bytes, at: int, depth: int) -> tuple[JsonNode, int]:
     if at >= len(text):
         raise _cut_short()
     if depth > DEPTH_MAX:
@@ -141,7 +141,7 @@ def _value(text: bytes, at: int, depth: int) -> tuple[Node, int]:
         return _array(text, at, depth)
     if byte == ord('"'):
         value, stop = _string(text, at)
-        return Node("string", value, text, at, stop), stop
+        return JsonNode("string", value, text, at, stop), stop
     if byte in _LITERALS:
         return _literal(text, at)
     if byte == ord("-") or ord("0") <= byte <= ord("9"):
@@ -149,11 +149,11 @@ def _value(text: bytes, at: int, depth: int) -> tuple[Node, int]:
     raise _unexpected(text, at, "looking for beginning of value")
 
 
-def _object(text: bytes, start: int, depth: int) -> tuple[Node, int]:
-    members: list[tuple[str, Node]] = []
+def _object(text: bytes, start: int, depth: int) -> tuple[JsonNode, int]:
+    members: list[tuple[str, JsonNode]] = []
     at = _skip(text, start + 1)
     if text[at : at + 1] == b"}":
-        return Node("object", members, text, start, at + 1), at + 1
+        return JsonNode("object", members, text, start, at + 1), at + 1
     while True:
         if at >= len(text):
             raise _cut_short()
@@ -167,23 +167,23 @@ def _object(text: bytes, start: int, depth: int) -> tuple[Node, int]:
         members.append((key, node))
         at = _skip(text, at)
         if text[at : at + 1] == b"}":
-            return Node("object", members, text, start, at + 1), at + 1
+            return JsonNode("object", members, text, start, at + 1), at + 1
         if text[at : at + 1] != b",":
             raise _unexpected(text, at, "after object key:value pair")
         at = _skip(text, at + 1)
 
 
-def _array(text: bytes, start: int, depth: int) -> tuple[Node, int]:
-    elements: list[Node] = []
+def _array(text: bytes, start: int, depth: int) -> tuple[JsonNode, int]:
+    elements: list[JsonNode] = []
     at = _skip(text, start + 1)
     if text[at : at + 1] == b"]":
-        return Node("array", elements, text, start, at + 1), at + 1
+        return JsonNode("array", elements, text, start, at + 1), at + 1
     while True:
         node, at = _value(text, at, depth + 1)
         elements.append(node)
         at = _skip(text, at)
         if text[at : at + 1] == b"]":
-            return Node("array", elements, text, start, at + 1), at + 1
+            return JsonNode("array", elements, text, start, at + 1), at + 1
         if text[at : at + 1] != b",":
             raise _unexpected(text, at, "after array element")
         at = _skip(text, at + 1)
@@ -229,7 +229,7 @@ def _escape(text: bytes, at: int) -> tuple[str, int]:
     raise JsonSyntaxError(f"invalid escape sequence {shown} in string", stop)
 
 
-def _literal(text: bytes, at: int) -> tuple[Node, int]:
+def _literal(text: bytes, at: int) -> tuple[JsonNode, int]:
     word, kind, value = _LITERALS[text[at]]
     for index in range(1, len(word)):
         if at + index >= len(text):
@@ -238,15 +238,15 @@ def _literal(text: bytes, at: int) -> tuple[Node, int]:
             literal = f"in literal {word.decode()} (expecting '{chr(word[index])}')"
             raise _unexpected(text, at + index, literal)
     stop = at + len(word)
-    return Node(kind, value, text, at, stop), stop
+    return JsonNode(kind, value, text, at, stop), stop
 
 
-def _number(text: bytes, at: int) -> tuple[Node, int]:
+def _number(text: bytes, at: int) -> tuple[JsonNode, int]:
     head, whole = _NUMBER_HEAD.match(text, at), _NUMBER.match(text, at)
     assert head is not None
     if whole is None or head.end() > whole.end():  # it stops in the middle: `-`, `1.`, `1e+`
         raise _unexpected(text, head.end(), "in numeric literal")
-    return Node("number", whole.group().decode(), text, at, whole.end()), whole.end()
+    return JsonNode("number", whole.group().decode(), text, at, whole.end()), whole.end()
 
 
 def _cut_short() -> JsonSyntaxError:

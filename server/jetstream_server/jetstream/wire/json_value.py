@@ -1,4 +1,4 @@
-"""One value of JSON as orjson has read it, seen as the precise reader's `Node` is.
+"""One value of JSON as orjson has read it, seen as the precise reader's `JsonNode` is.
 
 orjson is fifty times as fast, and does not tell everything: how a number was written, and what of
 two members of one name came first. `has_single_keys` tells whether the latter matters.
@@ -41,7 +41,7 @@ class ReadValue:
 
     @property
     def value(self) -> Any:
-        """Return what `Node` has there: members, elements, the text of a number, or the value."""
+        """Return what `JsonNode` has there: members, elements, a number's text, or the value."""
         plain = self.plain
         if isinstance(plain, dict):
             return _members(plain)

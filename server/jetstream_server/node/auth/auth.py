@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jetstream_server.base.nkey import is_signed
 from jetstream_server.node.auth.password_check import PasswordQuestion, is_hashed
-from jetstream_server.node.auth.permissions import Permissions
+from jetstream_server.node.auth.permissions import PermissionRules
 from jetstream_server.protocol.errors import Fault
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class User:
     token: str = ""
     nkey: str = ""
     connection_types: tuple[str, ...] = ()
-    permissions: Permissions | None = None
+    permissions: PermissionRules | None = None
     subscriptions_max: int = -1
     payload_bytes_max: int = -1
     expires_at: int = 0
@@ -51,8 +51,8 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
-    """The connection on which somebody says who they are.
+class SignInFacts:
+    """What is known of a client beside its CONNECT options.
 
     Attributes:
         nonce: what had to be signed.
@@ -71,7 +71,7 @@ class Arrival:
     is_password_right: bool | None = None
 
 
-_ANY = Arrival()
+_ANY = SignInFacts()
 
 
 class Gatekeeper(Protocol):
@@ -95,12 +95,14 @@ class Gatekeeper(Protocol):
         """Return the user of a client that has not sent CONNECT yet."""
         ...
 
-    def question(self, options: dict[str, Any], arrival: Arrival = ...) -> PasswordQuestion | None:
+    def question(
+        self, options: dict[str, Any], facts: SignInFacts = ...
+    ) -> PasswordQuestion | None:
         """Return what has to be found out first, so that `authenticate` need not wait; mostly
         nothing."""
         ...
 
-    def authenticate(self, options: dict[str, Any], arrival: Arrival = ...) -> User | None:
+    def authenticate(self, options: dict[str, Any], facts: SignInFacts = ...) -> User | None:
         """Return the user whom these CONNECT options prove, None for nobody."""
         ...
 
@@ -149,9 +151,11 @@ class Authenticator:
         """Return who a client is that has not said CONNECT yet."""
         return self.authenticate({})
 
-    def question(self, options: dict[str, Any], arrival: Arrival = _ANY) -> PasswordQuestion | None:
+    def question(
+        self, options: dict[str, Any], facts: SignInFacts = _ANY
+    ) -> PasswordQuestion | None:
         """Return which password has to be compared with which hash, None for none."""
-        if arrival.certificate_names is not None or (self._by_key and options.get("nkey")):
+        if facts.certificate_names is not None or (self._by_key and options.get("nkey")):
             return None
         given = options.get("auth_token") or ""
         if given and self._tokens:
@@ -162,16 +166,16 @@ class Authenticator:
             hashed = user.password if user is not None and is_hashed(user.password) else ""
         return PasswordQuestion(given, hashed) if hashed else None
 
-    def authenticate(self, options: dict[str, Any], arrival: Arrival = _ANY) -> User | None:
+    def authenticate(self, options: dict[str, Any], facts: SignInFacts = _ANY) -> User | None:
         """Return the user whom these CONNECT options prove, None for nobody."""
         if not self.is_required:
             return User()
-        if arrival.certificate_names is None:
-            user = self._find(options, arrival)
+        if facts.certificate_names is None:
+            user = self._find(options, facts)
         else:
-            user = next(filter(None, map(self._by_name.get, arrival.certificate_names)), None)
+            user = next(filter(None, map(self._by_name.get, facts.certificate_names)), None)
         if user is None or (
-            user.connection_types and arrival.connection_type not in user.connection_types
+            user.connection_types and facts.connection_type not in user.connection_types
         ):
             return None
         return user
@@ -187,8 +191,8 @@ class Authenticator:
             return next((each for each in self._tokens if each.token == user.token), None)
         return self._by_key.get(user.nkey) if user.nkey else self._by_name.get(user.name)
 
-    def _find(self, options: dict[str, Any], arrival: Arrival) -> User | None:
-        nonce, is_right = arrival.nonce, arrival.is_password_right
+    def _find(self, options: dict[str, Any], facts: SignInFacts) -> User | None:
+        nonce, is_right = facts.nonce, facts.is_password_right
         token = options.get("auth_token") or ""
         name = options.get("user") or ""
         password = options.get("pass") or ""

@@ -16,13 +16,13 @@ from jetstream_server.config.claims.account_claims import AccountClaims
 from jetstream_server.config.claims.token import ClaimsError
 from jetstream_server.config.claims.user_claims import PermissionClaims, UserClaims, UserGrants
 from jetstream_server.config.options import AccountOptions, OperatorOptions
-from jetstream_server.node.auth.auth import Arrival, User
+from jetstream_server.node.auth.auth import SignInFacts, User
 from jetstream_server.node.auth.permission_template import TemplateError, granted
 from jetstream_server.node.auth.users import made_permissions
 from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
 
-_ANY = Arrival()
+_ANY = SignInFacts()
 _LAST_MOMENT = 2**63 - 1
 
 
@@ -63,29 +63,29 @@ class OperatorGatekeeper:
         """Return nobody: even who has no JWT has to say so."""
         return None
 
-    def question(self, options: dict[str, Any], arrival: Arrival = _ANY) -> None:
+    def question(self, options: dict[str, Any], facts: SignInFacts = _ANY) -> None:
         """Nobody has a password."""
 
-    def authenticate(self, options: dict[str, Any], arrival: Arrival = _ANY) -> User | None:
+    def authenticate(self, options: dict[str, Any], facts: SignInFacts = _ANY) -> User | None:
         """Return the user whom these CONNECT options prove, None for nobody."""
         token = options.get("jwt") or ""
         if self._operator.default_sentinel and not _is_user(token):
             token = ""
         try:
             claims = self._claims(token)
-            user, grants = self._recognized(claims, token, arrival.now)
-            if user.connection_types and arrival.connection_type not in user.connection_types:
+            user, grants = self._recognized(claims, token, facts.now)
+            if user.connection_types and facts.connection_type not in user.connection_types:
                 raise RefusedError("Connection type not allowed")
             signature = options.get("sig") or ""
-            nonce = arrival.nonce.encode()
+            nonce = facts.nonce.encode()
             if not grants.bearer_token and not (
                 nonce and nkey.is_signed(claims.subject, signature, nonce)
             ):
                 raise RefusedError("Signature not verified")
-            if not grants.is_from(arrival.host):
-                raise RefusedError(f"Bad src Ip {arrival.host}")
+            if not grants.is_from(facts.host):
+                raise RefusedError(f"Bad src Ip {facts.host}")
         except RefusedError as refusal:
-            self._note("DBG", f"{arrival.host} - {refusal}")
+            self._note("DBG", f"{facts.host} - {refusal}")
             return None
         return user
 

@@ -103,7 +103,7 @@ def _entry(text: str) -> tuple[bytes, bytes]:
     return subject.encode(), queue.strip().encode()
 
 
-class Permissions:
+class PermissionRules:
     """Both directions, and answers that may be published although `publish` does not allow it."""
 
     def __init__(

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from jetstream_server.node.auth.auth import Arrival, Gatekeeper, User
+from jetstream_server.node.auth.auth import Gatekeeper, SignInFacts, User
 from jetstream_server.node.auth.connect_options import Wishes, is_well_typed, known, without_nulls
 from jetstream_server.node.auth.password_check import PasswordChecker
 from jetstream_server.node.auth.password_inquiry import PasswordInquiry
@@ -76,14 +76,14 @@ class SignIn:
     ) -> User | Fault | None:
         """Return who the client is, or why it may not connect; None while that takes time."""
         options = self.options
-        arrival = Arrival(
+        facts = SignInFacts(
             self.nonce, self._listener.connection_type, self.certificate_names, self._host, now
         )
-        self._inquiry.ask(authenticator.question(options, arrival), checker, now)
+        self._inquiry.ask(authenticator.question(options, facts), checker, now)
         if self._inquiry.is_open:
             return None
-        arrival = dataclasses.replace(arrival, is_password_right=self._inquiry.take())
-        user = authenticator.authenticate(options, arrival)
+        facts = dataclasses.replace(facts, is_password_right=self._inquiry.take())
+        user = authenticator.authenticate(options, facts)
         if user is None or options.get("account") or options.get("new_account"):
             return faults.AUTHORIZATION_VIOLATION
         if self.wishes.no_responders and not self.wishes.headers:

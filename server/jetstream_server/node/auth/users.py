@@ -6,7 +6,7 @@ from jetstream_server.config import permissions as configured
 from jetstream_server.config.options import AccountOptions, ServerOptions, UserOptions
 from jetstream_server.node.auth.auth import GLOBAL_ACCOUNT, User
 from jetstream_server.node.auth.expected_replies import ResponseRules
-from jetstream_server.node.auth.permissions import Permissions, SubjectRules
+from jetstream_server.node.auth.permissions import PermissionRules, SubjectRules
 
 
 def users_of(options: ServerOptions) -> list[User]:
@@ -45,13 +45,13 @@ def _user(user: UserOptions, account: str, default: configured.Permissions | Non
     )
 
 
-def made_permissions(permissions: configured.Permissions | None) -> Permissions | None:
+def made_permissions(permissions: configured.Permissions | None) -> PermissionRules | None:
     """Return configured permissions in the form in which they are asked."""
     if permissions is None:
         return None
     publish, subscribe = permissions.publish, permissions.subscribe
     responses = permissions.responses
-    return Permissions(
+    return PermissionRules(
         SubjectRules(publish.allow, publish.deny),
         SubjectRules(subscribe.allow, subscribe.deny),
         None if responses is None else ResponseRules(responses.max_messages, responses.expires_ns),

@@ -20,7 +20,7 @@ from jetstream_server.store.blocks.health import Health
 from jetstream_server.store.blocks.subjects import SubjectSet, SubjectTable
 from jetstream_server.store.ports import StoredMessage
 
-Flags = bytes | bytearray
+WantedFlags = bytes | bytearray
 NO_SUBJECT = (1 << 32) - 1  # no entry has this one
 PIECE_CHUNKS_MAX = 8  # inflated at once, in half a millisecond or so
 
@@ -128,7 +128,7 @@ class BlockContents:
 
     # -- subjects --------------------------------------------------------------------------
 
-    def flags(self, wanted: SubjectSet | None, block: Block, content: Content) -> Flags:
+    def flags(self, wanted: SubjectSet | None, block: Block, content: Content) -> WantedFlags:
         """Return which subject ids of a block are wanted, a byte for each; empty for all."""
         if wanted is None:
             return b""

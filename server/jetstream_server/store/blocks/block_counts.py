@@ -12,7 +12,7 @@ from typing import Protocol
 _BLOCKS_MAX = 100_000  # then it is started over, as most of these blocks may be gone
 
 
-class Block(Protocol):
+class CountedBlock(Protocol):
     """What is asked of a block (`store/blocks/block.py`)."""
 
     number: int
@@ -27,18 +27,18 @@ class BlockCounts:
     def __init__(self) -> None:
         self._known: dict[int, tuple[tuple[int, int, int], int]] = {}
 
-    def of(self, block: Block) -> int | None:
+    def of(self, block: CountedBlock) -> int | None:
         """Return how many wanted messages a block has, None when that is not known."""
         state, count = self._known.get(block.number, (None, 0))
         return count if state == _state(block) else None
 
-    def note(self, block: Block, count: int) -> None:
+    def note(self, block: CountedBlock, count: int) -> None:
         """Remember how many wanted messages a block has."""
         if len(self._known) >= _BLOCKS_MAX:
             self._known.clear()
         self._known[block.number] = _state(block), count
 
 
-def _state(block: Block) -> tuple[int, int, int]:
+def _state(block: CountedBlock) -> tuple[int, int, int]:
     """Return what changes with every message that is added or removed."""
     return block.version, block.count, block.live

@@ -32,7 +32,8 @@ from typing import Any
 
 from cryptography.exceptions import InvalidTag
 
-from jetstream_server.store.disk.disk import Buffer, Disk, Replacement, Sync
+from jetstream_server.kernels.record_format import Buffer
+from jetstream_server.store.disk.disk import Disk, Replacement, Sync
 from jetstream_server.store.disk.keyring import CIPHERS, NONCE_BYTES, SALT_BYTES, Aead, Keyring
 
 _MAGICS = {"chacha": b"JSCRYPTC", "aes": b"JSCRYPTA"}
@@ -49,7 +50,7 @@ ENCRYPTED_BLOCK_BYTES = 2 * 1024 * 1024
 
 
 @dataclass(slots=True, eq=False)
-class _Seal:
+class _FileCipher:
     """What encrypts and decrypts one file."""
 
     header: bytes
@@ -89,13 +90,13 @@ class _Handle:
 
     Attributes:
         handle: of the disk below.
-        seal: of the file.
+        cipher: of the file.
         end: where the next frame goes; 0 before the header is written.
         size: bytes of content.
     """
 
     handle: Any
-    seal: _Seal
+    cipher: _FileCipher
     end: int
     size: int
 
@@ -116,7 +117,7 @@ class CipherDisk:
 
     def open(self, path: Path) -> tuple[_Handle, bool]:
         """Open for writing, making the file if need be."""
-        fresh = self._fresh_seal(path)  # the key is there before anything that needs it
+        fresh = self._fresh_cipher(path)  # the key is there before anything that needs it
         handle, made = self._disk.open(path)
         try:
             raw = b"" if made else self._disk.map(path)
@@ -124,19 +125,19 @@ class CipherDisk:
                 # The header comes with the first frame: if it failed here, the next to open the
                 # file would not be told that its name is new, and not make it durable.
                 return _Handle(handle, fresh, 0, 0), made
-            seal = self._seal(path, raw)
-            if seal is None:
+            cipher = self._known_cipher(path, raw)
+            if cipher is None:
                 raise OSError(errno.EIO, "the file is not encrypted or damaged", str(path))
-            return _Handle(handle, seal, len(raw), _content_bytes(raw, seal)), made
+            return _Handle(handle, cipher, len(raw), _content_bytes(raw, cipher)), made
         except OSError:
             self._disk.close(handle)
             raise
 
     def write(self, handle: _Handle, data: memoryview, offset: int) -> None:
         """Write a frame; one that failed is written over by the next."""
-        frame = handle.seal.frame(data, offset)
+        frame = handle.cipher.frame(data, offset)
         if not handle.end:
-            frame = handle.seal.header + frame
+            frame = handle.cipher.header + frame
         self._disk.write(handle.handle, memoryview(frame), handle.end)
         handle.end += len(frame)
         handle.size = max(handle.size, offset + len(data))
@@ -151,21 +152,21 @@ class CipherDisk:
 
     def replace(self, path: Path, parts: Sequence[Buffer]) -> None:
         """Put a whole new content in place."""
-        self._disk.replace(path, [self.sealed(path, parts)])
+        self._disk.replace(path, [self.as_stored(path, parts)])
 
     def prepare(self, path: Path, parts: Sequence[Buffer]) -> Replacement:
         """Write what is to be put in place."""
-        return self._disk.prepare(path, [self.sealed(path, parts)])
+        return self._disk.prepare(path, [self.as_stored(path, parts)])
 
-    def sealed(self, path: Path, parts: Sequence[Buffer]) -> bytes:
+    def as_stored(self, path: Path, parts: Sequence[Buffer]) -> bytes:
         """Return header and frame of a whole new content."""
-        seal = self._fresh_seal(path)
-        return seal.header + seal.frame(b"".join(parts), 0)
+        cipher = self._fresh_cipher(path)
+        return cipher.header + cipher.frame(b"".join(parts), 0)
 
-    def unsealed(self, path: Path, raw: bytes) -> bytes:
+    def content_of(self, path: Path, raw: bytes) -> bytes:
         """Return the content of a file."""
-        seal = self._seal(path, raw)
-        return _assemble(raw, seal) if seal is not None else bytes(len(raw))
+        cipher = self._known_cipher(path, raw)
+        return _assemble(raw, cipher) if cipher is not None else bytes(len(raw))
 
     def truncate(self, path: Path, size: int) -> None:
         """Cut the content; the file is written again."""
@@ -191,7 +192,7 @@ class CipherDisk:
     def read(self, path: Path) -> bytes | None:
         """Return the whole content, None when there is no such file."""
         raw = self._disk.read(path)
-        return None if raw is None else self.unsealed(path, raw)
+        return None if raw is None else self.content_of(path, raw)
 
     def map(self, path: Path) -> bytes:
         """Return the whole content."""
@@ -203,24 +204,24 @@ class CipherDisk:
     def size(self, path: Path) -> int:
         """Return the number of bytes of content, without decrypting it."""
         raw = self._disk.map(path)
-        seal = self._seal(path, raw)
-        return _content_bytes(raw, seal) if seal is not None else len(raw)
+        cipher = self._known_cipher(path, raw)
+        return _content_bytes(raw, cipher) if cipher is not None else len(raw)
 
-    def _seal(self, path: Path, raw: Buffer) -> _Seal | None:
+    def _known_cipher(self, path: Path, raw: Buffer) -> _FileCipher | None:
         """Return what opens an existing file, None when it does not say how."""
         header = bytes(raw[:HEADER_BYTES])
-        cipher = _CIPHER_OF.get(header[:_MAGIC_BYTES])
-        if cipher is None or len(header) < HEADER_BYTES:
+        algorithm = _CIPHER_OF.get(header[:_MAGIC_BYTES])
+        if algorithm is None or len(header) < HEADER_BYTES:
             return None
         folder = self._keyring.folder(path)
         key = self._keyring.stream_key(folder, makes=False)
-        return _make_seal(key, header, cipher, path.relative_to(folder))
+        return _make_cipher(key, header, algorithm, path.relative_to(folder))
 
-    def _fresh_seal(self, path: Path) -> _Seal:
-        folder, cipher = self._keyring.folder(path), self._keyring.cipher
+    def _fresh_cipher(self, path: Path) -> _FileCipher:
+        folder, algorithm = self._keyring.folder(path), self._keyring.cipher
         key = self._keyring.stream_key(folder, makes=True)
-        header = _MAGICS[cipher] + os.urandom(SALT_BYTES)
-        return _make_seal(key, header, cipher, path.relative_to(folder))
+        header = _MAGICS[algorithm] + os.urandom(SALT_BYTES)
+        return _make_cipher(key, header, algorithm, path.relative_to(folder))
 
     # -- names -----------------------------------------------------------------------------
 
@@ -266,25 +267,25 @@ class CipherDisk:
         self._disk.unlock(lock)
 
 
-def _make_seal(key: bytes, header: bytes, cipher: str, name: Path) -> _Seal:
+def _make_cipher(key: bytes, header: bytes, algorithm: str, name: Path) -> _FileCipher:
     derived = hashlib.blake2b(header, key=key, person=b"jetstream file").digest()
     mark = derived[32 : 32 + _MARK_BYTES]
-    return _Seal(header, CIPHERS[cipher](derived[:32]), mark, str(name).encode())
+    return _FileCipher(header, CIPHERS[algorithm](derived[:32]), mark, str(name).encode())
 
 
-def _assemble(raw: bytes, seal: _Seal) -> bytes:
+def _assemble(raw: bytes, cipher: _FileCipher) -> bytes:
     """Return the content of a file."""
     content = bytearray()
     at = HEADER_BYTES
     while at < len(raw):
-        found = seal.place(raw, at)
-        data = seal.open(raw, at, found[2]) if found is not None else None
+        found = cipher.place(raw, at)
+        data = cipher.open(raw, at, found[2]) if found is not None else None
         if found is not None and data is not None:
             offset, length, at = found
             content.extend(bytes(max(offset - len(content), 0)))
             content[offset : offset + length] = data
             continue
-        following = raw.find(seal.mark, at + 1)
+        following = raw.find(cipher.mark, at + 1)
         if following < 0:
             content.extend(bytes(len(raw) - at))  # a torn tail is to be seen
             break
@@ -292,15 +293,15 @@ def _assemble(raw: bytes, seal: _Seal) -> bytes:
     return bytes(content)
 
 
-def _content_bytes(raw: Buffer, seal: _Seal) -> int:
+def _content_bytes(raw: Buffer, cipher: _FileCipher) -> int:
     """Return how large the content of a file is, by its frames' own word."""
     size, at = 0, HEADER_BYTES
     while at < len(raw):
-        found = seal.place(raw, at)
+        found = cipher.place(raw, at)
         if found is not None:
             size, at = max(size, found[0] + found[1]), found[2]
             continue
-        following = bytes(raw[at:]).find(seal.mark, 1)
+        following = bytes(raw[at:]).find(cipher.mark, 1)
         if following < 0:
             return size + len(raw) - at
         at += following

@@ -38,7 +38,8 @@ from pathlib import Path
 
 from jetstream_server.base.clock import MILLISECOND, SECOND, earlier
 from jetstream_server.base.errors import StoreError
-from jetstream_server.store.disk.disk import Buffer, Disk
+from jetstream_server.kernels.record_format import Buffer
+from jetstream_server.store.disk.disk import Disk
 from jetstream_server.store.disk.flush import (
     CLEARED_FILES,
     Append,
@@ -279,7 +280,7 @@ class GroupCommit:
         if self._in_flight is None:  # else the worker may have them
             self._close([file for file in self._files if _is_within(file.path, roots)])
             self._roots.clear()
-        self._count_bytes()
+        self._recount()
 
     def _close(self, files: list[BlockFile]) -> None:
         for file in files:
@@ -316,7 +317,7 @@ class GroupCommit:
         """Return how many bytes of writes are queued or on their way."""
         return self._queued_bytes + self._flying_bytes
 
-    def _count_bytes(self) -> None:
+    def _recount(self) -> None:
         """Count again what is queued, after operations were taken out or put back."""
         self._queued_bytes = sum(
             operation.stop - operation.start
@@ -346,7 +347,7 @@ class GroupCommit:
         if self._journal is None or self.is_removed(path):
             return None
         raw = self._journal.content(path)
-        return None if raw is None else self.disk.unsealed(path, raw)
+        return None if raw is None else self.disk.content_of(path, raw)
 
     def names(self, folder: Path) -> list[str]:
         """Return the names in a folder, those included that are noted and not in place yet.
@@ -558,7 +559,7 @@ class GroupCommit:
             else:
                 self._forget_owner(owner)
                 owner.failed(error)
-        self._count_bytes()
+        self._recount()
         for owner in flush.touched:
             if owner not in told and owner not in refused:
                 owner.flushed()

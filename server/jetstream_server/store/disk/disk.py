@@ -21,9 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
+from jetstream_server.kernels.record_format import Buffer
 from jetstream_server.store.disk.spare_descriptors import DESCRIPTOR_ERRNOS, SpareDescriptors
-
-Buffer = bytes | bytearray | memoryview | mmap.mmap
 
 # What is stored is nobody's business but the server's.
 FILE_MODE = 0o600
@@ -31,7 +30,6 @@ FOLDER_MODE = 0o700
 
 # Full, quota used up: conditions that end, after which the same write may succeed.
 FULL_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT))
-
 
 # Each waits for the device, which answers many as fast as one.
 _SYNC_THREADS = 16
@@ -83,11 +81,11 @@ class Disk(Protocol):
         """Write what `replace` puts in place, and no more; one at a time for each file."""
         ...
 
-    def sealed(self, path: Path, parts: Sequence[Buffer]) -> bytes:
+    def as_stored(self, path: Path, parts: Sequence[Buffer]) -> bytes:
         """Return what `replace` writes, for somebody else to put in place."""
         ...
 
-    def unsealed(self, path: Path, raw: bytes) -> bytes:
+    def content_of(self, path: Path, raw: bytes) -> bytes:
         """Return the content of a file that stands on the disk like this."""
         ...
 
@@ -247,11 +245,11 @@ class OsDisk:
         """Write a temporary file beside it."""
         return _Temporary(self, path, parts)
 
-    def sealed(self, path: Path, parts: Sequence[Buffer]) -> bytes:
+    def as_stored(self, path: Path, parts: Sequence[Buffer]) -> bytes:
         """Return just the content."""
         return b"".join(parts)
 
-    def unsealed(self, path: Path, raw: bytes) -> bytes:
+    def content_of(self, path: Path, raw: bytes) -> bytes:
         """Return what is there."""
         return raw
 

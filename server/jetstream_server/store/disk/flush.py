@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from jetstream_server.base.errors import StoreError
-from jetstream_server.store.disk.disk import FULL_ERRNOS, Buffer, Disk, Replacement
+from jetstream_server.kernels.record_format import Buffer
+from jetstream_server.store.disk.disk import FULL_ERRNOS, Disk, Replacement
 from jetstream_server.store.disk.journal import Journal, Note
 from jetstream_server.store.disk.owner import Owner
 from jetstream_server.store.disk.reserve import Reserve
@@ -269,7 +270,7 @@ class Flush:
                 self._sync_removals()
             for operation in operations:
                 try:
-                    raw = self.disk.sealed(operation.path, operation.parts)
+                    raw = self.disk.as_stored(operation.path, operation.parts)
                 except OSError as error:  # it has no key
                     self._fail(operation, error)
                 else:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jetstream_server.jetstream.wire.json_syntax import Node, parse_values
+from jetstream_server.jetstream.wire.json_syntax import JsonNode, parse_values
 
 JSON = st.recursive(
     st.none()
@@ -21,7 +21,7 @@ JSON = st.recursive(
 )
 
 
-def plain(node: Node) -> Any:
+def plain(node: JsonNode) -> Any:
     if node.kind == "object":
         return {key: plain(member) for key, member in node.value}
     if node.kind == "array":

@@ -7,7 +7,7 @@ from random import Random
 
 import orjson
 import pytest
-from jetstream_server.jetstream.wire.json_syntax import DEPTH_MAX, Node, parse_values
+from jetstream_server.jetstream.wire.json_syntax import DEPTH_MAX, JsonNode, parse_values
 from jetstream_server.jetstream.wire.json_value import ReadValue, has_single_keys
 
 
@@ -22,7 +22,7 @@ def a_value(random: Random, depth: int = 0) -> str:
     return "{" + ",".join(f"{key} :{part}" for key, part in zip(keys, parts, strict=True)) + "}"
 
 
-def same(read: ReadValue, node: Node) -> bool:
+def same(read: ReadValue, node: JsonNode) -> bool:
     if read.kind != node.kind:
         return False
     if node.kind == "object":

@@ -7,7 +7,7 @@ import base64
 import bcrypt
 import nkeys
 import pytest
-from jetstream_server.node.auth.auth import Arrival, Authenticator, User
+from jetstream_server.node.auth.auth import Authenticator, SignInFacts, User
 
 
 def test_without_users_everybody_is_welcome():
@@ -85,7 +85,7 @@ def test_a_signed_nonce_proves_an_nkey(pair):
     signed = sign(pair, nonce)
     standard = base64.b64encode(pair.sign(nonce.encode())).decode()
     for signature in (signed, standard):
-        user = authenticator.authenticate({"nkey": key, "sig": signature}, Arrival(nonce))
+        user = authenticator.authenticate({"nkey": key, "sig": signature}, SignInFacts(nonce))
         assert user is not None and user.account == "A"
     for options in (
         {},
@@ -97,8 +97,8 @@ def test_a_signed_nonce_proves_an_nkey(pair):
         {"nkey": "U" + "A" * 55, "sig": signed},
         {"nkey": "nonsense", "sig": signed},
     ):
-        assert authenticator.authenticate(options, Arrival(nonce)) is None
-    assert authenticator.authenticate({"nkey": key, "sig": sign(pair, "")}, Arrival()) is None
+        assert authenticator.authenticate(options, SignInFacts(nonce)) is None
+    assert authenticator.authenticate({"nkey": key, "sig": sign(pair, "")}, SignInFacts()) is None
 
 
 def test_only_nkeys_need_a_nonce():
@@ -114,8 +114,8 @@ def test_connection_types():
     )
 
     def admits(name: str, kind: str) -> bool:
-        arrival = Arrival(connection_type=kind)
-        return authenticator.authenticate({"user": name, "pass": "x"}, arrival) is not None
+        facts = SignInFacts(connection_type=kind)
+        return authenticator.authenticate({"user": name, "pass": "x"}, facts) is not None
 
     assert not admits("a", "STANDARD") and admits("a", "WEBSOCKET")
     assert admits("b", "STANDARD") and admits("b", "WEBSOCKET")

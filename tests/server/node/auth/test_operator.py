@@ -9,7 +9,7 @@ from jetstream_server.base.clock import SECOND
 from jetstream_server.config.account_options import claimed_accounts
 from jetstream_server.config.claims.user_claims import UserGrants
 from jetstream_server.config.options import OperatorOptions
-from jetstream_server.node.auth.auth import Arrival, User
+from jetstream_server.node.auth.auth import SignInFacts, User
 from jetstream_server.node.auth.operator import OperatorGatekeeper
 from jetstream_server.node.node import Node
 from jetstream_server.protocol import errors as faults
@@ -41,12 +41,12 @@ def moment(credentials):
 
 @pytest.fixture
 def enter(credentials, gatekeeper):
-    def enter(name, keeper=None, jwt="", now=0, **arrival):
+    def enter(name, keeper=None, jwt="", now=0, **facts):
         options = {
             "jwt": jwt or credentials.users()[name],
             "sig": credentials.Key("user", name).sign(NONCE),
         }
-        here = Arrival(NONCE, now=now or moment(credentials), **{"host": "127.0.0.1"} | arrival)
+        here = SignInFacts(NONCE, now=now or moment(credentials), **{"host": "127.0.0.1"} | facts)
         return (keeper or gatekeeper()).authenticate(options, here)
 
     return enter
@@ -100,22 +100,22 @@ def test_ways_to_connect_are_of_the_user(enter):
 def test_a_signature_of_another_nonce(gatekeeper, credentials):
     token = credentials.users()["plain"]
     signature = credentials.Key("user", "plain").sign("another")
-    arrival = Arrival(NONCE, now=moment(credentials))
+    facts = SignInFacts(NONCE, now=moment(credentials))
     for options in ({"jwt": token, "sig": signature}, {"jwt": token}, {"jwt": "x"}, {}):
-        assert gatekeeper().authenticate(options, arrival) is None
-    assert gatekeeper().authenticate({"jwt": token, "sig": signature}, Arrival("")) is None
+        assert gatekeeper().authenticate(options, facts) is None
+    assert gatekeeper().authenticate({"jwt": token, "sig": signature}, SignInFacts("")) is None
 
 
 def test_a_bearer_signs_nothing_and_the_sentinel_is_one(gatekeeper, credentials):
     users = credentials.users()
-    arrival = Arrival(NONCE, now=moment(credentials))
-    assert gatekeeper().authenticate({"jwt": users["bearer"]}, arrival) is not None
+    facts = SignInFacts(NONCE, now=moment(credentials))
+    assert gatekeeper().authenticate({"jwt": users["bearer"]}, facts) is not None
     keeper = gatekeeper(default_sentinel=users["sentinel"])
     assert keeper.anonymous() is None
     for options in ({}, {"user": "a", "pass": "b"}, {"jwt": "nonsense"}):
-        user = keeper.authenticate(options, arrival)
+        user = keeper.authenticate(options, facts)
         assert user is not None and user.claims is not None and user.claims.name == "sentinel"
-    assert keeper.authenticate({"jwt": users["expired"]}, arrival) is None
+    assert keeper.authenticate({"jwt": users["expired"]}, facts) is None
 
 
 def test_permissions_are_the_user_s_the_scope_s_or_the_account_s(enter):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bcrypt
-from jetstream_server.node.auth.auth import Arrival, Authenticator, User
+from jetstream_server.node.auth.auth import Authenticator, SignInFacts, User
 from jetstream_server.node.auth.password_check import AtOnce, PasswordQuestion, is_hashed
 
 HASHED = bcrypt.hashpw(b"pw", bcrypt.gensalt(4)).decode()
@@ -29,8 +29,8 @@ def test_only_hashes_are_asked_about():
     assert authenticator.question({"auth_token": "t"}) == PasswordQuestion("t", OTHER)
     for options in ({}, {"user": "p", "pass": "x"}, {"user": "nobody"}, {"user": "h", "nkey": "U"}):
         assert authenticator.question(options) is None
-    assert authenticator.question({"user": "h"}, Arrival(certificate_names=["h"])) is None
-    right, wrong = Arrival(is_password_right=True), Arrival(is_password_right=False)
+    assert authenticator.question({"user": "h"}, SignInFacts(certificate_names=["h"])) is None
+    right, wrong = SignInFacts(is_password_right=True), SignInFacts(is_password_right=False)
     assert authenticator.authenticate({"user": "h", "pass": "?"}, right) is users[0]
     assert authenticator.authenticate({"user": "h", "pass": "pw"}, wrong) is None
     # A hash that somebody has found out opens no door that has none.

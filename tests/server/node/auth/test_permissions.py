@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from jetstream_server.node.auth.permissions import Permissions, SubjectRules
+from jetstream_server.node.auth.permissions import PermissionRules, SubjectRules
 
 
 @pytest.mark.parametrize(
@@ -78,5 +78,5 @@ def test_what_reaches_further_is_filtered(allow, deny, pattern, queue, delivered
 
 
 def test_open_means_nothing_is_restricted():
-    assert Permissions(SubjectRules(), SubjectRules()).is_open
-    assert not Permissions(SubjectRules([]), SubjectRules()).is_open
+    assert PermissionRules(SubjectRules(), SubjectRules()).is_open
+    assert not PermissionRules(SubjectRules([]), SubjectRules()).is_open

@@ -46,7 +46,7 @@ _DIGITS_MAX = 18
 
 
 @dataclass(slots=True)
-class _Batch:
+class _OpenAtomicBatch:
     deadline: int
     messages: list[Candidate] = field(default_factory=list)
 
@@ -59,7 +59,7 @@ class AtomicBatches:
         self._pub_ack = pub_ack
         self._context = context
         self._limits = context.batches
-        self._open: dict[bytes, _Batch] = {}  # the one that idles longest first
+        self._open: dict[bytes, _OpenAtomicBatch] = {}  # the one that idles longest first
 
     def receive(self, message: Candidate, now: int) -> bytes:
         """Put a message aside, or store the batch when this is its commit.
@@ -96,7 +96,9 @@ class AtomicBatches:
         sequence = take_batch(self._contents, messages, now)
         return self._pub_ack.batch(sequence, batch_id, len(messages))
 
-    def _joined(self, message: Candidate, position: int, commit: bytes, now: int) -> _Batch:
+    def _joined(
+        self, message: Candidate, position: int, commit: bytes, now: int
+    ) -> _OpenAtomicBatch:
         """Return the batch of a message that comes at its turn."""
         batch_id = message.special[names.BATCH_ID]
         is_marker = commit == b"eob"
@@ -106,7 +108,7 @@ class AtomicBatches:
         if batch is None and position == 1:
             if not self._limits.atomic.has_room(len(self._open)):
                 raise errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT()
-            batch = self._open[batch_id] = _Batch(now)
+            batch = self._open[batch_id] = _OpenAtomicBatch(now)
             self._limits.atomic.count += 1
         if batch is None and not is_too_large:
             raise errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH()

@@ -37,7 +37,7 @@ _TOKENS_MIN = 7
 BEGIN, APPEND, COMMIT, END, PING = range(5)
 
 
-class Place(NamedTuple):
+class BatchPlace(NamedTuple):
     """What a reply subject says."""
 
     batch: bytes
@@ -47,7 +47,7 @@ class Place(NamedTuple):
     op: int
 
 
-def parse_reply(reply: bytes) -> Place:
+def parse_reply(reply: bytes) -> BatchPlace:
     """Read a reply subject that ends in `.$FI`.
 
     Raises:
@@ -67,7 +67,7 @@ def parse_reply(reply: bytes) -> Place:
     if len(batch) > ID_BYTES_MAX:
         raise errors.BATCH_PUBLISH_INVALID_BATCH_ID()
     most = int(flow[:_DIGITS_MAX]) if flow.isdigit() else 0
-    place = Place(
+    place = BatchPlace(
         batch, min(most, _FLOW_MAX) or _FLOW_DEFAULT, gap == b"ok", int(position), int(op)
     )
     begins = place.position == 1
@@ -79,7 +79,7 @@ def parse_reply(reply: bytes) -> Place:
 
 
 @dataclass(slots=True)
-class _Batch:
+class _OpenFastBatch:
     interval: int
     deadline: int = 0
     position: int = 0  # of the last message, lost ones included
@@ -95,7 +95,7 @@ class FastBatches:
         self._pub_ack = pub_ack
         self._output = context.output
         self._limits = context.batches
-        self._open: dict[bytes, _Batch] = {}  # the one that idles longest first
+        self._open: dict[bytes, _OpenFastBatch] = {}  # the one that idles longest first
 
     def receive(self, message: Candidate, now: int) -> None:
         """Take one message, and answer it if it is time to.
@@ -125,7 +125,7 @@ class FastBatches:
         else:
             self._take(batch, place, message, now)
 
-    def _joined(self, place: Place, reply: bytes, now: int) -> _Batch:
+    def _joined(self, place: BatchPlace, reply: bytes, now: int) -> _OpenFastBatch:
         batch = self._open.get(place.batch)
         if batch is None:
             if place.position != 1 or place.op == PING:
@@ -133,7 +133,7 @@ class FastBatches:
             if not self._limits.fast.has_room(len(self._open)):
                 raise errors.BATCH_PUBLISH_TOO_MANY_INFLIGHT()
             # With others at work, begin carefully.
-            batch = _Batch(1 if self._open else min(place.flow, _FIRST_INTERVAL_MAX))
+            batch = _OpenFastBatch(1 if self._open else min(place.flow, _FIRST_INTERVAL_MAX))
             self._limits.fast.count += 1
             if place.op == BEGIN and not self._contents.config.no_ack:
                 self._acknowledge(batch, reply)
@@ -143,7 +143,7 @@ class FastBatches:
         batch.deadline = now + self._limits.idle_ns
         return batch
 
-    def _take(self, batch: _Batch, place: Place, message: Candidate, now: int) -> None:
+    def _take(self, batch: _OpenFastBatch, place: BatchPlace, message: Candidate, now: int) -> None:
         # `Nats-Batch-Id` means an atomic batch wherever it is stored (`atomic_batch.py`).
         message.headers = without(message.headers, names.BATCH_ID)
         reply = message.reply
@@ -190,16 +190,16 @@ class FastBatches:
         """Return when the next batch is forgotten."""
         return next((batch.deadline for batch in self._open.values()), None)
 
-    def _acknowledge(self, batch: _Batch, reply: bytes) -> None:
+    def _acknowledge(self, batch: _OpenFastBatch, reply: bytes) -> None:
         line = b'{"type":"ack","seq":%d,"msgs":%d}' % (batch.acknowledged, batch.interval)
         self._output.publish(reply, line)
 
-    def _report_gap(self, batch: _Batch, place: Place, reply: bytes) -> None:
+    def _report_gap(self, batch: _OpenFastBatch, place: BatchPlace, reply: bytes) -> None:
         got = place.position + 1 if place.op == PING else place.position
         line = b'{"type":"gap","last_seq":%d,"seq":%d}' % (batch.position + 1, got)
         self._output.publish(reply, line)
 
-    def _report_error(self, place: Place, error: ApiError, reply: bytes) -> None:
+    def _report_error(self, place: BatchPlace, error: ApiError, reply: bytes) -> None:
         fields = {
             "code": error.code,
             "err_code": error.err_code,
@@ -208,7 +208,7 @@ class FastBatches:
         line = b'{"type":"err","seq":%d,"error":%b}' % (place.position, encode(fields))
         self._output.publish(reply, line)
 
-    def _close(self, batch_id: bytes, batch: _Batch, count: int, reply: bytes) -> None:
+    def _close(self, batch_id: bytes, batch: _OpenFastBatch, count: int, reply: bytes) -> None:
         self._forget(batch_id)
         answer = self._pub_ack.batch(batch.sequence, batch_id, count)
         self._output.publish(reply, answer)

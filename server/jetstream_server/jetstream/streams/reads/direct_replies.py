@@ -49,7 +49,7 @@ class DirectReplies:
 
     def add(self, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Answer with one message."""
-        self._count_bytes(len(headers) + len(payload))
+        self._charge(len(headers) + len(payload))
         target = self.target
         if target is None or target.outlet is None:
             self._output.publish(reply, payload, headers=headers)
@@ -67,11 +67,11 @@ class DirectReplies:
 
     def add_frames(self, data: bytes, count: int) -> None:
         """Answer with encoded frames; there is a target."""
-        self._count_bytes(len(data))
+        self._charge(len(data))
         self._frames.append(data)
         self._count += count
 
-    def _count_bytes(self, size: int) -> None:
+    def _charge(self, size: int) -> None:
         self._added_bytes += size
         self.room_bytes = max(self.room_bytes - size, 0)
 

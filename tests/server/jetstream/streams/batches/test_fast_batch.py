@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ApiError
 from jetstream_server.core.subscription import Stretch
-from jetstream_server.jetstream.streams.batches.fast_batch import Place, parse_reply
+from jetstream_server.jetstream.streams.batches.fast_batch import BatchPlace, parse_reply
 from jetstream_server.protocol.ops import PubRun
 
 ACK = {"type": "ack"}
@@ -33,7 +33,7 @@ def send(bench: Any, stream: Any, *replies: bytes, lines: tuple[str, ...] = ()) 
 
 
 def test_a_reply_says_everything() -> None:
-    assert parse_reply(b"_INBOX.a.b.c.300.ok.17.1.$FI") == Place(b"c", 300, True, 17, 1)
+    assert parse_reply(b"_INBOX.a.b.c.300.ok.17.1.$FI") == BatchPlace(b"c", 300, True, 17, 1)
     assert parse_reply(b"i.b.x.fail.1.0.$FI").flow == 10
 
 
