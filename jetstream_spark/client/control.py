@@ -225,14 +225,8 @@ class Control:
         The leader of the stream is asked, so what is stored is found. A consumer or a direct get
         tells what one replica holds, which may lag.
         """
-        body = {"seq": sequence, "next_by_subj": subject}
-        try:
-            answer = yield from self.request(f"STREAM.MSG.GET.{stream}", body)
-        except RequestRefusedError as error:
-            if error.err_code in (MESSAGE_NOT_FOUND, STREAM_NOT_FOUND):
-                return None
-            raise
-        return int(answer["message"]["seq"])
+        message = yield from self._message_from(stream, sequence, subject)
+        return int(message["seq"]) if message is not None else None
 
     def first_since(self, state: StreamState, since_ns: int) -> Operation[int]:
         """The first sequence stored at or after a time, where the stream ends if there is none.
@@ -253,15 +247,23 @@ class Control:
 
     def _time_at(self, stream: str, sequence: int) -> Operation[tuple[int, int] | None]:
         """The first message from a sequence on: its sequence, and its time in nanoseconds."""
-        body = {"seq": sequence, "next_by_subj": ">"}
+        message = yield from self._message_from(stream, sequence, ">")
+        if message is None:
+            return None
+        return int(message["seq"]), timestamp_ns(str(message["time"]))
+
+    def _message_from(
+        self, stream: str, sequence: int, subject: str
+    ) -> Operation[dict[str, Any] | None]:
+        """The first message of a subject from a sequence on, None without any."""
+        body = {"seq": sequence, "next_by_subj": subject}
         try:
             answer = yield from self.request(f"STREAM.MSG.GET.{stream}", body)
         except RequestRefusedError as error:
             if error.err_code in (MESSAGE_NOT_FOUND, STREAM_NOT_FOUND):
                 return None
             raise
-        message = answer["message"]
-        return int(message["seq"]), timestamp_ns(str(message["time"]))
+        return dict(answer["message"])
 
     def purge(self, stream: str, before: int, subject: str = "") -> Operation[int]:
         """Remove every message below sequence `before` (that matches); return how many."""

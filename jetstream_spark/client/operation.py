@@ -80,32 +80,28 @@ Production = Generator[Effect | B, Any, None]
 
 def mapped(production: Production[B], change: Callable[[B], C]) -> Production[C]:
     """The same production with its blocks changed on their way."""
-    try:
-        item = next(production)
-        while True:
-            if not isinstance(item, EFFECTS):
-                yield change(item)
-                item = next(production)
-                continue
-            try:
-                outcome = yield item
-            except Exception as error:
-                item = production.throw(error)
-            else:
-                item = production.send(outcome)
-    except StopIteration:
-        return
-    finally:
-        production.close()
+    return _driven(production, lambda block: (change(block),))
 
 
 def consumed(production: Production[B], take: Callable[[B], None]) -> Operation[None]:
     """Run a production to its end; what it brings is taken as it comes."""
+
+    def taken(block: B) -> tuple[()]:
+        take(block)
+        return ()
+
+    yield from _driven(production, taken)
+
+
+def _driven(
+    production: Production[B], instead: Callable[[B], tuple[C, ...]]
+) -> Generator[Effect | C, Any, None]:
+    """Pass the effects on, and something else in place of each block."""
     try:
         item = next(production)
         while True:
             if not isinstance(item, EFFECTS):
-                take(item)
+                yield from instead(item)
                 item = next(production)
                 continue
             try:

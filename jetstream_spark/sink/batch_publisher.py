@@ -22,13 +22,10 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from jetstream_spark.client.flow import Flow
-from jetstream_spark.client.operation import Host, Operation
+from jetstream_spark.client.operation import Operation
 from jetstream_spark.errors import ConnectionLostError, RowRefusedError, UnavailableError
-from jetstream_spark.options.format_options import SinkOptions
 from jetstream_spark.sink.atomic_batch import write_atomic_batch
 from jetstream_spark.sink.batch_outcome import BatchOutcome, Places
-from jetstream_spark.sink.claim import Claim
-from jetstream_spark.sink.inquiry import Inquiry
 from jetstream_spark.sink.outgoing_rows import OutgoingRows, joined_rows
 from jetstream_spark.sink.recovery import Recovery
 from jetstream_spark.sink.refusals import DUPLICATE_IN_BATCH
@@ -42,24 +39,23 @@ PARTITION_BYTES_MAX = 256 << 20
 class BatchPublisher:
     """One write: a connection of the pool, and the batch that is on its way.
 
-    Made by `open`, ended by `close`.
+    Ended by `close`, or by `abandon`. Args: as `Publisher`.
 
     Attributes:
         duplicates: rows that the stream already had.
         last_sequence: as far as the stream is known to have come.
     """
 
-    def __init__(
-        self, host: Host, options: SinkOptions, inquiry: Inquiry | None, recovery: Recovery
-    ) -> None:
+    def __init__(self, recovery: Recovery, flow: Flow) -> None:
+        inquiry = recovery.inquiry
         self.duplicates = 0
         self.last_sequence = inquiry.last_sequence if inquiry else 0
-        self._host = host
-        self._options = options
+        self._host = recovery.host
+        self._options = recovery.options
         self._inquiry = inquiry
         self._recovery = recovery
-        self._flow: Flow
-        self._refused = RefusedRows(host, options)
+        self._flow = flow
+        self._refused = RefusedRows(recovery.host, recovery.options)
         self._held: list[tuple[OutgoingRows, Places]] = []
         self._held_bytes = 0
 
@@ -67,19 +63,6 @@ class BatchPublisher:
     def dead_letters(self) -> int:
         """Rows that the stream refused and the dead-letter subject took."""
         return self._refused.dead_letters
-
-    @classmethod
-    def open(
-        cls,
-        host: Host,
-        options: SinkOptions,
-        inquiry: Inquiry | None,
-        claim: Claim | None = None,
-    ) -> Operation[BatchPublisher]:
-        """Take a connection of the pool. Args: as `Publisher.open`."""
-        publisher = cls(host, options, inquiry, Recovery(host, options, inquiry, claim))
-        publisher._flow = yield from publisher._recovery.take()
-        return publisher
 
     def close(self) -> Operation[None]:
         """Give the connection back."""

@@ -22,8 +22,9 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from jetstream_spark.errors import RowRefusedError, SchemaError
 from jetstream_spark.options.format_options import SinkOptions
+from jetstream_spark.sink.column_types import missing_columns, wrong_columns
 from jetstream_spark.sink.outgoing_rows import OutgoingRows
-from jetstream_spark.sink.sink_columns import SinkColumns, type_word
+from jetstream_spark.sink.sink_columns import SinkColumns
 
 _ALLOWED = {
     "key": ("string",),
@@ -31,7 +32,7 @@ _ALLOWED = {
     "operation": ("string",),
     "revision": ("bigint", "int"),
 }
-_OF_MESSAGES = ("ttl", "headers", "msgid")
+_OF_MESSAGES = ("ttl", "headers", "msgId")  # sink_columns knows their types
 _KEY = r"^[A-Za-z0-9_/=\\-]+(?:\.[A-Za-z0-9_/=\\-]+)*$"
 _LINES = {
     "put": b"",
@@ -59,7 +60,9 @@ class BucketColumns:
         inner = [StructField("subject", StringType()), StructField("data", value)]
         if self._has_conditions:
             inner.append(StructField("expectedLastSubjectSeq", LongType()))
-        inner += [field for field in schema.fields if field.name.lower() in _OF_MESSAGES]
+        inner += [
+            field for field in schema.fields if field.name.lower() in map(str.lower, _OF_MESSAGES)
+        ]
         self._inner_names = [field.name for field in inner]
         plain = replace(options, bucket="", subject="")
         self._columns = SinkColumns(StructType(inner), plain, _OWN_HEADERS)
@@ -142,25 +145,8 @@ class BucketColumns:
 
 
 def _check(schema: StructType) -> None:
-    problems, names = [], [field.name.lower() for field in schema.fields]
-    for name in ("key", "value"):
-        if name not in names:
-            problems.append(f"it has no column '{name}' ({' or '.join(_ALLOWED[name])})")
-    for field in schema.fields:
-        name = field.name.lower()
-        if name in _OF_MESSAGES:
-            continue  # sink_columns knows their types
-        if name not in _ALLOWED:
-            known = ", ".join([*_ALLOWED, "ttl", "headers", "msgId"])
-            problems.append(
-                f"it has the column '{field.name}', which a bucket has no place for "
-                f"(there are {known})"
-            )
-        elif type_word(field.dataType) not in _ALLOWED[name]:
-            problems.append(
-                f"its column '{name}' is {field.dataType.simpleString()}, "
-                f"but must be {' or '.join(_ALLOWED[name])}"
-            )
+    problems = missing_columns(schema, ("key", "value"), _ALLOWED)
+    problems += wrong_columns(schema, _ALLOWED, "a bucket", _OF_MESSAGES)
     if problems:
         raise SchemaError(
             "the DataFrame cannot be written into a bucket: " + "; ".join(problems) + ".",

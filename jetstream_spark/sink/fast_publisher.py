@@ -29,13 +29,10 @@ import numpy as np
 import numpy.typing as npt
 
 from jetstream_spark.client.flow import Flow, Message
-from jetstream_spark.client.operation import Host, Operation
+from jetstream_spark.client.operation import Operation
 from jetstream_spark.errors import ConnectionLostError, UnavailableError
-from jetstream_spark.options.format_options import SinkOptions
 from jetstream_spark.sink.batch_outcome import BatchOutcome, Places
-from jetstream_spark.sink.claim import Claim
 from jetstream_spark.sink.fast_batch import FastBatch, position_of
-from jetstream_spark.sink.inquiry import Inquiry
 from jetstream_spark.sink.outgoing_rows import OutgoingRows, joined_rows
 from jetstream_spark.sink.recovery import Recovery
 from jetstream_spark.sink.refusals import TOO_MANY_BATCHES, TOO_MANY_REQUESTS
@@ -86,23 +83,18 @@ class _Part:
 class FastPublisher:
     """One write: a connection of the pool, its inbox, and the batches on their way.
 
-    Made by `open`, ended by `close`.
+    Ended by `close`, or by `abandon`.
+
+    Args: as `Publisher`, and
+        is_ordered: a row that is sent again must not land behind a later one.
 
     Attributes:
         duplicates: 0; the server does not tell of them.
         last_sequence: as far as the stream is known to have come.
     """
 
-    def __init__(
-        self,
-        host: Host,
-        options: SinkOptions,
-        inquiry: Inquiry | None,
-        recovery: Recovery,
-        flow: Flow,
-        *,
-        is_ordered: bool,
-    ) -> None:
+    def __init__(self, recovery: Recovery, flow: Flow, *, is_ordered: bool) -> None:
+        host, options, inquiry = recovery.host, recovery.options, recovery.inquiry
         self.duplicates = 0
         self.last_sequence = inquiry.last_sequence if inquiry else 0
         self._host = host
@@ -121,25 +113,6 @@ class FastPublisher:
         self._name = host.token(6).encode()
         self._batches = 0
         self._sid = flow.subscribe(self._prefix + b">")
-
-    @classmethod
-    def open(
-        cls,
-        host: Host,
-        options: SinkOptions,
-        inquiry: Inquiry | None,
-        claim: Claim | None = None,
-        *,
-        is_ordered: bool = False,
-    ) -> Operation[FastPublisher]:
-        """Take a connection of the pool.
-
-        Args: as `Publisher.open`, and
-            is_ordered: a row that is sent again must not land behind a later one.
-        """
-        recovery = Recovery(host, options, inquiry, claim)
-        flow = yield from recovery.take()
-        return cls(host, options, inquiry, recovery, flow, is_ordered=is_ordered)
 
     @property
     def dead_letters(self) -> int:

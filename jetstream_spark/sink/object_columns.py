@@ -20,16 +20,16 @@ from pyspark.sql.types import StructType
 from jetstream_spark.errors import RowRefusedError, SchemaError
 from jetstream_spark.object_info import info_subject
 from jetstream_spark.options.format_options import SinkOptions
+from jetstream_spark.sink.column_types import HEADERS, missing_columns, wrong_columns
 from jetstream_spark.sink.outgoing_rows import OutgoingRows
-from jetstream_spark.sink.sink_columns import SUBJECT_BYTES_MAX, type_word
+from jetstream_spark.sink.sink_columns import SUBJECT_BYTES_MAX
 
-_HEADERS = "map<string,array<string>>"
 _ALLOWED = {
     "name": ("string",),
     "bytes": ("binary", "string"),
     "operation": ("string",),
     "description": ("string",),
-    "headers": (_HEADERS,),
+    "headers": (HEADERS,),
 }
 PUT, DELETE = "put", "delete"
 
@@ -113,22 +113,8 @@ def _headers(row: int, name: str, entries: list[tuple[str, list[str] | None]]) -
 
 
 def _check(schema: StructType) -> None:
-    problems, names = [], [field.name.lower() for field in schema.fields]
-    for name in ("name", "bytes"):
-        if name not in names:
-            problems.append(f"it has no column '{name}' ({' or '.join(_ALLOWED[name])})")
-    for field in schema.fields:
-        allowed = _ALLOWED.get(field.name.lower())
-        if allowed is None:
-            problems.append(
-                f"it has the column '{field.name}', which an object has no place for "
-                f"(there are {', '.join(_ALLOWED)})"
-            )
-        elif type_word(field.dataType) not in allowed:
-            problems.append(
-                f"its column '{field.name}' is {field.dataType.simpleString()}, "
-                f"but must be {' or '.join(allowed)}"
-            )
+    problems = missing_columns(schema, ("name", "bytes"), _ALLOWED)
+    problems += wrong_columns(schema, _ALLOWED, "an object")
     if problems:
         raise SchemaError(
             "the DataFrame cannot be written into an object store: " + "; ".join(problems) + ".",

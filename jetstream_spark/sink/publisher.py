@@ -40,7 +40,7 @@ import pyarrow.compute as pc
 
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import Flow, Message
-from jetstream_spark.client.operation import Host, Operation
+from jetstream_spark.client.operation import Operation
 from jetstream_spark.client.patience import PASSING
 from jetstream_spark.errors import (
     ConnectionLostError,
@@ -49,8 +49,6 @@ from jetstream_spark.errors import (
 )
 from jetstream_spark.kernels.arrow_to_wire import ROW_DIGITS
 from jetstream_spark.kernels.pub_acks import take_pub_acks
-from jetstream_spark.options.format_options import SinkOptions
-from jetstream_spark.sink.claim import Claim
 from jetstream_spark.sink.dead_letter import dead_letter_frame
 from jetstream_spark.sink.inquiry import Inquiry
 from jetstream_spark.sink.last_stored import LastStored
@@ -174,27 +172,24 @@ class _FrameBlock:
 class Publisher:
     """One write: a connection of the pool, its inbox, and the rows in flight.
 
-    Made by `open`, ended by `close`.
+    Ended by `close`, or by `abandon`.
+
+    Args:
+        recovery: gives connections, and takes them back.
+        flow: the first one of them.
 
     Attributes:
         duplicates: rows that the server already had from an earlier attempt.
         dead_letters: rows that the stream refused and the dead-letter subject took.
     """
 
-    def __init__(
-        self,
-        host: Host,
-        options: SinkOptions,
-        inquiry: Inquiry | None,
-        recovery: Recovery,
-        flow: Flow,
-    ) -> None:
-        self._host = host
-        self._inquiry = inquiry
+    def __init__(self, recovery: Recovery, flow: Flow) -> None:
+        self._host = host = recovery.host
+        self._options = options = recovery.options
+        self._inquiry = inquiry = recovery.inquiry
         self._recovery = recovery
         self.duplicates = 0
         self.dead_letters = 0
-        self._options = options
         self._blocks: deque[_FrameBlock] = deque()
         self._window = options.max_in_flight
         self._window_cut_at = 0.0
@@ -214,24 +209,6 @@ class Publisher:
         self._flow = flow
         self.reply_prefix = flow.new_inbox() + b"."
         self._sid = flow.subscribe(self.reply_prefix + b"*")
-
-    @classmethod
-    def open(
-        cls,
-        host: Host,
-        options: SinkOptions,
-        inquiry: Inquiry | None,
-        claim: Claim | None = None,
-    ) -> Operation[Publisher]:
-        """Take a connection of the pool.
-
-        Args:
-            inquiry: for rows whose acks do not come; None when they have no ids, and then they are
-                not sent again.
-            claim: on the partition, None without a ledger.
-        """
-        recovery = Recovery(host, options, inquiry, claim)
-        return cls(host, options, inquiry, recovery, (yield from recovery.take()))
 
     @property
     def last_sequence(self) -> int:

@@ -28,8 +28,12 @@ class Recovery:
     """The connections of one write.
 
     Args:
-        inquiry: None when rows have no ids: then nothing is sent again.
         claim: the attempt's hold on its partition, None without a ledger.
+
+    Attributes:
+        host, options: of the write.
+        inquiry: how to find out what became of rows whose acks do not come; None when rows have no
+            ids, and then nothing is sent again.
     """
 
     # What a step of it may fail with, and be begun again after.
@@ -42,10 +46,10 @@ class Recovery:
         inquiry: Inquiry | None,
         claim: Claim | None = None,
     ) -> None:
-        self._host = host
+        self.host = host
+        self.options = options
+        self.inquiry = inquiry
         self._claim = claim
-        self._options = options
-        self._inquiry = inquiry
         self._outage = Patience(host, options.connection.outage_timeout_s)
         self._silences = 0  # since the last ack, of a server that is there
         self._given_up: list[bytes] = []  # inboxes of connections that rows were sent over
@@ -56,7 +60,7 @@ class Recovery:
         Raises:
             AttemptSupersededError: another attempt has begun.
         """
-        patience = Patience(self._host, self._options.connection.outage_timeout_s)
+        patience = Patience(self.host, self.options.connection.outage_timeout_s)
         while True:
             try:
                 return (yield from self.take_now())
@@ -70,7 +74,7 @@ class Recovery:
             AttemptSupersededError: another attempt has begun.
             RetryableError: it cannot.
         """
-        flow = yield from pool.take(self._host, self._options.connection, "writer")
+        flow = yield from pool.take(self.host, self.options.connection, "writer")
         yield from self._listen(flow)
         return flow
 
@@ -85,7 +89,7 @@ class Recovery:
         try:
             if not flow.buffer.room:
                 flow.buffer.make_room(1 << 16)
-            yield from flow.receive(self._host.now())
+            yield from flow.receive(self.host.now())
             while (message := flow.next_message()) is not None:
                 self.check(message)
         except (TimeoutError, ConnectionLostError):
@@ -101,8 +105,8 @@ class Recovery:
             self._claim.let_go(flow)
             # Whoever follows may wait for this, and nobody knows when the connection is used again.
             with contextlib.suppress(TimeoutError, ConnectionLostError):
-                yield from flow.flush(self._host.now() + self._options.ack_timeout_s)
-        pool.put_back(self._host, self._options.connection, "writer", flow)
+                yield from flow.flush(self.host.now() + self.options.ack_timeout_s)
+        pool.put_back(self.host, self.options.connection, "writer", flow)
 
     def check(self, message: Message) -> None:
         """Stop if a message says so, one that nobody else knows.
@@ -138,11 +142,11 @@ class Recovery:
             NotAcknowledgedError: nothing may be sent again.
         """
         self._silences += flow.is_open
-        is_hopeless = self._silences > self._options.publish_retries
-        if self._inquiry is None or is_hopeless:
+        is_hopeless = self._silences > self.options.publish_retries
+        if self.inquiry is None or is_hopeless:
             raise self.not_acknowledged(error, rows) from None
         self.give_up(flow)
-        return self._inquiry
+        return self.inquiry
 
     def give_up(self, flow: Flow) -> None:
         """Close a connection; what it carried is asked after."""
@@ -159,13 +163,13 @@ class Recovery:
 
         Raises: one of `PASSING` to begin again after `wait`; else as `Inquiry.stored_ids`.
         """
-        assert self._inquiry is not None, "begin says whether there is one"
-        flow = yield from pool.connect(self._host, self._options.connection, "writer")
+        assert self.inquiry is not None, "begin says whether there is one"
+        flow = yield from pool.connect(self.host, self.options.connection, "writer")
         try:
             stored: set[bytes] = set()
             if subject is not None:
                 ask = flow, self._given_up, subject, after
-                stored = yield from self._inquiry.stored_ids(*ask)
+                stored = yield from self.inquiry.stored_ids(*ask)
         except BaseException:
             flow.close()
             raise
@@ -203,7 +207,7 @@ class Recovery:
             except self.PASSING as again:
                 yield from self.wait(again, count)
         try:
-            inquiry.check_window(first_sent, self._options.ack_timeout_s)
+            inquiry.check_window(first_sent, self.options.ack_timeout_s)
         except BaseException:
             flow.close()
             raise
@@ -223,11 +227,11 @@ class Recovery:
     def not_acknowledged(self, error: Exception, rows: int) -> ConnectorError:
         """The error of a write that cannot go on."""
         reason = error.what if isinstance(error, ConnectorError) else ""
-        reason = reason or f"no ack came within {self._options.ack_timeout_s:g} s."
+        reason = reason or f"no ack came within {self.options.ack_timeout_s:g} s."
         remedy = (
             "Look into the state of the server; raise ackTimeout, publishRetries or outageTimeout."
         )
-        if self._inquiry is None:
+        if self.inquiry is None:
             remedy = "With dedupe=none rows cannot be sent again safely; set dedupe=auto."
         return NotAcknowledgedError(
             f"{rows} rows were published and not acknowledged: {reason}", remedy

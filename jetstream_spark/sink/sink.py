@@ -229,13 +229,14 @@ class Sink:
             recovery = Recovery(self._host, self.options, None, claim)
             tag = ids.tag.decode()
             return ObjectPublisher(self._host, self.options, tag, is_resumed, recovery)
-        to = self._host, self.options, self._inquiry(stream, ids), claim
+        recovery = Recovery(self._host, self.options, self._inquiry(stream, ids), claim)
+        flow = yield from recovery.take()
         if self.options.publish_mode == "atomic":
-            return (yield from BatchPublisher.open(*to))
+            return BatchPublisher(recovery, flow)
         if self.options.publish_mode == "fast":
             keeps_last = stream is not None and stream.keeps_last
-            return (yield from FastPublisher.open(*to, is_ordered=keeps_last))
-        return (yield from Publisher.open(*to))
+            return FastPublisher(recovery, flow, is_ordered=keeps_last)
+        return Publisher(recovery, flow)
 
     def _first_subject(
         self, batches: Iterable[pa.RecordBatch]

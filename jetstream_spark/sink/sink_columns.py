@@ -15,17 +15,13 @@ from collections.abc import Collection
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    MapType,
-    StringType,
     StructType,
 )
 
 from jetstream_spark.errors import RowRefusedError, SchemaError
 from jetstream_spark.kernels.arrow_to_wire import BytesColumn, header_lines
 from jetstream_spark.options.format_options import SinkOptions
+from jetstream_spark.sink.column_types import HEADERS, wrong_columns
 from jetstream_spark.sink.outgoing_rows import OutgoingRows
 
 # The server takes 4,096 bytes of command line; the reply and the sizes take up to 100 of them.
@@ -34,7 +30,7 @@ SUBJECT_BYTES_MAX = 4096 - 100
 _ALLOWED: dict[str, tuple[str, ...]] = {
     "data": ("binary", "string"),
     "subject": ("string", "string"),
-    "headers": ("map<string,array<string>>", "map<string,array<string>>"),
+    "headers": (HEADERS, HEADERS),
     "msgId": ("string", "string"),
     "ttl": ("string", "bigint", "int"),
     "expectedLastSeq": ("bigint", "int"),
@@ -72,7 +68,7 @@ class SinkColumns:
     ) -> None:
         self._options = options
         self._names = [field.name.lower() for field in schema.fields]
-        problems = [*_type_problems(schema), *self._missing_problems()]
+        problems = [*wrong_columns(schema, _ALLOWED, "a message"), *self._missing_problems()]
         if problems:
             raise SchemaError(
                 "the DataFrame cannot be written: " + "; ".join(problems) + ".",
@@ -172,36 +168,6 @@ class SinkColumns:
                 "Every row needs a msgId of one line, or set dedupe=auto.",
             )
         return ids.cast(pa.binary())
-
-
-def _type_problems(schema: StructType) -> list[str]:
-    allowed = {name.lower(): (name, types) for name, types in _ALLOWED.items()}
-    problems = []
-    for field in schema.fields:
-        name, types = allowed.get(field.name.lower(), ("", ()))
-        if not types:
-            problems.append(
-                f"it has the column '{field.name}', which a message has no place for "
-                f"(there are {', '.join(_ALLOWED)})"
-            )
-        elif type_word(field.dataType) not in types:
-            problems.append(
-                f"its column '{name}' is {field.dataType.simpleString()}, "
-                f"but must be {' or '.join(dict.fromkeys(types))}"
-            )
-    return problems
-
-
-def type_word(data_type: DataType) -> str:
-    """Name the type; collations and nullability make no difference here."""
-    match data_type:
-        case StringType():
-            return "string"
-        case BinaryType():
-            return "binary"
-        case MapType(keyType=StringType(), valueType=ArrayType(elementType=StringType())):
-            return _ALLOWED["headers"][0]
-    return data_type.simpleString()
 
 
 def _check_headers(headers: pa.MapArray, subjects: BytesColumn, first_row: int) -> None:

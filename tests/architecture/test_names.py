@@ -18,45 +18,16 @@ PACKAGES = {
 # Names that two classes of one distribution share, and why.
 SHARED: dict[str, str] = {}
 
-QUESTIONS = set(
-    [
-        "is",
-        "has",
-        "can",
-        "may",
-        "must",
-        "needs",
-        "wants",
-        "holds",
-        "knows",
-        "are",
-        "was",
-        "num",
-        "count",
-        "find",
-        "peek",
-    ],
-)
-CHANGING = set(
-    [
-        "add",
-        "append",
-        "appendleft",
-        "clear",
-        "discard",
-        "extend",
-        "extendleft",
-        "insert",
-        "move_to_end",
-        "pop",
-        "popitem",
-        "popleft",
-        "remove",
-        "setdefault",
-        "sort",
-        "update",
-    ],
-)
+# fmt: off
+QUESTIONS = {
+    "are", "can", "count", "find", "has", "holds", "is", "knows", "may", "must", "needs", "num",
+    "peek", "wants", "was",
+}
+CHANGING = {
+    "add", "append", "appendleft", "clear", "discard", "extend", "extendleft", "insert",
+    "move_to_end", "pop", "popitem", "popleft", "remove", "setdefault", "sort", "update",
+}
+# fmt: on
 
 # Questions that note something on the way, and why whoever asks does not notice.
 NOTING = {

@@ -18,6 +18,7 @@ from jetstream_spark.errors import AttemptSupersededError, UnavailableError
 from jetstream_spark.sink.claim import Claim
 from jetstream_spark.sink.ledger import Scope, ScopeKind
 from jetstream_spark.sink.publisher import Publisher
+from jetstream_spark.sink.recovery import Recovery
 from jetstream_spark.sink.sink import Sink
 from jetstream_spark.sink.sink_columns import SinkColumns
 from tests.connector.cut_wires import outgoing, watched
@@ -137,8 +138,9 @@ def test_the_connection_of_an_attempt_that_ended_well_is_kept_and_not_waited_for
         Scope(ScopeKind.QUERY, forgetful.name, 1)
     )
     attempt = run(ledger.begin(0))
-    opening = Publisher.open(host, forgetful.sink(), None, Claim(kept.inner, ledger, attempt))
-    run(run(opening).close())
+    recovery = Recovery(host, forgetful.sink(), None, Claim(kept.inner, ledger, attempt))
+    publisher = Publisher(recovery, run(recovery.take()))
+    run(publisher.close())
     [[flow]] = host.idle.values()
     assert flow.is_open
     assert run(writing(BlockingHost(), forgetful, outageTimeout="1s")).rows == 100
@@ -153,6 +155,6 @@ def test_who_finds_its_entry_gone_stops(forgetful) -> None:
     run(ledger.forget())
     claim = Claim(Control(host, options.connection, "writer"), ledger, attempt)
     with pytest.raises(AttemptSupersededError, match="partition 0 of job"):
-        run(Publisher.open(host, options, None, claim))
+        run(Recovery(host, options, None, claim).take())
     with pytest.raises(AttemptSupersededError):
         run(ledger.note_alone(attempt))

@@ -28,6 +28,7 @@ from jetstream_spark.kernels.arrow_to_wire import encode_publishes
 from jetstream_spark.options.format_options import SinkOptions
 from jetstream_spark.sink.inquiry import Inquiry
 from jetstream_spark.sink.publisher import Publisher, _FrameBlock
+from jetstream_spark.sink.recovery import Recovery
 
 pytestmark = pytest.mark.genuine
 
@@ -47,8 +48,8 @@ def inquiry_of(options: SinkOptions) -> Inquiry | None:
 @contextlib.contextmanager
 def publishing(options: SinkOptions) -> Iterator[Any]:
     """One write, from its connection to its last ack."""
-    opening = Publisher.open(this_host(), options, inquiry_of(options))
-    publisher = Blocking(run(opening))
+    recovery = Recovery(this_host(), options, inquiry_of(options))
+    publisher = Blocking(Publisher(recovery, run(recovery.take())))
     try:
         yield publisher
     except BaseException:
