@@ -33,6 +33,12 @@ cdef inline Values values_of(column) except *:
         return values
     if str(column.type) != "binary" or column.null_count:
         raise TypeError(f"a binary column without nulls is needed, not {column.type}")
+    return entries_of(column)
+
+
+cdef inline Values entries_of(column) except *:
+    """Look into a column of bytes or text, whatever is null in it."""
+    cdef Values values
     _, offsets, data = column.buffers()
     values.size = 0
     values.data = address(data)

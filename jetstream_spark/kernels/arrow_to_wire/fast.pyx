@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `arrow_to_wire_pure`: same functions, same answers; reasons are told there.
+"""The compiled twin of `pure.py`: same functions, same answers; reasons are given there.
 
 Each value is copied once, from its column into the frames. Two passes, one to measure and one to
 write, are cheaper than a buffer that grows. Both run without the GIL.
@@ -12,11 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.string cimport memcmp, memcpy
 
 from jetstream_spark.kernels.binary_column cimport (
-    Values,
-    address,
-    size_at,
-    value_at,
-    values_of,
+    Values, address, entries_of, size_at, value_at, values_of
 )
 from jetstream_spark.kernels.decimal cimport digit_count, put_number
 
@@ -116,7 +112,7 @@ def encode_publishes(
 ):
     """Return PUB or HPUB frames back to back, and where each starts (with a last entry: the end).
 
-    See `arrow_to_wire_pure.encode_publishes`.
+    See `pure.encode_publishes`.
     """
     cdef Pieces pieces
     cdef Py_ssize_t row, rows = len(payloads), total = 0
@@ -194,16 +190,9 @@ cdef char* _put_lines(
 
 cdef Values _text(column) except *:
     """Look into a string column, whatever is null in it."""
-    cdef Values values
     if str(column.type) != "string":
         raise TypeError(f"header names and values are strings, not {column.type}")
-    _, offsets, data = column.buffers()
-    values.size = 0
-    values.data = address(data)
-    if values.data == NULL:
-        values.data = b""
-    values.offsets = <const int*>address(offsets) + <Py_ssize_t>column.offset
-    return values
+    return entries_of(column)
 
 
 cdef bytes _dropped(const Values* names, Py_ssize_t count, dropped):
@@ -226,7 +215,7 @@ cdef bytes _dropped(const Values* names, Py_ssize_t count, dropped):
 def header_lines(headers, dropped=()):
     """Return each row's header lines, one `Name: value CRLF` a value.
 
-    See `arrow_to_wire_pure.header_lines`.
+    See `pure.header_lines`.
     """
     cdef HeaderMap levels
     cdef Py_ssize_t row, rows = len(headers), total = 0

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `content_ids_pure`: same functions, same answers; reasons are told there.
+"""The compiled twin of `pure.py`: same functions, same answers; reasons are given there.
 
 Digests are made and counted without a Python object a row, and without the GIL.
 """
@@ -14,13 +14,7 @@ from libc.string cimport memcmp, memcpy
 
 from array import array as new_array
 
-from jetstream_spark.kernels.binary_column cimport (
-    Values,
-    address,
-    size_at,
-    value_at,
-    values_of,
-)
+from jetstream_spark.kernels.binary_column cimport Values, address, size_at, value_at, values_of
 from jetstream_spark.kernels.blake2b cimport (
     BLAKE2B_SHORT,
     blake2b,
@@ -121,7 +115,7 @@ cdef inline bint _digest_four(
 def content_digests(bytes salt, subjects, lines, payloads):
     """Return the digest of each row, back to back.
 
-    See `content_ids_pure.content_digests`.
+    See `pure.content_digests`.
     """
     cdef Contents contents
     cdef Py_ssize_t row = 0, rows = len(payloads), stop
@@ -168,7 +162,7 @@ cdef inline char* _put_digest(char* at, const uint8_t* digest) noexcept nogil:
 def id_column(bytes tag, bytes digests, array.array earlier):
     """Return the ids `<tag><digest>`, with `.<k>` for a row with k equal ones before it.
 
-    See `content_ids_pure.id_column`.
+    See `pure.id_column`.
     """
     cdef const char* tag_text = PyBytes_AS_STRING(tag)
     cdef Py_ssize_t tag_bytes = PyBytes_GET_SIZE(tag)
@@ -234,7 +228,7 @@ cdef class Occurrences:
     def count(self, bytes digests):
         """Return, for each of the digests, how many equal ones came before it (array('I')).
 
-        See `content_ids_pure.Occurrences.count`.
+        See `pure.Occurrences.count`.
         """
         cdef Py_ssize_t row, rows = len(digests) // DIGEST
         cdef const char* digest = PyBytes_AS_STRING(digests)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `pub_acks_pure`: same function, same answers; the reasons are told there.
+"""The compiled twin of `pure.py`: same function, same answers; the reasons are given there.
 
 The scan runs without the GIL.
 """
@@ -66,7 +66,7 @@ cdef const char* _take(
 def take_pub_acks(data, Py_ssize_t start, Py_ssize_t stop, bytes reply_prefix, bytes ack_head):
     """Return the rows of the plain acks from `start` on, and the position after the last of them.
 
-    See `pub_acks_pure.take_pub_acks`.
+    See `pure.take_pub_acks`.
     """
     cdef Expected expected
     cdef array.array rows = new_array("q")

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `wire_to_arrow_pure`: same functions, same answers; reasons are told there.
+"""The compiled twin of `pure.py`: same functions, same answers; reasons are given there.
 
 Frames are found one after the other, and each value is copied once, from the chunk to its place in
 an Arrow buffer. Loops that only look at bytes run without the GIL.
@@ -176,7 +176,7 @@ def scan_deliveries(
 ):
     """Append every complete message delivered to `sid`; return where the first other byte is.
 
-    See `wire_to_arrow_pure.scan_deliveries`.
+    See `pure.scan_deliveries`.
     """
     cdef const char* sid_text = PyBytes_AS_STRING(sid)
     cdef Py_ssize_t sid_bytes = PyBytes_GET_SIZE(sid)
@@ -228,7 +228,7 @@ def binary_column(
 ):
     """Return one column of bytes from the messages [start, stop), copied out of the chunk.
 
-    See `wire_to_arrow_pure.binary_column`.
+    See `pure.binary_column`.
     """
     buffers, count = _copied(chunk, fields, start, stop, first, final)
     return pa.Array.from_buffers(pa.binary(), count, buffers)
@@ -239,7 +239,7 @@ def ascii_column(
 ):
     """Return the same as text; None where not every byte is ASCII.
 
-    See `wire_to_arrow_pure.ascii_column`.
+    See `pure.ascii_column`.
     """
     buffers, count = _copied(chunk, fields, start, stop, first, final)
     if not is_ascii(_address(buffers[2]), buffers[2].size):
@@ -288,7 +288,7 @@ cdef _copied(
 def rising_by_one(array.array numbers, Py_ssize_t start, Py_ssize_t column, i64 before):
     """Return how many messages from `start` on have in a column one more than the one before.
 
-    See `wire_to_arrow_pure.rising_by_one`.
+    See `pure.rising_by_one`.
     """
     cdef const i64* found = <const i64*>numbers.data.as_longlongs + column
     cdef Py_ssize_t stop = len(numbers) // NUMBER_WIDTH
@@ -304,7 +304,7 @@ def rising_by_one(array.array numbers, Py_ssize_t start, Py_ssize_t column, i64 
 def header_column(chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop):
     """Return the headers of the messages [start, stop) as map<string, list<string>>.
 
-    See `wire_to_arrow_pure.header_column`.
+    See `pure.header_column`.
     """
     cdef const int* message
     cdef const char* raw

@@ -1,6 +1,6 @@
 """Where the fields of a record are: the offsets of `record_format.PREFIX`, for the compiled kernels.
 
-With them what the genuine server would account a record with, see `records_pure`, and how the
+With them what the genuine server would account a record with, see `records/pure.py`, and how the
 kernels that encode frames read a record.
 """
 

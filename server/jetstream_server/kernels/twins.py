@@ -1,11 +1,13 @@
 """Which of two twins a kernel is: the compiled one where it was built, else the pure one.
 
-`JETSTREAM_PURE=1` forces the pure one.
+`JETSTREAM_PURE=1` forces the pure one. The compiled ones read and write little-endian numbers where
+they stand, so a big-endian processor has the pure ones, which work with either order.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -21,7 +23,7 @@ def adopt(kernel: str, names: dict[str, Any]) -> str:
         names: its globals; what `__all__` names and is not there yet comes from the twin.
     """
     missing = [name for name in names["__all__"] if name not in names and name != "TWIN"]
-    if os.environ.get("JETSTREAM_PURE") != "1":
+    if os.environ.get("JETSTREAM_PURE") != "1" and sys.byteorder == "little":
         try:
             compiled = import_module(f"{kernel}.fast")
             names.update({name: getattr(compiled, name) for name in missing})

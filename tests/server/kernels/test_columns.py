@@ -84,9 +84,9 @@ def test_questions_have_the_same_answers(columns, seed):
         yield out
         yield kernel.count(ids, flags, alive, start, stop)
         yield kernel.find(ids, alive, start, stop, wanted)
-        yield kernel.find_last(ids, alive, start, stop, wanted)
-        yield kernel.tally(ids, 0, count, 9, offsets, counts, firsts, lasts)
-        yield kernel.tally(ids, start, stop, 9, offsets, counts, firsts, lasts)
+        yield kernel.find(ids, alive, start, stop, wanted, is_last=True)
+        yield kernel.add_to_counters(ids, 0, count, 9, offsets, counts, firsts, lasts)
+        yield kernel.add_to_counters(ids, start, stop, 9, offsets, counts, firsts, lasts)
         yield (counts[:], firsts, lasts)
         yield kernel.withdraw(ids, alive, start, stop, array("I"), counts)
         yield kernel.withdraw(

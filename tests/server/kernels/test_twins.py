@@ -41,6 +41,14 @@ def test_the_pure_twin_is_taken_where_it_is_asked_for(twins, monkeypatch):
     assert (names["f"], names["g"]) == (5, 6)
 
 
+def test_a_big_endian_processor_has_the_pure_twin(twins, monkeypatch):
+    twins(fast={"f": 1, "g": 2}, pure={"f": 5, "g": 6})
+    monkeypatch.setattr(sys, "byteorder", "big")
+    names = {"__all__": ALL, "WIDTH": 3}
+    assert adopt("k", names) == "pure"
+    assert (names["f"], names["g"]) == (5, 6)
+
+
 @pytest.mark.parametrize("compiled", [{}, {"fast": {"f": 1}}])
 def test_the_pure_twin_stands_in_for_one_that_is_missing_or_of_another_build(twins, compiled):
     twins(pure={"f": 5, "g": 6}, **compiled)

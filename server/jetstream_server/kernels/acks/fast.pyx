@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `acks_pure`: same functions, same answers; the reasons are told there.
+"""The compiled twin of `pure.py`: same functions, same answers; the reasons are given there.
 
 Loops that only look at bytes run without the GIL.
 """
@@ -21,7 +21,7 @@ cdef enum:
 def reply_run(bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop):
     """Return (cut, reply, exact) for the stretch of messages from `start` answered alike.
 
-    See `acks_pure.reply_run`.
+    See `pure.reply_run`.
     """
     cdef const char* raw = PyBytes_AS_STRING(chunk)
     cdef const int* m = fields.data.as_ints + start * WIDTH
@@ -64,7 +64,7 @@ def encode_pub_acks(
 ):
     """Return one `MSG <reply> <sid> <n>` frame a message with `<head><sequence>}` as its payload.
 
-    See `acks_pure.encode_pub_acks`.
+    See `pure.encode_pub_acks`.
     """
     cdef const char* raw = PyBytes_AS_STRING(chunk)
     cdef const int* columns = fields.data.as_ints
@@ -147,7 +147,7 @@ def take_plain_acks(
 ):
     """Append the stream sequences of plain acks; return the first message that is anything else.
 
-    See `acks_pure.take_plain_acks`.
+    See `pure.take_plain_acks`.
     """
     cdef const char* raw = PyBytes_AS_STRING(chunk)
     cdef const int* columns = fields.data.as_ints
@@ -179,7 +179,7 @@ def settle(
 ):
     """Clear the flags of given sequences in a run of pending ones; return where it ends.
 
-    See `acks_pure.settle`. Where the run has no gaps, the place is computed, else searched.
+    See `pure.settle`. Where the run has no gaps, the place is computed, else searched.
     """
     cdef const u64* run = <const u64*>sequences.data.as_ulonglongs
     cdef const u64* wanted = <const u64*>given.data.as_ulonglongs

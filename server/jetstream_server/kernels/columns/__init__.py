@@ -8,31 +8,29 @@ from jetstream_server.kernels.twins import adopt
 
 if TYPE_CHECKING:
     from jetstream_server.kernels.columns.pure import (
+        add_to_counters,
         bury,
         count,
         find,
-        find_last,
         localize,
         merge,
         names_of,
         number_names,
         select,
-        tally,
         withdraw,
     )
 
 __all__ = [
     "TWIN",
+    "add_to_counters",
     "bury",
     "count",
     "find",
-    "find_last",
     "localize",
     "merge",
     "names_of",
     "number_names",
     "select",
-    "tally",
     "withdraw",
 ]
 

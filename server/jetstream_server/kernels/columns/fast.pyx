@@ -1,11 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `columns_pure`: same functions, same answers; the reasons are told there.
+"""The compiled twin of `pure.py`: same functions, same answers; the reasons are given there.
 
 It differs in one thing: positions or subject ids that reach beyond what they point into raise
 ValueError or IndexError, because reading on would not be safe.
 """
-
-import sys
 
 from cpython cimport array
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
@@ -22,9 +20,6 @@ from jetstream_server.kernels.record_layout cimport (
 
 import array
 
-if sys.byteorder != "little":
-    raise ImportError("the compiled kernel reads little-endian records; the pure one reads any")
-
 
 cdef int _check(Py_ssize_t stop, Py_ssize_t entries) except -1:
     if stop > entries:
@@ -32,7 +27,15 @@ cdef int _check(Py_ssize_t stop, Py_ssize_t entries) except -1:
     return 0
 
 
-def tally(
+cdef bint _has_dead(Py_ssize_t stop, Py_ssize_t entries, Py_ssize_t marks) except -1:
+    """Tell whether dead entries are marked; there are marks for all entries, or none."""
+    _check(stop, entries)
+    if marks:
+        _check(stop, marks)
+    return marks > 0
+
+
+def add_to_counters(
     const unsigned int[::1] subject_ids,
     Py_ssize_t start,
     Py_ssize_t stop,
@@ -170,10 +173,7 @@ def withdraw(
 ):
     cdef Py_ssize_t index, emptied = 0, known = len(counts), local = table_ids.shape[0]
     cdef unsigned int number
-    cdef bint some = alive.shape[0] > 0
-    _check(stop, subject_ids.shape[0])
-    if some:
-        _check(stop, alive.shape[0])
+    cdef bint some = _has_dead(stop, subject_ids.shape[0], alive.shape[0])
     for index in range(start, stop):
         if some and not alive[index]:
             continue
@@ -263,10 +263,8 @@ def count(
     Py_ssize_t stop,
 ):
     cdef Py_ssize_t index, total = 0
-    cdef bint some = alive.shape[0] > 0, chosen = flags.shape[0] > 0
-    _check(stop, subject_ids.shape[0])
-    if some:
-        _check(stop, alive.shape[0])
+    cdef bint chosen = flags.shape[0] > 0
+    cdef bint some = _has_dead(stop, subject_ids.shape[0], alive.shape[0])
     if not chosen and not some:
         return max(stop - start, 0)
     for index in range(start, stop):
@@ -287,33 +285,15 @@ def find(
     Py_ssize_t start,
     Py_ssize_t stop,
     unsigned int wanted,
+    *,
+    bint is_last=False,
 ):
-    cdef Py_ssize_t index
-    cdef bint some = alive.shape[0] > 0
-    _check(stop, subject_ids.shape[0])
-    if some:
-        _check(stop, alive.shape[0])
-    for index in range(start, stop):
+    cdef Py_ssize_t left, index = stop - 1 if is_last else start, step = -1 if is_last else 1
+    cdef bint some = _has_dead(stop, subject_ids.shape[0], alive.shape[0])
+    for left in range(stop - start, 0, -1):
         if subject_ids[index] == wanted and (not some or alive[index]):
             return index
-    return stop
-
-
-def find_last(
-    const unsigned int[::1] subject_ids,
-    const uint8_t[::1] alive,
-    Py_ssize_t start,
-    Py_ssize_t stop,
-    unsigned int wanted,
-):
-    cdef Py_ssize_t index
-    cdef bint some = alive.shape[0] > 0
-    _check(stop, subject_ids.shape[0])
-    if some:
-        _check(stop, alive.shape[0])
-    for index in range(stop - 1, start - 1, -1):
-        if subject_ids[index] == wanted and (not some or alive[index]):
-            return index
+        index += step
     return -1
 
 

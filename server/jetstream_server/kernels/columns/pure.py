@@ -22,7 +22,7 @@ from jetstream_server.kernels.record_format import (
 from jetstream_server.kernels.records.pure import SIZE, Alive
 
 
-def tally(
+def add_to_counters(
     subject_ids: Ids,
     start: int,
     stop: int,
@@ -191,17 +191,12 @@ def count(subject_ids: Ids, flags: Alive, alive: Alive, start: int, stop: int) -
     return sum(flags[subject_ids[index]] for index in range(start, stop) if alive[index])
 
 
-def find(subject_ids: Ids, alive: Alive, start: int, stop: int, wanted: int) -> int:
-    """Return the first live entry of a subject in [start, stop), `stop` when there is none."""
-    for index in range(start, stop):
-        if subject_ids[index] == wanted and (not alive or alive[index]):
-            return index
-    return stop
-
-
-def find_last(subject_ids: Ids, alive: Alive, start: int, stop: int, wanted: int) -> int:
-    """Return the last live entry of a subject in [start, stop), -1 when there is none."""
-    for index in range(stop - 1, start - 1, -1):
+def find(
+    subject_ids: Ids, alive: Alive, start: int, stop: int, wanted: int, *, is_last: bool = False
+) -> int:
+    """Return the first live entry of a subject in [start, stop), or the last; -1 without any."""
+    indices = range(start, stop)
+    for index in reversed(indices) if is_last else indices:
         if subject_ids[index] == wanted and (not alive or alive[index]):
             return index
     return -1

@@ -1,11 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `deliveries_pure`: same function, same answers; the reasons are told there.
+"""The compiled twin of `pure.py`: same function, same answers; the reasons are given there.
 
 It differs in one thing: a record that reaches beyond the block raises ValueError, because reading
 on would not be safe.
 """
-
-import sys
 
 from cpython cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -14,9 +12,6 @@ from libc.stdint cimport int64_t
 
 from jetstream_server.kernels.digits cimport digit_count, put_bytes, put_number, u64
 from jetstream_server.kernels.record_layout cimport Record, read_record
-
-if sys.byteorder != "little":
-    raise ImportError("the compiled kernel reads little-endian records; the pure one reads any")
 
 cdef enum:
     VERSION_LINE_BYTES = 10  # NATS/1.0 CR LF
@@ -196,7 +191,7 @@ def encode_deliveries(
 ):
     """Return the frames that deliver records `start` up to `stop` to one subscriber.
 
-    See `deliveries_pure.encode_deliveries`.
+    See `pure.encode_deliveries`.
     """
     cdef bytes middle = b" %b %b%d." % (sid, ack_head, delivered)
     cdef Py_buffer view

@@ -1,11 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `direct_gets_pure`: same function, same answers; the reasons are told there.
+"""The compiled twin of `pure.py`: same function, same answers; the reasons are given there.
 
 It differs in one thing: a record that reaches beyond the block raises ValueError, because reading
 on would not be safe.
 """
-
-import sys
 
 from cpython cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -20,9 +18,6 @@ from jetstream_server.kernels.record_layout cimport (
     kept_bytes,
     read_record,
 )
-
-if sys.byteorder != "little":
-    raise ImportError("the compiled kernel reads little-endian records; the pure one reads any")
 
 cdef enum:
     LINES_BYTES = 111  # of the header lines without their values, and of the empty one
@@ -153,7 +148,7 @@ def encode_answers(
 ):
     """Return frames with the first records, how many there are, and their bytes.
 
-    See `direct_gets_pure.encode_answers`.
+    See `pure.encode_answers`.
     """
     cdef Py_buffer view
     cdef Batch batch

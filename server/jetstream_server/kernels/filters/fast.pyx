@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `filters_pure`: same functions, same answers; the reasons are told there.
+"""The compiled twin of `pure.py`: same functions, same answers; the reasons are given there.
 
 Ids beyond the flags, and counters shorter than these, raise IndexError.
 """
@@ -17,6 +17,17 @@ import array
 cdef struct Text:
     const char* start
     Py_ssize_t length
+
+
+cdef int _look_into(tuple patterns, Text* texts) except -1:
+    """Say where the patterns are; that is true as long as the tuple lives."""
+    cdef Py_ssize_t at
+    for at in range(len(patterns)):
+        if type(patterns[at]) is not bytes:
+            raise TypeError("a pattern is bytes")
+        texts[at].start = PyBytes_AS_STRING(patterns[at])
+        texts[at].length = PyBytes_GET_SIZE(patterns[at])
+    return 0
 
 
 cdef bint _has_empty_token(const char* text, Py_ssize_t length) noexcept nogil:
@@ -78,11 +89,7 @@ def mark(
     if wanted == NULL:
         raise MemoryError
     try:
-        for at in range(count):
-            if type(patterns[at]) is not bytes:
-                raise TypeError("a pattern is bytes")
-            wanted[at].start = PyBytes_AS_STRING(patterns[at])
-            wanted[at].length = PyBytes_GET_SIZE(patterns[at])
+        _look_into(patterns, wanted)
         for index in range(start, stop):
             name = <object>PyList_GET_ITEM(names, index)
             if type(name) is not bytes:
@@ -129,11 +136,8 @@ def mark_stored(
         free(literal)
         raise MemoryError
     try:
+        _look_into(patterns, wanted)
         for at in range(count):
-            if type(patterns[at]) is not bytes:
-                raise TypeError("a pattern is bytes")
-            wanted[at].start = PyBytes_AS_STRING(patterns[at])
-            wanted[at].length = PyBytes_GET_SIZE(patterns[at])
             literal[at] = _is_literal(wanted[at].start, wanted[at].length)
         for index in range(size):
             length = lengths[index]

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `frames_pure`: same functions, same answers; the reasons are told there.
+"""The compiled twin of `pure.py`: same functions, same answers; the reasons are given there.
 
 Loops that only look at bytes run without the GIL.
 """
@@ -122,7 +122,7 @@ def scan_publishes(
 ):
     """Append every publish frame from `start` on; return the position of the first byte not taken.
 
-    See `frames_pure.scan_publishes`.
+    See `pure.scan_publishes`.
     """
     cdef const char* raw = PyBytes_AS_STRING(chunk)
     cdef Py_ssize_t stop = PyBytes_GET_SIZE(chunk)
@@ -165,7 +165,7 @@ def encode_messages(
     """Return the MSG and HMSG frames that bring messages `start` up to `stop` to one subscriber,
     and how many bytes of headers and payloads they hold.
 
-    See `frames_pure.encode_messages`.
+    See `pure.encode_messages`.
     """
     cdef const char* raw = PyBytes_AS_STRING(chunk)
     cdef const int* columns = fields.data.as_ints
@@ -220,7 +220,7 @@ def encode_messages(
 def published_bytes(array.array fields):
     """Return how many bytes headers and payloads of all messages have.
 
-    See `frames_pure.published_bytes`.
+    See `pure.published_bytes`.
     """
     cdef const int* message = fields.data.as_ints
     cdef Py_ssize_t index, count = len(fields) // WIDTH
@@ -252,7 +252,7 @@ cdef inline bint _asks_for_trace(const char* at, const char* stop) noexcept nogi
 def first_traced(bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop):
     """Return the first message in [start, stop) whose headers ask for a trace, `stop` for none.
 
-    See `frames_pure.first_traced`.
+    See `pure.first_traced`.
     """
     cdef const char* raw = PyBytes_AS_STRING(chunk)
     cdef const int* message = fields.data.as_ints + start * WIDTH
@@ -269,7 +269,7 @@ def first_traced(bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t s
 def delivered_bytes(bytes frames):
     """Return how many bytes headers and payloads have in whole MSG and HMSG frames.
 
-    See `frames_pure.delivered_bytes`.
+    See `pure.delivered_bytes`.
     """
     cdef const char* at = PyBytes_AS_STRING(frames)
     cdef const char* stop = at + PyBytes_GET_SIZE(frames)

@@ -1,10 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `message_ids_pure`: same functions, same answers; the reasons are told there.
+"""The compiled twin of `pure.py`: same functions, same answers; the reasons are given there.
 
 Loops that only look at bytes run without the GIL.
 """
-
-import sys
 
 from cpython cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -17,9 +15,6 @@ import array
 from jetstream_server.kernels.record_layout cimport (
     HEADER_BYTES_AT, PREFIX_BYTES, SEQUENCE_AT, SUBJECT_BYTES_AT, TIMESTAMP_AT
 )
-
-if sys.byteorder != "little":
-    raise ImportError("the compiled kernel reads little-endian records; the pure one reads any")
 
 cdef enum:
     WIDTH = 7  # the STRIDE of `protocol/ops.py`
@@ -39,6 +34,12 @@ cdef inline const char* _find_line(
             return at
         at += 1
     return NULL
+
+
+cdef inline const char* _past_spaces(const char* at, const char* end) noexcept nogil:
+    while at < end and at[0] == c" ":
+        at += 1
+    return at
 
 
 cdef bint _is_plain(
@@ -66,17 +67,13 @@ cdef bint _is_plain(
         if stop - line >= 12 and memcmp(line, b"Nats-Msg-Id:", 12) == 0:
             if not has_id:
                 has_id = True
-                value = line + 12
-                while value < stop and value[0] == c" ":
-                    value += 1
+                value = _past_spaces(line + 12, stop)
                 id.start = value
                 id.length = stop - value
         elif stop - line >= 21 and memcmp(line, b"Nats-Expected-Stream:", 21) == 0:
             if not has_stream:
                 has_stream = True
-                value = line + 21
-                while value < stop and value[0] == c" ":
-                    value += 1
+                value = _past_spaces(line + 21, stop)
                 if value < stop and (
                     stop - value != stream_bytes or memcmp(value, stream, stream_bytes) != 0
                 ):
@@ -92,7 +89,7 @@ def first_special(
 ):
     """Return the first message in [start, stop) that needs a look at its headers, else `stop`.
 
-    See `frames_pure.first_special`.
+    See `pure.first_special`.
     """
     cdef const char* raw = PyBytes_AS_STRING(chunk)
     cdef const char* name = PyBytes_AS_STRING(stream)
@@ -116,7 +113,7 @@ def id_spans(bytes chunk, array.array fields, Py_ssize_t start, Py_ssize_t stop,
     """Return where the ids are of the longest stretch from `start` of messages with one and no
     other wish.
 
-    See `message_ids_pure.id_spans`.
+    See `pure.id_spans`.
     """
     cdef const char* raw = PyBytes_AS_STRING(chunk)
     cdef const char* name = PyBytes_AS_STRING(stream)
@@ -207,7 +204,7 @@ cdef void _read_ids(
 def recorded_ids(buffer, array.array positions not None, Py_ssize_t start, int64_t before):
     """Return the ids of stored messages, from record `start` up to one stored at or after `before`.
 
-    See `message_ids_pure.recorded_ids`; a record that reaches beyond the block raises ValueError.
+    See `pure.recorded_ids`; a record that reaches beyond the block raises ValueError.
     """
     cdef Py_ssize_t count = max(len(positions) - start, 0), index, at = 0, length
     cdef array.array spans = array.clone(array.array("i"), 2 * count, False)

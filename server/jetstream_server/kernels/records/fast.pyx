@@ -1,11 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `records_pure`: same functions, same answers; the reasons are told there.
+"""The compiled twin of `pure.py`: same functions, same answers; the reasons are given there.
 
 It differs in one thing: positions that reach beyond the block raise ValueError or IndexError,
 because reading on would not be safe. Long stretches of bytes are copied and summed without the GIL.
 """
-
-import sys
 
 from cpython cimport array
 from cpython.bytearray cimport (
@@ -14,9 +12,6 @@ from cpython.bytearray cimport (
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
-
-if sys.byteorder != "little":
-    raise ImportError("the compiled kernel writes little-endian records; the pure one writes any")
 
 from jetstream_server.kernels.checksum cimport (
     crc32c_by_cpu, crc32c_by_table, crc32c_has_cpu, crc32c_prepare

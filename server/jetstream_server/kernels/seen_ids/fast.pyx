@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `seen_ids_pure`: same class, same answers; the reasons are told there.
+"""The compiled twin of `pure.py`: same class, same answers; the reasons are given there.
 
 Entries are numbered in the order in which they came and lie in segments of `SEGMENT`, each with the
 texts of its ids; whole segments are given back when their ids are forgotten. A table with open
@@ -10,8 +10,6 @@ entries; that also starts to count again. So an id costs its text and about 45 b
 new ids one cache miss an id, several of which wait for memory together.
 """
 
-import sys
-
 from cpython cimport array
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
@@ -21,9 +19,6 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 import array
 
 from jetstream_server.kernels.siphash cimport fetch_ahead, siphash13
-
-if sys.byteorder != "little":
-    raise ImportError("the compiled kernel hashes little-endian words; the pure one does not care")
 
 # Python's own hash has a random key, new in each process.
 cdef uint64_t KEY_0 = <uint64_t>(<Py_ssize_t>hash(b"the first half of the key"))
@@ -91,7 +86,7 @@ cdef class SeenIds:
     def take(self, bytes chunk not None, array.array spans not None, Py_ssize_t start):
         """Take new ids from number `start` on, up to the first that is known or taken already.
 
-        See `seen_ids_pure.SeenIds.take`.
+        See `pure.SeenIds.take`.
         """
         cdef const char* raw = PyBytes_AS_STRING(chunk)
         cdef const int* span = spans.data.as_ints
@@ -138,7 +133,7 @@ cdef class SeenIds:
     def sequences(self, bytes chunk not None, array.array spans not None, Py_ssize_t start):
         """Return the sequences of the known ids from number `start` on, up to the first new one.
 
-        See `seen_ids_pure.SeenIds.sequences`.
+        See `pure.SeenIds.sequences`.
         """
         cdef const char* raw = PyBytes_AS_STRING(chunk)
         cdef const int* span = spans.data.as_ints

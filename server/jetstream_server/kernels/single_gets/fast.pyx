@@ -1,11 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `single_gets_pure`: same functions, same answers; the reasons are told there.
+"""The compiled twin of `pure.py`: same functions, same answers; the reasons are given there.
 
 It differs in one thing: a record that reaches beyond its buffer raises ValueError, because reading
 on would not be safe.
 """
-
-import sys
 
 from cpython cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -21,9 +19,6 @@ from jetstream_server.kernels.record_layout cimport (
     kept_bytes,
     read_record,
 )
-
-if sys.byteorder != "little":
-    raise ImportError("the compiled kernel reads little-endian records; the pure one reads any")
 
 cdef enum:
     STRIDE = 7
@@ -98,7 +93,7 @@ def sequences_asked(
 ):
     """Return the sequences that the first requests ask for.
 
-    See `single_gets_pure.sequences_asked`.
+    See `pure.sequences_asked`.
     """
     cdef const char* base = PyBytes_AS_STRING(chunk)
     cdef const int* field = _fields(fields, start, stop)
@@ -125,7 +120,7 @@ def subjects_asked(
 ):
     """Return the subjects that the first requests carry.
 
-    See `single_gets_pure.subjects_asked`.
+    See `pure.subjects_asked`.
     """
     cdef const char* base = PyBytes_AS_STRING(chunk)
     cdef const int* field = _fields(fields, start, stop)
@@ -213,7 +208,7 @@ def encode_found(
 ):
     """Return frames that answer with records, and how many.
 
-    See `single_gets_pure.encode_found`.
+    See `pure.encode_found`.
     """
     cdef Py_ssize_t count = len(sequences) - first
     cdef Py_ssize_t taken = 0, held = 0, room = 0, number

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of `subjects_pure`: same functions, same answers; the reasons are told there.
+"""The compiled twin of `pure.py`: same functions, same answers; the reasons are given there.
 
 Loops that only look at bytes run without the GIL.
 """
@@ -67,7 +67,7 @@ cdef int _families(const char* subject, Py_ssize_t length, Py_ssize_t* lengths, 
 def prefixes(bytes subject):
     """Return the families that a subject may be of.
 
-    See `subjects_pure.prefixes`.
+    See `pure.prefixes`.
     """
     cdef Py_ssize_t lengths[TAIL_TOKENS]
     cdef int tail = 0, number
@@ -108,7 +108,7 @@ def segment(
 ):
     """Return (cut, target): the subjects of messages `start` up to `cut` all map to `target`.
 
-    See `subjects_pure.segment`. A subject that equals the one before it, or is of the same family,
+    See `pure.segment`. A subject that equals the one before it, or is of the same family,
     is not looked up again.
     """
     cdef const char* raw = PyBytes_AS_STRING(chunk)
@@ -171,7 +171,7 @@ def first_reserved(
 ):
     """Return the first message in [start, stop) with a subject or reply of a reserved kind.
 
-    See `subjects_pure.first_reserved`.
+    See `pure.first_reserved`.
     """
     cdef const char* raw = PyBytes_AS_STRING(chunk)
     cdef const int* message = fields.data.as_ints + start * WIDTH

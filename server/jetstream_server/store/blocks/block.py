@@ -323,7 +323,7 @@ def seal_block(
         local_table_ids = array("I", [table_ids[number] for number in local_table_ids])
     zeros = bytes(8 * len(local_table_ids))
     counts, firsts, lasts = array("Q", zeros), array("Q", zeros), array("Q", zeros)
-    columns.tally(local_ids, 0, block.count, 0, array("I"), counts, firsts, lasts)
+    columns.add_to_counters(local_ids, 0, block.count, 0, array("I"), counts, firsts, lasts)
     # From the records, which stand together: names of the table are all over the memory.
     names, lengths = columns.names_of(whole, entries.positions, local_ids, block.count)
     summary = Summary(

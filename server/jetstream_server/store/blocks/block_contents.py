@@ -145,7 +145,7 @@ class BlockContents:
             return found if found >= 0 else NO_SUBJECT
         own = content.table_ids
         found = columns.find(own, b"", 0, len(own), subject_id)
-        return found if found < len(own) else NO_SUBJECT
+        return found if found >= 0 else NO_SUBJECT
 
     # -- messages --------------------------------------------------------------------------
 

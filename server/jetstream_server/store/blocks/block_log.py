@@ -230,7 +230,7 @@ class BlockLog:
         block.all_accounted += accounted
         if len(table.ids) > len(table.names):
             table.grow()
-        table.present += columns.tally(
+        table.present += columns.add_to_counters(
             open_block.subject_ids,
             entries,
             block.count,

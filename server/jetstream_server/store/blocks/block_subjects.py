@@ -193,9 +193,8 @@ class BlockSubjects:
             content = self._contents.of(block)
             number = self._contents.local_id(content, subject_id)
             stop = block.at_or_after(content, limit + 1)
-            entry = columns.find_last(
-                content.entries.subject_ids, block.alive, block.head, stop, number
-            )
+            ids = content.entries.subject_ids
+            entry = columns.find(ids, block.alive, block.head, stop, number, is_last=True)
             if entry >= 0:
                 sequence = block.sequence(content, entry)
                 if limit == bound:
@@ -234,7 +233,7 @@ class BlockSubjects:
             entry = max(block.at_or_after(content, start), block.head) - 1
             while True:
                 entry = columns.find(ids, block.alive, entry + 1, block.count, number)
-                if entry >= block.count:
+                if entry < 0:
                     break
                 sequence = block.sequence(content, entry)
                 if is_first:

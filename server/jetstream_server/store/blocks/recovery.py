@@ -371,7 +371,7 @@ def merge_summary(summary: Summary, table: SubjectTable) -> None:
 
 def merge_scan(block: Block, scan: Scan, table: SubjectTable) -> None:
     """Add a block's entries to the counts of their subjects."""
-    table.present += columns.tally(
+    table.present += columns.add_to_counters(
         scan.subject_ids,
         0,
         block.count,
