@@ -270,13 +270,10 @@ class Sublist:
 
         None when that is not the same for all of them. Not cached: the router keeps the answer.
         """
-        given = prefix.split(b".")
-        if b"" in given:
+        walked = self._walk(prefix)
+        if walked is None:
             return None
-        reached: list[_TrieNode] = []
-        level = [self._root]
-        for token in given:
-            level = _descend(level, token, reached)
+        level, reached = walked
         for _ in range(tokens):
             if any(node.literals for node in level):
                 return None
@@ -310,27 +307,35 @@ class Sublist:
             self._matches.clear()
             self._prefixes.clear()
 
-    def _reached(self, subject: bytes) -> list[_TrieNode]:
-        """Return the nodes whose subscriptions match."""
-        given = subject.split(b".")
-        if b"" in given:
-            return []
-        reached: list[_TrieNode] = []
-        level = [self._root]
-        for token in given:
+    def _walk(self, subject: bytes) -> tuple[list[_TrieNode], list[_TrieNode]] | None:
+        """Follow the tokens of a subject; None when one of them is empty.
+
+        Returns:
+            The nodes where it ends, and those on the way that match whatever follows.
+        """
+        tokens = subject.split(b".")
+        if b"" in tokens:
+            return None
+        level, reached = [self._root], list[_TrieNode]()
+        for token in tokens:
             level = _descend(level, token, reached)
             if not level:
-                return reached
+                break
+        return level, reached
+
+    def _reached(self, subject: bytes) -> list[_TrieNode]:
+        """Return the nodes whose subscriptions match."""
+        walked = self._walk(subject)
+        if walked is None:
+            return []
+        level, reached = walked
         return reached + [node for node in level if node.has_subscriptions]
 
     def _only_below(self, prefix: bytes) -> Subscription | None:
-        given = prefix.split(b".")
-        if b"" in given:
+        walked = self._walk(prefix)
+        if walked is None:
             return None
-        reached: list[_TrieNode] = []
-        level = [self._root]
-        for token in given:
-            level = _descend(level, token, reached)
+        level, reached = walked
         for node in level:
             if node.literals is not None:
                 for child in node.literals.values():

@@ -8,8 +8,9 @@ nats-server 2.15.1.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Generic, Protocol, Self, TypeVar
 
 from jetstream_server.base.clock import SECOND
 
@@ -57,3 +58,68 @@ class OpenBatches:
         batches.messages_max = messages_max if messages_max > 0 else batches.messages_max
         batches.idle_ns = idle_ns if idle_ns > 0 else batches.idle_ns
         return batches
+
+
+class Idling(Protocol):
+    """An open batch, which is given up when nothing of it comes until its deadline."""
+
+    deadline: int
+
+
+B = TypeVar("B", bound=Idling)
+
+
+class BatchesOfStream(Generic[B]):
+    """The open batches of one stream by their ids, the one that idles longest first.
+
+    Args:
+        count: of the batches of this kind on the whole server.
+        limits: say how long a batch may idle.
+    """
+
+    def __init__(self, count: OpenCount, limits: OpenBatches) -> None:
+        self._count = count
+        self._limits = limits
+        self._open: dict[bytes, B] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def get(self, batch_id: bytes) -> B | None:
+        """Return an open batch."""
+        return self._open.get(batch_id)
+
+    def has_room(self) -> bool:
+        """Tell whether one more may be opened."""
+        return self._count.has_room(len(self._open))
+
+    def add(self, batch_id: bytes, batch: B) -> None:
+        """Open a batch."""
+        self._open[batch_id] = batch
+        self._count.count += 1
+
+    def keep(self, batch_id: bytes, now: int) -> None:
+        """Note that something of a batch has come; its deadline is the last one now."""
+        batch = self._open[batch_id] = self._open.pop(batch_id)
+        batch.deadline = now + self._limits.idle_ns
+
+    def forget(self, batch_id: bytes) -> bool:
+        """Close a batch; tell whether it was open."""
+        if self._open.pop(batch_id, None) is None:
+            return False
+        self._count.count -= 1
+        return True
+
+    def close(self) -> None:
+        """Forget all."""
+        for batch_id in list(self._open):
+            self.forget(batch_id)
+
+    def expired(self, now: int) -> Iterator[bytes]:
+        """Yield the ids of batches that idled too long; each is to be forgotten at once."""
+        while (deadline := self.next_deadline()) is not None and deadline <= now:
+            yield next(iter(self._open))
+
+    def next_deadline(self) -> int | None:
+        """Return when the next one has idled too long."""
+        return next((batch.deadline for batch in self._open.values()), None)

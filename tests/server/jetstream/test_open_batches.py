@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jetstream_server.base.clock import SECOND
-from jetstream_server.jetstream.open_batches import OpenBatches, OpenCount
+from jetstream_server.jetstream.open_batches import BatchesOfStream, OpenBatches, OpenCount
 
 
 def test_room() -> None:
@@ -27,3 +27,26 @@ def test_limits_hold_for_both_kinds() -> None:
     for tally in (batches.atomic, batches.fast):
         assert (tally.per_stream, tally.total) == (2, 3)
     assert (batches.messages_max, batches.idle_ns) == (4, SECOND)
+
+
+class Batch:
+    deadline = 0
+
+
+def test_the_batches_of_a_stream_end_in_the_order_in_which_they_idle() -> None:
+    limits = OpenBatches(fast=OpenCount(per_stream=2, total=3), idle_ns=10)
+    one, other = (BatchesOfStream[Batch](limits.fast, limits) for _ in range(2))
+    for now, batch_id in ((1, b"a"), (2, b"b")):
+        one.add(batch_id, Batch())
+        one.keep(batch_id, now)
+    one.keep(b"a", 3)
+    assert not one.has_room() and other.has_room() and limits.fast.count == 2
+    other.add(b"a", Batch())
+    assert not other.has_room(), "the server has as many as it may"
+    assert one.next_deadline() == 12
+    assert not list(one.expired(11))
+    for batch_id in one.expired(12):
+        assert batch_id == b"b" and one.forget(batch_id)
+    assert len(one) == 1 and one.get(b"b") is None and not one.forget(b"b")
+    one.close()
+    assert not one and limits.fast.count == 1

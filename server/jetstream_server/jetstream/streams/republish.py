@@ -49,28 +49,16 @@ class Republisher:
         A copy that cannot be made is left out: the message itself is stored.
         """
         try:
-            self._publish(output, subject, headers, payload, sequence, previous, now)
+            target = self._transform.apply(subject, self._random)
+            if target is None or is_own_subject(target):
+                return
+            lines = (
+                b"Nats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\n"
+                b"Nats-Time-Stamp: %b\r\nNats-Last-Sequence: %d\r\n"
+            ) % (self._stream, subject, sequence, format_time(now).encode(), previous)
+            if self._headers_only:
+                lines += b"Nats-Msg-Size: %d\r\n" % len(payload)
+                payload = b""
+            output.publish(target, payload, headers=extended(headers, lines))
         except Exception as error:
             self._containment.contain(error, now)
-
-    def _publish(
-        self,
-        output: Output,
-        subject: bytes,
-        headers: bytes,
-        payload: bytes,
-        sequence: int,
-        previous: int,
-        now: int,
-    ) -> None:
-        target = self._transform.apply(subject, self._random)
-        if target is None or is_own_subject(target):
-            return
-        lines = (
-            b"Nats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\n"
-            b"Nats-Time-Stamp: %b\r\nNats-Last-Sequence: %d\r\n"
-        ) % (self._stream, subject, sequence, format_time(now).encode(), previous)
-        if self._headers_only:
-            lines += b"Nats-Msg-Size: %d\r\n" % len(payload)
-            payload = b""
-        output.publish(target, payload, headers=extended(headers, lines))

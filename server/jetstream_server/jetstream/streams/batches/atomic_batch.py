@@ -24,6 +24,7 @@ from jetstream_server.core.containment import Incident
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.advisory import publish_batch_abandoned
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.open_batches import BatchesOfStream
 from jetstream_server.jetstream.required_level import check_required_level
 from jetstream_server.jetstream.streams.batches.batch_storing import take_batch
 from jetstream_server.jetstream.streams.contents import Contents
@@ -59,7 +60,7 @@ class AtomicBatches:
         self._pub_ack = pub_ack
         self._context = context
         self._limits = context.batches
-        self._open: dict[bytes, _OpenAtomicBatch] = {}  # the one that idles longest first
+        self._open = BatchesOfStream[_OpenAtomicBatch](context.batches.atomic, context.batches)
 
     def receive(self, message: Candidate, now: int) -> bytes:
         """Put a message aside, or store the batch when this is its commit.
@@ -88,7 +89,7 @@ class AtomicBatches:
             batch.messages.append(message)
         if not commit:
             return b""
-        self._forget(batch_id)
+        self._open.forget(batch_id)
         messages = batch.messages
         last = messages[-1]
         if last is not message:
@@ -106,10 +107,10 @@ class AtomicBatches:
         is_too_large = position > messages_max + is_marker
         batch = self._open.get(batch_id)
         if batch is None and position == 1:
-            if not self._limits.atomic.has_room(len(self._open)):
+            if not self._open.has_room():
                 raise errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT()
-            batch = self._open[batch_id] = _OpenAtomicBatch(now)
-            self._limits.atomic.count += 1
+            batch = _OpenAtomicBatch(now)
+            self._open.add(batch_id, batch)
         if batch is None and not is_too_large:
             raise errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH()
         if (
@@ -117,7 +118,7 @@ class AtomicBatches:
             and commit not in _COMMITS
             and has_header(message.headers, names.BATCH_COMMIT)
         ):
-            self._forget(batch_id)
+            self._open.forget(batch_id)
             raise errors.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT()
         if batch is None or is_too_large:
             self._abandon(batch_id, "large", now)
@@ -125,20 +126,13 @@ class AtomicBatches:
         if position != len(batch.messages) + 1 or (is_marker and position == 1):
             self._abandon(batch_id, "incomplete", now)
             raise errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH()
-        batch.deadline = now + self._limits.idle_ns
-        self._open[batch_id] = self._open.pop(batch_id)
+        self._open.keep(batch_id, now)
         return batch
 
     def _abandon(self, batch_id: bytes, reason: str, now: int) -> None:
-        if self._forget(batch_id):
+        if self._open.forget(batch_id):
             text = batch_id.decode("utf-8", "replace")
             publish_batch_abandoned(self._context, self._contents.name, text, reason, now)
-
-    def _forget(self, batch_id: bytes) -> bool:
-        if self._open.pop(batch_id, None) is None:
-            return False
-        self._limits.atomic.count -= 1
-        return True
 
     def give_up(self, incident: Incident, now: int) -> None:
         """Forget every open batch: one may lack a message that was counted."""
@@ -146,17 +140,16 @@ class AtomicBatches:
 
     def close(self) -> None:
         """Forget every open batch, without a word: the stream ends, or no longer allows them."""
-        for batch_id in list(self._open):
-            self._forget(batch_id)
+        self._open.close()
 
     def expire(self, now: int) -> None:
         """Give up the batches that went on too slowly."""
-        while (deadline := self.next_deadline()) is not None and deadline <= now:
-            self._abandon(next(iter(self._open)), "timeout", now)
+        for batch_id in self._open.expired(now):
+            self._abandon(batch_id, "timeout", now)
 
     def next_deadline(self) -> int | None:
         """Return when the next batch is given up."""
-        return next((batch.deadline for batch in self._open.values()), None)
+        return self._open.next_deadline()
 
 
 def drop_unfinished(store: MessageStore) -> int:

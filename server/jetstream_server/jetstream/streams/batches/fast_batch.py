@@ -19,6 +19,7 @@ from jetstream_server.base.errors import ApiError
 from jetstream_server.core.containment import Incident
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.open_batches import BatchesOfStream
 from jetstream_server.jetstream.streams.contents import Contents
 from jetstream_server.jetstream.streams.messages import publish_headers as names
 from jetstream_server.jetstream.streams.messages.candidate import Candidate
@@ -94,8 +95,7 @@ class FastBatches:
         self._contents = contents
         self._pub_ack = pub_ack
         self._output = context.output
-        self._limits = context.batches
-        self._open: dict[bytes, _OpenFastBatch] = {}  # the one that idles longest first
+        self._open = BatchesOfStream[_OpenFastBatch](context.batches.fast, context.batches)
 
     def receive(self, message: Candidate, now: int) -> None:
         """Take one message, and answer it if it is time to.
@@ -130,17 +130,14 @@ class FastBatches:
         if batch is None:
             if place.position != 1 or place.op == PING:
                 raise errors.BATCH_PUBLISH_UNKNOWN_BATCH_ID()
-            if not self._limits.fast.has_room(len(self._open)):
+            if not self._open.has_room():
                 raise errors.BATCH_PUBLISH_TOO_MANY_INFLIGHT()
             # With others at work, begin carefully.
             batch = _OpenFastBatch(1 if self._open else min(place.flow, _FIRST_INTERVAL_MAX))
-            self._limits.fast.count += 1
+            self._open.add(place.batch, batch)
             if place.op == BEGIN and not self._contents.config.no_ack:
                 self._acknowledge(batch, reply)
-        # At the end: the oldest deadline stays first.
-        self._open.pop(place.batch, None)
-        self._open[place.batch] = batch
-        batch.deadline = now + self._limits.idle_ns
+        self._open.keep(place.batch, now)
         return batch
 
     def _take(self, batch: _OpenFastBatch, place: BatchPlace, message: Candidate, now: int) -> None:
@@ -151,7 +148,7 @@ class FastBatches:
             sequence, is_new = take_single(self._contents, message, now)
         except ApiError as error:
             if place.position == 1 and not place.gaps_allowed:
-                self._forget(place.batch)
+                self._open.forget(place.batch)
                 raise
             self._report_error(place, error, reply)
             batch.position = place.position
@@ -168,27 +165,22 @@ class FastBatches:
             batch.interval = max(min(2 * batch.interval, place.flow), 1)
             self._acknowledge(batch, reply)
 
-    def _forget(self, batch_id: bytes) -> None:
-        del self._open[batch_id]
-        self._limits.fast.count -= 1
-
     def give_up(self, incident: Incident, now: int) -> None:
         """Forget every open batch: one may lack a message that was counted."""
         self.close()
 
     def close(self) -> None:
         """Forget every open batch: the stream ends, or no longer allows them."""
-        for batch_id in list(self._open):
-            self._forget(batch_id)
+        self._open.close()
 
     def expire(self, now: int) -> None:
         """Forget the batches that went on too slowly."""
-        while (deadline := self.next_deadline()) is not None and deadline <= now:
-            self._forget(next(iter(self._open)))
+        for batch_id in self._open.expired(now):
+            self._open.forget(batch_id)
 
     def next_deadline(self) -> int | None:
         """Return when the next batch is forgotten."""
-        return next((batch.deadline for batch in self._open.values()), None)
+        return self._open.next_deadline()
 
     def _acknowledge(self, batch: _OpenFastBatch, reply: bytes) -> None:
         line = b'{"type":"ack","seq":%d,"msgs":%d}' % (batch.acknowledged, batch.interval)
@@ -209,6 +201,6 @@ class FastBatches:
         self._output.publish(reply, line)
 
     def _close(self, batch_id: bytes, batch: _OpenFastBatch, count: int, reply: bytes) -> None:
-        self._forget(batch_id)
+        self._open.forget(batch_id)
         answer = self._pub_ack.batch(batch.sequence, batch_id, count)
         self._output.publish(reply, answer)
