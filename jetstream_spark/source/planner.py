@@ -88,15 +88,8 @@ def plan_end(
     return Offsets(streams)
 
 
-def plan_ranges(
-    start: Offsets, end: Offsets, range_max: int, pieces_min: int, pieces_max: int
-) -> list[SequenceRange]:
-    """Cut everything between two offsets into the ranges of single tasks.
-
-    Each range spans at most `range_max` sequences unless that would need more than `pieces_max`
-    ranges; every stream with anything to read has one at least. Streams come in the order of their
-    names, ranges in the order of sequences.
-    """
+def whole_ranges(start: Offsets, end: Offsets) -> list[SequenceRange]:
+    """Everything between two offsets: one range for each stream with anything to read, by name."""
     whole = []
     for name in sorted(end.streams):
         final = end.streams[name]
@@ -108,6 +101,19 @@ def plan_ranges(
             first = final.start or 1
         if final.next > first:
             whole.append(SequenceRange(name, final.created, first, final.next))
+    return whole
+
+
+def plan_ranges(
+    start: Offsets, end: Offsets, range_max: int, pieces_min: int, pieces_max: int
+) -> list[SequenceRange]:
+    """Cut everything between two offsets into the ranges of single tasks.
+
+    Each range spans at most `range_max` sequences unless that would need more than `pieces_max`
+    ranges; every stream with anything to read has one at least. Streams come in the order of their
+    names, ranges in the order of sequences.
+    """
+    whole = whole_ranges(start, end)
     ranges: list[SequenceRange] = []
     for one, pieces in zip(whole, _pieces(whole, range_max, pieces_min, pieces_max), strict=True):
         ranges += one.cut(pieces)

@@ -21,12 +21,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from jetstream_spark.client.control import StreamState
+from jetstream_spark.client.control import STREAM_NOT_FOUND, StreamState
 from jetstream_spark.client.operation import Host, Operation, Pause
 from jetstream_spark.client.patience import PASSING, PAUSE_MAX_S, PAUSE_S, Patience, by_chance
 from jetstream_spark.errors import (
     DataLossError,
     OffsetsError,
+    RequestRefusedError,
     RetryableError,
     StreamNotFoundError,
     StreamOfflineError,
@@ -36,7 +37,13 @@ from jetstream_spark.fetch.tail import Tail
 from jetstream_spark.options.format_options import EARLIEST, LATEST, SourceOptions
 from jetstream_spark.options.offsets import Offsets, StreamOffset
 from jetstream_spark.source.accepted_loss import AcceptedLoss
-from jetstream_spark.source.planner import Limits, available, available_bytes, plan_end
+from jetstream_spark.source.planner import (
+    Limits,
+    available,
+    available_bytes,
+    plan_end,
+    whole_ranges,
+)
 from jetstream_spark.source.stream_watch import StreamWatch
 
 _log = logging.getLogger("jetstream_spark")
@@ -273,16 +280,14 @@ class StreamSource:
         self._batch_start = None
         if before is None:
             return
-        for name, start in before.streams.items():
-            end, tail = at.streams.get(name), tails.get(name)
-            if end is None or start.created != end.created:
-                continue
-            gone_below = end.next  # all, if the stream is gone or was made anew
-            if tail is not None and tail.created == end.created:
+        for whole in whole_ranges(before, at):
+            tail = tails.get(whole.stream)
+            gone_below = whole.stop  # all, if the stream is gone or was made anew
+            if tail is not None and tail.created == whole.created:
                 if tail.is_consumed:
                     continue
-                gone_below = min(tail.first, end.next)
-            self._lost.note_overtaken(name, start.next, gone_below)
+                gone_below = min(tail.first, whole.stop)
+            self._lost.note_overtaken(whole.stream, whole.start, gone_below)
 
     def _begin_of_copy(self, name: str, position: StreamOffset, tail: Tail) -> Operation[int]:
         key = (name, tail.created)
@@ -378,11 +383,15 @@ class StreamSource:
                 # A stream that is gone or another one; `latest_offset` says what that means. Its
                 # sequences are not ours to give up.
                 continue
-            if mode == "ack":
-                yield from self._acknowledge(name, at)
-            else:
-                for subject in self.options.subjects or ("",):
-                    yield from self._watch.control.purge(name, at.next, subject)
+            try:
+                if mode == "ack":
+                    yield from self._acknowledge(name, at)
+                else:
+                    for subject in self.options.subjects or ("",):
+                        yield from self._watch.control.purge(name, at.next, subject)
+            except RequestRefusedError as error:
+                if error.err_code != STREAM_NOT_FOUND:
+                    raise  # else it went a moment ago, as above
         self._committed = end
 
     def _acknowledge(self, stream: str, at: StreamOffset) -> Operation[None]:

@@ -27,6 +27,7 @@ from jetstream_spark.source import stream_watch
 from jetstream_spark.source.partition import RangePartition, read_partition
 from jetstream_spark.source.planner import plan_ranges
 from jetstream_spark.source.stream_source import StreamSource
+from jetstream_spark.source.stream_watch import StreamWatch
 from tests.connector.snapshots import restore, take_snapshot
 
 pytestmark = pytest.mark.genuine
@@ -324,6 +325,46 @@ def test_what_a_stream_made_anew_has_lost_and_what_went_with_the_old_one_is_coun
     source.latest_offset(before)
     report = source.report()
     assert (report["overtaken"], report["skipped"]) == (5, 3)
+
+
+def test_what_goes_while_the_first_batch_of_a_stream_made_anew_is_read_is_counted(stream):
+    """Such a batch begins in the old stream and ends in the new one, which goes in its turn."""
+    publish(stream, 5)
+    source = query(stream, **ACCEPT)
+    before = source.latest_offset(source.initial_offset())
+    body = {"name": stream.name, "subjects": [f"{stream.subject}.>"], "first_seq": 100}
+    for count in (4, 1):
+        stream.control.request(f"STREAM.DELETE.{stream.name}")
+        stream.control.request(f"STREAM.CREATE.{stream.name}", body)
+        publish(stream, count)
+        before = source.latest_offset(before)
+    assert source.report()["overtaken"] == 5 + 4
+
+
+@pytest.mark.parametrize("mode", ["purge", "ack"])
+def test_a_stream_that_goes_while_a_batch_is_committed_is_loss(
+    genuine, make_stream, monkeypatch, mode
+):
+    """Between the look whether it is still the same stream and the request there is time."""
+    retention = {"purge": "workqueue", "ack": "interest"}[mode]
+    held = make_stream(genuine.url, retention=retention, allow_direct=True)
+    consumer = {"purge": "", "ack": "HOLDS"}[mode]
+    source = query(held, commitMode=mode, consumer=consumer, **ACCEPT)
+    start = source.initial_offset()
+    publish(held, 3)
+    end = source.latest_offset(start)
+    states = StreamWatch.states
+
+    def too_late(watch, is_fresh=False):
+        found = yield from states(watch, is_fresh)
+        held.control.request(f"STREAM.DELETE.{held.name}")
+        monkeypatch.undo()
+        return found
+
+    monkeypatch.setattr(StreamWatch, "states", too_late)
+    source.commit(end)
+    assert source.latest_offset(end) == end
+    assert "[STREAM_DELETED]" in source.report()["streams"][held.name]["loss"]
 
 
 def test_a_deleted_stream_is_named_for_as_long_as_it_is_missing(stream, caplog):
