@@ -47,7 +47,7 @@ $(READY)-demo: $(BIN)/python $(SOURCES)
 
 $(READY)-test: $(BIN)/python $(SOURCES)
 	@rm -rf build server/build
-	$(INSTALL) ./server '.[cli,demo,test,dev]'
+	$(INSTALL) ./server '.[cli,console,demo,test,dev]'
 	@touch $@ $(READY)-demo
 
 # Spark's Python processes look for modules where Spark was started first. Here they would find the

@@ -17,10 +17,15 @@ ROOT = Path(__file__).parents[1]
 PROJECTS = {"jetstream-server": ROOT / "server", "jetstream-spark": ROOT}
 PACKAGES = {
     "jetstream-server": [ROOT / "server" / "jetstream_server"],
-    "jetstream-spark": [ROOT / "jetstream_spark", ROOT / "pyspark_jetstream"],
+    "jetstream-spark": [
+        ROOT / "jetstream_spark",
+        ROOT / "pyspark_jetstream",
+        ROOT / "server" / "jetstream_console",
+    ],
 }
 # Rooms that need an extra.
 EXTRAS = {
+    "console": ROOT / "server" / "jetstream_console",
     "cli": ROOT / "jetstream_spark" / "command",
     "prometheus": ROOT / "jetstream_spark" / "observation" / "prometheus.py",
     "opentelemetry": ROOT / "jetstream_spark" / "observation" / "opentelemetry.py",
@@ -28,7 +33,7 @@ EXTRAS = {
 # Of distributions that share a package, the one whose part is imported.
 SHARED = {"opentelemetry": "opentelemetry-api"}
 READ_BY_ZONEINFO = {"tzdata"}
-OUR_OWN = {"jetstream_server", "jetstream_spark", "pyspark_jetstream"}
+OUR_OWN = {"jetstream_console", "jetstream_server", "jetstream_spark", "pyspark_jetstream"}
 
 each_distribution = pytest.mark.parametrize("name", PROJECTS)
 
@@ -69,7 +74,8 @@ def imported(*folders: Path) -> set[str]:
 
 @each_distribution
 def test_it_asks_for_what_it_imports_and_nothing_else(name):
-    assert declared(name) - READ_BY_ZONEINFO == imported(*PACKAGES[name])
+    always = [folder for folder in PACKAGES[name] if folder not in EXTRAS.values()]
+    assert declared(name) - READ_BY_ZONEINFO == imported(*always)
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
@@ -125,7 +131,13 @@ def test_what_is_installed_has_kernels_and_not_their_sources(name):
     files = [Path(str(each)) for each in distribution(name).files or []]
     assert {file.suffix for file in files} & {".pyx", ".pxd", ".c"} == set()
     typed = {file.parent.name for file in files if file.name == "py.typed"}
-    assert typed == {"jetstream_server" if name == "jetstream-server" else "jetstream_spark"}
+    assert (
+        typed
+        == {
+            "jetstream-server": {"jetstream_server"},
+            "jetstream-spark": {"jetstream_console", "jetstream_spark"},
+        }[name]
+    )
     assert any(file.name == "LICENSE" for file in files)
     for compiled in (file for file in files if file.suffix == ".so"):
         content = Path(str(distribution(name).locate_file(compiled))).read_bytes()

@@ -6,7 +6,11 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {"jetstream_server": ROOT / "server", "jetstream_spark": ROOT}
+PACKAGES = {
+    "jetstream_console": ROOT / "server",
+    "jetstream_server": ROOT / "server",
+    "jetstream_spark": ROOT,
+}
 
 
 def test_no_files_import_each_other() -> None:

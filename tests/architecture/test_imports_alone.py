@@ -60,6 +60,7 @@ def _may_mind(path: Path) -> bool:
 @pytest.mark.timeout(310)  # a fraction of it when the machine has nothing else to do
 def test_each_module_imports_alone():
     modules = _modules(ROOT / "server/jetstream_server", "jetstream_server")
+    modules |= _modules(ROOT / "server/jetstream_console", "jetstream_console")
     modules |= _modules(ROOT / "jetstream_spark", "jetstream_spark")
     modules |= _modules(ROOT / "pyspark_jetstream", "pyspark_jetstream")
     alone = [name for name, path in modules.items() if _may_mind(path)]

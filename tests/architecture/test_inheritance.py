@@ -12,7 +12,12 @@ import builtins
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("server/jetstream_server", "jetstream_spark", "pyspark_jetstream")
+PACKAGES = (
+    "server/jetstream_console",
+    "server/jetstream_server",
+    "jetstream_spark",
+    "pyspark_jetstream",
+)
 
 # Bases of declared fields.
 MODELS = {

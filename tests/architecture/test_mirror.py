@@ -7,12 +7,20 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 TREES = {
     ROOT / "server/jetstream_server": ROOT / "tests/server",
+    ROOT / "server/jetstream_console": ROOT / "tests/console",
     ROOT / "jetstream_spark": ROOT / "tests/connector",
 }
 
 # Files whose behaviour shows only in something larger, and the tests that show it.
 TESTED_ELSEWHERE = {
     "jetstream_spark/command/__main__.py": "tests/connector/command/test_main.py",
+    "server/jetstream_console/__main__.py": "tests/console/test_cli.py",
+    "server/jetstream_console/console.py": "tests/console/conftest.py",
+    "server/jetstream_console/asking/errors.py": "tests/console/asking/test_api.py",
+    "server/jetstream_console/pages/charts.py": "tests/console/pages/test_overview.py",
+    "server/jetstream_console/pages/columns.py": "tests/console/pages/test_streams.py",
+    "server/jetstream_console/pages/frame.py": "tests/console/pages/test_stream.py",
+    "server/jetstream_console/pages/registration.py": "tests/console/conftest.py",
     "server/jetstream_server/__main__.py": "tests/server/test_cli.py",
     "server/jetstream_server/jetstream/consumers/consumer_context.py": (
         "tests/server/jetstream/consumers/test_consumer.py"

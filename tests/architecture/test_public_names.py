@@ -21,7 +21,7 @@ PUBLIC = {
     "jetstream_spark.embedded": {"JetStreamServer"},
     "pyspark_jetstream": {"DefaultSource", "register"},
 }
-PACKAGES = "(?:jetstream_spark|jetstream_server|pyspark_jetstream)"
+PACKAGES = "(?:jetstream_console|jetstream_spark|jetstream_server|pyspark_jetstream)"
 
 
 @pytest.mark.parametrize("name", PUBLIC)

@@ -9,12 +9,14 @@ from jetstream_spark.command import main as command_line
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = {
+    "jetstream_console": ROOT / "server" / "jetstream_console",
     "jetstream_server": ROOT / "server" / "jetstream_server",
     "jetstream_spark": ROOT / "jetstream_spark",
     "pyspark_jetstream": ROOT / "pyspark_jetstream",
 }
 # Where a run begins; what Spark's processes and users import.
 ENTRIES = (
+    "jetstream_console.__main__",
     "jetstream_server.__main__",
     "jetstream_spark",
     "jetstream_spark.command.__main__",

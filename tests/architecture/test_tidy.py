@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ["server/jetstream_server", "jetstream_spark", "pyspark_jetstream"]
+PACKAGES = [
+    "server/jetstream_console",
+    "server/jetstream_server",
+    "jetstream_spark",
+    "pyspark_jetstream",
+]
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py*")
                  if path.suffix in (".py", ".pyx"))  # fmt: skip
 PARSED = [path for path in SOURCES if path.suffix == ".py"]  # not Cython

@@ -1,0 +1,246 @@
+"""The connection to the servers: it is made in the background, and comes back by itself.
+
+All pages of all browsers share it. It says whether it is there, and whose words keep it from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import Error, NoRespondersError
+
+from jetstream_console.asking.errors import RefusedError, UnreachableError
+from jetstream_spark.options.option_values import Secret
+
+_RECONNECT_WAIT_S = 1
+_CONNECT_TIMEOUT_S = 5
+_PING_INTERVAL_S = 20
+_FORBIDDEN = "permissions violation for "
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which servers, as whom. Secrets stay references until a connection is made.
+
+    Attributes:
+        creds: path of a credentials file.
+        nkey: path of a file with an nkey's seed.
+        domain: a JetStream domain, or nothing.
+    """
+
+    servers: tuple[str, ...]
+    user: str = ""
+    password: Secret | None = None
+    token: Secret | None = None
+    creds: str = ""
+    nkey: str = ""
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+    domain: str = ""
+    inbox_prefix: str = ""
+    request_timeout_s: float = 5.0
+
+    @property
+    def api_prefix(self) -> str:
+        """What subjects of the JetStream API begin with."""
+        return f"$JS.{self.domain}.API" if self.domain else "$JS.API"
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The servers as they may be shown: without a user and a password."""
+        return tuple(_place(server) for server in self.servers)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """Where the connection stands.
+
+    Attributes:
+        place: host and port of the server that it leads to; empty while it leads nowhere.
+        words: why it leads nowhere, as far as anybody said.
+    """
+
+    is_connected: bool
+    place: str = ""
+    server_name: str = ""
+    server_version: str = ""
+    cluster: str = ""
+    max_payload: int = 0
+    words: str = ""
+
+
+class Link:
+    """One connection of the console, made anew whenever it is lost.
+
+    Args:
+        target: where it is to lead.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._client = Client()
+        self._connecting: asyncio.Task[None] | None = None
+        self._words = "No server has answered yet."
+        # What the server forbids is said apart from any request, in lower case by the client.
+        self._asked: dict[str, set[asyncio.Future[str]]] = {}
+
+    @property
+    def client(self) -> Client:
+        """The client of nats-py, for its buckets and object stores."""
+        return self._client
+
+    @property
+    def state(self) -> LinkState:
+        """Where it stands now."""
+        if not self._client.is_connected:
+            return LinkState(is_connected=False, words=self._words)
+        told: dict[str, Any] = self._client._server_info
+        url = self._client.connected_url
+        return LinkState(
+            is_connected=True,
+            place=_place(url.geturl()) if url is not None else "",
+            server_name=str(told.get("server_name", "")),
+            server_version=str(told.get("version", "")),
+            cluster=str(told.get("cluster", "")),
+            max_payload=self._client.max_payload,
+        )
+
+    def open(self) -> None:
+        """Begin to connect, in the background."""
+        if self._connecting is None:
+            self._connecting = asyncio.get_running_loop().create_task(self._connect())
+
+    async def close(self) -> None:
+        """End the connection, or the attempt at one."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.gather(self._connecting, return_exceptions=True)
+        if not self._client.is_closed:
+            await self._client.close()
+
+    async def request(
+        self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None
+    ) -> bytes:
+        """Return the answer to a request; of a publish into a stream, its acknowledgement.
+
+        Raises:
+            UnreachableError: there is no connection, nobody answered in time, or nobody listens.
+            RefusedError: the user may not ask this.
+        """
+        if not self._client.is_connected:
+            raise UnreachableError(f"There is no connection to a server. {self._words}")
+        refused: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        waiting = self._asked.setdefault(subject.lower(), set())
+        waiting.add(refused)
+        answer = asyncio.ensure_future(self._said(subject, payload, headers or {}))
+        try:
+            both: set[asyncio.Future[Any]] = {refused, answer}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if refused.done():
+                raise RefusedError(refused.result())
+            return answer.result().data
+        finally:
+            answer.cancel()
+            await asyncio.gather(answer, return_exceptions=True)
+            refused.cancel()
+            waiting.discard(refused)
+            if not waiting:
+                self._asked.pop(subject.lower(), None)
+
+    async def subscribe(self, subject: str, pending_bytes: int) -> Subscription:
+        """Listen to a subject; what comes faster than it is taken is dropped beyond some bytes."""
+        return await self._client.subscribe(subject, pending_bytes_limit=pending_bytes)
+
+    async def _said(self, subject: str, payload: bytes, headers: dict[str, str]) -> Msg:
+        try:
+            return await self._client.request(
+                subject, payload, timeout=self.target.request_timeout_s, headers=headers or None
+            )
+        except NoRespondersError:
+            raise UnreachableError(f"Nobody listens to '{subject}'.") from None
+        except TimeoutError:
+            seconds = self.target.request_timeout_s
+            raise UnreachableError(f"There was no answer within {seconds:g} s.") from None
+        except (Error, OSError, ValueError) as error:
+            raise UnreachableError(_words(error)) from None
+
+    async def _connect(self) -> None:
+        try:
+            await self._client.connect(**self._arguments())
+        except (Error, OSError, ValueError) as error:
+            self._words = _words(error)
+
+    def _arguments(self) -> dict[str, Any]:
+        target = self.target
+        given = {
+            "user": target.user,
+            "password": target.password and target.password.resolve("password"),
+            "token": target.token and target.token.resolve("token"),
+            "user_credentials": target.creds,
+            "nkeys_seed": target.nkey,
+            "tls": _tls(target),
+            "inbox_prefix": target.inbox_prefix,
+        }
+        return {
+            "servers": list(target.servers),
+            "name": "jetstream-console",
+            "error_cb": self._on_error,
+            "disconnected_cb": self._on_disconnected,
+            "max_reconnect_attempts": -1,
+            "reconnect_time_wait": _RECONNECT_WAIT_S,
+            "connect_timeout": _CONNECT_TIMEOUT_S,
+            "ping_interval": _PING_INTERVAL_S,
+            **{name: value for name, value in given.items() if value},
+        }
+
+    async def _on_error(self, error: Exception) -> None:
+        words = _words(error)
+        if not self._client.is_connected:
+            self._words = words
+        at = words.lower().find(_FORBIDDEN)
+        if at < 0:
+            return
+        # The client has lowered the case of what the server said.
+        said = words[at:].lower()
+        for subject, waiting in self._asked.items():
+            if f'"{subject}"' in said:
+                for each in waiting:
+                    if not each.done():
+                        each.set_result(said.capitalize())
+
+    async def _on_disconnected(self) -> None:
+        self._words = "The connection was lost; it is being made anew."
+
+
+def _tls(target: Target) -> ssl.SSLContext | None:
+    """Return how to speak TLS; None leaves it to the server."""
+    wants = any(urlsplit(server).scheme in ("tls", "wss") for server in target.servers)
+    if not (wants or target.tls_ca or target.tls_cert):
+        return None
+    context = ssl.create_default_context(cafile=target.tls_ca or None)
+    if target.tls_cert:
+        context.load_cert_chain(target.tls_cert, target.tls_key or None)
+    return context
+
+
+def _place(server: str) -> str:
+    """Return host and port, and nothing that is secret."""
+    parts = urlsplit(server if "://" in server else f"nats://{server}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
+    return f"{host}:{port or 4222}"
+
+
+def _words(error: BaseException) -> str:
+    return str(error).removeprefix("nats: ").strip() or type(error).__name__

@@ -1,0 +1,59 @@
+"""The command `jetstream-console`: a web server with the pages."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+
+from nicegui import app, ui
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from jetstream_console.answer_headers import AnswerHeaders
+from jetstream_console.console import Console
+from jetstream_console.pages.registration import add_pages
+from jetstream_console.password_gate import PasswordGate
+from jetstream_console.settings import Settings, is_loopback, read_settings
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serve the console until it is interrupted."""
+    settings = read_settings(arguments)
+    port = settings.port or _free_port(settings.host)
+    add_guards(settings)
+    console = Console(settings)
+    app.on_startup(console.open)
+    app.on_shutdown(console.close)
+    add_pages(console)
+    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+    print(f"jetstream-console: http://{shown}:{port}", flush=True)
+    with suppress(KeyboardInterrupt):
+        ui.run(
+            host=settings.host,
+            port=port,
+            title="JetStream console",
+            dark=None,
+            show=False,
+            reload=False,
+            show_welcome_message=False,
+        )
+
+
+def add_guards(settings: Settings) -> None:
+    """Put before the pages whatever decides who may see them."""
+    if settings.page_password is not None:
+        password = settings.page_password.resolve("page-password")
+        app.add_middleware(PasswordGate, password=password)
+    elif is_loopback(settings.host):
+        # Pages of strangers in the same browser may have their name lead here.
+        # Of an address of IPv6 only what stands before the first colon is compared.
+        here = ["localhost", "[" if ":" in settings.host else settings.host]
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=here)
+    app.add_middleware(AnswerHeaders)
+
+
+def _free_port(host: str) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,44 @@
+"""Charts of the last quarter of an hour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nicegui import ui
+
+from jetstream_console.asking.rates import WINDOW_S
+
+Series = Sequence[tuple[float, float | None]]
+
+
+class Chart:
+    """Lines over time.
+
+    Args:
+        title: what it shows.
+        names: of its lines.
+    """
+
+    def __init__(self, title: str, names: Sequence[str]) -> None:
+        lines = [{"type": "line", "name": name, "data": [], "showSymbol": False} for name in names]
+        self.element = ui.echart(
+            {
+                "title": {"text": title, "left": 0, "textStyle": {"fontSize": 13}},
+                "grid": {"left": 60, "right": 15, "top": 45, "bottom": 25},
+                "legend": {"right": 0, "top": 0, "show": len(names) > 1},
+                "tooltip": {"trigger": "axis"},
+                "xAxis": {"type": "time"},
+                "yAxis": {"type": "value", "min": 0},
+                "animation": False,
+                "series": lines,
+            },
+            theme={"backgroundColor": "transparent", "color": ["#3b82f6", "#f59e0b"]},
+        ).classes("h-56 w-full")
+
+    def show(self, now_s: float, *lines: Series) -> None:
+        """Draw the quarter of an hour until now: moments in seconds since the epoch, and values."""
+        axis = self.element.options["xAxis"]
+        axis["min"], axis["max"] = (now_s - WINDOW_S) * 1000, now_s * 1000
+        for series, line in zip(self.element.options["series"], lines, strict=True):
+            series["data"] = [[at_s * 1000, value] for at_s, value in line]
+        self.element.update()

@@ -1,0 +1,37 @@
+"""Columns of tables: numbers stay numbers, so that they sort, and are written in the browser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_WRITTEN = {
+    "count": "v => v == null ? '–' : v.toLocaleString('en').replaceAll(',', '\\u202f')",
+    "rate": "v => v == null ? '–' : v.toLocaleString('en', {maximumFractionDigits: 1})",
+    "size": (
+        "v => { if (v == null) return '–'; const u = ['B','KiB','MiB','GiB','TiB','PiB'];"
+        " let i = 0; while (v >= 1024 && i < 5) { v /= 1024; i++; }"
+        " return v.toFixed(i ? 1 : 0) + ' ' + u[i]; }"
+    ),
+}
+
+# What a cell of a name leads to. Vue writes texts as texts, and the address is part of the row.
+LINK_CELL = (
+    '<q-td :props="props"><a :href="props.row.address" class="nicegui-link">{{ props.value }}</a>'
+    "</q-td>"
+)
+
+
+def column(name: str, label: str, written: str = "") -> dict[str, Any]:
+    """Return a column that can be sorted by.
+
+    Args:
+        name: of the field of its rows.
+        written: `count`, `rate` or `size` for numbers, nothing for text.
+    """
+    found: dict[str, Any] = {"name": name, "label": label, "field": name, "sortable": True}
+    found["align"] = "right" if written else "left"
+    if written:
+        found[":format"] = _WRITTEN[written]
+    else:
+        found["style"] = "max-width: 32rem; overflow: hidden; text-overflow: ellipsis"
+    return found

@@ -1,0 +1,110 @@
+"""Clients of the server and its accounts, as its monitoring shows them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from nicegui import ui
+
+from jetstream_console.asking.answers import number, part, text
+from jetstream_console.asking.monitor import Connection, Monitor
+from jetstream_console.console import Console
+from jetstream_console.pages.columns import column
+from jetstream_console.pages.frame import answered, frame, load
+from jetstream_console.showing.quantities import count
+
+ROWS_MAX = 1_024
+_SORTS = {
+    "cid": "oldest",
+    "start": "youngest",
+    "msgs_from": "messages from them",
+    "msgs_to": "messages to them",
+    "bytes_from": "bytes from them",
+    "bytes_to": "bytes to them",
+    "pending": "bytes that wait",
+    "subs": "subscriptions",
+    "idle": "idle",
+}
+_CONNECTIONS = [
+    column("cid", "Number", "count"),
+    column("name", "Name"),
+    column("account", "Account"),
+    column("user", "User"),
+    column("place", "From"),
+    column("language", "Library"),
+    column("uptime", "Up"),
+    column("idle", "Idle"),
+    column("rtt", "Round trip"),
+    column("subscriptions", "Subscriptions", "count"),
+    column("pending_bytes", "Waits", "size"),
+    column("in_messages", "Messages in", "count"),
+    column("out_messages", "Messages out", "count"),
+    column("in_bytes", "Bytes in", "size"),
+    column("out_bytes", "Bytes out", "size"),
+]
+_ACCOUNTS = [
+    column("account", "Account"),
+    column("connections", "Connections", "count"),
+    column("subscriptions", "Subscriptions", "count"),
+    column("in_messages", "Messages in", "count"),
+    column("in_bytes", "Bytes in", "size"),
+    column("out_messages", "Messages out", "count"),
+    column("out_bytes", "Bytes out", "size"),
+    column("slow", "Too slow", "count"),
+]
+
+
+def show(console: Console) -> None:
+    """Build the page."""
+    with frame(console, "Connections") as page:
+        if console.monitor is None:
+            ui.label("Clients are known to the monitoring of a server only: start with --monitor.")
+            return
+        with ui.row().classes("items-center gap-4"):
+            sort = ui.select(_SORTS, value="cid", label="First come").classes("w-56").mark("sort")
+            again = ui.button("Look again", icon="refresh").props("flat")
+            said = ui.label().mark("connections-said")
+        place = ui.column().classes("w-full")
+
+    monitor: Monitor = console.monitor
+
+    async def look() -> None:
+        place.clear()
+        said.text = ""
+        found = await answered(place, monitor.connections(sort.value, 0, ROWS_MAX))
+        if found is not None:
+            said.text = f"{count(len(found.rows))} of {count(found.total)} connections"
+            rows = [_connection(each) for each in found.rows]
+            with place:
+                table = ui.table(columns=_CONNECTIONS, rows=rows, row_key="cid", pagination=25)
+                table.classes("w-full").mark("connection-table")
+        accounts = await answered(place, monitor.accounts())
+        if accounts is not None:
+            with place:
+                ui.label("Accounts").classes("text-lg")
+                rows = [_account(each) for each in accounts]
+                table = ui.table(columns=_ACCOUNTS, rows=rows, row_key="account", pagination=25)
+                table.classes("w-full").mark("account-table")
+
+    sort.on_value_change(look)
+    again.on_click(look)
+    load(page, look)
+
+
+def _connection(client: Connection) -> dict[str, Any]:
+    return dataclasses.asdict(client) | {"rtt": client.rtt or "–"}
+
+
+def _account(answer: Any) -> dict[str, Any]:
+    taken, given = part(answer, "received"), part(answer, "sent")
+    return {
+        "account": text(answer, "acc"),
+        "connections": number(answer, "conns"),
+        "subscriptions": number(answer, "num_subscriptions"),
+        "in_messages": number(taken, "msgs"),
+        "in_bytes": number(taken, "bytes"),
+        "out_messages": number(given, "msgs"),
+        "out_bytes": number(given, "bytes"),
+        "slow": number(answer, "slow_consumers"),
+    }

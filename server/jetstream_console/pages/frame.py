@@ -1,0 +1,108 @@
+"""What every page has: the way to the others, and how the connection is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+from urllib.parse import quote
+
+from nicegui import ui
+
+from jetstream_console.asking.errors import AskingError
+from jetstream_console.console import Console
+
+REFRESH_S = 5.0
+_LINKS = (("Overview", "/"), ("Streams", "/streams"), ("Connections", "/connections"))
+
+T = TypeVar("T")
+
+
+@contextmanager
+def frame(console: Console, title: str, *trail: tuple[str, str]) -> Iterator[ui.column]:
+    """Build a page; its own content goes into what this yields.
+
+    Args:
+        trail: names and addresses of the pages that this one is below.
+    """
+    ui.page_title(f"{title} · JetStream console")
+    ui.colors(primary="#1d4ed8")
+    with ui.header().classes("items-center gap-4 py-2"), ui.row().classes("items-center gap-4"):
+        for name, address in _LINKS:
+            ui.link(name, address).classes("text-white no-underline font-medium")
+        state = ui.label().classes("text-sm opacity-90").mark("state")
+    with ui.column().classes("w-full max-w-screen-2xl mx-auto gap-3") as column:
+        with ui.row().classes("items-baseline gap-2"):
+            for name, address in trail:
+                ui.link(name, address)
+                ui.label("›")
+            ui.label(title).classes("text-xl font-semibold break-all").props("role=heading")
+        if not console.is_writable:
+            ui.label("Read only; --writable allows changes.").classes("text-xs opacity-60")
+        yield column
+
+    async def refresh() -> None:
+        state.text = _state(console)
+        await console.overview.refresh()
+        state.text = _state(console)
+
+    ui.timer(REFRESH_S, refresh)
+
+
+async def answered(place: ui.element, asked: Awaitable[T]) -> T | None:
+    """Return an answer, or say in a place why there is none, in the words of who said no."""
+    try:
+        return await asked
+    except AskingError as error:
+        if not place.is_deleted:
+            with place:
+                refusal(str(error))
+        return None
+
+
+def refusal(words: str) -> None:
+    """Show that something was refused, or did not work."""
+    with (
+        ui.row()
+        .classes("items-center gap-2 p-2 rounded border border-red-500 no-wrap")
+        .props("role=alert")
+    ):
+        ui.icon("error").classes("text-red-500")
+        ui.label(words).classes("break-words whitespace-pre-wrap").mark("refusal")
+
+
+def load(place: ui.element, fill: Callable[[], Awaitable[None]]) -> None:
+    """Fill a place once the browser is there, showing until then that something comes."""
+    with place:
+        waiting = ui.spinner()
+
+    async def once() -> None:
+        try:
+            await fill()
+        finally:
+            if not waiting.is_deleted:
+                waiting.delete()
+
+    ui.timer(0, once, once=True)
+
+
+def facts(entries: dict[str, str]) -> None:
+    """Show names and what they are."""
+    with ui.element("dl").classes("grid grid-cols-[auto_1fr] gap-x-4 gap-y-1 m-0"):
+        for name, value in entries.items():
+            with ui.element("dt").classes("opacity-60"):
+                ui.label(name)
+            with ui.element("dd").classes("m-0 break-all"):
+                ui.label(value)
+
+
+def stream_address(stream: str) -> str:
+    """Return where the page of a stream is."""
+    return f"/streams/{quote(stream, safe='')}"
+
+
+def _state(console: Console) -> str:
+    state = console.link.state
+    if not state.is_connected:
+        return f"● not connected: {state.words}"
+    return f"● {state.server_name[:24]} {state.server_version} · {state.place}"

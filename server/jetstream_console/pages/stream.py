@@ -1,0 +1,159 @@
+"""One stream in detail: state, config, consumers, subjects, where it copies from, its copies."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nicegui import ui
+
+from jetstream_console.asking.consumers import Consumer, consumers_of
+from jetstream_console.asking.streams import StreamDetail, stream_detail, subjects_of
+from jetstream_console.console import Console
+from jetstream_console.pages.columns import column
+from jetstream_console.pages.frame import answered, facts, frame, load, refusal
+from jetstream_console.showing.payload import printable
+from jetstream_console.showing.quantities import count, size, span_ns, when
+
+SUBJECTS_SHOWN = 1_000
+_CONSUMERS = [
+    column("name", "Consumer"),
+    column("kind", "Kind"),
+    column("filters", "Filters"),
+    column("pending", "Lag", "count"),
+    column("unacknowledged", "Unacknowledged", "count"),
+    column("redelivered", "Redelivered", "count"),
+    column("waiting", "Waiting pulls", "count"),
+    column("delivered", "Delivered up to", "count"),
+    column("floor", "Acknowledged up to", "count"),
+    column("active", "Last active"),
+]
+_SUBJECTS = [column("subject", "Subject"), column("messages", "Messages", "count")]
+
+
+def show(console: Console, name: str) -> None:
+    """Build the page."""
+    with frame(console, name, ("Streams", "/streams")) as page:
+        ui.button("Look again", icon="refresh", on_click=lambda: look()).props("flat")
+        top = ui.column().classes("w-full")
+        with ui.expansion("Consumers", icon="people", value=True).classes("w-full"):
+            consumers = ui.column().classes("w-full")
+        with ui.expansion("Subjects", icon="label").classes("w-full"):
+            _subjects(console, name)
+        with ui.expansion("Configuration", icon="settings").classes("w-full"):
+            config = ui.label().classes("whitespace-pre-wrap font-mono text-sm").mark("config")
+
+    async def look() -> None:
+        top.clear()
+        consumers.clear()
+        detail = await answered(top, stream_detail(console.api, name))
+        if detail is None:
+            return
+        with top:
+            _state(detail)
+        text = json.dumps(detail.config, indent=2, ensure_ascii=False, sort_keys=True)
+        config.text = printable(text)
+        found = await answered(consumers, consumers_of(console.api, name))
+        if found is None:
+            return
+        with consumers:
+            rows = [_consumer(each) for each in found.rows]
+            table = ui.table(columns=_CONSUMERS, rows=rows, row_key="name", pagination=25)
+            table.classes("w-full").mark("consumer-table")
+            if found.total > len(found.rows):
+                refusal(f"Only {count(len(found.rows))} of {count(found.total)} are looked at.")
+
+    load(page, look)
+
+
+def _state(detail: StreamDetail) -> None:
+    stream = detail.stream
+    with ui.row().classes("w-full gap-4 items-stretch"):
+        with ui.card().classes("grow"):
+            facts(
+                {
+                    "Messages": count(stream.messages),
+                    "Bytes": size(stream.bytes),
+                    "First": f"{stream.first_sequence} · {when(detail.first_time)}",
+                    "Last": f"{stream.last_sequence} · {when(stream.last_time)}",
+                    "Removed between": count(stream.deleted),
+                    "Subjects held": count(stream.subject_count),
+                }
+            )
+        with ui.card().classes("grow"):
+            facts(
+                {
+                    "Subjects": ", ".join(stream.subjects) or "none",
+                    "Storage": stream.storage,
+                    "Retention": stream.retention,
+                    "Created": when(stream.created),
+                    "Description": stream.description or "none",
+                }
+            )
+        origins = [detail.mirror] if detail.mirror else list(detail.sources)
+        if origins:
+            with ui.card().classes("grow"):
+                ui.label("Mirror of" if detail.mirror else "Copies from").classes("font-medium")
+                for origin in origins:
+                    heard = f"lag {count(origin.lag)}, heard of {span_ns(origin.silent_ns)} ago"
+                    facts({origin.name: heard})
+                    if origin.words:
+                        refusal(origin.words)
+        if detail.replicas:
+            with ui.card().classes("grow"):
+                ui.label("Replicas").classes("font-medium")
+                facts(
+                    {
+                        each.name: "leader"
+                        if each.is_leader
+                        else "offline"
+                        if each.is_offline
+                        else f"{'current' if each.is_current else 'behind'}, lag {count(each.lag)}"
+                        for each in detail.replicas
+                    }
+                )
+
+
+def _subjects(console: Console, name: str) -> None:
+    with ui.row().classes("items-center gap-4"):
+        pattern = ui.input("Pattern, as in orders.*.new or >", value=">").mark("pattern")
+        button = ui.button("Show subjects").props("flat")
+        said = ui.label().mark("subjects-said")
+    place = ui.column().classes("w-full")
+
+    async def look() -> None:
+        place.clear()
+        said.text = ""
+        found = await answered(place, subjects_of(console.api, name, pattern.value.strip()))
+        if found is None:
+            return
+        most = sorted(found.counts.items(), key=lambda entry: (-entry[1], entry[0]))
+        said.text = f"{count(found.total)} subjects"
+        if len(most) > SUBJECTS_SHOWN:
+            said.text += f", the {count(SUBJECTS_SHOWN)} with the most messages"
+        rows = [{"subject": subject, "messages": held} for subject, held in most[:SUBJECTS_SHOWN]]
+        with place:
+            table = ui.table(columns=_SUBJECTS, rows=rows, row_key="subject", pagination=25)
+            table.classes("w-full").mark("subject-table")
+
+    button.on_click(look)
+    pattern.on("keydown.enter", look)
+
+
+def _consumer(row: Consumer) -> dict[str, Any]:
+    durable = "durable" if row.is_durable else "ephemeral"
+    paused = f"paused until {when(row.paused_until)}" if row.paused_until else ""
+    way = "pull" if row.is_pull else "push" if row.is_bound else "push, nobody listens"
+    kinds = (durable, way, f"ack {row.ack_policy}", paused)
+    return {
+        "name": row.name,
+        "kind": ", ".join(filter(None, kinds)),
+        "filters": ", ".join(row.filters) or "all",
+        "pending": row.pending,
+        "unacknowledged": row.unacknowledged,
+        "redelivered": row.redelivered,
+        "waiting": row.waiting_pulls if row.is_pull else None,
+        "delivered": row.delivered_sequence,
+        "floor": row.floor_sequence,
+        "active": when(row.last_active),
+    }

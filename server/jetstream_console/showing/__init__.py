@@ -1,0 +1,1 @@
+"""What servers said, as text that people read."""

@@ -1,0 +1,50 @@
+"""Consumers as they are, on both servers."""
+
+from __future__ import annotations
+
+import pytest
+from jetstream_console.asking.consumers import consumers_of
+from jetstream_console.asking.errors import RefusedError
+from nats.js.api import AckPolicy, ConsumerConfig
+
+
+def test_a_consumer_says_how_far_it_is(run, connected, name):
+    async def work():
+        async with connected() as world:
+            await world.stream(name, [b"1", b"2", b"3"])
+            config = ConsumerConfig(filter_subject=f"{name}.*", ack_wait=30)
+            pull = await world.js.pull_subscribe(f"{name}.*", "PULL", name, config=config)
+            first, _ = await pull.fetch(2)
+            await first.ack_sync()
+            push = ConsumerConfig(durable_name="PUSH", deliver_subject="to.nobody")
+            push.ack_policy, push.filter_subjects = AckPolicy.NONE, [f"{name}.a", f"{name}.b"]
+            await world.js.add_consumer(name, push)
+            found = await consumers_of(world.api, name)
+            pull_row, push_row = found.rows
+            assert (found.total, pull_row.name, push_row.name) == (2, "PULL", "PUSH")
+            assert (pull_row.pending, pull_row.unacknowledged, pull_row.redelivered) == (1, 1, 0)
+            assert (pull_row.delivered_sequence, pull_row.floor_sequence) == (2, 1)
+            assert (pull_row.is_pull, pull_row.is_durable, pull_row.filters) == (
+                True,
+                True,
+                (f"{name}.*",),
+            )
+            assert pull_row.last_active is not None and pull_row.paused_until is None
+            assert (push_row.is_pull, push_row.is_bound, push_row.ack_policy) == (
+                False,
+                False,
+                "none",
+            )
+            assert push_row.filters == (f"{name}.a", f"{name}.b")
+            assert push_row.last_active is None and push_row.config["name"] == "PUSH"
+
+    run(work())
+
+
+def test_a_stream_that_is_not_there(run, connected):
+    async def work():
+        async with connected() as world:
+            with pytest.raises(RefusedError, match=r"^stream not found$"):
+                await consumers_of(world.api, "NONE")
+
+    run(work())

@@ -1,0 +1,68 @@
+"""One stream in detail, as a browser gets it from both servers."""
+
+from __future__ import annotations
+
+from nats.js.api import StreamSource
+
+from tests.console.conftest import until
+
+
+def test_it_shows_state_config_consumers_and_subjects(run, browse, name):
+    async def work():
+        async with browse() as (user, world):
+            await world.stream(name, [b"1", b"2"], description="<script>alert(1)</script>")
+            await world.js.publish(f"{name}.<b>", b"")
+            await world.js.add_consumer(name, durable_name="C", filter_subject=f"{name}.a")
+            await user.open(f"/streams/{name}")
+            await user.should_see("consumer-table", retries=50)
+            await user.should_see("<script>alert(1)</script>")
+            [table] = user.find("consumer-table").elements
+            [row] = table.rows
+            assert (row["name"], row["pending"], row["filters"]) == ("C", 2, f"{name}.a")
+            [config] = user.find("config").elements
+            assert f'"name": "{name}"' in config.text
+            user.find("Show subjects").click()
+            await user.should_see("2 subjects", retries=50)
+            [subjects] = user.find("subject-table").elements
+            assert subjects.rows == [
+                {"subject": f"{name}.a", "messages": 2},
+                {"subject": f"{name}.<b>", "messages": 1},
+            ]
+            user.find("pattern").clear().type(f"{name}.no").trigger("keydown.enter")
+            await user.should_see("0 subjects", retries=50)
+
+    run(work())
+
+
+def test_a_mirror_says_how_far_behind_it_is(run, browse, name):
+    async def work():
+        async with browse() as (user, world):
+            await world.stream(name)
+            await world.js.add_stream(name=f"{name}M", mirror=StreamSource(name=name))
+            await user.open(f"/streams/{name}M")
+            await user.should_see("Mirror of", retries=50)
+            await user.should_see("lag 0")
+
+    run(work())
+
+
+def test_a_stream_that_is_not_there_is_said_by_the_server(run, browse):
+    async def work():
+        async with browse() as (user, _):
+            for path, words in (("NONE", "stream not found"), ("a.b", "cannot be a name")):
+                await user.open(f"/streams/{path}")
+                await user.should_see(words, retries=50)
+
+    run(work())
+
+
+def test_while_the_server_is_away_the_page_says_so(run, browse, name):
+    async def work():
+        async with browse() as (user, world):
+            await world.stream(name)
+            await world.console.link.close()
+            await user.open(f"/streams/{name}")
+            await user.should_see("There is no connection to a server", retries=50)
+            await until(lambda: "not connected" in next(iter(user.find("state").elements)).text)
+
+    run(work())

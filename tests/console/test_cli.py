@@ -1,0 +1,70 @@
+"""The command as a process: it serves, to those who may, and ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import httpx
+
+STRANGER = {"Host": "stranger.example"}
+
+
+def start(server, *arguments: str) -> tuple[subprocess.Popen[str], str]:
+    command = [sys.executable, "-m", "jetstream_console", "--port", "0", *arguments]
+    command += ["--servers", f"nats://127.0.0.1:{server.port}", "--user", "all"]
+    process = subprocess.Popen(
+        [*command, "--password", "env:WORD"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Within tests the library would take another port.
+        env={name: v for name, v in os.environ.items() if "PYTEST" not in name} | {"WORD": "all"},
+    )
+    assert process.stdout is not None
+    return process, process.stdout.readline().split()[1]
+
+
+def get(address: str, **given) -> httpx.Response:
+    transport = httpx.HTTPTransport(retries=8)
+    with httpx.Client(transport=transport, timeout=30, trust_env=False) as client:
+        return client.get(address, **given)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert "Traceback" not in said, said
+
+
+def test_it_serves_this_machine_and_no_name_that_leads_here(genuine_server):
+    process, address = start(genuine_server)
+    try:
+        page = get(address)
+        assert page.status_code == 200 and "default-src 'self'" in str(page.headers)
+        assert get(address + "/streams/x%2Fy").status_code == 404
+        assert get(address, headers=STRANGER).status_code == 400
+    finally:
+        end(process)
+
+
+def test_elsewhere_it_asks_for_a_password(genuine_server):
+    process, address = start(genuine_server, "--host", "0.0.0.0", "--page-password", "env:WORD")
+    try:
+        page = get(address, headers=STRANGER)
+        assert page.status_code == 401 and "Password" in page.text
+    finally:
+        end(process)
+
+
+def test_without_its_libraries_it_says_what_to_install():
+    program = (
+        "import sys; sys.modules['nicegui'] = None\n"
+        "from jetstream_console.__main__ import run; run()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith("pip install 'jetstream-spark[console]'")
+    assert done.stderr.count("\n") == 1
