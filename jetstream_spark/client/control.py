@@ -20,8 +20,11 @@ from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.client.patience import PASSING, Patience
 from jetstream_spark.errors import (
     ConnectorError,
+    NoRespondersError,
+    PermissionDeniedError,
     ProtocolViolationError,
     RequestRefusedError,
+    RetryableError,
     StreamNotFoundError,
     StreamOfflineError,
     UnavailableError,
@@ -120,18 +123,41 @@ class Control:
         return (yield from self.request_message(subject, payload))
 
     def request_message(
-        self, subject: str, payload: bytes, headers: bytes = b""
+        self, subject: str, payload: bytes, headers: bytes = b"", stream: str = ""
     ) -> Operation[dict[str, Any]]:
         """Send any message that is answered with JSON: an API request, or a publish to a stream.
 
-        Raises: as `request`.
+        Args:
+            stream: who answers, if it is a publish; while nobody does it may be gone.
+
+        Raises: as `request`; StreamNotFoundError.
         """
         patience = Patience(self.host, self.patience_s)
         while True:
             try:
                 return (yield from self._ask(subject, payload, headers))
             except PASSING as error:
+                if stream and isinstance(error, NoRespondersError):
+                    yield from self.check_there(stream)
                 yield from patience.wait(error)
+
+    def check_there(self, stream: str) -> Operation[None]:
+        """Ask once whether a stream is there that does not answer, as one without a leader.
+
+        Raises:
+            StreamNotFoundError: JetStream is there, and says that there is none of that name.
+        """
+        asking = Control(self.host, self.options, self.role, patience_s=0)
+        try:
+            yield from asking.stream_state(stream)
+        except RetryableError:  # nobody knows just now
+            return
+        except StreamNotFoundError as error:
+            remedy = (
+                f"{error.remedy} If it was deleted while it was written to, make it again or bring "
+                "it back from a backup, and run the write again: what it has not got is written."
+            )
+            raise StreamNotFoundError(error.what, remedy) from None
 
     def _ask(self, subject: str, payload: bytes, headers: bytes) -> Operation[dict[str, Any]]:
         flow = yield from pool.take(self.host, self.options, self.role)
@@ -191,7 +217,10 @@ class Control:
         )
 
     def _not_found(self, stream: str) -> Operation[StreamNotFoundError]:
-        names = ", ".join((yield from self.stream_names())) or "none"
+        try:
+            names = ", ".join((yield from self.stream_names())) or "none"
+        except PermissionDeniedError:
+            names = "the user may not list them"
         return StreamNotFoundError(
             f"stream not found: '{stream}' at {', '.join(map(str, self.options.servers))}; "
             f"visible streams: {names}.",

@@ -3,7 +3,7 @@
 A server that is restarted, a leader that is elected, a network that is gone for a minute cost a
 pause. What may pass is `PASSING`; anything else will be the same until somebody acts. The pauses
 grow, so that a server that comes back is not met by a herd, and each is cut by chance, so that
-those who lost it together do not come back together.
+those who lost it together do not come back together (docs/guarantees.md counts them).
 """
 
 from __future__ import annotations
@@ -33,11 +33,22 @@ PASSING = (
 
 PAUSE_S = 0.1
 PAUSE_MAX_S = 2.0
+# Tasks that lose their connections in one instant come back spread over this.
+SPREAD_S = 0.5
 
 
 def by_chance(host: Host, pause_s: float) -> float:
     """Return between half of a pause and all of it."""
-    return pause_s * (1 + int(host.token(2), 16) / 0xFFFF) / 2
+    return pause_s * (1 + _chance(host)) / 2
+
+
+def spread(host: Host) -> float:
+    """Return any part of `SPREAD_S`."""
+    return SPREAD_S * _chance(host)
+
+
+def _chance(host: Host) -> float:
+    return int(host.token(2), 16) / 0xFFFF
 
 
 class Patience:

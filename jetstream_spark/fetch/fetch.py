@@ -21,7 +21,7 @@ from typing import Protocol
 
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.operation import Host, Operation, Pause, Production
-from jetstream_spark.client.patience import PASSING, PAUSE_MAX_S, PAUSE_S, by_chance
+from jetstream_spark.client.patience import PASSING, PAUSE_MAX_S, PAUSE_S, by_chance, spread
 from jetstream_spark.errors import (
     DataLossError,
     ReadTimeoutError,
@@ -144,7 +144,9 @@ class Fetch:
                 f"The task can be retried. Raise {option} if the server needs longer.",
             ) from error
         _log.warning("%s: going on at sequence %d after: %s", self.range, self.position, error.what)
-        yield Pause(self._host.now() + by_chance(self._host, self._pause_s))
+        is_lost_now = is_outage and self._pause_s == PAUSE_S
+        pause_s = spread(self._host) if is_lost_now else by_chance(self._host, self._pause_s)
+        yield Pause(self._host.now() + pause_s)
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
 
     # --- loss -------------------------------------------------------------------------------

@@ -56,6 +56,7 @@ class Claim:
             UnavailableError: a connection of theirs stays open at the server for longer than
                 `outageTimeout`.
             AttemptSupersededError: another attempt began meanwhile.
+            StreamNotFoundError: the stream was deleted.
         """
         if not self._attempt.before:
             return
@@ -76,7 +77,9 @@ class Claim:
                 yield from patience.wait(RequestTimeoutError(text, "Look into its state."))
             except PASSING as error:
                 yield from patience.wait(error)
-        yield from pass_queue(control, subject)
+        stream = self._attempt.stream
+        assert stream is not None, "what was committed is not claimed"
+        yield from pass_queue(control, stream.name, subject)
         yield from self._ledger.note_alone(self._attempt)
 
     def listen(self, flow: Flow) -> Operation[None]:

@@ -135,6 +135,7 @@ class Inquiry:
         Raises:
             UnavailableError: a connection that was given up is still open at the server.
             StreamRecreatedError: what was acknowledged is gone with the stream.
+            StreamNotFoundError: the stream was deleted.
             RetryableError: the server does not answer.
         """
         patience = Patience(self._control.host, self._control.patience_s)
@@ -143,7 +144,7 @@ class Inquiry:
             return set()
         before = self._stream
         assert before is not None, "can_look says that there is a stream"
-        yield from pass_queue(self._control, subject.decode())
+        yield from pass_queue(self._control, before.name, subject.decode())
         now = yield from self._control.stream_state(before.name)
         if now.created != before.created or now.next <= after:
             raise StreamRecreatedError(

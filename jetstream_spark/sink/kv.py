@@ -66,15 +66,17 @@ class KvBucket:
 
         Returns:
             The new revision; None when somebody else wrote the key first.
+
+        Raises:
+            StreamNotFoundError: the bucket was deleted.
         """
         headers = (
             f"NATS/1.0\r\nNats-Expected-Stream: {self._stream}\r\n"
             f"Nats-Expected-Last-Subject-Sequence: {expected_revision}\r\n\r\n"
         )
         try:
-            ack = yield from self._control.request_message(
-                self._subject(key), value, headers.encode()
-            )
+            message = self._subject(key), value, headers.encode()
+            ack = yield from self._control.request_message(*message, self._stream)
         except RequestRefusedError as error:
             if error.err_code not in WRONG_LAST_SEQUENCE:
                 raise

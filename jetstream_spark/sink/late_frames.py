@@ -68,10 +68,10 @@ def until_gone(
     )
 
 
-def pass_queue(control: Control, subject: str) -> Operation[None]:
-    """Return when the stream of a subject has stored, or refused, what was sent to it before.
+def pass_queue(control: Control, stream: str, subject: str) -> Operation[None]:
+    """Return when a stream has stored, or refused, what was sent to a subject of it before.
 
     Raises: as `Control.request_message`, but for the refusal.
     """
     with contextlib.suppress(RequestRefusedError):
-        yield from control.request_message(subject, b"", _REFUSE_ME)
+        yield from control.request_message(subject, b"", _REFUSE_ME, stream)

@@ -57,6 +57,7 @@ from jetstream_spark.errors import (
     LedgerError,
     PermissionDeniedError,
     RequestTimeoutError,
+    StreamNotFoundError,
     WriterFencedError,
 )
 from jetstream_spark.sink.kv import NO_ENTRY, KvBucket
@@ -487,7 +488,16 @@ class Ledger:
         value = json.dumps(entry, separators=(",", ":")).encode()
         if revision == NO_ENTRY:
             yield from self._bucket.create(int(stream.config.get("num_replicas", 1)))
-        return (yield from self._bucket.put(key, value, revision))
+        try:
+            return (yield from self._bucket.put(key, value, revision))
+        except StreamNotFoundError as error:
+            raise LedgerError(
+                f"the bucket '{self._bucket.bucket}' of the ledger was deleted while version "
+                f"{self._scope.version} of {self._scope.kind} {self._scope.name} was written: "
+                f"{error.what}",
+                "Bring it back from a backup, or run the write again: it is made anew, and rows "
+                "that were written are recognised only within the stream's duplicate_window.",
+            ) from None
 
     def _fenced(self, version: int) -> WriterFencedError:
         return WriterFencedError(

@@ -38,6 +38,7 @@ from jetstream_spark.client.operation import Host, Operation, Pause
 from jetstream_spark.client.patience import PASSING, Patience
 from jetstream_spark.errors import (
     ConnectionLostError,
+    NoRespondersError,
     NotAcknowledgedError,
     ObjectDamagedError,
     PublishRefusedError,
@@ -310,7 +311,7 @@ class ObjectPublisher:
     def _publish(self, subject: str, payload: bytes, headers: bytes) -> Operation[dict[str, Any]]:
         """Publish a message until it is answered, over connections that are claimed.
 
-        Raises: as `Control.request`; AttemptSupersededError.
+        Raises: as `Control.request`; AttemptSupersededError, StreamNotFoundError.
         """
         patience = Patience(self._host, self._options.connection.outage_timeout_s)
         while True:
@@ -319,6 +320,8 @@ class ObjectPublisher:
                 message = flow, subject, payload, headers
                 return (yield from self._control.request_message_over(*message))
             except PASSING as error:
+                if isinstance(error, NoRespondersError):
+                    yield from self._control.check_there(self._options.stream)
                 self._give_up()
                 yield from patience.wait(error, "a write")
 
@@ -362,7 +365,7 @@ class ObjectPublisher:
             try:
                 flow = yield from self._connection()
                 yield from until_gone(self._control, flow, self._given_up, patience, whose)
-                yield from pass_queue(self._control, self._unused_chunk)
+                yield from pass_queue(self._control, self._options.stream, self._unused_chunk)
                 self._given_up.clear()
             except UnavailableError as error:
                 _log.warning("chunks may arrive that no object is made of, and stay: %s", error)
@@ -420,7 +423,7 @@ class ObjectPublisher:
                 is_final = not is_passing(error.code, error.err_code)
                 if is_final or refusals > self._options.publish_retries:
                     raise
-                yield from self._control.stream_state(self._options.stream)  # it may be gone
+                yield from self._control.check_there(self._options.stream)
                 yield from self._remove_left()  # they may be what the store is full of
                 info = dataclasses.replace(info, nuid=self._new_nuid())
                 yield Pause(self._host.now() + RETRY_PAUSE_S)

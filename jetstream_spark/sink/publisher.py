@@ -8,6 +8,7 @@ A row is *awaiting* until the server says that a stream has it. What happens to 
     silence for `ackTimeout`, or the connection broke          another connection is opened; what
                                                                the stream has not got and will not
                                                                get any more is sent again
+    still nobody answers, and the stream was deleted           StreamNotFoundError
     any other refusal, or still nobody answers                 PublishRefusedError, with the row;
                                                                or, with onError=deadLetter, the row
                                                                goes to that subject instead
@@ -46,6 +47,7 @@ from jetstream_spark.errors import (
     ConnectionLostError,
     ConnectorError,
     PublishRefusedError,
+    StreamNotFoundError,
 )
 from jetstream_spark.kernels.arrow_to_wire import ROW_DIGITS
 from jetstream_spark.kernels.pub_acks import take_pub_acks
@@ -515,7 +517,11 @@ class Publisher:
 
     def _look_for_stream(self, row: int) -> Operation[bool]:
         """Look, now and then, whether a row that nobody takes has a stream all the same, which may
-        take it later."""
+        take it later.
+
+        Raises:
+            StreamNotFoundError: the stream that the write is for was deleted.
+        """
         now = self._host.now()
         if now - self._settled_at > self._options.connection.outage_timeout_s:
             return False
@@ -528,9 +534,13 @@ class Publisher:
         subject = self._options.dead_letter_subject if is_diverted else subject
         control = Control(self._host, self._options.connection, "writer", patience_s=0)
         try:
+            if self._options.stream and not is_diverted:
+                yield from control.check_there(self._options.stream)
             names = yield from control.stream_names(subject)
         except PASSING:
             return True  # the cluster itself has no leader
+        except StreamNotFoundError:
+            raise
         except ConnectorError:
             return False  # nothing more can be known
         return bool(names)
@@ -555,7 +565,7 @@ class Publisher:
     def _recover(self, error: Exception) -> Operation[None]:
         """No acks come: find out what the stream has, and send the rest over another connection."""
         recovery = self._recovery
-        inquiry = recovery.begin(self._flow, error, self._in_flight)
+        inquiry = yield from recovery.begin(self._flow, error, self._in_flight)
         while True:
             recovery.give_up(self._flow)
             try:

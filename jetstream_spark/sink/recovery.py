@@ -11,8 +11,8 @@ import contextlib
 
 from jetstream_spark.client import pool
 from jetstream_spark.client.flow import Flow, Message
-from jetstream_spark.client.operation import Host, Operation
-from jetstream_spark.client.patience import PASSING, Patience
+from jetstream_spark.client.operation import Host, Operation, Pause
+from jetstream_spark.client.patience import PASSING, Patience, spread
 from jetstream_spark.errors import (
     ConnectionLostError,
     ConnectorError,
@@ -131,8 +131,11 @@ class Recovery:
         self._silences = 0
         self._outage.note_progress()
 
-    def begin(self, flow: Flow, error: Exception, rows: int) -> Inquiry:
+    def begin(self, flow: Flow, error: Exception, rows: int) -> Operation[Inquiry]:
         """Give up a connection; return how to find out what became of what it carried.
+
+        That takes a moment, by chance, so that those who lost a server together do not all knock
+        at the next one in the same instant.
 
         Args:
             error: why.
@@ -146,6 +149,7 @@ class Recovery:
         if self.inquiry is None or is_hopeless:
             raise self.not_acknowledged(error, rows) from None
         self.give_up(flow)
+        yield Pause(self.host.now() + spread(self.host))
         return self.inquiry
 
     def give_up(self, flow: Flow) -> None:
@@ -198,7 +202,7 @@ class Recovery:
         Raises:
             NotAcknowledgedError: nothing may be sent again.
         """
-        inquiry = self.begin(flow, error, count)
+        inquiry = yield from self.begin(flow, error, count)
         while True:
             self.give_up(flow)
             try:

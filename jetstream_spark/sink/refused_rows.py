@@ -83,7 +83,7 @@ class RefusedRows:
     def _is_collected(self, subject: str) -> Operation[bool]:
         """Whether the stream collects a subject, so that only its leader was missing."""
         stream = self._options.stream
-        yield from self._control.stream_state(stream)  # it may be gone
+        yield from self._control.check_there(stream)
         return stream in (yield from self._control.stream_names(subject))
 
     def _divert(self, rows: OutgoingRows, numbers: Places, refusal: Refusal) -> Operation[None]:

@@ -34,3 +34,15 @@ def simulation() -> ModuleType:
 def mutants() -> ModuleType:
     """The module `mutants.py`."""
     return _module("mutants")
+
+
+@pytest.fixture(scope="session")
+def deleted_stream() -> ModuleType:
+    """The module `deleted_stream.py`."""
+    return _module("deleted_stream")
+
+
+@pytest.fixture(scope="session")
+def herd() -> ModuleType:
+    """The module `herd.py`."""
+    return _module("herd")

@@ -33,6 +33,7 @@ class World:
         is_deaf: whether who knocks at the server gets no answer at all.
         is_moved: whether nobody listens at the server's first address any more.
         known_password: the password as the secret's file says it now.
+        knocks: when somebody else than the keeper tried to connect, in seconds.
         trace: what happened, each with its second.
     """
 
@@ -45,6 +46,7 @@ class World:
         self.known_password = self.server.password
         self.processes: list[Process] = []
         self.wires: list[Wire] = []
+        self.knocks: list[float] = []
         self.trace: list[str] = []
         self._graveyard: list[Generator[Any, Any, Any]] = []
         self._digest = hashlib.sha256()
@@ -129,6 +131,8 @@ class World:
     ) -> None:
         """Knock at an address; answer in a while with a wire, with None if refused, or never."""
         course = self.course(process.name)
+        if process.name != "keeper":
+            self.knocks.append(self.now_s)
 
         def knock() -> None:
             if self.is_deaf or self.server.is_gone or address == MUTE:

@@ -66,6 +66,21 @@ def test_a_wrong_domain_gets_no_answer_within_the_time(genuine):
     assert time.monotonic() - started < 2
 
 
+def test_a_publish_that_nobody_answers_asks_for_its_stream(stream):
+    stream.control.request(f"STREAM.DELETE.{stream.name}")
+    started = time.monotonic()
+    with pytest.raises(StreamNotFoundError, match=stream.name) as raised:
+        stream.control.request_message(f"{stream.subject}.a", b"", b"", stream.name)
+    assert "make it again" in raised.value.remedy
+    assert time.monotonic() - started < 2
+    elsewhere = SinkOptions.parse(
+        {"servers": stream.url, "domain": "nowhere", "outageTimeout": "400ms"}
+    )
+    control = Blocking(Control(this_host(), elsewhere.connection))
+    with pytest.raises(NoRespondersError):  # JetStream is not there to say so
+        control.request_message(f"{stream.subject}.a", b"", b"", stream.name)
+
+
 def test_a_restarting_server_is_waited_for(start_genuine):
     server = start_genuine()
     control = Blocking(Control(this_host(), SinkOptions.parse({"servers": server.url}).connection))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jetstream_spark.client.blocking import BlockingHost
-from jetstream_spark.client.patience import Patience, by_chance
+from jetstream_spark.client.patience import SPREAD_S, Patience, by_chance, spread
 from jetstream_spark.errors import ConnectionLostError
 
 CUT = ConnectionLostError("cut.")
@@ -60,3 +60,9 @@ def test_a_pause_is_cut_by_half_at_most():
     host = BlockingHost()
     drawn = [by_chance(host, 8.0) for _ in range(200)]
     assert all(4 <= pause <= 8 for pause in drawn) and max(drawn) - min(drawn) > 2
+
+
+def test_those_who_are_cut_together_are_spread_over_all_of_the_time():
+    host = BlockingHost()
+    drawn = [spread(host) for _ in range(400)]
+    assert min(drawn) < SPREAD_S / 10 and SPREAD_S * 0.9 < max(drawn) <= SPREAD_S

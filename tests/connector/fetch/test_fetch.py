@@ -87,7 +87,7 @@ def run(clock: Clock, fetch: Fetch, stop_after: int = 99) -> int:
 def test_pauses_grow_and_start_over_with_progress(clock):
     way = Faulty(3, CUT)
     assert run(clock, fetching(clock, way)) == 2
-    assert clock.pauses == [0.1, 0.2, 0.4] * 2
+    assert clock.pauses == [0.5, 0.2, 0.4] * 2, "the first one spreads those who were cut together"
     assert way.asked == [1] * 4 + [2] * 4
     assert way.abandoned == 7, "after each failure, and at the end"
 

@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from jetstream_spark.client.blocking import Blocking
+from jetstream_spark.errors import StreamNotFoundError
 from jetstream_spark.sink.kv import KvBucket
 
 pytestmark = pytest.mark.genuine
@@ -49,3 +50,11 @@ def test_making_it_twice_changes_nothing(bucket) -> None:
     bucket.put("k", b"v", 0)
     bucket.create(1)
     assert bucket.get("k").value == b"v"
+
+
+def test_a_bucket_that_was_deleted_is_not_waited_for(bucket, stream) -> None:
+    bucket.create(1)
+    first = bucket.put("k", b"v", 0)
+    stream.control.request(f"STREAM.DELETE.KV_{bucket.bucket}")
+    with pytest.raises(StreamNotFoundError, match=f"KV_{bucket.bucket}"):
+        bucket.put("k", b"w", first)

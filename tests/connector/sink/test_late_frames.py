@@ -35,5 +35,5 @@ def test_who_listens_is_written_to_and_waited_for(stream, caplog) -> None:
 
 
 def test_what_passes_the_queue_is_not_stored(stream) -> None:
-    run(pass_queue(stream.control.inner, f"{stream.subject}.a"))
+    run(pass_queue(stream.control.inner, stream.name, f"{stream.subject}.a"))
     assert stream.count == 0

@@ -359,3 +359,11 @@ def test_two_runs_that_commit_the_same_rows_at_once_are_both_right(make_ledger, 
         run(quicker(make_ledger(8).inner.commit(3), make_ledger(8), 5))
     with pytest.raises(WriterFencedError, match=r"Deleting the key .*written again, beside"):
         run(quicker(make_ledger(9).inner.commit(3), make_ledger(10), 3))
+
+
+def test_a_ledger_that_is_deleted_while_rows_are_written_is_named(make_ledger, stream) -> None:
+    attempt = make_ledger(1).begin(0)
+    stream.control.request(f"STREAM.DELETE.KV_{make_ledger.bucket.bucket}")
+    with pytest.raises(LedgerError, match="was deleted while version 1 of query") as raised:
+        make_ledger(1).finish(attempt, PRINT, 0)
+    assert "duplicate_window" in raised.value.remedy

@@ -24,9 +24,9 @@ def test_a_server_that_stays_silent_is_given_up(stream) -> None:
         flow = run(recovery.take())
         if silence == 3:
             with pytest.raises(NotAcknowledgedError, match=r"7 rows .*no ack came within 5 s"):
-                recovery.begin(flow, TimeoutError(), 7)
+                run(recovery.begin(flow, TimeoutError(), 7))
             recovery.note_progress()
-        recovery.begin(flow, TimeoutError(), 7) if silence != 2 else None
+        run(recovery.begin(flow, TimeoutError(), 7)) if silence != 2 else None
         flow.close()
 
 
@@ -35,7 +35,7 @@ def test_without_ids_nothing_is_sent_again(stream) -> None:
     recovery = Recovery(this_host(), options, None)
     flow = run(recovery.take())
     with pytest.raises(NotAcknowledgedError, match="dedupe=auto"):
-        recovery.begin(flow, TimeoutError(), 1)
+        run(recovery.begin(flow, TimeoutError(), 1))
     flow.close()
 
 
@@ -45,7 +45,7 @@ def test_a_connection_that_is_given_up_is_asked_after(stream) -> None:
     inquiry = Inquiry(control, run(control.stream_state(stream.name)), 120)
     recovery = Recovery(this_host(), options, inquiry)
     flow = run(recovery.take())
-    assert recovery.begin(flow, TimeoutError(), 1) is inquiry
+    assert run(recovery.begin(flow, TimeoutError(), 1)) is inquiry
     assert not flow.is_open
     headers = b"NATS/1.0\r\nNats-Msg-Id: 1\r\n\r\n"
     Blocking(control).request_message(f"{stream.subject}.a", b"", headers)
