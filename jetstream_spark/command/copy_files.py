@@ -92,6 +92,9 @@ class ParquetDestination:
         path = self._folder / _PLAN
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
+    def check(self, begun: Mapping[str, Any]) -> None:
+        """See `Target`; each file speaks for itself."""
+
     def begin(self) -> dict[str, Any]:
         """See `Target`."""
         if self._folder.is_dir() and any(self._folder.iterdir()):

@@ -40,6 +40,13 @@ class Target(Protocol):
     def kept_plan(self) -> str | None:
         """The plan of a copy that was begun, None if none was."""
 
+    def check(self, begun: Mapping[str, Any]) -> None:
+        """Make sure that the target is still the one that a copy was begun into.
+
+        Raises:
+            CopyError: what was copied is gone with it.
+        """
+
     def begin(self) -> dict[str, Any]:
         """How the target is before the first row, as JSON."""
 
@@ -125,4 +132,5 @@ def plan_of(source: Source, target: Target, name: str) -> CopyPlan:
             f"a copy of '{plan.source['name']}' was begun there, not of '{name}'.",
             "Copy into another folder, or under another --name.",
         )
+    target.check(plan.begun)
     return plan

@@ -122,7 +122,18 @@ class StreamDestination:
     def begin(self) -> dict[str, Any]:
         """See `Target`."""
         state = run(self._control.stream_state(self._options.stream))
-        return {"next": state.next, "token": this_host().token(8)}
+        token = this_host().token(8)
+        return {"next": state.next, "created": state.created, "token": token}
+
+    def check(self, begun: Mapping[str, Any]) -> None:
+        """See `Target`; plans of the first version do not say when the stream was made."""
+        state = run(self._control.stream_state(self._options.stream))
+        if begun.get("created", state.created) != state.created:
+            raise CopyError(
+                f"stream '{state.name}' was deleted and made again since the copy was begun; what "
+                "was copied is gone with the old one.",
+                "Begin another copy under another --name.",
+            )
 
     def keep_plan(self, text: str) -> None:
         """See `Target`."""
@@ -155,6 +166,7 @@ class StreamDestination:
     def _outgoing(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         found = {name: batch.column(name) for name in batch.schema.names}
         subjects = found["subject"].cast(pa.string())
+        _check_text(subjects)
         if self._renaming is not None:
             old, new = self._renaming
             pattern = rf"^{re.escape(old)}(\.|$)"
@@ -173,6 +185,21 @@ class StreamDestination:
         """See `Target`; what somebody else wrote meanwhile is counted as well."""
         state = run(self._control.stream_state(self._options.stream))
         return state.next - int(begun["next"])
+
+
+def _check_text(subjects: pa.StringArray) -> None:
+    """Refuse a subject that would be another one after it was copied.
+
+    Raises:
+        CopyError: bytes of one are not UTF-8, for which a read has U+FFFD.
+    """
+    is_changed = pc.match_substring(subjects, "\ufffd")
+    if pc.any(is_changed).as_py():
+        raise CopyError(
+            f"a message has the subject '{subjects.filter(is_changed)[0]}', in which U+FFFD stands "
+            "for bytes that are not UTF-8; its copy would have another subject.",
+            "Copy the other subjects with --from subjects=... under another --name.",
+        )
 
 
 def _copied_headers(headers: pa.MapArray) -> pa.MapArray:

@@ -53,6 +53,7 @@ WHOLE = {
     "test_contained_clients",
     "test_contained_places",
     "test_contained_server",
+    "test_copy_servers",
     "test_damage",
     "test_encryption",
     "test_failures",

@@ -20,6 +20,9 @@ class Ends:
     def begin(self) -> dict:
         return {"next": 5}
 
+    def check(self, begun: dict) -> None:
+        assert begun == {"next": 5}
+
     def kept_plan(self) -> str | None:
         return self.kept
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from jetstream_spark.client.blocking import lease
 from jetstream_spark.command.copy_plan import CopyError
 from jetstream_spark.command.copy_streams import StreamDestination, StreamOrigin
+from jetstream_spark.options.format_options import SinkOptions
 
 
 @pytest.fixture
@@ -89,6 +91,18 @@ def test_chunks_are_written_once(into):
     assert (again.kept_plan(), again.done(), again.count(begun)) == ("plan", 2, 5)
 
 
+def test_a_target_that_was_made_anew_is_not_gone_on_with(into):
+    target = into()
+    begun = target.begin()
+    target.check(begun)
+    target.check({"next": 1})  # of an earlier version
+    control, name = into.stream.control, into.stream.name
+    control.request(f"STREAM.DELETE.{name}")
+    control.request(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name.lower()}.>"]})
+    with pytest.raises(CopyError, match="was deleted and made again since the copy was begun"):
+        into().check(begun)
+
+
 def test_subjects_may_change_and_headers_for_a_server_stay_behind(into):
     headers = [
         [("a", ["1", "2"]), ("Nats-Expected-Last-Sequence", ["77"]), ("Nats-Rollup", ["all"])],
@@ -110,6 +124,18 @@ def test_subjects_may_change_and_headers_for_a_server_stay_behind(into):
     outgoing = target._outgoing(batch.slice(1, 2))
     assert outgoing["subject"].to_pylist()[1] == "older"
     assert outgoing["headers"].to_pylist() == [[], []]
+
+
+def test_a_subject_that_would_become_another_one_is_refused(filled, into):
+    with lease(SinkOptions.parse({"servers": filled.url}).connection, "test") as flow:
+        flow.publish(filled.subject.encode() + b".\xff", b"x")
+        assert flow.check(2)
+    source = origin(filled, chunk=100)
+    plan = source.plan()
+    assert plan["rows"] == 11
+    with pytest.raises(CopyError, match="not UTF-8"):
+        into((filled.subject, into.stream.subject)).write(0, source.read(plan, 0))
+    assert into.stream.count < 11
 
 
 @pytest.mark.parametrize(
