@@ -37,7 +37,7 @@ ConnectorError
     RetentionRefusedError         fetch/direct_fetch, source/anchor, stream_watch
     DataLossError
         StreamDeletedError        fetch/data_loss
-        StreamRecreatedError      fetch/data_loss, sink/inquiry
+        StreamRecreatedError      fetch/data_loss, sink/inquiry, sink
         StreamRestoredError       fetch/data_loss
         MessagesExpiredError      fetch/data_loss
         StreamTruncatedError      fetch/data_loss

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.client.operation import Host, Operation
-from jetstream_spark.errors import OptionsError
+from jetstream_spark.errors import OptionsError, StreamRecreatedError
 from jetstream_spark.options.format_options import SinkOptions
 from jetstream_spark.options.object_options import INFO_SUBJECTS
 from jetstream_spark.sink.batch_publisher import BatchPublisher
@@ -161,13 +161,25 @@ class Sink:
         return Ledger(self._control(), options.ledger_bucket, scope, options.stream)
 
     def commit(self, messages: Iterable[WriterCommitMessage | None]) -> Operation[None]:
-        """Leave word in the ledger that all partitions are written."""
+        """Leave word in the ledger that all partitions are written.
+
+        Raises: as `Ledger.commit`;
+            StreamRecreatedError: without a ledger, where tasks wrote to several incarnations.
+        """
         written = [one for one in messages if isinstance(one, WrittenPartition)]
+        incarnations = {one.created for one in written if one.created}
         if written and (ledger := self.ledger(written[0].scope)):
             yield from ledger.commit(
                 sum(one.rows for one in written),
-                {one.created for one in written if one.created},
+                incarnations,
                 differs=any(one.differs for one in written),
+            )
+        elif len(incarnations) > 1:
+            raise StreamRecreatedError(
+                f"stream '{self.options.stream}' was deleted and made again while "
+                f"{written[0].scope.text} was written; rows of it are gone with the old one.",
+                "Run it again: all of it is written to the stream as it is now, but for rows that "
+                "its duplicate_window recognises.",
             )
 
     def _control(self) -> Control:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,7 @@ from pyspark.sql.types import (
 
 from jetstream_spark.client.blocking import Blocking, run, this_host
 from jetstream_spark.client.control import Control
+from jetstream_spark.client.operation import Effect, Open
 from jetstream_spark.errors import (
     OptionsError,
     PublishRefusedError,
@@ -26,7 +28,7 @@ from jetstream_spark.options.format_options import SinkOptions
 from jetstream_spark.sink.columns_of_write import columns_of_write
 from jetstream_spark.sink.ledger import Scope, ScopeKind
 from jetstream_spark.sink.sink import Sink
-from tests.connector.cut_wires import without_answer
+from tests.connector.cut_wires import watched, without_answer
 
 pytestmark = pytest.mark.genuine
 KINDS = {
@@ -167,6 +169,27 @@ def test_each_operation_is_done_once_though_its_answer_is_lost(genuine, more) ->
     run(without_answer(write, lambda sent: b"Nats-Msg-Id" in sent))
     assert bucket.state.next == 10
     assert [bucket.last(key)[0] for key in "acudp"] == [b"4", b"2", b"3", b"", b""]
+
+
+@pytest.mark.parametrize(
+    ("window_ns", "last", "revisions"), [(120 * 10**9, b"theirs", 2), (10**8, b"ours", 3)]
+)
+def test_another_writer_replaces_a_row_whose_answer_is_lost(
+    genuine, window_ns, last, revisions
+) -> None:
+    """Whether it was stored nobody can tell then; a `put` that is not acknowledged may be done
+    again, unless the server remembers its id."""
+    bucket = Bucket(genuine.url, duplicate_window=window_ns)
+
+    def replace(effect: Effect) -> tuple[()]:
+        if isinstance(effect, Open) and bucket.state.next == 2:
+            bucket.control.request_message(f"$KV.{bucket.name}.a", b"theirs")
+            time.sleep(0.25)
+        return ()
+
+    write = without_answer(bucket.writing(put("a", b"ours")), lambda sent: b"Nats-Msg-Id" in sent)
+    run(watched(write, replace))
+    assert (bucket.last("a")[0], bucket.state.next - 1) == (last, revisions)
 
 
 def test_a_write_that_runs_again_does_nothing(bucket) -> None:

@@ -19,14 +19,17 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from jetstream_spark.client.blocking import run, this_host
 from jetstream_spark.errors import (
     ConnectorError,
     OptionsError,
     PublishRefusedError,
     RowRefusedError,
+    StreamRecreatedError,
     WriterFencedError,
 )
 from jetstream_spark.sink.ledger import Scope, ScopeKind
+from jetstream_spark.sink.sink import Sink
 from jetstream_spark.sink.sink_columns import SinkColumns
 from jetstream_spark.sink.writer import JetStreamWriter, write_partition
 
@@ -270,6 +273,63 @@ def test_headers_travel_and_the_sinks_own_are_replaced(stream) -> None:
     assert (one, other) == (b"x", b"y")
     assert b"Trace: 1\r\nTrace: 2\r\n" in first and b"old" not in first and b"OLD" not in first
     assert first.count(b"Nats-Msg-Id: ") == second.count(b"Nats-Msg-Id: ") == 1
+
+
+FORGETFUL = [{"ledger": "none", "minDuplicateWindow": "100ms"}, {"dedupe": "none"}]
+
+
+@pytest.mark.parametrize("options", FORGETFUL)
+def test_without_a_ledger_a_version_of_the_past_is_written_again(forgetful, options) -> None:
+    """What a checkpoint that was rolled back, or a second run of the same query, writes."""
+    subject = f"{forgetful.subject}.a"
+    for version in (1, 2, 1):
+        rows = [batch(subject, [b"%d" % version])]
+        written = write(forgetful, query("past", version), rows, **options)
+        assert (written.skipped, written.duplicates) == (0, 0)
+        wait_for_window()
+    assert [data for _, _, data in forgetful.messages()] == [b"1", b"2", b"1"]
+
+
+def test_without_a_ledger_the_window_recognises_a_version_of_the_past(stream) -> None:
+    for version, duplicates in ((1, 0), (2, 0), (1, 1)):
+        rows = [batch(f"{stream.subject}.a", [b"%d" % version])]
+        written = write(stream, query("past", version), rows, ledger="none")
+        assert written.duplicates == duplicates
+    assert [data for _, _, data in stream.messages()] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("options", FORGETFUL)
+@pytest.mark.parametrize("harm", ["delete", "purge"])
+def test_without_a_ledger_a_stream_that_lost_its_rows_is_written_on(
+    forgetful, options, harm
+) -> None:
+    for version in (1, 2):
+        rows = [batch(f"{forgetful.subject}.a", [b"%d" % version])]
+        sink = Sink(this_host(), forgetful.sink(**options), None, list)
+        written = write(forgetful, query("lost", version), rows, **options)
+        run(sink.commit([written]))
+        if version == 1:
+            harm_stream(forgetful, harm)
+    assert [data for _, _, data in forgetful.messages()] == [b"2"]
+
+
+def harm_stream(stream, harm: str) -> None:
+    config = stream.control.stream_state(stream.name).config
+    stream.control.request(f"STREAM.{harm.upper()}.{stream.name}")
+    if harm == "delete":
+        stream.control.request(f"STREAM.CREATE.{stream.name}", config)
+
+
+def test_without_a_ledger_a_stream_made_anew_within_a_batch_is_an_error(forgetful) -> None:
+    written = []
+    for partition in (0, 1):
+        rows = [batch(f"{forgetful.subject}.a", [b"%d" % partition])]
+        written.append(write(forgetful, query("torn"), rows, partition, **FORGETFUL[0]))
+        harm_stream(forgetful, "delete")
+    sink = Sink(this_host(), forgetful.sink(**FORGETFUL[0]), None, list)
+    run(sink.commit(written[:1]))
+    with pytest.raises(StreamRecreatedError, match="while query:torn:1 was written"):
+        run(sink.commit(written))
 
 
 def test_without_ids_every_run_writes(stream) -> None:
