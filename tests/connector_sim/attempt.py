@@ -211,6 +211,9 @@ class Attempt:
         if not self._failed(activity):
             self.message = activity.result
             self._world.note(f"{self.name} wrote {len(self.rows)} rows: {_counts(self.message)}")
+            target = self._query.target
+            assert target is not None, "then nothing is written"
+            target.note_written(self._world.server, self.rows)
             self._succeed()
 
     def _succeed(self) -> None:

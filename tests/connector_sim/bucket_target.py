@@ -57,7 +57,7 @@ class BucketTarget:
         program = self._program
         config: dict[str, Any] = {"duplicate_window": program.window_s * 10**9}
         config |= {"max_msgs_per_subject": program.history, "allow_rollup_hdrs": True}
-        config |= {"subjects": ["$KV.OUT.>"], "allow_atomic": True}
+        config |= {"subjects": ["$KV.OUT.>"], "allow_atomic": True, "allow_batched": True}
         yield from keeper.make(self.stream, **config)
 
     def _operations(self, place: Place, rows: list[Row]) -> list[tuple[str, str, bytes]]:
@@ -106,6 +106,9 @@ class BucketTarget:
         for key, operation, value in self._operations(place, rows):
             seen.setdefault(key, []).append((markers.get(operation, b""), value))
         return seen
+
+    def note_written(self, server: Server, rows: list[Row]) -> None:
+        """Later rows may have replaced them; `look` and `check` tell."""
 
     def look(self, server: Server) -> None:
         """No key may go back to an older value."""

@@ -10,6 +10,8 @@ from tests.connector_sim.wire import NEVER
 
 # Below and above every time limit of the connector: silences, acks, requests, outages.
 STALLS_S = (0.2, 0.9, 1.5, 3, 4, 6, 9, 11, 21, 31, 45)
+# Longer than ids are remembered by some streams.
+ROW_STALLS_S = (3, 8, 15)
 
 
 class FairCourse:
@@ -24,6 +26,10 @@ class FairCourse:
     def delay_ns(self) -> int:
         """How long the next piece takes."""
         return 50 * MICROSECOND
+
+    def up_stall_ns(self, moved: int) -> int:
+        """How much longer the next piece to the server takes."""
+        return 0
 
     def piece(self, size: int, moved: int) -> int:
         """How many of so many bytes go next."""
@@ -44,9 +50,12 @@ class RoughCourse:
     Args:
         stall_max_s: no stall is longer.
         cut_chance: that it is cut at all.
+        row_stall_chance: that what is sent stalls once, behind the first few requests.
     """
 
-    def __init__(self, random: Random, cut_chance: float, stall_max_s: float) -> None:
+    def __init__(
+        self, random: Random, cut_chance: float, stall_max_s: float, row_stall_chance: float = 0.0
+    ) -> None:
         self._random = random
         self.up_max = self.down_max = NEVER
         if random.random() < cut_chance:
@@ -63,6 +72,9 @@ class RoughCourse:
         self._is_cut_up = random.random() < 0.3
         self._is_slow_start = random.random() < 0.3
         self._break_chance = 0.2 * cut_chance
+        self._stalls_at = NEVER
+        if row_stall_chance and random.random() < row_stall_chance:
+            self._stalls_at = random.randrange(300, 5_000)
 
     def delay_ns(self) -> int:
         """How long the next piece takes."""
@@ -70,6 +82,13 @@ class RoughCourse:
         if random.random() < self._stall_chance:
             return int(random.choice(self._stalls) * SECOND)
         return random.randrange(1, self._delay_ns)
+
+    def up_stall_ns(self, moved: int) -> int:
+        """How much longer the next piece to the server takes."""
+        if moved < self._stalls_at:
+            return 0
+        self._stalls_at = NEVER
+        return int(self._random.choice(ROW_STALLS_S) * SECOND)
 
     def piece(self, size: int, moved: int) -> int:
         """How many of so many bytes go next."""

@@ -5,7 +5,8 @@ hits the first connection, or the first three at the same byte. Whatever the cut
 exact: what is read is each message once, what is written is there once. Only a write without ids
 may fail instead; then nobody was told that it worked.
 
-    python -m tests.connector_sim.every_cut            all scenes, every byte
+    python -m tests.connector_sim.every_cut            all scenes, all cuts that differ
+    python -m tests.connector_sim.every_cut --all      every byte: an hour and a half of processor
     python -m tests.connector_sim.every_cut read-direct
 """
 
@@ -45,21 +46,10 @@ from tests.connector_sim.scenes import (
     source_options,
     write,
 )
+from tests.connector_sim.whole_frames import check_whole_frames, frames, said
 from tests.connector_sim.wire import NEVER, Course, Wire
 from tests.connector_sim.world import World
 
-# What messages of the scenes, and the acks of their rows, have in them.
-ROW_MARKS = (
-    b" s.a ",
-    b" $KV.B.",
-    b'{"stream":"KV_B", "seq"',
-    b" $O.O.",
-    b'{"stream":"OBJ_O", "seq"',
-    b"PUB s.x ",
-    b'{"stream":"S", "seq"',
-    b'{"type":"ack","seq"',
-    b"Nats-Sequence:",
-)
 _ROLLUP = {"allow_rollup_hdrs": True}
 OBJECTS = pa.schema([("name", pa.string()), ("bytes", pa.binary())])
 # A batch whose writer is gone is forgotten after this, and a server keeps only so many.
@@ -403,28 +393,29 @@ def every_cut(spoken: list[Wire]) -> Iterator[Cut]:
                 yield Cut(is_up, byte, 3, first)
 
 
-def telling_cuts(spoken: list[Wire], step: int, row_step: int = 1) -> Iterator[Cut]:
-    """The cuts that differ most from each other.
+def distinct_cuts(spoken: list[Wire], *, is_brief: bool = False) -> Iterator[Cut]:
+    """The cuts that differ: inside the line and the payload of each frame, and behind it.
 
-    Before, at and after the end of each thing said; in between every `row_step` bytes of what
-    carries rows or acks, and every `step` bytes of the rest.
+    All other bytes are like one of these, because neither end takes anything of a part of a frame
+    (`whole_frames.py`).
+
+    Args:
+        is_brief: three connections in a row are cut behind frames only.
     """
     for first, wire in enumerate(spoken, 1):
-        for is_up, start, data in wire.said:
-            stop = start + len(data)
-            carries_rows = any(mark in data for mark in ROW_MARKS)
-            between = row_step if carries_rows else step
-            bytes_ = range(start + between, stop, between)
-            for byte in sorted({*bytes_, start + 1, stop - 1, stop} - {0}):
-                yield Cut(is_up, byte, first=first)
-            yield Cut(is_up, start + 1, 3, first)
-            yield Cut(is_up, stop, 3, first)
+        for is_up in (True, False):
+            for start, line_stop, stop in frames(said(wire, is_up=is_up)):
+                for byte in sorted({start + 1, min(line_stop, stop - 1), stop}):
+                    yield Cut(is_up, byte, first=first)
+                    if byte == stop or not is_brief:
+                        yield Cut(is_up, byte, 3, first)
 
 
 def main(arguments: list[str]) -> int:
     """Play scenes with every cut; return how many went wrong."""
     parser = argparse.ArgumentParser(prog="tests.connector_sim.every_cut")
     parser.add_argument("scenes", nargs="*", default=list(SCENES), metavar="scene")
+    parser.add_argument("--all", action="store_true", help="play bytes that do not differ as well")
     parser.add_argument("--step", type=int, default=1, help="play every so manieth cut only")
     parser.add_argument("--from", type=int, default=0, dest="first", help="from this one on")
     options = parser.parse_args(arguments)
@@ -433,7 +424,9 @@ def main(arguments: list[str]) -> int:
     for name in options.scenes:
         scene = SCENES[name]()
         played = wrong = 0
-        cuts = every_cut(scene.conversation())
+        spoken = scene.conversation()
+        bytes_ = sum(check_whole_frames(wire, scene.keeper.process) for wire in spoken)
+        cuts = every_cut(spoken) if options.all else distinct_cuts(spoken)
         for cut in islice(cuts, options.first, None, options.step):
             played += 1
             try:
@@ -442,7 +435,7 @@ def main(arguments: list[str]) -> int:
                 wrong += 1
                 print(f"{name}, {cut}: {type(error).__name__}: {error}", flush=True)
                 scene = SCENES[name]()
-        print(f"{name}: {played} cuts, {wrong} wrong", flush=True)
+        print(f"{name}: {played} cuts for {bytes_} bytes, {wrong} wrong", flush=True)
         bad += wrong
     return bad
 

@@ -6,6 +6,7 @@ python -m tests.connector_sim.mutants            how many seeds each takes to be
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import sys
 from collections.abc import Callable, Iterator
@@ -20,10 +21,11 @@ import pyarrow as pa
 from jetstream_spark.client.operation import Operation
 from jetstream_spark.fetch.direct_fetch import DirectWay
 from jetstream_spark.fetch.object_content import Contents
-from jetstream_spark.sink import batch_publisher
+from jetstream_spark.sink import batch_publisher, fast_publisher
 from jetstream_spark.sink.batch_publisher import BatchPublisher
 from jetstream_spark.sink.bucket_columns import BucketColumns
 from jetstream_spark.sink.claim import Claim
+from jetstream_spark.sink.fast_batch import FastBatch
 from jetstream_spark.sink.last_stored import LastStored
 from jetstream_spark.sink.object_publisher import ObjectPublisher
 from jetstream_spark.sink.publisher import Publisher
@@ -42,7 +44,7 @@ class Mutant:
     """One defect.
 
     Attributes:
-        kind: of the programs that must notice it.
+        kind: of the programs that must notice it, or how they publish.
         where, name, what: the method or function, and what is done in its place.
         complaint: what it is noticed by.
         is_rare: it takes many seeds to be noticed.
@@ -79,6 +81,7 @@ def _no_content(self: Any, *arguments: Any) -> Operation[bytes | None]:
 _write_batch = BatchPublisher._write
 _commit = StreamSource._commit
 _send_over = ObjectPublisher._send_over
+_conclude = FastBatch._conclude
 
 
 def _row_by_row(self: Any, rows: Any, numbers: Any) -> Operation[None]:
@@ -110,6 +113,15 @@ def _commit_whatever_stream(self: Any, end: Any) -> Operation[None]:
     yield from _commit(self, end)
 
 
+def _conclude_without_the_rest(self: Any, count: int, last_sequence: int) -> None:
+    _conclude(self, count, last_sequence)
+    self.outcome = dataclasses.replace(self.outcome, unseen=np.arange(0))
+
+
+def _none_are_stored(stored: Any, rows: Any, numbers: Any, inquiry: Any) -> Any:
+    return np.arange(len(rows))
+
+
 def _all_puts(self: Any, columns: Any, keys: Any, first_row: int) -> pa.Array:
     return pa.array(["put"] * len(keys))
 
@@ -120,6 +132,15 @@ MUTANTS = {
     ),
     "a batch whose answer is lost is taken as stored": Mutant(
         "atomic", batch_publisher, "places_not_in", _all_are_stored, "not in the sink", is_rare=True
+    ),
+    "rows behind the end of a fast batch are dropped": Mutant(
+        "fast", FastBatch, "_conclude", _conclude_without_the_rest, "told that they are written"
+    ),
+    "a fast batch whose answer is lost is taken as stored": Mutant(
+        "fast", fast_publisher, "places_not_in", _all_are_stored, "told that they are written"
+    ),
+    "a fast batch whose answer is lost is sent again": Mutant(
+        "fast", fast_publisher, "places_not_in", _none_are_stored, "too often", is_rare=True
     ),
     "operations are puts": Mutant("bucket", BucketColumns, "_operations", _all_puts, "key"),
     "a row that a later one replaced is written again": Mutant(
@@ -180,7 +201,9 @@ def first_that_notices(mutant: Mutant, seeds: range, most: int) -> tuple[int, st
     """
     played = 0
     for seed in seeds:
-        if choose(seed).kind == mutant.kind and played < most:
+        program = choose(seed)
+        is_of_kind = mutant.kind in (program.kind, program.sink.get("publishMode"))
+        if is_of_kind and played < most:
             played += 1
             found = noticed(mutant, seed)
             if found and mutant.complaint in found:

@@ -78,6 +78,9 @@ class ObjectTarget:
             found.setdefault(name, []).append(content)
         return found
 
+    def note_written(self, server: Server, rows: list[Row]) -> None:
+        """Later rows may have replaced them; `look` and `check` tell."""
+
     def look(self, server: Server) -> None:
         """Each object is whole, and none goes back to an older content."""
         view = ObjectView(server, self.stream)

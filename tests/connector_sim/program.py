@@ -38,6 +38,8 @@ class Program:
         dead_window_s: for how long the stream of dead letters remembers ids, 0 as it comes.
         is_object_source: the source stream is that of an object store.
         lag_s: by how much replicas that answer direct gets are behind.
+        row_stall_chance: that what a connection brings to the server stalls once, after a few
+            requests, for longer than ids are remembered.
     """
 
     seed: int
@@ -69,6 +71,7 @@ class Program:
     dead_window_s: int = 0
     is_object_source: bool = False
     lag_s: float = 0.0
+    row_stall_chance: float = 0.0
     habits: Habits = field(default_factory=Habits)
     source: dict[str, str] = field(default_factory=dict)
     sink: dict[str, str] = field(default_factory=dict)
@@ -95,12 +98,13 @@ class Program:
         return f"seed {self.seed}: {', '.join(parts)}"
 
 
-def choose(seed: int, *, has_kinds: bool = True) -> Program:
+def choose(seed: int, *, has_kinds: bool = True, has_modes: bool = True) -> Program:
     """The program of a seed.
 
     Args:
         has_kinds: whether it may be of one of the later kinds; without them seeds mean what they
             meant before.
+        has_modes: likewise of fast batches, and of links on which rows stall.
     """
     random = Random(f"program {seed}")
     program = Program(seed)
@@ -120,6 +124,8 @@ def choose(seed: int, *, has_kinds: bool = True) -> Program:
     _choose_surroundings(program, Random(f"kind {seed}"))
     if has_kinds:
         _choose_kind(program, Random(f"later kind {seed}"))
+        if has_modes:
+            _choose_mode(program, Random(f"mode {seed}"))
     return program
 
 
@@ -286,6 +292,20 @@ def _break_off_often(program: Program) -> None:
         program.sink["maxInFlight"] = "1"
     if program.promises_exact_output:
         program.window_s = 1
+
+
+def _choose_mode(program: Program, random: Random) -> None:
+    """Fast batches, and rows that stall on their way while attempts follow each other."""
+    is_plain = "publishMode" not in program.sink and program.target != "objects"
+    if program.dedupe and is_plain and random.random() < 0.35:
+        program.sink["publishMode"] = "fast"
+    if program.kind == "late" or (program.kind == "objects" and random.random() < 0.5):
+        program.row_stall_chance = random.choice([0.2, 0.4])
+        # What is still on its way when the faults are over does not arrive.
+        program.lasts_s = 60
+        program.habits.killed = 0.3
+        if program.promises_exact_output:
+            program.window_s = 1
 
 
 def _let_frames_come_late(program: Program, random: Random) -> None:

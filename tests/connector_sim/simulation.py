@@ -9,6 +9,7 @@ What must hold:
   behind the query's back, a loss is told of when `failOnDataLoss` is true.
 - The driver's look at its streams never takes longer than its time limits.
 - With `failOnDataLoss` false the progress counts at least what a batch did not get.
+- What a task was told is written is in the sink at that moment.
 - When the faults are over the query comes to the end by itself, and then: what the committed
   batches have read is the input, each row once; what is in the sink is that, each row once where
   dedupe and ledger promise it, and at least once elsewhere.
@@ -144,7 +145,8 @@ class Simulation:
         if self.is_calm or name == "keeper":
             return FairCourse()
         program = self.program
-        return RoughCourse(self._wires, program.cut_chance, program.stall_max_s)
+        chances = program.cut_chance, program.stall_max_s, program.row_stall_chance
+        return RoughCourse(self._wires, *chances)
 
     # -- input -------------------------------------------------------------------------------
 
@@ -312,7 +314,10 @@ class Simulation:
         world.server.start()
         habits = self.program.habits
         habits.dies = habits.killed = habits.lost = habits.speculated = 0.0
-        if self.program.cut_chance or self.program.stall_max_s:  # rough ones would stay rough
+        program = self.program
+        if (
+            program.cut_chance or program.stall_max_s or program.row_stall_chance
+        ):  # rough ones would stay rough
             for wire in list(world.wires):
                 if not wire.name.startswith("keeper"):
                     wire.cut()
@@ -378,7 +383,8 @@ class Simulation:
             # Who says the old password before it has been let in once cannot know better.
             is_rotated = "rotate" in program.faults and isinstance(error, AuthenticationFailedError)
             require(is_loss or is_rotated, "unexplained:", error)
-        is_fair = not program.cut_chance and not program.stall_max_s
+        chances = program.cut_chance, program.stall_max_s, program.row_stall_chance
+        is_fair = not any(chances)
         if is_fair and not program.faults:
             loud = [each for each in self._errors() if isinstance(each, ConnectorError)]
             if self._has_rivals:

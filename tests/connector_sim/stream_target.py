@@ -42,6 +42,7 @@ class StreamTarget:
         config: dict[str, Any] = {"duplicate_window": program.window_s * 10**9}
         config |= {"max_msg_size": REFUSED_BYTES} if program.has_dead_letters else {}
         config |= {"allow_atomic": True} if self._batches is not None else {}
+        config |= {"allow_batched": True} if self.options.publish_mode == "fast" else {}
         yield from keeper.make(self.stream, **config)
         if program.has_dead_letters:
             window = program.dead_window_s
@@ -63,6 +64,17 @@ class StreamTarget:
             self._batches.note_attempt(
                 [payloads[n : n + 3] for n in range(0, len(rows), 3)], is_whole
             )
+
+    def note_written(self, server: Server, rows: list[Row]) -> None:
+        """Each of them is there, unless another attempt may have read something else."""
+        program = self._program
+        if program.is_lossy or program.is_object_source or not server.is_up:
+            return
+        found = {one.payload for one in server.messages(self.stream)}
+        if program.has_dead_letters:
+            found |= {one.payload for one in server.messages("DEAD")}
+        lost = [row for row in map(payload_of, rows) if row not in found]
+        require(not lost, "a task was told that they are written:", lost)
 
     def look(self, server: Server) -> None:
         """No batch may be there in part."""

@@ -68,6 +68,9 @@ class Target(Protocol):
             is_whole: it has read its partition to the end.
         """
 
+    def note_written(self, server: Server, rows: list[Row]) -> None:
+        """A task was told that these rows are written; complain of those that are not there."""
+
     def look(self, server: Server) -> None:
         """Complain of what may not be there even for a moment; the stream has changed."""
 

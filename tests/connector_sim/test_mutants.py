@@ -17,4 +17,4 @@ def test_planted_defects_are_noticed(mutants: ModuleType) -> None:
             played, found = mutants.first_that_notices(mutant, range(300), SEEDS_MAX)
             assert found, f"{name}: not noticed in {played} seeds"
             kinds.add(mutant.kind)
-    assert kinds == {"atomic", "objects", "origin", "lag", "dead", "anew", "bucket"}
+    assert kinds == {"atomic", "objects", "origin", "lag", "dead", "anew", "bucket", "fast"}

@@ -57,7 +57,7 @@ def test_seeds_that_once_failed(simulation: ModuleType, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", FOUND_OF_KINDS, ids=lambda seed: f"{seed}: {FOUND_OF_KINDS[seed]}")
 def test_seeds_of_the_later_kinds_that_once_failed(simulation: ModuleType, seed: int) -> None:
-    _play(simulation.Simulation(seed))
+    _play(simulation.Simulation(seed, simulation.choose(seed, has_modes=False)))
 
 
 def _play(played: Any) -> None:

@@ -41,6 +41,9 @@ class Course(Protocol):
     def delay_ns(self) -> int:
         """How long the next piece takes."""
 
+    def up_stall_ns(self, moved: int) -> int:
+        """How much longer the next piece to the server takes, when so many bytes have gone."""
+
     def piece(self, size: int, moved: int) -> int:
         """How many of so many bytes go next, when so many have gone before."""
 
@@ -100,7 +103,8 @@ class Wire:
         at, now = 0, self.agenda.clock.now_ns
         while at < len(taken):
             size = self.course.piece(len(taken) - at, self._sent)
-            self._up_at = max(self._up_at, now + self.course.delay_ns())
+            delay_ns = self.course.delay_ns() + self.course.up_stall_ns(self._sent)
+            self._up_at = max(self._up_at, now + delay_ns)
             self.agenda.plan(self._up_at, partial(self._reached_server, taken[at : at + size]))
             self._sent += size
             at += size
