@@ -111,7 +111,7 @@ def stopped(sim: ModuleType, seed: int, *, encrypts: bool) -> Iterator[Any]:
     """Yield one stopped store after the other, and the path and the kind of its damage."""
     disk = sim.SimDisk(Random(seed))
     filled(disk, encrypts=encrypts)
-    sound = {path: disk.read(path) for path in disk._files}
+    sound = {path: disk.read(path) for path in disk.paths()}
     random = Random(seed)
     for path, content in sound.items():
         for kind in KINDS:
@@ -137,7 +137,7 @@ def test_no_damage_is_silent_and_no_sequence_is_used_twice(
     last_seqs = {name: stream.store.last_seq for name, stream in server.catalog.streams.items()}
     for disk, path, kind in stopped(sim_disk_module, seed, encrypts=encrypts):
         # What had one file and lost it looks like what a crash left of something never made.
-        is_gone = not any(each.parent == path.parent for each in disk._files)
+        is_gone = not any(each.parent == path.parent for each in disk.paths())
         server = Server(disk, encrypts=encrypts)
         where = f"{kind} {path}"
         assert server.catalog.names() == ["LARGE", "SMALL"], where

@@ -57,10 +57,26 @@ class _File:
         self.sync()
 
 
-def _inside(folder: Path) -> Callable[[Path], bool]:
-    """Whether a path is directly in a folder; by texts, which paths keep: it is asked often."""
-    start = str(folder).rstrip("/")
-    return lambda path: str(path).rpartition("/")[0] == start
+# By folder and name in it: texts, as there are many of them, and paths are slow to compare.
+_Names = dict[str, dict[str, _File]]
+
+
+def _split(path: Path) -> tuple[str, str]:
+    """Return the folder of a path, and its name there."""
+    folder, _, name = str(path).rpartition("/")
+    return folder or "/", name
+
+
+def _parts(path: str) -> list[str]:
+    return path.split("/")
+
+
+def _is_below(path: str, above: str) -> bool:
+    return path == above or path.startswith(above.rstrip("/") + "/")
+
+
+def _paths(files: _Names) -> list[str]:
+    return [f"{folder.rstrip('/')}/{name}" for folder, names in files.items() for name in names]
 
 
 class _Temporary:
@@ -68,13 +84,11 @@ class _Temporary:
 
     def __init__(self, disk: SimDisk, path: Path, content: bytes) -> None:
         self._disk, self._path = disk, path
-        self._temporary = path.with_name(path.name + ".tmp")
+        self._folder, self._name = _split(path)
         disk._change(path)
         if len(content) > disk._room():
             raise disk._no_room(path)
-        if path.parent not in disk._folders:
-            raise FileNotFoundError(errno.ENOENT, "no such folder", str(path))
-        self._file = disk._files[self._temporary] = _File()
+        self._file = disk._put(self._folder, self._name + ".tmp")
         self._file.write(0, content)
 
     def sync(self) -> None:
@@ -82,11 +96,11 @@ class _Temporary:
 
     def place(self) -> None:
         self._disk._change(self._path)
-        del self._disk._files[self._temporary]
-        self._disk._files[self._path] = self._file
+        names = self._disk._files[self._folder]
+        names[self._name] = names.pop(self._name + ".tmp")
 
     def drop(self) -> None:
-        del self._disk._files[self._temporary]
+        del self._disk._files[self._folder][self._name + ".tmp"]
 
 
 class SimDisk:
@@ -108,12 +122,12 @@ class SimDisk:
         self.dark_in: int | None = None
         self.is_read_only = False
         self.changes = 0
-        self._files: dict[Path, _File] = {}
-        self._durable: dict[Path, _File] = {}
-        self._folders = {Path("/")}
+        self._files: _Names = {}
+        self._durable: _Names = {}
+        self._folders: dict[str, set[str]] = {"/": set()}  # with the names of folders in each
         # What happened to folders of a name since the folder above was synced: the name that one
         # was set aside under, None where one was made.
-        self._renamed: dict[Path, list[Path | None]] = {}
+        self._renamed: dict[str, list[str | None]] = {}
         self._locks: set[Path] = set()
 
     def restart(self) -> None:
@@ -121,26 +135,47 @@ class SimDisk:
         self.fail_in = self.dark_in = None
         self._locks.clear()
         self._lose_folders()
-        survived: dict[Path, _File] = {}
-        for path in sorted({*self._files, *self._durable}):
-            versions = [self._files.get(path), self._durable.get(path)]
-            file = versions[0] if versions[0] is versions[1] else self.random.choice(versions)
+        kept: dict[_File, None] = {}
+        survived: _Names = {}
+        for path in sorted({*_paths(self._files), *_paths(self._durable)}, key=_parts):
+            folder, _, name = path.rpartition("/")
+            folder = folder or "/"
+            live = self._files.get(folder, {}).get(name)
+            durable = self._durable.get(folder, {}).get(name)
+            file = live if live is durable else self.random.choice([live, durable])
             if file is not None:
-                survived[path] = file
-        for file in dict.fromkeys(survived.values()):
+                survived.setdefault(folder, {})[name] = file
+                kept[file] = None
+        for file in kept:
             file.lose_power(self.random)
-        self._files, self._durable = survived, dict(survived)
+        self._files = survived
+        self._durable = {folder: dict(names) for folder, names in survived.items()}
+
+    def paths(self) -> list[Path]:
+        """Return where files are."""
+        return [Path(path) for path in _paths(self._files)]
+
+    def used_bytes(self) -> int:
+        """Return the bytes of all files together."""
+        return sum(len(file.content) for names in self._files.values() for file in names.values())
+
+    def durable_bytes(self, path: Path) -> bytes:
+        """Return what a file holds whenever the power goes."""
+        folder, name = _split(path)
+        return self._durable[folder][name].durable
 
     def damage(self, path: Path, offset: int) -> None:
         """Flip a byte."""
-        file = self._files[path]
+        file = self._file(path)
         file.content[offset] ^= 0xFF
         file.sync()
 
     def put(self, path: Path, content: bytes) -> None:
         """Place a durable file, as somebody else would."""
         self.make_folder(path.parent)
-        file = self._files[path] = self._durable[path] = _File()
+        folder, name = _split(path)
+        file = self._put(folder, name)
+        self._durable.setdefault(folder, {})[name] = file
         file.write(0, content)
         file.sync()
 
@@ -158,24 +193,40 @@ class SimDisk:
                 self.fail_in = None
                 raise OSError(self.fail_errno, os.strerror(self.fail_errno), str(path))
 
+    def _find(self, path: Path) -> _File | None:
+        folder, name = _split(path)
+        names = self._files.get(folder)
+        return names.get(name) if names else None
+
+    def _file(self, path: Path) -> _File:
+        file = self._find(path)
+        if file is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+        return file
+
+    def _put(self, folder: str, name: str) -> _File:
+        """Make a file, or another one in its place."""
+        if folder not in self._folders:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", f"{folder}/{name}")
+        file = self._files.setdefault(folder, {})[name] = _File()
+        return file
+
     def _no_room(self, path: Path) -> OSError:
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     def _room(self) -> int:
         if self.capacity is None:
             return 1 << 60
-        return max(self.capacity - sum(len(file.content) for file in self._files.values()), 0)
+        return max(self.capacity - self.used_bytes(), 0)
 
     # -- the port --------------------------------------------------------------------------
 
     def open(self, path: Path) -> tuple[_File, bool]:
-        if path in self._files:
-            return self._files[path], False
+        file = self._find(path)
+        if file is not None:
+            return file, False
         self._change(path)
-        if path.parent not in self._folders:
-            raise FileNotFoundError(errno.ENOENT, "no such folder", str(path))
-        self._files[path] = _File()
-        return self._files[path], True
+        return self._put(*_split(path)), True
 
     def write(self, handle: _File, data: memoryview, offset: int) -> None:
         try:
@@ -211,14 +262,12 @@ class SimDisk:
 
     def truncate(self, path: Path, size: int) -> None:
         self._change(path)
-        file = self._files[path]
+        file = self._file(path)
         del file.content[size:]
         file.sync()
 
     def overwrite(self, path: Path, offset: int, head: bytes, stop: int) -> None:
-        file = self._files.get(path)
-        if file is None:
-            raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+        file = self._file(path)
         for at, data in ((offset, head), (offset + len(head), bytes(stop - offset - len(head)))):
             self.write(file, memoryview(data), at)
             self.sync(file)
@@ -234,37 +283,46 @@ class SimDisk:
         file.content[:] = bytes(size)
 
     def read(self, path: Path) -> bytes | None:
-        file = self._files.get(path)
+        file = self._find(path)
         return bytes(file.content) if file else None
 
     def map(self, path: Path) -> bytes:
-        content = self.read(path)
-        if content is None:
-            raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
-        return content
+        return bytes(self._file(path).content)
 
     def size(self, path: Path) -> int:
-        return len(self.map(path))
+        return len(self._file(path).content)
 
     def names(self, path: Path) -> list[str]:
-        is_inside = _inside(path)
-        inside = {other.name for other in self._files if is_inside(other)}
-        inside |= {other.name for other in self._folders if is_inside(other) and other != path}
-        return sorted(inside)
+        folder = str(path)
+        return sorted({*self._files.get(folder, ()), *self._folders.get(folder, ())})
 
     def make_folder(self, path: Path) -> None:
         for folder in self.add_folder(path):
             self.sync_folder(folder)
 
     def add_folder(self, path: Path) -> list[Path]:
-        if path in self._folders:
+        if str(path) in self._folders:
             return []
         self._change(path)
-        missing = [each for each in (path, *path.parents) if each not in self._folders][::-1]
+        missing = [each for each in (path, *path.parents) if str(each) not in self._folders][::-1]
         for folder in missing:
-            self._folders.add(folder)
-            self._renamed.setdefault(folder, []).append(None)
+            self._enter(str(folder))
+            self._renamed.setdefault(str(folder), []).append(None)
         return [folder.parent for folder in missing]
+
+    def _enter(self, folder: str) -> None:
+        head = folder.rstrip("/") + "/"
+        below = [each[len(head) :] for each in self._folders if each.startswith(head)]
+        self._folders[folder] = {each for each in below if "/" not in each}
+        above, _, name = folder.rpartition("/")
+        self._folders.get(above or "/", set()).add(name)
+
+    def _leave(self, folders: Sequence[str]) -> None:
+        for folder in folders:
+            del self._folders[folder]
+        for folder in folders:
+            above, _, name = folder.rpartition("/")
+            self._folders.get(above or "/", set()).discard(name)
 
     def together(self, syncs: Sequence[Callable[[], None]]) -> list[OSError | None]:
         outcomes: dict[int, OSError | None] = {}
@@ -280,69 +338,78 @@ class SimDisk:
         return [outcomes[at] for at in range(len(syncs))]
 
     def sync_folder(self, path: Path) -> None:
-        if path not in self._folders:
-            raise FileNotFoundError(errno.ENOENT, "no such folder", str(path))
+        folder = str(path)
+        if folder not in self._folders:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", folder)
         self._change(path)
-        is_inside = _inside(path)
-        for other in [p for p in {**self._files, **self._durable} if is_inside(p)]:
-            if other in self._files:
-                self._durable[other] = self._files[other]
-            else:
-                self._durable.pop(other, None)
-        for other in [p for p in self._renamed if is_inside(p)]:
-            del self._renamed[other]
+        self._durable[folder] = dict(self._files.get(folder, ()))
+        if self._renamed:
+            for other in [
+                each for each in self._renamed if (each.rpartition("/")[0] or "/") == folder
+            ]:
+                del self._renamed[other]
 
     def remove(self, path: Path) -> None:
         self._change(path)
-        self._files.pop(path, None)
+        folder, name = _split(path)
+        self._files.get(folder, {}).pop(name, None)
 
     def set_aside(self, path: Path) -> Path | None:
-        if path not in self._folders and not any(p.is_relative_to(path) for p in self._files):
+        name = str(path)
+        if name not in self._folders and not any(
+            names and _is_below(folder, name) for folder, names in self._files.items()
+        ):
             return None
         self._change(path)
         number = 0
-        while (aside := path.with_name(f"{REMOVED_PREFIX}{number}")) in self._folders:
+        while str(aside := path.with_name(f"{REMOVED_PREFIX}{number}")) in self._folders:
             number += 1
-        self._rename(path, aside)
-        self._renamed.setdefault(path, []).append(aside)
+        self._rename(name, str(aside))
+        self._renamed.setdefault(name, []).append(str(aside))
         return aside
 
-    def _rename(self, path: Path, other: Path) -> None:
-        for names in (self._files, self._durable, self._renamed):
-            for each in [p for p in names if p.is_relative_to(path) and p != path]:
-                names[other / each.relative_to(path)] = names.pop(each)
-        inside = {p for p in self._folders if p.is_relative_to(path)}
-        self._folders -= inside
-        self._folders |= {other / p.relative_to(path) for p in inside} | {other}
+    def _rename(self, path: str, other: str) -> None:
+        for names in (self._files, self._durable):
+            for folder in [each for each in names if _is_below(each, path)]:
+                names.setdefault(other + folder[len(path) :], {}).update(names.pop(folder))
+        for each in [p for p in self._renamed if _is_below(p, path) and p != path]:
+            self._renamed[other + each[len(path) :]] = self._renamed.pop(each)
+        inside = sorted((p for p in self._folders if _is_below(p, path)), key=_parts)
+        self._leave(inside)
+        for folder in dict.fromkeys([other, *(other + each[len(path) :] for each in inside)]):
+            if folder not in self._folders:
+                self._enter(folder)
 
     def _lose_folders(self) -> None:
         """Go back to some moment for each name of a folder that is not durable."""
         # From the leaves: what is in a folder is found where the folder is now.
-        for path in sorted(self._renamed, key=lambda each: (-len(each.parts), each)):
+        for path in sorted(self._renamed, key=lambda each: (-each.count("/"), _parts(each))):
             changes = self._renamed[path]
             for aside in reversed(changes[self.random.randrange(len(changes) + 1) :]):
                 if aside is None:
-                    self.remove_tree(path)
+                    self.remove_tree(Path(path))
                 else:
                     self._rename(aside, path)
         self._renamed.clear()
 
     def clear(self, path: Path, files_max: int) -> int:
-        inside = sorted(p for p in self._files if p.is_relative_to(path))
+        below = [folder for folder in self._files if _is_below(folder, str(path))]
+        inside = sorted(
+            (f"{folder}/{name}" for folder in below for name in self._files[folder]), key=_parts
+        )
         for other in inside[:files_max]:
-            self._change(other)
-            del self._files[other]
+            self.remove(Path(other))
         if len(inside) >= files_max:
             return 0
-        self._folders = {p for p in self._folders if not p.is_relative_to(path)}
+        self._leave([each for each in self._folders if _is_below(each, str(path))])
         return files_max - len(inside)
 
     def remove_tree(self, path: Path) -> None:
         """Make a folder disappear, as somebody else would."""
         for names in (self._files, self._durable):
-            for other in [p for p in names if p.is_relative_to(path)]:
-                del names[other]
-        self._folders = {p for p in self._folders if not p.is_relative_to(path)}
+            for folder in [each for each in names if _is_below(each, str(path))]:
+                del names[folder]
+        self._leave([each for each in self._folders if _is_below(each, str(path))])
 
     def lock(self, path: Path, note: bytes) -> Path | None:
         if path in self._locks:

@@ -32,7 +32,7 @@ def is_explained(life: Life, sequence: int, last: int, now: int) -> bool:
     if entry.ttl_ns and now + SLACK_NS >= entry.timestamp + entry.ttl_ns:
         return True
     later = [other for at, other in life.journal.items() if at > sequence]
-    if any(_replaces(other, entry) for other in later):
+    if any(other.may_replace and _replaces(other, entry) for other in later):
         return True
     if any(_is_over(config, entry, sequence, last, later, now) for config in life.configs):
         return True
@@ -81,9 +81,11 @@ def _is_over(
         return False
     if 0 < config.get("max_msgs", -1) <= last - sequence:
         return True
+    if (max_bytes := int(config.get("max_bytes", -1))) <= 0:
+        return False
     storage = str(config.get("storage", "file"))
     size = sum(
         stored_bytes(storage, other.subject, other.headers, other.payload)
         for other in [entry, *later]
     )
-    return 0 < int(config.get("max_bytes", -1)) < size
+    return max_bytes < size

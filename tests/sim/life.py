@@ -42,9 +42,9 @@ def block_of(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
     return b"NATS/1.0\r\n%b\r\n" % lines if lines else b""
 
 
-def uid_of(headers: bytes, payload: bytes) -> int:
+def uid_of(fields: dict[bytes, bytes], payload: bytes) -> int:
     """Return the number that a message of ours carries, 0 for a message of somebody else."""
-    digits = fields_of(headers).get(b"Uid", b"") or payload.partition(b":")[0]
+    digits = fields.get(b"Uid", b"") or payload.partition(b":")[0]
     return int(digits) if digits.isdigit() else 0
 
 
@@ -76,7 +76,13 @@ class Batch:
 
 @dataclass(slots=True, eq=False)
 class Stored:
-    """A message as the server stored it; `start` is which start of the server did."""
+    """A message as the server stored it.
+
+    Attributes:
+        start: which start of the server did.
+        key: tells it from other messages.
+        may_replace: whether another one may be gone for it.
+    """
 
     uid: int
     subject: bytes
@@ -86,11 +92,12 @@ class Stored:
     start: int
     fields: dict[bytes, bytes]
     origin: tuple[Life, int] | None = None  # of a copy
+    key: Key = 0
+    may_replace: bool = False
 
-    @property
-    def key(self) -> Key:
-        """Return what tells it from other messages."""
-        return crc32(b"\0".join((self.subject, self.headers, self.payload)))
+    def __post_init__(self) -> None:
+        self.key = crc32(b"\0".join((self.subject, self.headers, self.payload)))
+        self.may_replace = b"Nats-Rollup" in self.fields or b"Nats-Scheduler" in self.fields
 
     @property
     def content(self) -> tuple[bytes, bytes, bytes, int]:

@@ -157,7 +157,7 @@ class Simulation:
                 disk.fail_in = random.randrange(20)
             case "full":
                 self.witness.count("full disks")
-                disk.capacity = sum(disk.size(path) for path in disk._files)
+                disk.capacity = disk.used_bytes()
                 disk.capacity += random.randrange(2_000)
             case "stop":
                 try:

@@ -92,7 +92,7 @@ class Witness:
         subject, headers, payload = message
         fields = fields_of(headers) if headers else {}
         entry = Stored(
-            uid_of(headers, payload), subject, headers, payload, timestamp, self.starts, fields
+            uid_of(fields, payload), subject, headers, payload, timestamp, self.starts, fields
         )
         seen = life.seen.get(sequence)
         require(seen in (None, entry.key), life.name, sequence, "was seen as another one", entry)

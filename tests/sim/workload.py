@@ -8,6 +8,7 @@ seed. Names of consumers are never used twice, those of streams are, with other 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate
 from random import Random
 from typing import Any
 
@@ -87,9 +88,8 @@ class Workload:
         self._number = 0
         self._drained: dict[str, int] = {}  # the last message there was when nothing was left
         # Each seed likes some things more than others.
-        self._wishes = {
-            wish: weight * random.choice([0.2, 1.0, 1.0, 3.0]) for wish, weight in _WISHES
-        }
+        self._wishes = [wish for wish, _ in _WISHES]
+        self._weights = [*accumulate(w * random.choice([0.2, 1.0, 1.0, 3.0]) for _, w in _WISHES)]
 
     @property
     def now(self) -> int:
@@ -149,7 +149,7 @@ class Workload:
         for _ in range(random.randrange(4)):
             program = random.choice(self.programs)
             if program.is_connected:
-                wish = random.choices(list(self._wishes), list(self._wishes.values()))[0]
+                wish = random.choices(self._wishes, cum_weights=self._weights)[0]
                 wish(self, program)
 
     def trouble(self) -> None:

@@ -117,7 +117,7 @@ def test_with_a_reserve_everything_but_publishing_goes_on(running, on_loop, disk
             assert (await client.request("s.a", b"first"))["seq"] == 1
             assert served.node.disk_full == ""
 
-            disk.capacity = sum(disk.size(path) for path in disk._files)
+            disk.capacity = disk.used_bytes()
             found = await client.request("s.a", b"x" * 1000)  # the reserve takes it
             assert found["seq"] == 2
             refused = await client.request("s.a", b"third")

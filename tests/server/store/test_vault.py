@@ -81,7 +81,7 @@ def test_what_was_removed_when_the_power_went_goes_on_being_removed(disk, vault,
     assert vault.folders() == ["ORDERS"]
     assert vault.folder("ORDERS", memory=False).consumers() == ["C"]
     commit.drain()
-    assert not [path for path in disk._files if ".removed-" in str(path)]
+    assert not [path for path in disk.paths() if ".removed-" in str(path)]
     assert vault.folders() == ["ORDERS"]
 
 

@@ -86,7 +86,7 @@ def test_a_compressed_block_is_overwritten_when_a_redo_file_has_what_is_left_of_
     redone, overwrite = [], disk.overwrite
 
     def spy(path: Path, offset: int, head: bytes, stop: int) -> None:
-        redone.append(disk._durable[path.with_suffix(".redo")].durable)
+        redone.append(disk.durable_bytes(path.with_suffix(".redo")))
         overwrite(path, offset, head, stop)
 
     disk.overwrite = spy

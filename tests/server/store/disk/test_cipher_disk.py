@@ -106,7 +106,7 @@ def test_a_file_of_another_name_is_not_accepted(disk, plain):
 
 def test_the_old_content_cannot_be_decrypted_after_an_erasure(disk, plain):
     disk.close(write(disk, [b"abc", b"secret", b"def"]))
-    old = plain._files[PATH]
+    old = plain.open(PATH)[0]
     disk.overwrite(PATH, 3, b"S", 9)
     assert disk.read(PATH) == b"abcS" + bytes(5) + b"def"
     assert bytes(old.content[:HEADER_BYTES]) == bytes(HEADER_BYTES)

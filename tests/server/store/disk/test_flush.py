@@ -173,7 +173,7 @@ def test_names_that_cannot_be_made_durable_are_everybodys_failure(sim_disk_modul
     disk.fail_in = 3  # behind the renames: the sync of what they were in
     assert len(commit.drain()) == 3
     assert heard == ["failed"] * 3
-    assert len([path for path in disk._files if path.name == "meta.json"]) == 3  # none is cleared
+    assert len([path for path in disk.paths() if path.name == "meta.json"]) == 3  # none is cleared
 
 
 def test_a_file_without_a_descriptor_of_its_own_is_replaced_by_itself(tmp_path: Path) -> None:
