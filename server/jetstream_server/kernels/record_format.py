@@ -25,6 +25,8 @@ Ids: TypeAlias = "array[int] | memoryview"  # a string: Python 3.11 has no array
 PREFIX = Struct("<IIQqIHH")
 PREFIX_BYTES = PREFIX.size
 CHECKED_FROM = 8  # the checksum covers the record from here on
+# Within a block sequences rise, and none is further than this from the first: indexes have 32 bits.
+SPAN_MAX = 2**32 - 1
 
 # The genuine server's file store accounts 30 + subject + payload, and 4 + headers when there are
 # any; a record is 32 + all three.

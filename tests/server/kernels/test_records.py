@@ -86,6 +86,33 @@ def test_scan_reads_back_until_the_first_damage(records, batch, at):
     assert (seen, sequences) == (positions[:damaged], whole[:damaged])
 
 
+@pytest.mark.parametrize(
+    ("sequences", "sound"),
+    [
+        ([5, 6, 5 + 2**32 - 1], 3),
+        ([5, 6, 5 + 2**32], 2),
+        ([5, 2**64 - 1], 1),
+        ([2**64 - 1], 1),
+        ([5, 6, 6], 2),
+        ([5, 6, 3, 7], 2),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 1])
+def test_sequences_rise_and_stay_near_the_first(records, sequences, sound, before):
+    buffer, used, begun = bytearray(1000), 0, []
+    run = PubRun.single(b"a", payload=b"x")
+    for sequence in sequences:
+        begun.append(used)
+        _, used = records_pure.encode_run(
+            run.chunk, run.fields, 0, 1, sequence, 9, buffer, used, array("I"), array("I"), {}
+        )
+    found = array("I"), array("I"), array("Q", sequences[:before])
+    stop = records.scan_records(buffer, begun[before] if before < len(begun) else used, used,
+                                *found, {})  # fmt: skip
+    assert stop == [*begun, used][max(sound, before)]
+    assert list(found[2]) == sequences[: max(sound, before)]
+
+
 @settings(max_examples=60)
 @given(batch=messages, dead=st.sets(st.integers(0, 19)), start=st.integers(0, 5), most=limits)
 def test_living_records_are_weighed_and_gathered_alike(records, batch, dead, start, most):

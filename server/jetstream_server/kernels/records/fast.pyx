@@ -10,7 +10,7 @@ from cpython.bytearray cimport (
     PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE
 )
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport UINT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from jetstream_server.kernels.checksum cimport (
@@ -173,9 +173,12 @@ def scan_records(
     cdef Py_ssize_t position = start
     cdef uint32_t size, checksum, header_bytes, number
     cdef uint16_t subject_bytes, kind
-    cdef uint64_t sequence
+    cdef uint64_t sequence, first = 0, last = 0
+    cdef bint follows = len(sequences) > 0
     cdef const uint8_t* at
     cdef _Interner interner = _Interner(interned)
+    if follows:
+        first, last = sequences[0], sequences[len(sequences) - 1]
     stop = min(stop, buffer.shape[0])
     while position + PREFIX_BYTES <= stop:
         at = &buffer[position]
@@ -190,8 +193,12 @@ def scan_records(
             or <uint64_t>size < <uint64_t>PREFIX_BYTES + subject_bytes + header_bytes
             or <uint64_t>position + size > <uint64_t>stop
             or crc32c(at + CHECKED_FROM, size - CHECKED_FROM) != checksum
+            or (follows and (sequence <= last or sequence - first > UINT32_MAX))
         ):
             break
+        if not follows:
+            first, follows = sequence, True
+        last = sequence
         number = interner.number(<const char*>at + PREFIX_BYTES, subject_bytes)
         array.resize_smart(positions, len(positions) + 1)
         positions.data.as_uints[len(positions) - 1] = <unsigned int>position

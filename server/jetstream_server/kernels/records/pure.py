@@ -23,6 +23,7 @@ from jetstream_server.kernels.record_format import (
     MESSAGE,
     PREFIX,
     PREFIX_BYTES,
+    SPAN_MAX,
     UNACCOUNTED_BYTES,
     Buffer,
     Ids,
@@ -104,11 +105,11 @@ def scan_records(
 ) -> int:
     """Read records of messages from `start` on, checking each one.
 
-    `sequences` is an `array('Q')`.
+    `sequences` is an `array('Q')`, with those of the messages before.
 
     Returns:
         Where the first record begins that is not a whole, sound message: `stop`, a tombstone, a
-        torn or a damaged one.
+        torn or a damaged one, or one whose sequence cannot follow those before it.
     """
     at = start
     while at + PREFIX_BYTES <= stop:
@@ -118,6 +119,7 @@ def scan_records(
             or size < PREFIX_BYTES + subject_bytes + headers
             or at + size > stop
             or crc32c(bytes(buffer[at + CHECKED_FROM : at + size])) != checksum
+            or (sequences and not sequences[-1] < sequence <= sequences[0] + SPAN_MAX)
         ):
             break
         subject = bytes(buffer[at + PREFIX_BYTES : at + PREFIX_BYTES + subject_bytes])

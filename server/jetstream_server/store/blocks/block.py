@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jetstream_server.kernels import columns, filters, records
-from jetstream_server.kernels.record_format import Buffer
+from jetstream_server.kernels.record_format import SPAN_MAX, Buffer
 from jetstream_server.store.blocks import erasure, tombstone
 from jetstream_server.store.blocks import index as block_index
 from jetstream_server.store.blocks.compressed_block import CompressedBlock
@@ -403,7 +403,7 @@ def scan_block(content: Buffer, ids: dict[bytes, int]) -> Scan:
             ids,
         )
         found = tombstone.decode(whole, scan.stop, len(whole))
-        if found is None and (erased := erasure.decode(whole, scan.stop)) is not None:
+        if found is None and (erased := _erased(whole, scan)) is not None:
             scan.positions.append(scan.stop)
             scan.subject_ids.append(ids.setdefault(erased.subject, len(ids)))
             scan.sequences.append(erased.sequence)
@@ -419,6 +419,14 @@ def scan_block(content: Buffer, ids: dict[bytes, int]) -> Scan:
         scan.tombstone_bytes += whole[scan.stop : found[1]]
         scan.stop = found[1]
     return scan
+
+
+def _erased(whole: Buffer, scan: Scan) -> erasure.Erased | None:
+    """Return the erased message where a scan has come to, None unless it can stand there."""
+    found, before = erasure.decode(whole, scan.stop), scan.sequences
+    if found is None or not before or before[-1] < found.sequence <= before[0] + SPAN_MAX:
+        return found
+    return None
 
 
 def damage(whole: bytes) -> int:

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels import columns, records
-from jetstream_server.kernels.record_format import PREFIX_BYTES, UNACCOUNTED_BYTES
+from jetstream_server.kernels.record_format import PREFIX_BYTES, SPAN_MAX, UNACCOUNTED_BYTES
 from jetstream_server.protocol.ops import (
     HEADER_START,
     PAYLOAD_START,
@@ -44,7 +44,6 @@ FIRST_ROOM_BYTES = 64 * 1024
 MARK_BYTES = 256 * 1024  # how much may become durable before a DURABLE record says so
 RESTING_SHARE = 4  # blocks that are not that part of full are not worth a file of their own
 RENUMBER_MIN = 4096  # subjects without messages before they are forgotten
-_OFFSET_MAX = 2**32 - 1
 
 
 class BlockLog:
@@ -119,7 +118,7 @@ class BlockLog:
             self._mark()
         while index < stop:
             open_block = self._open or self._begin()
-            if sequence + stop - index - open_block.block.first_seq > _OFFSET_MAX:
+            if sequence + stop - index - open_block.block.first_seq > SPAN_MAX:
                 self.rotate()
                 open_block = self._begin()
             open_block.place(sequence)

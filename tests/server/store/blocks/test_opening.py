@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+from array import array
 from pathlib import Path
 from random import Random
 
 import pytest
+from jetstream_server.kernels import records
 from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.blocks.block import scan_block
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.file import FileStore
 
@@ -51,6 +54,22 @@ def test_a_block_without_valid_index_is_read_instead(disk, damage):
     assert sequences(store) == [s for s in range(1, 51) if s not in (7, 8, 30)]
     commit.drain()
     assert len(disk.read(path)) > 100
+
+
+def test_a_sequence_too_far_from_the_first_of_its_block_is_damage(disk):
+    """No store writes that; whoever changed the file has set the checksum right."""
+    store, commit = open_store(disk, block_bytes=1000)
+    publish(store, 30)
+    commit.drain()
+    path = FOLDER / "1.blk"
+    columns, whole = (array("I"), array("I")), bytearray(disk.read(path))
+    run = PubRun.single(b"orders.new", payload=b"x" * 50)
+    at = scan_block(bytes(whole), {}).positions[-1]
+    records.encode_run(run.chunk, run.fields, 0, 1, 2**33, 5, whole, at, *columns, {})
+    disk.put(path, bytes(whole))
+    disk.remove(path.with_suffix(".idx"))
+    store, _ = open_store(disk, block_bytes=1000)
+    assert store.offline == f"a stored record is damaged ({path} at byte {at})"
 
 
 def test_leftovers_of_a_crash_are_removed(disk):
