@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jetstream_console.asking.answers import number, parsed
-from jetstream_console.asking.errors import RefusedError
+from jetstream_console.asking.errors import AskingError, RefusedError
 from jetstream_console.asking.link import Link
 
 _PAGES_MAX = 1_000
@@ -72,3 +72,8 @@ def token(name: str) -> str:
             f"'{name}' cannot be a name: it has to be one word without '.', '*', '>'."
         )
     return name
+
+
+def is_absent(error: AskingError) -> bool:
+    """Tell whether what was asked for does not exist."""
+    return isinstance(error, RefusedError) and error.code == 404

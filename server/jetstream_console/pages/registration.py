@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from nicegui import ui
+from nicegui import app, ui
+from starlette.responses import Response
 
 from jetstream_console.console import Console
-from jetstream_console.pages import connections, overview, stream, streams
+from jetstream_console.pages import connections, downloads, messages, overview, stream, streams
 
 
 def add_pages(console: Console) -> None:
@@ -22,6 +23,14 @@ def add_pages(console: Console) -> None:
     @ui.page("/streams/{name}")
     def of_stream(name: str) -> None:
         stream.show(console, name)
+
+    @ui.page("/streams/{name}/messages")
+    def of_messages(name: str) -> None:
+        messages.show(console, name)
+
+    @app.get("/streams/{name}/messages/{sequence}/payload")
+    async def of_payload(name: str, sequence: int) -> Response:
+        return await downloads.payload(console, name, sequence)
 
     @ui.page("/connections")
     def of_connections() -> None:

@@ -11,7 +11,7 @@ from jetstream_console.asking.consumers import Consumer, consumers_of
 from jetstream_console.asking.streams import StreamDetail, stream_detail, subjects_of
 from jetstream_console.console import Console
 from jetstream_console.pages.columns import column
-from jetstream_console.pages.frame import answered, facts, frame, load, refusal
+from jetstream_console.pages.frame import answered, facts, frame, load, refusal, stream_address
 from jetstream_console.showing.payload import printable
 from jetstream_console.showing.quantities import count, size, span_ns, when
 
@@ -34,7 +34,9 @@ _SUBJECTS = [column("subject", "Subject"), column("messages", "Messages", "count
 def show(console: Console, name: str) -> None:
     """Build the page."""
     with frame(console, name, ("Streams", "/streams")) as page:
-        ui.button("Look again", icon="refresh", on_click=lambda: look()).props("flat")
+        with ui.row().classes("items-center gap-4"):
+            ui.link("Messages", f"{stream_address(name)}/messages")
+            ui.button("Look again", icon="refresh", on_click=lambda: look()).props("flat")
         top = ui.column().classes("w-full")
         with ui.expansion("Consumers", icon="people", value=True).classes("w-full"):
             consumers = ui.column().classes("w-full")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from jetstream_console.asking.answers import texts
-from jetstream_console.asking.api import token
-from jetstream_console.asking.errors import RefusedError
+from jetstream_console.asking.api import is_absent, token
+from jetstream_console.asking.errors import RefusedError, UnreachableError
 
 
 def test_an_error_of_the_api_is_in_the_words_of_the_server(run, connected):
@@ -13,7 +13,9 @@ def test_an_error_of_the_api_is_in_the_words_of_the_server(run, connected):
         async with connected() as world:
             with pytest.raises(RefusedError, match=r"^stream not found$") as caught:
                 await world.api.ask("STREAM.INFO.NONE")
-            assert caught.value.code == 404
+            assert is_absent(caught.value)
+            assert not is_absent(RefusedError("no", 500))
+            assert not is_absent(UnreachableError("no"))
 
     run(work())
 

@@ -1,9 +1,60 @@
-"""Texts that anybody may have written."""
+"""Payloads of any bytes."""
 
 from __future__ import annotations
 
-from jetstream_console.showing.payload import printable
+import json
+
+import pytest
+from jetstream_console.showing.payload import (
+    SHOWN_BYTES,
+    as_hex,
+    as_json,
+    as_text,
+    preview,
+    printable,
+)
 
 
-def test_what_steers_is_replaced():
-    assert printable("a\x00\x1b[31m\r\nb\t\u202e\ud800<b>") == "a��[31m\nb\t��<b>"
+def test_json_is_indented():
+    assert as_json(b' {"a": ["\xc3\xbc", 1]}') == '{\n  "a": [\n    "ü",\n    1\n  ]\n}'
+    assert json.loads(as_json(b"[]")) == []
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"7",
+        b"{",
+        b"{\xff}",
+        b"[" * 100_000,
+        b"[" + b"9" * 5_000 + b"]",
+        b"[" + b" " * (2 << 20),
+    ],
+    ids=range(7),
+)
+def test_what_is_no_json_is_shown_otherwise(payload):
+    assert as_json(payload) is None
+
+
+def test_half_a_character_reaches_no_browser():
+    assert as_json(b'["\\ud800"]').encode() and as_json(b'["\\ud800"]') == '[\n  "�"\n]'
+
+
+def test_text_shows_what_is_no_text():
+    assert as_text(b"a\xff\x00\x1b[31m\r\nb\t\xe2\x80\xae") == "a���[31m\nb\t�"
+    assert len(as_text(b"x" * (8 << 20))) == SHOWN_BYTES
+    assert printable("<b>") == "<b>"
+
+
+def test_hex_has_offsets_and_letters():
+    assert as_hex(bytes(range(60, 78))) == (
+        "00000000  3c 3d 3e 3f 40 41 42 43 44 45 46 47 48 49 4a 4b  <=>?@ABCDEFGHIJK\n"
+        "00000010  4c 4d                                            LM"
+    )
+    assert as_hex(b"") == "" and as_hex(b"\x00\x80").endswith("  ..")
+    assert as_hex(bytes(8 << 20)).count("\n") == 511
+
+
+def test_a_preview_is_one_line():
+    assert preview(b"a\n\n  b\x00" + b"c" * 1000, 10) == "a b�cccccc"
