@@ -221,7 +221,7 @@ def test_failed_sync_takes_the_store_offline_for_good(disk):
     assert store.offline == "sync failed: Input/output error (/store/msgs/1.blk)"
     with pytest.raises(StoreError, match="sync failed"):
         publish(store, 1)
-    assert not commit.is_dirty
+    assert (commit.has_fresh, commit.is_stalled) == (False, False)
 
 
 def test_read_only_disk_takes_the_store_offline(disk):

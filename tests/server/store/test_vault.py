@@ -190,7 +190,7 @@ def test_memory_streams_leave_nothing_on_disk(vault, commit, disk):
     folder = vault.folder("ORDERS", memory=True)
     folder.config().save(b"{}")
     folder.messages().append(b"a", b"", b"x", 1)
-    assert not commit.is_dirty
+    assert not commit.has_fresh
     assert vault.folders() == []
 
 

@@ -293,11 +293,6 @@ class GroupCommit:
     # -- looking ---------------------------------------------------------------------------
 
     @property
-    def is_dirty(self) -> bool:
-        """Return whether anything waits that replies must wait for."""
-        return bool(self._queue) or self._in_flight is not None
-
-    @property
     def is_stalled(self) -> bool:
         """Return whether operations wait for space on the disk."""
         return self._stalled > 0

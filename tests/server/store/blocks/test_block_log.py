@@ -83,7 +83,7 @@ def test_what_is_appended_during_a_flush_goes_with_the_next(disk):
     publish(store, 20)
     assert flush.run() == []
     commit.complete(flush)
-    assert commit.is_dirty
+    assert commit.has_fresh
     assert [bool(store.load(s)) for s in range(1, 41)] == [True] * 40
     disk.restart()
     assert FileStore(FOLDER, GroupCommit(disk)).last_seq == 20

@@ -35,7 +35,7 @@ def test_the_first_reason_is_told(health, commit):
     health.take_offline(StoreError("the store is closed"))
     health.take_offline(StoreError("a stored record is damaged", "/s/msgs/1.blk", 7))
     assert health.offline == "the store is closed"
-    assert (health.notes, commit.is_dirty) == ([], False)
+    assert (health.notes, commit.has_fresh) == ([], False)
 
 
 def test_damage_is_noted_on_the_disk_and_for_the_operator(health, commit):
@@ -47,4 +47,4 @@ def test_damage_is_noted_on_the_disk_and_for_the_operator(health, commit):
 
 def test_what_is_no_damage_leaves_no_file(health, commit):
     health.take_offline(StoreError("sync failed", "/s/msgs/1.blk"))
-    assert (health.notes, commit.is_dirty) == ([], False)
+    assert (health.notes, commit.has_fresh) == ([], False)

@@ -40,7 +40,7 @@ def owner():
 
 def test_nothing_queued_is_nothing_to_do(disk):
     commit = GroupCommit(disk)
-    assert not commit.is_dirty
+    assert not commit.has_fresh
     assert commit.take(1) is None
     assert commit.next_deadline() is None
 
@@ -53,9 +53,9 @@ def test_adjacent_writes_are_one_and_survive_power_loss(disk, owner):
     flush = commit.take(1)
     assert len(flush.operations) == 1
     assert flush.run() == []
-    assert commit.is_dirty
+    assert owner.heard == []
     commit.complete(flush)
-    assert not commit.is_dirty
+    assert not commit.has_fresh
     assert owner.heard == ["flushed"]
     disk.restart()
     assert disk.read(A) == b"hello world"
@@ -75,7 +75,7 @@ def test_last_replacement_wins_and_is_seen_before_the_flush(disk, owner):
 def test_lazy_replacement_waits_but_not_for_ever(disk, owner):
     commit = GroupCommit(disk)
     commit.replace(owner, A, [b"state"], lazily=True)
-    assert not commit.is_dirty
+    assert not commit.has_fresh
     assert commit.queued(A) == b"state"
     assert commit.take(1) is None
     assert commit.next_deadline() == 1 + 100 * MILLISECOND
@@ -106,7 +106,7 @@ def test_failure_is_told_once_and_never_retried(disk, owner):
     assert [str(error) for _, error in failures] == ["write failed: Input/output error (/s/a)"]
     assert owner.heard == ["failed: write failed: Input/output error (/s/a)"]
     assert other.heard == ["flushed"]
-    assert not commit.is_dirty
+    assert not commit.has_fresh
 
 
 def test_full_disk_keeps_what_was_queued_in_order(disk, owner):
@@ -119,7 +119,6 @@ def test_full_disk_keeps_what_was_queued_in_order(disk, owner):
     assert "the disk is full" in str(flush.run()[0][1])
     commit.complete(flush)
     assert commit.is_stalled
-    assert commit.is_dirty
     assert commit.take(2) is None
     assert commit.next_deadline() == 2 + 250 * MILLISECOND
     disk.capacity = None
@@ -160,8 +159,7 @@ def test_who_fails_on_a_full_disk_does_not_wait_for_room(disk, owner):
     failures = commit.drain()
     assert [str(error) for _, error in failures] == ["remove failed: Input/output error (/s/b)"]
     assert owner.heard == ["failed: remove failed: Input/output error (/s/b)"]
-    assert not commit.is_stalled
-    assert not commit.is_dirty
+    assert (commit.has_fresh, commit.is_stalled) == (False, False)
 
 
 def test_sync_that_finds_no_room_writes_again(disk, owner):
@@ -216,7 +214,7 @@ def test_a_large_folder_goes_a_few_files_at_a_time(disk, owner):
     while now is not None:
         flush_at(commit, now)
         if now == 0:
-            assert not commit.is_dirty  # replies need not wait for what is left
+            assert not commit.has_fresh  # replies need not wait for what is left
             assert disk.names(A.parent) == []
             disk.put(A, b"of a new folder")
         left.append(len(disk.paths()) - 2)
@@ -269,7 +267,7 @@ def test_lazy_policy_syncs_after_the_interval(disk, owner, sim_disk_module):
     assert not flush.syncs
     flush.run()
     commit.complete(flush)
-    assert not commit.is_dirty
+    assert not commit.has_fresh
     assert disk.read(A) == b"hello world"
     assert commit.next_deadline() == 1 + SECOND
     assert commit.take(SECOND) is None
@@ -302,7 +300,7 @@ def test_a_lone_write_goes_through_and_is_synced_in_time(disk, owner, lazy):
     assert commit.write_through(2)
     assert owner.heard == ["flushed"]
     assert commit.taken == taken + 1
-    assert not commit.is_dirty and commit.unflushed_bytes == 0
+    assert not commit.has_fresh and commit.unflushed_bytes == 0
     assert disk.read(A) == b"hello world"
     assert commit.next_deadline() == 1 + SECOND
     flush = commit.take(1 + SECOND)
@@ -336,7 +334,7 @@ def test_what_cannot_be_written_through_is_written_by_a_flush(disk, owner, lazy)
     disk.fail_in, disk.fail_errno = 0, errno.ENOSPC
     commit.write(owner, file, buffer, 5, 11)
     assert not commit.write_through(2)
-    assert owner.heard == [] and commit.is_dirty
+    assert owner.heard == [] and commit.has_fresh
     disk.fail_in = 0
     flush = commit.take(2)
     assert "the disk is full" in str(flush.run()[0][1])

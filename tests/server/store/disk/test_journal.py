@@ -125,7 +125,7 @@ def test_what_is_noted_is_read_like_any_other_and_put_in_place_when_the_makers_p
     assert now < 2 + PLACE_NS + SECOND
     disk.restart()
     assert [disk.read(config(n)) for n in range(20)] == [b"%d" % n for n in range(20)]
-    assert not running(disk).is_dirty
+    assert not running(disk).has_fresh
 
 
 def test_a_clean_stop_leaves_no_journal(disk: Any) -> None:
@@ -215,7 +215,7 @@ def test_a_full_disk_holds_configs_up_and_places_them_later(disk: Any) -> None:
     assert commit.take(3) is None  # until it is tried again
     disk.capacity = None
     flush(commit, 3 + SECOND)
-    assert not commit.is_dirty
+    assert (commit.has_fresh, commit.is_stalled) == (False, False)
     disk.restart()
     assert found(running(disk), config("b")) == b"2" * 100
 
@@ -349,7 +349,7 @@ def _live_through(sim_disk_module: Any, chance: Random) -> None:
                     commit.remove_tree(Owner(), STREAMS / name)
                 elif wish == "flush":
                     flush(commit, clock)
-                    if not commit.is_dirty:
+                    if not (commit.has_fresh or commit.is_stalled):
                         world.settled()
                     continue
                 world.add(name, *now[name])

@@ -166,7 +166,7 @@ def test_rubbish_goes_a_few_files_at_a_time_and_at_once_when_room_is_needed(disk
     for number in range(10):
         disk.put(FOLDER / f"{number}", b"x" * 100)
         commit.remove(owner, FOLDER / f"{number}", lazily=True)
-    assert not commit.is_dirty
+    assert not commit.has_fresh
     assert commit.take(1) is None
     at = commit.next_deadline()
     flush(commit, at)
