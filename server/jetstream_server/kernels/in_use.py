@@ -1,4 +1,4 @@
-"""All kernels, and which of its twins each one is."""
+"""All kernels, and which of its twins each of them uses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pure() -> list[str]:
 
 
 def kinds() -> str:
-    """Return `compiled` or `pure` when all are alike, else which one is what."""
+    """Return `compiled` or `pure` when all are alike, else what each of them is."""
     twins = {_name(kernel.__name__): kernel.TWIN for kernel in KERNELS}
     found = sorted(set(twins.values()))
     return (

@@ -20,5 +20,5 @@ def time_text(timestamp: int) -> bytes:
 
 @lru_cache(maxsize=64)
 def _second(seconds: int) -> bytes:
-    """Return the text of a time but for its fraction; neighbours mostly share it."""
+    """Return the text of a time without its fraction; neighbours mostly share it."""
     return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}".encode()

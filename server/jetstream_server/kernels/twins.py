@@ -1,7 +1,7 @@
 """Which of two twins a kernel is: the compiled one where it was built, else the pure one.
 
-`JETSTREAM_PURE=1` forces the pure one. The compiled ones read and write little-endian numbers where
-they stand, so a big-endian processor has the pure ones, which work with either order.
+`JETSTREAM_PURE=1` forces the pure one. The compiled twins read and write little-endian numbers in
+place, so a big-endian processor uses the pure ones, which work with either byte order.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 def adopt(kernel: str, names: dict[str, Any]) -> str:
     """Fill in what a kernel exports from one of its twins; return which: `compiled` or `pure`.
 
-    A compiled twin that lacks a name is of another build, and nothing of it is used. The pure twin
-    is not even imported unless it is needed.
+    A compiled twin that lacks a name is from another build, and nothing of it is used. The pure
+    twin is only imported when it is needed.
 
     Args:
         kernel: the package's name; the twins are its modules `fast` and `pure`.

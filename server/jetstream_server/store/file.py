@@ -1,8 +1,8 @@
 """Messages in files: appended to an open block, acknowledged when a flush has carried it to disk.
 
-What is said to a store is true in memory at once and on disk after the next flush (`commit`); who
-tells the outside waits for that. A store is put together here of parts that each hold their own
-state, every one of which knows those before it:
+A change is true in memory at once and on disk after the next flush (`commit`); nobody outside is
+told before that. A store is put together here from parts that each hold their own state and know
+only the parts before them:
 
     health              whether it serves
     subjects            the table: numbers and counts of subjects
@@ -17,8 +17,8 @@ state, every one of which knows those before it:
     opening             taking in what is on the disk
 
 Full disk: appends raise StoreError until there is room again; see `commit` for what happens to
-what is queued. Deleting and purging go on, since they are what makes room. After any other failure
-the store is offline for good: nothing is queued any more and everything raises.
+what is queued. Deleting and purging still work, since they make room. After any other failure the
+store is offline for good: nothing more is queued and everything raises.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class FileStore:
         commit: the queue to the disk.
         cache: contents of sealed blocks, shared with other stores.
         first_seq: the first sequence to be used, if nothing is there; 0 for 1.
-        is_fresh: nothing is there, whatever the folder says: its removal is queued.
+        is_fresh: nothing is there, whatever the folder says, as its removal is queued.
         block_bytes: when a block is full; for tests.
         chunk_bytes: how much of a block is compressed together; for tests.
 
@@ -205,7 +205,7 @@ class FileStore:
         return first
 
     def _retire_emptied(self) -> None:
-        # If it fails the store is offline, and says why; what was appended is stored all the same.
+        # If it fails the store is offline and says why; what was appended is stored all the same.
         with contextlib.suppress(StoreError):
             self._compaction.retire_emptied()
 
@@ -226,7 +226,7 @@ class FileStore:
     def purge_some(
         self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int
     ) -> tuple[int, int]:
-        """Remove some matching messages; nothing while the disk is behind with rewriting."""
+        """Remove some matching messages; none while the disk is behind with rewriting."""
         return self._pruning.purge_some(wanted, start, stop, count_max)
 
     def enforce(self, limits: Limits, now: int) -> list[tuple[int, int]]:
@@ -234,7 +234,7 @@ class FileStore:
         return [] if self._health.offline else self._enforcement.enforce(limits, now)
 
     def exceeds(self, limits: Limits) -> bool:
-        """Return whether `enforce` left something for another call."""
+        """Tell whether `enforce` left something for another call."""
         return not self._health.offline and self._enforcement.exceeds(limits)
 
     def next_expiry(self, max_age_ns: int) -> int | None:
@@ -299,8 +299,8 @@ class FileStore:
         return None if not patterns or b">" in patterns else self._table.choose(patterns)
 
     def decide(self, wanted: SubjectFilter | None, names_max: int) -> bool:
-        """Decide of up to so many more subjects whether they are wanted; tell whether that is known
-        of all."""
+        """Decide for up to so many more subjects whether they are wanted; tell whether that is now
+        known for all."""
         return not isinstance(wanted, SubjectSet) or wanted.decide(names_max)
 
     def count(self, wanted: SubjectFilter | None, start: int, stop: int | None = None) -> int:
@@ -377,7 +377,7 @@ class FileStore:
         self._health.take_offline(StoreError("the store is closed"))
 
     def abandon(self, reason: str) -> None:
-        """Go offline without an index of what memory says, which may be wrong."""
+        """Go offline without writing an index, as what memory says may be wrong."""
         self._health.take_offline(StoreError(reason))
         self._is_closed = True
         self._log.abandon()

@@ -1,7 +1,7 @@
 """Messages in memory: the store of `storage: memory` streams, and the oracle of the file store.
 
-Deliberately plain: one dictionary of messages, one of sequences per subject. It shares no code
-with `store/file.py`, so that tests may hold one against the other.
+Deliberately plain: one dictionary of messages, one of sequences per subject. It shares no code with
+`store/file.py`, so that tests can compare the two.
 
 Invariant: `_order[_head:]` holds every live sequence, rising, and perhaps dead ones, which `_find`
 skips. Numbers follow the genuine server (docs/reference/api.md#info-of-streams-and-consumers): the
@@ -54,7 +54,7 @@ class MemoryStore:
 
     def __init__(self, first_seq: int = 0) -> None:
         self.notes: list[str] = []
-        self.compression = "none"  # nothing comes of it
+        self.compression = "none"  # without effect
         self._holding = Holding()
         self._messages: dict[int, StoredMessage] = {}
         self._subjects: dict[bytes, dict[int, None]] = {}
@@ -171,7 +171,7 @@ class MemoryStore:
         return removed
 
     def exceeds(self, limits: Limits) -> bool:
-        """Return whether `enforce` left something for another call."""
+        """Tell whether `enforce` left something for another call."""
         return self._is_beyond(limits) or (limits.max_msgs_per_subject > 0 and bool(self._overfull))
 
     def _is_beyond(self, limits: Limits) -> bool:
@@ -213,7 +213,7 @@ class MemoryStore:
         return self._oldest().timestamp + max_age_ns if self._messages else None
 
     def rest(self) -> bool:
-        """What it holds is nowhere else."""
+        """Do nothing: what it holds is nowhere else."""
         return False
 
     # -- looking ---------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class MemoryStore:
 
     @property
     def offline(self) -> str:
-        """Memory does not fail."""
+        """Return "": memory does not fail."""
         return ""
 
     def deleted(self) -> list[int]:
@@ -302,7 +302,7 @@ class MemoryStore:
         return None if not patterns or b">" in patterns else PatternFilter(patterns)
 
     def decide(self, wanted: SubjectFilter | None, names_max: int) -> bool:
-        """Each subject is decided about when somebody asks, and remembered."""
+        """Do nothing: each subject is decided on when it is asked for, and remembered."""
         return True
 
     def count(self, wanted: SubjectFilter | None, start: int, stop: int | None = None) -> int:
@@ -389,7 +389,7 @@ class MemoryStore:
         self.destroy()
 
     def abandon(self, reason: str) -> None:
-        """Stay as it is: there is no other place where the messages are."""
+        """Do nothing: the messages are nowhere else."""
 
     def destroy(self) -> None:
         """Forget everything."""
@@ -442,7 +442,7 @@ class MemoryStore:
         return True
 
     def _sweep(self) -> None:
-        """Keep the head on a live message, and dead entries fewer than live ones."""
+        """Keep the head on a live message, and fewer dead entries than live ones."""
         order, messages = self._order, self._messages
         while self._head < len(order) and order[self._head] not in messages:
             self._head += 1

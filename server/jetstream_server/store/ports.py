@@ -115,7 +115,7 @@ class MessageStore(Protocol):
     server's differ (byte accounting).
 
     Every method but `state`, `first_seq`, `last_seq`, `offline`, `close` and `destroy` may raise
-    StoreError on a store that is offline, or goes offline because what it looks at is damaged.
+    StoreError when the store is offline, or goes offline because what it looks at is damaged.
 
     Attributes:
         notes: what opening it had to put right, for the operator's log.
@@ -178,7 +178,7 @@ class MessageStore(Protocol):
     ) -> int:
         """Remove matching messages below sequence `below` (0: all), all but the newest `keep`.
 
-        What `gives_way` to a newer message stays on a full disk until that is durable.
+        On a full disk, messages that `gives_way` to a newer one stay until that one is durable.
 
         An unfiltered purge of everything leaves first_seq = last_seq + 1; a filtered one leaves
         last_seq where it is.
@@ -191,9 +191,9 @@ class MessageStore(Protocol):
         """Remove some matching messages with start <= sequence < stop, at most `count_max`.
 
         Returns:
-            Where to go on, `stop` when there is no more to do, and how many went. What one call
-            does is bounded, so that others get their turn in between; it may be nothing while the
-            disk is behind: ask again a little later.
+            Where to go on, `stop` when there is no more to do, and how many were removed. One call
+            does a bounded amount, so that others get their turn in between; while the disk is
+            behind that may be nothing: ask again a little later.
         """
         ...
 
@@ -210,8 +210,8 @@ class MessageStore(Protocol):
         ...
 
     def exceeds(self, limits: Limits) -> bool:
-        """Return whether `enforce`, which was called before, left something for another call;
-        ages aside."""
+        """Tell whether `enforce`, which was called before, left something for another call; ages
+        aside."""
         ...
 
     def next_expiry(self, max_age_ns: int) -> int | None:
@@ -252,8 +252,8 @@ class MessageStore(Protocol):
         """Return the bytes that hold the record of each sequence, None where there is no message,
         and where in them it starts (`array('Q')`), for the kernels that encode records.
 
-        They hold until the store is next written to or asked. The record with which `bytes_max` is
-        reached is the last one.
+        They are valid until the store is next written to or asked. The record that reaches
+        `bytes_max` is the last one.
         """
         ...
 
@@ -279,8 +279,9 @@ class MessageStore(Protocol):
         ...
 
     def decide(self, wanted: SubjectFilter | None, names_max: int) -> bool:
-        """Decide of up to so many more subjects whether they are wanted; tell whether that is known
-        of all. If not, the next question about this filter takes as long as there are more."""
+        """Decide for up to so many more subjects whether they are wanted; tell whether that is now
+        known for all. If not, the next question about this filter takes the longer the more are
+        left."""
         ...
 
     def count(self, wanted: SubjectFilter | None, start: int, stop: int | None = None) -> int:
@@ -312,8 +313,7 @@ class MessageStore(Protocol):
     ) -> list[int]:
         """Return the last sequence (at most `up_to`) of each matching subject, rising.
 
-        Once there are more than `count_max` it does not matter which they are, nor that any are
-        missing.
+        If there are more than `count_max`, any that many will do.
         """
         ...
 
@@ -340,8 +340,8 @@ class MessageStore(Protocol):
         ...
 
     def abandon(self, reason: str) -> None:
-        """Go offline and queue nothing more, not even what `close` would: what memory says may be
-        wrong. What was queued before still reaches the disk."""
+        """Go offline and queue nothing more, not even what `close` would, as what memory says may
+        be wrong. What was queued before still reaches the disk."""
         ...
 
     def count_in(self, tally: Tally | None) -> None:
@@ -401,11 +401,12 @@ class StreamFolder(Protocol):
         ...
 
     def begin_filling(self) -> None:
-        """Have what is stored until `end_filling` be a leftover if there is a crash before that."""
+        """Mark what is stored until `end_filling` as a leftover, should there be a crash before
+        that."""
         ...
 
     def end_filling(self) -> None:
-        """The config is saved: from now on it is a stream."""
+        """Note that the config is saved: from now on it is a stream."""
         ...
 
     def remove(self) -> None:
@@ -414,7 +415,7 @@ class StreamFolder(Protocol):
 
     @property
     def is_settled(self) -> bool:
-        """Return whether all that was queued for the folder is where it is kept."""
+        """Tell whether everything queued for the folder is in its final place."""
         ...
 
 
@@ -423,7 +424,7 @@ class Vault(Protocol):
 
     @property
     def full(self) -> str:
-        """Return why there is no room on the disk for more, empty while there is."""
+        """Return why there is no room on the disk for more; empty while there is."""
         ...
 
     def folders(self) -> list[str]:

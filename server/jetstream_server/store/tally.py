@@ -1,4 +1,4 @@
-"""Bytes that many stores hold together, without asking each of them."""
+"""Bytes that many stores hold together, known without asking each of them."""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@
 
 A `meta.json` that is new may stand in the journal for a while (`store/disk/journal.py`).
 
-A stream or consumer exists when its `meta.json` does. The name of that is durable before any other
-file is, so what has messages or positions and no `meta.json` has lost it: it is found, and whoever
-opens it is told. A folder without either, or one that a restore did not fill to the end, is a
-leftover of a crash. Small files are replaced as a whole and begin with a line that carries the
+A stream or consumer exists when its `meta.json` does. The name of that file is durable before any
+other file, so a folder with messages or positions and no `meta.json` has lost it: it is found, and
+opening it reports that. A folder without either, or one that a restore did not fill completely, is
+a leftover of a crash. Small files are replaced as a whole and begin with a line that carries the
 CRC-32C and the length of what follows.
 """
 
@@ -92,14 +92,14 @@ class MemoryFolder:
         return sorted(n for n, files in self._consumers.items() if files[0].load() is not None)
 
     def begin_filling(self) -> None:
-        """Nothing is left of it after a crash anyway."""
+        """Do nothing: nothing is left of it after a crash anyway."""
 
     def end_filling(self) -> None:
-        """Nothing is left of it after a crash anyway."""
+        """Do nothing: nothing is left of it after a crash anyway."""
 
     @property
     def is_settled(self) -> bool:
-        """Return that nothing waits for a disk."""
+        """Return True: nothing waits for a disk."""
         return True
 
     def remove(self) -> None:
@@ -118,7 +118,7 @@ class MemoryVault:
 
     @property
     def full(self) -> str:
-        """Return that there is no disk that could be full."""
+        """Return "": there is no disk that could be full."""
         return ""
 
     def folders(self) -> list[str]:
@@ -240,7 +240,7 @@ class FileFolder:
         )
 
     def consumers(self) -> list[str]:
-        """Return the names of consumers, those included that lost their config; for recovery.
+        """Return the names of consumers, including those that lost their config; for recovery.
 
         Raises:
             StoreError: what is there could not be made durable.
@@ -255,16 +255,17 @@ class FileFolder:
         return names
 
     def begin_filling(self) -> None:
-        """Have what is stored until `end_filling` be a leftover if there is a crash before that."""
+        """Mark what is stored until `end_filling` as a leftover, should there be a crash before
+        that."""
         self._commit.replace(self, self._path / FILLING_NAME, [b""])
 
     def end_filling(self) -> None:
-        """The config is saved: from now on it is a stream."""
+        """Note that the config is saved: from now on it is a stream."""
         self._commit.remove(self, self._path / FILLING_NAME, waits=True)
 
     @property
     def is_settled(self) -> bool:
-        """Return whether the disk has all that was queued for the folder."""
+        """Tell whether the disk has everything that was queued for the folder."""
         return not self._commit.holds(self._path)
 
     def remove(self) -> None:
@@ -274,7 +275,7 @@ class FileFolder:
         self._commit.remove_tree(self, self._path)
 
     def flushed(self) -> None:
-        """All is well."""
+        """Do nothing: all is well."""
 
     def stalled(self, error: StoreError) -> None:
         """Small files wait for space like everything else; replies wait with them."""
@@ -318,7 +319,8 @@ class FileVault:
         return self._commit.full.reason if self._commit.full is not None else ""
 
     def folders(self) -> list[str]:
-        """Return the names of streams on disk, those included that lost their config; for recovery.
+        """Return the names of streams on disk, including those that lost their config; for
+        recovery.
 
         Raises:
             StoreError: what is there could not be made durable.
@@ -330,7 +332,7 @@ class FileVault:
         return _existing(self._path, self._commit, _is_stream)
 
     def folder(self, stream: str, *, memory: bool, first_seq: int = 0) -> FileFolder | MemoryFolder:
-        """Return the place of one stream; the leftover of a crash goes.
+        """Return the place of one stream; a leftover of a crash there is removed.
 
         Raises:
             StoreError: the name is too long for a folder, or the folder cannot be looked into.
@@ -372,7 +374,7 @@ def _existing(
 
 
 def _is_stream(path: Path, commit: GroupCommit) -> bool:
-    """Tell whether a folder is that of a stream, be its config lost."""
+    """Tell whether a folder is that of a stream, even if its config is lost."""
     names = commit.names(path)
     if CONFIG_NAME in names:
         return True
@@ -384,23 +386,23 @@ def _is_stream(path: Path, commit: GroupCommit) -> bool:
 
 
 def _is_consumer(path: Path, commit: GroupCommit) -> bool:
-    """Tell whether a folder is that of a consumer, be its config lost."""
+    """Tell whether a folder is that of a consumer, even if its config is lost."""
     names = commit.names(path)
     return CONFIG_NAME in names or any(name.startswith(f"{STATE_NAME}.") for name in names)
 
 
 def _clear_removed(path: Path, commit: GroupCommit, owner: Owner) -> None:
-    """Have what the process before this one removed go on being removed."""
+    """Go on with the removals that an earlier process began."""
     for name in commit.disk.names(path):
         if name.startswith(REMOVED_PREFIX):
             commit.clear(owner, path / name)
 
 
 def _make_durable(folders: list[Path], disk: Disk) -> None:
-    """Sync names that the process before this one may have made or removed, and not synced.
+    """Sync names that an earlier process may have made or removed and not synced.
 
-    From now on clients are told of what is there, and of what is not, without a flush: a request
-    for something that exists changes nothing.
+    From now on clients are told what exists and what does not without a flush, as a request for
+    something that exists changes nothing.
     """
     for path in folders:
         try:

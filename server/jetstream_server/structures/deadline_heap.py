@@ -21,7 +21,7 @@ class DeadlineHeap(Generic[K]):
     """Keys with one deadline each, in nanoseconds.
 
     Args:
-        sooner: called whenever a deadline is set that comes before all others.
+        sooner: called whenever a deadline is set that is earlier than all others.
     """
 
     def __init__(self, sooner: Callable[[], None] | None = None) -> None:

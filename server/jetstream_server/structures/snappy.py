@@ -1,28 +1,28 @@
 """Snappy blocks, by `cramjam`, which is imported when it is first needed.
 
-Few streams are compressed and few are snapshot, and a server without them is smaller and starts
-sooner. Snappy is what S2 readers read, too.
+Few streams are compressed and few are backed up, and a server without `cramjam` is smaller and
+starts sooner. S2 readers can read Snappy, too.
 """
 
 from __future__ import annotations
 
 
 class DamagedError(ValueError):
-    """These bytes are no Snappy block, or one that does not fit."""
+    """These bytes are not a Snappy block, or the block does not fit."""
 
 
 def compress(data: bytes) -> bytes:
-    """Return a block that stands for `data`."""
+    """Return `data` as a Snappy block."""
     import cramjam
 
     return bytes(cramjam.snappy.compress_raw(data))
 
 
 def decompress(block: bytes) -> bytes:
-    """Return what a block stands for.
+    """Return the data in a block.
 
     Raises:
-        DamagedError: nothing.
+        DamagedError: it is not a Snappy block.
     """
     import cramjam
 
@@ -33,10 +33,10 @@ def decompress(block: bytes) -> bytes:
 
 
 def decompress_into(block: bytes, room: memoryview) -> int:
-    """Write what a block stands for into `room`; return how many bytes it is.
+    """Write the data in a block into `room`; return how many bytes it has.
 
     Raises:
-        DamagedError: it stands for nothing, or for more than there is room for.
+        DamagedError: it is not a Snappy block, or holds more than there is room for.
     """
     import cramjam
 

@@ -1,7 +1,7 @@
 """The columns of a block's entries in pure Python: the reference for `fast.pyx`.
 
 An entry is a message of a block. Its columns are its position, its subject id, and in blocks with
-gaps its offset; what is asked of entries of many messages is asked of whole columns here. The
+gaps its offset; questions about many messages are answered here for whole columns at once. The
 shared arguments are those of `records/pure.py`, and
 
     flags: one byte per subject id, 1 for a wanted one; empty when all are wanted.
@@ -50,7 +50,7 @@ def add_to_counters(
 
 
 def names_of(buffer: Buffer, positions: Ids, local_ids: Ids, stop: int) -> tuple[bytes, array[int]]:
-    """Return the subjects of entries below `stop`, one behind the other in the order of their ids,
+    """Return the subjects of entries below `stop`, one after the other in the order of their ids,
     and the length of each, `array('H')`.
 
     Args:
@@ -68,7 +68,7 @@ def names_of(buffer: Buffer, positions: Ids, local_ids: Ids, stop: int) -> tuple
 
 
 def number_names(names: bytes, lengths: array[int], ids: dict[bytes, int]) -> array[int]:
-    """Return the ids of subjects that stand one behind the other, giving new ones the next ids.
+    """Return the ids of subjects that stand one after the other; new ones get the next ids.
 
     Args:
         names: the subjects.
@@ -101,7 +101,7 @@ def merge(
         subject_ids: of the block's subjects.
         entries, first_entries, last_entries: how many each has, the first and the last of them.
         first_seq, last_seq: of the block.
-        sparse: entries do not tell sequences, only bounds: offsets move them up.
+        sparse: entries do not tell sequences, only bounds, as offsets move them up.
 
     Returns:
         How many subjects had no message before.

@@ -45,11 +45,11 @@ def encode_deliveries(
         first_consumer_seq: consumer sequence of record `start`; it rises by one a record.
         pending: the number pending after record `start`.
         headers: False leaves the header blocks out.
-        picks: `array('Q')`, which records instead, from `start` on; None for all up to `stop`.
-            Those left out count: they go to somebody else.
+        picks: `array('Q')`, which records to send instead, from `start` on; None for all up to
+            `stop`. Those left out count all the same: they go to somebody else.
         is_falling: `pending` falls by one a record, not below 0; else it stays.
         extra: header lines for each message, each with its CRLF.
-        headers_only: leave the payloads out and tell their size in a header.
+        headers_only: leave the payloads out and give their size in a header.
     """
     unpack = PREFIX.unpack_from
     block = cast(bytes, buffer)  # slices of all three kinds are formatted alike

@@ -1,8 +1,8 @@
 """Stored records to the frames that answer a direct get, in pure Python: the reference for
 `fast.pyx`.
 
-All go to one reply subject. What a stored message was published with is told in header lines behind
-its own (docs/reference/streams.md#direct-get). Records are laid out as in `record_format.py`.
+All go to one reply subject. Where a message was stored is told in header lines after its own
+(docs/reference/streams.md#direct-get). Records are laid out as in `record_format.py`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def encode_answers(
         stream: the stream's name; empty leaves out all headers.
         pending: how many are pending before the first of them; it falls by one a record.
         last: the sequence answered before the first of them, 0 for none.
-        bytes_max: the record that reaches it is the last one. What counts are subject, headers and
-            payload as they are stored.
+        bytes_max: the record that reaches it is the last one. Subject, headers and payload count,
+            as they are stored.
     """
     unpack = PREFIX.unpack_from
     block = cast(bytes, buffer)  # slices of all these kinds are formatted alike

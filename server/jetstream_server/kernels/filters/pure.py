@@ -30,7 +30,7 @@ def mark(
 
 
 def mark_stored(names: Buffer, lengths: Ids, patterns: tuple[bytes, ...]) -> bytes:
-    """Return the flags of names that stand one behind the other, 1 where a pattern matches.
+    """Return the flags of names that stand one after the other, 1 where a pattern matches.
 
     Args:
         names: the subjects.

@@ -1,9 +1,9 @@
 """PUB and HPUB frames in pure Python: the reference for `fast.pyx`, and what runs without it.
 
 A chunk is what one or more socket reads brought; `fields` holds `STRIDE` positions a message (see
-`protocol/ops.py`). Nothing here raises on what a peer sends: `scan_publishes` takes the frames it
-is sure of and stops before the first that is in any way unusual, so the parser's slow path has
-the only say on errors (docs/reference/protocol.md#framing).
+`protocol/ops.py`). Nothing that a peer sends raises here: `scan_publishes` takes the frames it is
+sure of and stops before the first that is in any way unusual, so that only the parser's slow path
+decides on errors (docs/reference/protocol.md#framing).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def scan_publishes(
 def encode_messages(
     chunk: bytes, fields: array[int], start: int, stop: int, sid: bytes, headers: bool
 ) -> tuple[bytes, int]:
-    """Return the MSG and HMSG frames that bring messages `start` up to `stop` to one subscriber,
+    """Return the MSG and HMSG frames that carry messages `start` up to `stop` to one subscriber,
     and how many bytes of headers and payloads they hold.
 
     With `headers` False the header blocks are left out and every frame is a MSG.
@@ -116,7 +116,7 @@ def published_bytes(fields: array[int]) -> int:
 def first_traced(chunk: bytes, fields: array[int], start: int, stop: int) -> int:
     """Return the first message in [start, stop) whose headers ask for a trace, `stop` for none.
 
-    They do by the key `Nats-Trace-Dest`, in this case, or `traceparent`, in any.
+    The key is `Nats-Trace-Dest`, in exactly this case, or `traceparent`, in any case.
     """
     for index in range(start, stop):
         at = index * STRIDE

@@ -1,8 +1,8 @@
 """Message ids in pure Python: the reference for `fast.pyx`, and what runs without it.
 
-Which messages of a run ask a stream for something with their headers, and which for nothing but
-to be stored once; where their ids are, for `seen_ids` to compare; and the ids of what is stored.
-The arguments `chunk` and `fields` are those of a `PubRun` (`protocol/ops.py`).
+Which messages of a run ask a stream for something in their headers, and which only ask to be stored
+once; where their ids are, for `seen_ids` to compare; and the ids of stored messages. The arguments
+`chunk` and `fields` are those of a `PubRun` (`protocol/ops.py`).
 Specification: docs/reference/publishing.md#headers.
 """
 
@@ -42,8 +42,8 @@ def first_special(
 
 
 def id_spans(chunk: bytes, fields: array[int], start: int, stop: int, stream: bytes) -> array[int]:
-    """Return where the ids are of the longest stretch from `start` of messages with one and no
-    other wish: an `array('i')` of two positions in the chunk for each.
+    """Return where the ids are in the longest stretch from `start` of messages that ask for nothing
+    but their id: an `array('i')` of two positions in the chunk for each.
 
     Such a message has a `Nats-Msg-Id` that is not empty, and no other header starting `Nats-` but
     a `Nats-Expected-Stream` that names `stream`. Of several with the same key the first counts;
@@ -117,7 +117,7 @@ def _id(block: bytes, stream: bytes) -> bytes | None:
     while at >= 0:
         stop = block.find(b"\r\n", at + 2)
         if stop < 0:
-            stop = len(block)  # a last line without its end counts all the same
+            stop = len(block)  # a last line that has no CR LF counts all the same
         key, colon, value = block[at + 2 : stop].partition(b":")
         if not colon or key not in (_MESSAGE_ID, _EXPECTED_STREAM):
             return None

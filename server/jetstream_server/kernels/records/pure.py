@@ -43,7 +43,7 @@ def checksum(data: Buffer) -> int:
 
 
 def unwritten(size: int) -> bytearray:
-    """Return a `bytearray` of any content, to be written to."""
+    """Return a `bytearray` of arbitrary content, to be overwritten."""
     return bytearray(size)
 
 
@@ -140,8 +140,8 @@ def measure(
     bytes_max: int,
     expired_at: int,
 ) -> tuple[int, int, int, int]:
-    """Weigh live entries from `start` on, as long as any of these holds: fewer than `messages_max`
-    seen, less than `bytes_max` (accounted bytes) seen, stored at or before `expired_at`.
+    """Weigh live entries from `start` on while any of these holds: fewer than `messages_max` seen,
+    less than `bytes_max` (accounted bytes) seen, stored at or before `expired_at`.
 
     Returns:
         The first entry not weighed, messages, accounted bytes, record bytes.

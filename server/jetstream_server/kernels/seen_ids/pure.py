@@ -5,7 +5,7 @@ stretch at a time, straight from the chunk that holds them: `spans` has two posi
 `message_ids.id_spans` found them. Taking is tentative, because the messages are stored only
 afterwards: each `take` that took something is followed by one `keep` or one `drop`.
 
-When ids are to be forgotten is the business of `jetstream/streams/dedupe.py`.
+`jetstream/streams/dedupe.py` decides when ids are forgotten.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SeenIds:
         return self._sequences.get(message_id)
 
     def take(self, chunk: bytes, spans: array[int], start: int) -> int:
-        """Take new ids from number `start` on, up to the first that is known or taken already.
+        """Take new ids from number `start` on, up to the first one known or taken already.
 
         Returns:
             The number of that one, or how many there are.

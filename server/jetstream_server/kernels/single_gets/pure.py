@@ -25,12 +25,13 @@ _SEQUENCE = re.compile(
 def sequences_asked(
     chunk: bytes, fields: array[int], start: int, stop: int, address_bytes: int
 ) -> array[int]:
-    """Return what the first requests ask for whose whole body is `{"seq":N}`, N below 10^18.
+    """Return what the first requests ask for, as long as their whole body is `{"seq":N}`, N below
+    10^18.
 
     Args:
         chunk, fields: the run.
         start, stop: which of its messages.
-        address_bytes: the bytes of a subject without a stored subject behind it.
+        address_bytes: the bytes of a subject without the stored subject after it.
     """
     asked = array("Q")
     for at in range(start * STRIDE, stop * STRIDE, STRIDE):
@@ -47,8 +48,8 @@ def sequences_asked(
 def subjects_asked(
     chunk: bytes, fields: array[int], start: int, stop: int, address_bytes: int
 ) -> list[bytes]:
-    """Return the subjects that the first requests carry behind the address and a dot, of those
-    without a body and without wildcards."""
+    """Return the subjects that the first requests carry after the address and a dot, as long as
+    they have no body and no wildcards."""
     asked = []
     for at in range(start * STRIDE, stop * STRIDE, STRIDE):
         subject, subject_stop, _, _, headers, _, end = fields[at : at + STRIDE]
@@ -72,7 +73,7 @@ def encode_found(
     sid: bytes,
     stream: bytes,
 ) -> tuple[bytes, int]:
-    """Return frames that answer with records, and how many: up to the first that is not there.
+    """Return frames that answer with records, and how many, up to the first that is not there.
 
     Args:
         buffers: the bytes that hold each record, None for one that is not there.

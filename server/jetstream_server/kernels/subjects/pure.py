@@ -21,8 +21,8 @@ _ACK_TAIL_TOKENS = 5
 
 
 def prefixes(subject: bytes) -> list[tuple[bytes, int]]:
-    """Return the families that a subject may be of, the narrowest first: a prefix, and how many
-    tokens are behind it.
+    """Return the families that a subject may belong to, the narrowest first: a prefix, and how many
+    tokens follow it.
 
     Acks differ in the five tokens that describe a delivery, other subjects in their last tokens:
     identifiers, often new ones with each message. A subject with empty tokens there has none.
@@ -50,10 +50,10 @@ def segment(
 ) -> tuple[int, T | None]:
     """Return (cut, target): the subjects of messages `start` up to `cut` all map to `target`.
 
-    A subject is looked for by its narrowest prefix in `families`, which are by number of tokens
-    behind the prefix, then in `routes`, then by its wider prefixes. The stretch is the longest
-    there is, at least one message long unless the first subject is nowhere: then the answer is
-    (start, None). Targets are compared by identity.
+    A subject is looked for by its narrowest prefix in `families` (by the number of tokens after the
+    prefix), then in `routes`, then by its wider prefixes. The stretch is as long as possible and
+    has at least one message, unless the first subject is not found: then the answer is (start,
+    None). Targets are compared by identity.
     """
     first, end = start * STRIDE, stop * STRIDE
     target: T | None = None
@@ -98,7 +98,7 @@ def first_reserved(
     """Return the first message in [start, stop) with a subject or reply of a reserved kind.
 
     That is a subject that begins with one of `subjects`, or a reply that begins with one of
-    `replies`, and goes on behind it. `stop` when there is none.
+    `replies`, and goes on after it. `stop` when there is none.
     """
     first, end = start * STRIDE, stop * STRIDE
     columns = (fields[first + column : end : STRIDE] for column in range(4))

@@ -5,8 +5,8 @@ changed again, only replaced as a whole by a compacted one or removed. *Entries*
 order; deleting one clears its byte in `alive` (made by the first delete that is not at the front)
 or moves `head` past it.
 
-For a sealed block nothing is kept per message. Its bytes and entries (`Content`) are had from its
-files when somebody looks (`store/blocks/content_cache.py`). Between sealing and the flush that
+For a sealed block nothing is kept per message. Its bytes and entries (`Content`) are read from its
+files when they are needed (`store/blocks/content_cache.py`). Between sealing and the flush that
 carries the block to the disk, the content is pinned in memory.
 """
 
@@ -37,8 +37,8 @@ class Content:
     """The bytes of a block and where its messages are.
 
     Attributes:
-        buffer: the block; None until somebody needs it, and when it is compressed.
-        compressed: the block, when it is compressed and somebody needed it.
+        buffer: the block; None until it is needed, and always None when it is compressed.
+        compressed: the block, when it is compressed and has been needed.
         entries: one entry per message; subject ids are the block's own in a sealed block.
     """
 
@@ -66,9 +66,9 @@ class Content:
         Args:
             table_ids: the block's subject ids to those of the store's table.
             generation: of the table when `table_ids` was made.
-            resolve: makes `table_ids` when somebody asks: with many subjects they are dear, and
-                who looks for one message can do without.
-            names: gives the block's subjects, one behind the other, and the length of each.
+            resolve: makes `table_ids` on first use: with many subjects they are expensive, and
+                looking for one message does not need them.
+            names: gives the block's subjects, one after the other, and the length of each.
         """
         self.buffer = buffer
         self.compressed: CompressedBlock | None = None
@@ -94,12 +94,12 @@ class Content:
 
     @property
     def is_numbered(self) -> bool:
-        """Tell whether `table_ids` is there, or is made in no time."""
+        """Tell whether `table_ids` is there, or can be made at no cost."""
         return self._resolve is None
 
     def marked(self, patterns: tuple[bytes, ...]) -> bytes:
-        """Return which of the block's own subjects patterns match, a byte for each; to be asked
-        as long as it is not numbered."""
+        """Return which of the block's own subjects the patterns match, one byte for each; only
+        meant for content that is not numbered yet."""
         assert self._names is not None, "else it would be numbered"
         return filters.mark_stored(*self._names(), patterns)
 
@@ -123,19 +123,19 @@ class Block:
         last_seq: sequence of the last entry, `first_seq - 1` without entries.
         count: entries, deleted ones included.
         head: every entry before this one is gone.
-        alive: one byte per entry, 0 for a deleted one; empty when none behind `head` is.
+        alive: one byte per entry, 0 for a deleted one; empty when none after `head` is deleted.
         live, accounted, recorded: messages, accounted bytes and record bytes not deleted.
-        all_accounted, all_recorded: the same of every entry.
-        size: bytes of all records, which are those of the file unless it is compressed.
+        all_accounted, all_recorded: the same for all entries, deleted ones included.
+        size: bytes of all records, which is the size of the file unless it is compressed.
         is_compressed: whether the file is compressed; it may still be plain after a full disk.
         first_ts, last_ts: times of the first and last entry.
         tombstones: the tombstone records in this block, as they stand.
         noted: numbers of the blocks that hold tombstones for entries of this one.
         summary: of the index, once sealed (without the per-subject columns).
-        pinned: the content, when it cannot be had from the disk (yet).
+        pinned: the content, while it cannot be read from the disk (yet).
         sealed_at: how many flushes had been taken when `pinned` was queued.
         version: rises when the file is replaced.
-        is_verified: whether the checksum of the whole block was compared since the start.
+        is_verified: whether the checksum of the whole block has been checked since the start.
         is_gone: whether the file was removed.
     """
 
@@ -264,7 +264,8 @@ class BlockWriter:
             self.offsets.extend(range(block.count))
 
     def extended(self, sequence: int, used: int, timestamp: int) -> int:
-        """Take note of entries a kernel appended, consecutive from `sequence`; return how many."""
+        """Register entries that a kernel has appended, consecutive from `sequence`; return how
+        many."""
         block = self.block
         added = len(self.positions) - block.count
         if not block.count:
@@ -293,8 +294,8 @@ class BlockWriter:
     def seal(self, table: SubjectTable) -> bytes:
         """Turn the block's content into that of a sealed one; return its index file.
 
-        The buffer goes with it, with more room than the block needs: a copy would take longer
-        than all else here.
+        The buffer goes with it although it has more room than the block needs: a copy would take
+        longer than everything else here.
         """
         block = self.block
         with memoryview(self.buffer)[: self.used] as whole:
@@ -324,7 +325,7 @@ def seal_block(
     zeros = bytes(8 * len(local_table_ids))
     counts, firsts, lasts = array("Q", zeros), array("Q", zeros), array("Q", zeros)
     columns.add_to_counters(local_ids, 0, block.count, 0, array("I"), counts, firsts, lasts)
-    # From the records, which stand together: names of the table are all over the memory.
+    # From the records, which stand together: the table's names are scattered over memory.
     names, lengths = columns.names_of(whole, entries.positions, local_ids, block.count)
     summary = Summary(
         first_seq=block.first_seq,
@@ -408,7 +409,8 @@ def scan_block(content: Buffer, ids: dict[bytes, int]) -> Scan:
             scan.subject_ids.append(ids.setdefault(erased.subject, len(ids)))
             scan.sequences.append(erased.sequence)
             scan.stop = erased.stop
-            # Erased before it was written, its tombstone may be lost although it is not.
+            # If it was erased before it was written, its tombstone may be lost while the record is
+            # not.
             stone = tombstone.deleted([(erased.sequence, erased.sequence + 1)])
             scan.tombstones.append((len(scan.positions), stone))
             scan.tombstone_bytes += stone.encode()

@@ -1,6 +1,6 @@
-"""What stands in the blocks of one store: their entries and bytes, wherever they are kept.
+"""The contents of one store's blocks: their entries and bytes, wherever they are kept.
 
-Who asks may hold what is given until the store is next written to or asked. Every method but
+A caller may hold on to an answer until the store is next written to or asked. Every method but
 `pieces`, `flags` and `local_id` may raise StoreError: a block turns out to be damaged, which takes
 the store offline.
 """
@@ -44,7 +44,7 @@ class BlockContents:
         self._health = health
 
     def of(self, block: Block) -> Content:
-        """Return the content of a block; its bytes are to be had with `buffer`."""
+        """Return the content of a block; `buffer` gives its bytes."""
         try:
             return self._cache.content(block, self._table)
         except StoreError as error:
@@ -58,7 +58,7 @@ class BlockContents:
     # -- bytes -----------------------------------------------------------------------------
 
     def is_compressed(self, block: Block, content: Content) -> bool:
-        """Tell whether asking for less of a block takes less time and memory."""
+        """Tell whether reading less of a block takes less time and memory."""
         try:
             return self._cache.is_compressed(block, content)
         except StoreError as error:
@@ -66,8 +66,8 @@ class BlockContents:
             raise
 
     def buffer(self, block: Block, content: Content, first: int, stop: int | None = None) -> Buffer:
-        """Return the bytes of a block, of which those of entries [first, stop) may be looked at;
-        without `stop` those of one entry."""
+        """Return the bytes of a block; only those of entries [first, stop) may be looked at, or
+        without `stop` only those of one entry."""
         stop = first + 1 if stop is None else stop
         start = end = 0
         if first < stop:
@@ -89,10 +89,12 @@ class BlockContents:
     def pieces(
         self, block: Block, content: Content, start: int, stop: int, piece_bytes: int = 0
     ) -> Iterator[tuple[int, int]]:
-        """Cut entries [start, stop) into pieces whose bytes to ask for one after the other.
+        """Cut entries [start, stop) into pieces, whose bytes are to be asked for one piece at a
+        time.
 
-        A plain block is one piece. Those of a compressed one begin with `piece_bytes`, a chunk if
-        that is not given, and grow, so that who needs little inflates little.
+        A plain block is one piece. The first piece of a compressed one has `piece_bytes`, by
+        default one chunk, and the following ones grow, so that a caller who needs little inflates
+        little.
         """
         if start >= stop or not self.is_compressed(block, content):
             yield start, stop

@@ -1,15 +1,15 @@
-"""How many messages of a set of subjects each block has, as far as somebody has counted.
+"""How many messages of a set of subjects each block has, as far as that has been counted.
 
-A consumer counts what is left behind its position, and looks through blocks for what it wants; with
-a rare subject in a long stream that is all blocks, of which next to nothing changes until it counts
-again.
+A consumer counts what is left after its position, and looks through blocks for what it wants. With
+a rare subject in a long stream that means all blocks, and almost none of them changes before it
+counts again.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-_BLOCKS_MAX = 100_000  # then it is started over, as most of these blocks may be gone
+_BLOCKS_MAX = 100_000  # then it starts over, as most of these blocks may be gone
 
 
 class CountedBlock(Protocol):
@@ -22,7 +22,7 @@ class CountedBlock(Protocol):
 
 
 class BlockCounts:
-    """Counts of messages by block; one that has changed since is as good as not counted."""
+    """Counts of messages by block; a block that has changed since counts as unknown."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[tuple[int, int, int], int]] = {}

@@ -1,7 +1,7 @@
 """The files of sealed blocks: made, replaced, erased and removed.
 
 A block is sealed in memory first. Until a flush has carried it to the disk its content is pinned;
-then it is had from its files like any other.
+after that it is read from its files like any other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class BlockFiles:
         contents: of the blocks.
         table: the store's subjects.
         commit: the queue to the disk.
-        owner: told how writing went.
+        owner: is told how writing went.
 
     Attributes:
         compression: how blocks are kept from now on, `none` or `s2`; others stay as they are until
@@ -69,13 +69,14 @@ class BlockFiles:
     def rewrite(self, block: Block, index: bytes) -> None:
         """Queue other files in place of those of a block.
 
-        The index goes first, so it can never be taken for that of the other version.
+        The index is removed first, so that it can never be taken for the index of the other
+        version.
         """
         self._commit.remove(self._owner, block.index_path, waits=True)
         self.keep(block, index, is_written=False)
 
     def index_again(self, block: Block, whole: bytes, scan: Scan, compressed_bytes: int) -> None:
-        """Seal a block that recovery had to read, and queue the index it was found without.
+        """Seal a block that recovery had to read, and queue the index that was missing.
 
         Args:
             whole, scan: the bytes and entries.
@@ -88,7 +89,7 @@ class BlockFiles:
         self._commit.replace(self._owner, block.index_path, [index, *end], is_spare=True)
 
     def put_back(self, block: Block, whole: bytes) -> None:
-        """Queue the content of a block whose file the disk was too full to mend."""
+        """Queue the content of a block whose file could not be mended because the disk was full."""
         self._commit.replace(self._owner, block.path, [whole])
 
     def _pin(self, block: Block) -> None:
@@ -129,7 +130,7 @@ class BlockFiles:
         commit.replace(owner, block.index_path, [index], is_spare=True)
 
     def _replace_compressed(self, block: Block, whole: bytes) -> None:
-        """Make a compressed block a plain one, of whose old file nothing is left."""
+        """Turn a compressed block into a plain one, and leave nothing of its old file."""
         commit, redo = self._commit, block.path.with_suffix(erasure.REDO_SUFFIX)
         commit.replace(self._owner, redo, [whole])
         # That also makes the new name durable.
@@ -137,7 +138,7 @@ class BlockFiles:
         self.redo(block, whole)
 
     def redo(self, block: Block, whole: bytes) -> None:
-        """Replace a compressed block by a plain one that a redo file has, as recovery does."""
+        """Replace a compressed block by the plain one in a redo file, as recovery does."""
         commit, owner = self._commit, self._owner
         stop = compressed_bytes_max(block.size, self._contents.chunk_bytes)
         commit.overwrite(owner, block.path, None, 0, b"", stop)

@@ -1,7 +1,7 @@
 """The blocks of one store and the numbers of its messages.
 
-Everybody who adds or takes messages says so here, so that the numbers fit at any time; what stands
-in the blocks is in `block_contents.py`.
+Whoever adds or removes messages says so here, so that the numbers are right at any time; what is in
+the blocks is the business of `block_contents.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class BlockList:
 
     Attributes:
         blocks: oldest first.
-        messages: how many are there.
+        messages: how many there are.
         holding: their accounted bytes.
         is_used: whether a sequence was used, or is known to be the first.
         last_seq, last_ts: the last sequence used, and when.
@@ -114,7 +114,7 @@ class BlockList:
     # -- messages come and go --------------------------------------------------------------
 
     def appended(self, count: int, accounted: int, last_seq: int, now: int) -> None:
-        """Note messages that were added to the last block."""
+        """Count messages that were added to the last block."""
         if not self.messages:
             self._oldest = None
         self.messages += count
@@ -126,7 +126,7 @@ class BlockList:
         self.is_used = True
 
     def discount(self, block: Block, messages: int, accounted: int, recorded: int) -> None:
-        """Note live messages that are gone from a block."""
+        """Take live messages that are gone from a block off the counts."""
         block.live -= messages
         block.accounted -= accounted
         block.recorded -= recorded
@@ -135,8 +135,8 @@ class BlockList:
         self._oldest = None
 
     def use_up(self, last_seq: int) -> None:
-        """Have the next message get the sequence behind `last_seq`, unless that is behind by now;
-        the time stays."""
+        """Let the next message get the sequence after `last_seq`, unless a later one is already in
+        use; the time stays."""
         self.last_seq = max(self.last_seq, last_seq)
         self.is_used = True
 

@@ -38,11 +38,11 @@ from jetstream_server.store.blocks.tombstone import Tombstone
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.owner import Owner
 
-# A buffer begins small and doubles: most streams are small. One that has filled a block fills
-# another, and begins with all the room; what is not written to costs no memory.
+# A buffer begins small and doubles: most streams are small. A stream that has filled one block will
+# fill another, so that one begins with all its room; what is never written to costs no memory.
 FIRST_ROOM_BYTES = 64 * 1024
 MARK_BYTES = 256 * 1024  # how much may become durable before a DURABLE record says so
-RESTING_SHARE = 4  # blocks that are not that part of full are not worth a file of their own
+RESTING_SHARE = 4  # a block filled to less than this part is not worth a file of its own
 RENUMBER_MIN = 4096  # subjects without messages before they are forgotten
 
 
@@ -52,17 +52,17 @@ class BlockLog:
     Args:
         folder: where the blocks are, or will be.
         commit: the queue to the disk.
-        owner: told how writing went.
+        owner: is told how writing went.
         block_list: which the open block is the last of.
         table: the store's subjects.
         files: of sealed blocks.
-        high_water: told how far the blocks came.
+        high_water: is told how far the blocks came.
         health: whether anything may be written.
         block_bytes: when a block is full.
 
     Attributes:
-        emptied: blocks that were sealed without a live message, and are not in the list any more.
-            Whoever has called takes them, and has them removed.
+        emptied: blocks that were sealed without a live message and are no longer in the list. The
+            caller takes them and has them removed.
         next_number: of the next block.
     """
 
@@ -273,7 +273,7 @@ class BlockLog:
 
     @property
     def is_begun_durably(self) -> bool:
-        """Tell whether the open block knows the numbers of the store on disk as well."""
+        """Tell whether the open block holds the numbers of the store on disk as well."""
         return self._open is not None and self._durable > 0 and not self._commit.lazily_ns
 
     def begin(self) -> None:
@@ -351,8 +351,8 @@ class BlockLog:
 
     def rest(self) -> bool:
         """Seal a large open block that nothing was written to since the last call: its file is
-        mapped when somebody reads. A small one keeps no more room than it needs, and how far it
-        came is noted."""
+        mapped when it is read. A small one is cut down to the room it needs, and how far it came is
+        noted."""
         open_block, seen = self._open, self._seen
         if open_block is None or self._health.offline or self._full:
             return False
@@ -407,7 +407,7 @@ class BlockLog:
 
 
 def _room_for(used: int) -> int:
-    """Return how large a buffer that is doubled when it is full is by now."""
+    """Return how large a buffer is by now that is doubled whenever it is full."""
     room = FIRST_ROOM_BYTES
     while room < used:
         room *= 2

@@ -1,10 +1,10 @@
 """Taking messages out of a list of blocks: by sequence, from the front, by subject.
 
-Deletes are tombstones in the open block. What goes from the front is one number, the floor. What
-becomes of the blocks is in `compaction.py`.
+A delete is a tombstone in the open block. A removal from the front is a single number, the floor.
+What becomes of the blocks is decided in `compaction.py`.
 
-What may concern any number of blocks is either quick for each of them, or done piecemeal
-(`purge_some`): others must get their turn in between.
+Work that may concern any number of blocks is either quick for each of them or done piecemeal
+(`purge_some`), so that others get their turn in between.
 
 Every method may raise StoreError: the store is offline, or a block turns out to be damaged, which
 takes it offline.
@@ -30,7 +30,7 @@ from jetstream_server.store.blocks.subjects import SubjectSet, SubjectTable
 from jetstream_server.store.blocks.tombstone import Tombstone
 from jetstream_server.store.ports import SubjectFilter
 
-LOOKED_AT_MAX = 4  # blocks in which a purge finds nothing, before others get their turn
+LOOKED_AT_MAX = 4  # so many blocks in which a purge finds nothing, then others get their turn
 _ALL = 1 << 62
 
 
@@ -39,11 +39,11 @@ class BlockPruning:
 
     Args:
         block_list, contents, table: the blocks, and what stands in them.
-        reading: counts what is to go.
+        reading: counts what is to be removed.
         files: of sealed blocks, in which messages are erased.
         log: where tombstones are noted.
-        compaction: sees to the blocks afterwards.
-        health: whether the store serves.
+        compaction: looks after the blocks afterwards.
+        health: says whether the store serves.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class BlockPruning:
             self._files.erase(block, entries)
 
     def _bury(self, block: Block, content: Content, entry: int) -> None:
-        """Take one live message out of every count."""
+        """Take one live message off all counts."""
         entries, table = content.entries, self._table
         size, _, _, _, headers, _, _ = PREFIX.unpack_from(
             self._contents.buffer(block, content, entry), entries.positions[entry]
@@ -243,7 +243,8 @@ class BlockPruning:
         return (stop if removed >= count_max else following), removed
 
     def _note(self, block: Block, ranges: array[int]) -> None:
-        """Note what went from a block; one that is now replaced or removed needs no tombstones."""
+        """Note what was removed from a block; a block that is now replaced or removed needs no
+        tombstones."""
         if self._log.is_open(block) or (block.live and not self._compaction.is_worn(block)):
             stone = Tombstone(tombstone.DELETED, payload=ranges.tobytes())
             block.noted.add(self._log.note(stone))

@@ -1,6 +1,6 @@
 """Messages read from a list of blocks; nothing here changes them.
 
-A question is answered block by block with the kernels of `kernels/columns`, on entries that are
+Questions are answered block by block with the kernels of `kernels/columns`, on entries that are
 arrays or mapped files; nothing here costs a Python object per stored message. Questions about
 single subjects are in `block_subjects.py`.
 
@@ -50,9 +50,9 @@ class BlockReading:
         self, sequences: Sequence[int], bytes_max: int
     ) -> tuple[list[Buffer | None], array[int]]:
         """Return the bytes that hold each message, None where there is none, and where in them it
-        starts, up to the message with which `bytes_max` is reached.
+        starts. The message that reaches `bytes_max` is the last one.
 
-        Of a compressed block a copy: to read another one may take its memory.
+        A message of a compressed block is copied, as reading another block may take its memory.
         """
         self._health.check()
         contents = self._contents
@@ -220,12 +220,12 @@ class BlockReading:
             if chosen is not None and not sequences and start == block.head:
                 chosen.in_blocks.note(block, 0)
             next_seq = self._next_wanted(chosen, index) if chosen else self._after(index)
-        buffer = self._contents.buffer(block, content, stop, stop)  # what was selected is there
+        buffer = self._contents.buffer(block, content, stop, stop)  # everything selected is there
         return Window(buffer, positions, sequences, sizes, next_seq)
 
     def _next_wanted(self, wanted: SubjectSet, index: int) -> int:
-        """Return the sequence to look on from after a block, beyond blocks that are known to have
-        nothing that is wanted."""
+        """Return the sequence to go on from after a block, past blocks that are known to hold
+        nothing wanted."""
         bound = wanted.next_bound(self._after(index))
         if not bound:
             return self._list.last_seq + 1
@@ -254,7 +254,7 @@ class BlockReading:
     ) -> int:
         """Append wanted live entries from `start` on; return the first one not looked at.
 
-        Of a compressed block no more is looked at than is inflated at once.
+        In a compressed block no more is looked at than is inflated at once.
         """
         contents = self._contents
         flags = contents.flags(wanted, block, content)

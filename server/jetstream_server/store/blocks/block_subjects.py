@@ -1,7 +1,7 @@
 """What a list of blocks says about subjects: the first and last messages of each, and how many.
 
-These questions start from the bounds in `SubjectTable`, so that most of them look at one entry of a
-block, if at all. Those about many subjects go through the blocks once for all of them.
+Answers start from the bounds in `SubjectTable`, so most of them need at most one entry of a block.
+Questions about many subjects go through the blocks once for all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jetstream_server.store.blocks.block_list import BlockList
 from jetstream_server.store.blocks.subjects import SubjectSet, SubjectTable
 from jetstream_server.store.ports import Census, SubjectFilter
 
-_FEW_SUBJECTS = 64  # of so many each is looked for on its own
+_FEW_SUBJECTS = 64  # up to so many subjects are looked for one by one
 _PIECE_ENTRIES = 8192
 _BOUNDS_TRIED = 8  # before the newest message of many subjects is looked for from the end
 
@@ -52,7 +52,7 @@ class BlockSubjects:
                 return 0
             bound = lasts[number]
             if self.holds(bound, number) or self.last_of(number) == bound:
-                return bound  # if not, it is tightened now
+                return bound  # if it is not, the bound is tightened now
         return self._newest_before(wanted, self._list.last_seq + 1)
 
     def _newest_before(self, wanted: SubjectSet, end: int) -> int:
@@ -104,7 +104,7 @@ class BlockSubjects:
         chosen = wanted if isinstance(wanted, SubjectSet) else self._table.choose((b">",))
         limit = self._list.last_seq if up_to is None else min(up_to, self._list.last_seq)
         numbers = chosen.matching(0, limit)
-        if count_max is not None and len(numbers) > count_max:  # each has one, whichever it is
+        if count_max is not None and len(numbers) > count_max:  # each has one, whichever that is
             return sorted(self._table.lasts[number] for number in numbers[: count_max + 1])
         if limit < self._list.last_seq:
             numbers += chosen.matching(limit + 1)
@@ -112,8 +112,8 @@ class BlockSubjects:
         return sorted(self._lasts(numbers, limit, enough))
 
     def _lasts(self, numbers: array[int], limit: int, enough: int) -> list[int]:
-        """Return the last sequences, at most `limit`, of subjects: of all of them, or of `enough`,
-        the newest of all among them."""
+        """Return the last sequences (at most `limit`) of all the subjects, or of `enough` of them;
+        the newest of all is always among them."""
         found, missing = self._known_lasts(numbers, limit, enough)
         if len(missing) > _FEW_SUBJECTS:
             return found + self._newest(missing, limit, enough)
@@ -122,8 +122,8 @@ class BlockSubjects:
     def _known_lasts(
         self, numbers: Sequence[int], limit: int, enough: int
     ) -> tuple[list[int], list[int]]:
-        """Return bounds that are last sequences, the highest first, and the subjects met on the way
-        whose bounds are none, or above `limit`."""
+        """Return the bounds that are exact, the highest first, and the subjects met on the way
+        whose bounds are not, or are above `limit`."""
         lasts = self._table.lasts
         found: list[int] = []
         missing: list[int] = []
@@ -154,8 +154,8 @@ class BlockSubjects:
         return found, missing
 
     def _newest(self, numbers: list[int], limit: int, enough: int) -> list[int]:
-        """Return the last sequences, at most `limit`, of many subjects in one walk back: of all of
-        them, or of `enough`, and of those with messages beside these."""
+        """Walk back once for the last sequences (at most `limit`) of many subjects: of all of them,
+        or of `enough`, and of others whose messages stand beside theirs."""
         missing = set(numbers)
         found: list[int] = []
         for block in reversed(self._list.blocks[: self._list.index_of(limit) + 1]):

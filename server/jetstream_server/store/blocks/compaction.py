@@ -1,8 +1,8 @@
-"""Blocks that are done with: those without messages go, those mostly dead are rewritten.
+"""Blocks that are done with: empty ones are removed, mostly dead ones are rewritten.
 
 Invariant that recovery (`store/blocks/recovery.py`) relies on: a tombstone outlives the record it
-is about. Before a block is removed, tombstones in it that older blocks still need are repeated in
-the open one (`retire`).
+is about. Before a block is removed, those of its tombstones that older blocks still need are
+repeated in the open one (`retire`).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Compaction:
 
     Args:
         commit: the queue to the disk.
-        owner: told how writing went.
+        owner: is told how writing went.
         block_list, contents, table: the blocks, and what stands in them.
         files: of sealed blocks.
         log: where tombstones are repeated.
-        high_water: told which blocks go.
+        high_water: is told which blocks are removed.
         block_bytes: when a block is full.
 
     Attributes:
@@ -72,8 +72,8 @@ class Compaction:
         self._rewritten: list[Block] = []  # and perhaps not on the disk yet
 
     def tidy(self, blocks: Iterable[Block]) -> None:
-        """Remove blocks without messages, rewrite those that are mostly dead: the first one now,
-        others one after another, whenever what was queued has reached the disk."""
+        """Remove blocks without messages and rewrite those that are mostly dead: the first one now,
+        the others one after another, each when what was queued has reached the disk."""
         self.retire_emptied()
         left = COMPACTED_AT_ONCE
         for block in list(blocks):
@@ -103,9 +103,9 @@ class Compaction:
         return any(map(_is_under_way, self._rewritten))
 
     def is_worn(self, block: Block) -> bool:
-        """Tell whether a block is to be rewritten without its dead."""
+        """Tell whether a block is to be rewritten without its dead messages."""
         return (
-            block is not self._list.blocks[0]  # soon gone as a whole: most streams end at the front
+            block is not self._list.blocks[0]  # which is soon gone as a whole
             and not self._log.is_open(block)
             and block.size > self._min_bytes
             and block.all_recorded - block.recorded > block.size // 2
@@ -114,18 +114,18 @@ class Compaction:
     # -- removing --------------------------------------------------------------------------
 
     def retire_emptied(self) -> None:
-        """Remove what the log left behind without a message."""
+        """Remove the blocks that the log left behind without a message."""
         while self._log.emptied:
             self.retire([self._log.emptied.pop(0)])
 
     def retire(
         self, gone: list[Block], *, is_below_floor: bool = False, follows: bool = False
     ) -> None:
-        """Remove sealed blocks without messages, which are not in the list any more.
+        """Remove sealed blocks without messages, which are no longer in the list.
 
-        Their tombstones go with them, so those that other blocks need are repeated first; the
-        removal then waits for them, as it waits for the numbers of the store to be in another
-        block. Blocks below a durable floor are nobody's concern, and go when there is time.
+        Their tombstones go with them, so those that other blocks need are repeated first. The
+        removal then waits until these are durable, and until another block holds the numbers of the
+        store. Nothing depends on blocks below a durable floor; they go when there is time.
         """
         for block in gone:
             self._contents.drop(block)
@@ -150,7 +150,7 @@ class Compaction:
                 commit.remove(owner, block.path, waits=True)
 
     def _is_outlived(self, block: Block) -> bool:
-        """Tell whether a newer block, which knows the numbers of the store, is on the disk."""
+        """Tell whether a newer block, which holds the numbers of the store, is on the disk."""
         for other in reversed(self._list.blocks):
             if other.number < block.number:
                 continue
@@ -178,7 +178,8 @@ class Compaction:
     def _rewrite(self, block: Block) -> None:
         """Rewrite a sealed block with its tombstones and live messages only.
 
-        What is last in the store may go, so another block has to know its numbers by then.
+        The last message of the store may go with it, so another block has to hold the store's
+        numbers by then.
         """
         if block is self._list.blocks[-1]:
             self._log.begin()

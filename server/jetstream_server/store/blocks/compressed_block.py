@@ -1,4 +1,4 @@
-"""A block file of chunks that are compressed one by one, so that one can be read without the rest.
+"""A block file of chunks, compressed one by one so that each can be read without the rest.
 
 Little-endian. Positions in a block are those of its records before compression; chunk `n` holds the
 bytes from `n` times the bytes of a chunk on, wherever a record begins or ends.
@@ -6,14 +6,15 @@ bytes from `n` times the bytes of a chunk on, wherever a record begins or ends.
     header    8 bytes magic; u32 bytes of a chunk; u32 CRC-32C of the block; u64 bytes of the block
     table     of each chunk u32 bytes in this file, u32 CRC-32C of its content
     check     u32 CRC-32C of header and table
-    chunks    each a Snappy block, which is an S2 block; as it is when that gains nothing
+    chunks    each a Snappy block, which is an S2 block too; left as it is when that gains nothing
     end       the magic again
 
-Read as the length of a plain block's first record the magic would be a gigabyte. It is at both ends
-so that a damaged one is not taken for the beginning of a plain block that was never written.
+Read as the length of a plain block's first record, the magic would mean a gigabyte. It stands at
+both ends, so that a damaged one is not taken for the beginning of a plain block that was never
+written.
 
-Invariant: a block is compressed when nobody writes to it any more, to a new file that takes the
-place of the plain one as a whole. Its content is the same, to the byte.
+Invariant: a block is compressed once it is no longer written to, into a new file that replaces the
+plain one as a whole. Its content is the same to the byte.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def is_compressed(file: Buffer) -> bool:
 
 
 def compress(whole: memoryview | bytes, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
-    """Return the parts of a file. What does not come back as it was is not compressed."""
+    """Return the parts of a file. A chunk that would not come back as it was is not compressed."""
     chunks, table = [], bytearray()
     for at in range(0, len(whole), chunk_bytes):
         plain = bytes(whole[at : at + chunk_bytes])
@@ -68,13 +69,13 @@ def compressed_bytes_max(block_bytes: int, chunk_bytes: int = CHUNK_BYTES) -> in
 
 @dataclass(slots=True, eq=False)
 class Memory:
-    """Room for the content of a block, which the system gives page by page as it is written to.
+    """Room for the content of a block; the system provides its pages as they are written to.
 
-    New pages take longer to get than to fill, so it goes from block to block.
+    New pages take longer to get than to fill, so the room is handed from block to block.
 
     Attributes:
         buffer: the room.
-        used_bytes: how much of it takes memory, at most.
+        used_bytes: how much of it takes memory at most.
     """
 
     buffer: mmap.mmap
@@ -85,7 +86,7 @@ class Memory:
         """Get room for a block of `size` bytes, and for others of about that size."""
         buffer = mmap.mmap(-1, 1 << (size - 1).bit_length())
         if sys.platform == "linux":
-            buffer.madvise(mmap.MADV_NOHUGEPAGE)  # it would take two megabytes for a chunk
+            buffer.madvise(mmap.MADV_NOHUGEPAGE)  # else a chunk would take two megabytes
         return cls(buffer)
 
     @property
@@ -95,7 +96,7 @@ class Memory:
 
 
 class CompressedBlock:
-    """A compressed file, and its content as far as somebody wanted to see it.
+    """A compressed file, and its content as far as it has been asked for.
 
     Attributes:
         block_bytes, block_crc: size and CRC-32C of the block.
@@ -133,18 +134,18 @@ class CompressedBlock:
         return self.memory.used_bytes if self.memory is not None else 0
 
     def begin(self, memory: Memory) -> None:
-        """Inflate into `memory` from now on; what is in it is of another block."""
+        """Inflate into `memory` from now on; what it holds belongs to another block."""
         assert len(memory.buffer) >= self.block_bytes, "there is room for all"
         self.memory = memory
         self._missing = bytearray(b"\1" * len(self._checksums))
 
     def forget(self) -> Memory | None:
-        """Let go of what was inflated; return the memory if nobody looks at it any more."""
+        """Let go of what was inflated; return the memory if nobody is looking at it."""
         memory, self.memory = self.memory, None
         return None if memory is None or memory.is_held else memory
 
     def inflate(self, start: int, stop: int) -> bool:
-        """Make [start, stop) of the block readable; tell whether that took anything.
+        """Make [start, stop) of the block readable; tell whether anything had to be inflated.
 
         Raises:
             StoreError: a chunk is damaged.

@@ -1,7 +1,7 @@
 """A sealed block on its way to a compressed file: whether it is worth it, and who does the work.
 
 The work is done in the worker thread that carries a flush to the disk, while it writes the file;
-nothing of it happens on the loop but a look at a few samples.
+the loop only looks at a few samples.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def is_compressible(whole: memoryview | bytes) -> bool:
 
 
 class LateParts(Sequence[Buffer]):
-    """Parts of a file that are made when they are written: in the worker thread of a flush.
+    """Parts of a file that are made as they are written, in the worker thread of a flush.
 
-    They are made again when the flush is, and not kept.
+    They are not kept, and are made again if the flush is repeated.
     """
 
     def __init__(self, make: Callable[[], list[bytes]]) -> None:
@@ -52,7 +52,7 @@ class LateParts(Sequence[Buffer]):
 
 
 class Compression:
-    """A block on its way to a compressed file: the work is done where the parts are written.
+    """A block on its way to a compressed file; the work is done where the parts are written.
 
     Args:
         whole: the block, which does not change any more.

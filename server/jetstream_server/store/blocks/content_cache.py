@@ -1,7 +1,7 @@
 """The contents of sealed blocks: mapped files, and chunks of compressed ones as they are wanted.
 
-Nobody reads a byte that was not asked for with `buffer`: of a compressed block only these are
-there. What was given out stays as it is while somebody holds it; the cache only lets go of it.
+Only bytes that were asked for with `buffer` may be read: of a compressed block no others are there.
+What was given out stays as it is while somebody holds it; the cache only drops its own reference.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ class ContentCache:
 
     @property
     def inflated_bytes(self) -> int:
-        """Return how much memory chunks take, but for one block's that is kept for the next."""
+        """Return how much memory chunks take, except for the room that is kept for the next
+        block."""
         held = (content.compressed for content in self._contents.values())
         return sum(block.used_bytes for block in held if block is not None)
 
     def content(self, block: Block, table: SubjectTable) -> Content:
-        """Return the content of a block; its bytes are to be had with `buffer`.
+        """Return the content of a block; `buffer` gives its bytes.
 
         Raises:
             StoreError: the index is damaged or cannot be read, and so is the block.
@@ -63,9 +64,10 @@ class ContentCache:
         return content
 
     def buffer(self, block: Block, content: Content, start: int, stop: int) -> Buffer:
-        """Return the bytes of a block, of which those in [start, stop) may be looked at.
+        """Return the bytes of a block; only those in [start, stop) may be looked at.
 
-        They are compared with their checksum: those of a plain block all together, the first time.
+        They are checked against their checksum; a plain block is checked as a whole, the first
+        time.
 
         Raises:
             StoreError: they are not what was written.
@@ -88,7 +90,7 @@ class ContentCache:
         return content.buffer
 
     def is_compressed(self, block: Block, content: Content) -> bool:
-        """Tell whether asking for less of a block takes less time and memory.
+        """Tell whether reading less of a block takes less time and memory.
 
         Raises:
             StoreError: it cannot be read.
@@ -119,7 +121,7 @@ class ContentCache:
         return spare if spare is not None and len(spare.buffer) >= size else Memory.of(size)
 
     def _make_room(self, wanted: Content) -> None:
-        """Forget chunks of other blocks, those used longest ago first."""
+        """Forget chunks of other blocks, the least recently used first."""
         excess = self.inflated_bytes - self._inflated_bytes_max
         for content in self._contents.values():
             if excess <= 0:

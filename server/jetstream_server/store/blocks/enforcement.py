@@ -1,4 +1,4 @@
-"""Limits of a file store: what is over them goes, a bounded amount at a time.
+"""Limits of a file store: what exceeds them is removed, a bounded amount at a time.
 
 Every method may raise StoreError: a block turns out to be damaged, which takes the store offline.
 """
@@ -47,7 +47,7 @@ class Enforcement:
         self._subjects = subjects
         self._pruning = pruning
         self._compaction = compaction
-        # For which limit of each subject, and which numbers of subjects, all were looked at.
+        # The limit per subject, and the numbering of subjects, for which all were looked at.
         self._known = (-1, 0)
         self._overfull: dict[int, None] = {}  # subject ids that a new limit is yet to reach
 
@@ -64,7 +64,7 @@ class Enforcement:
                 self._trim(0, 0, expired_at, removed, most)
         if limits.max_msgs_per_subject > 0:
             self._enforce_per_subject(limits.max_msgs_per_subject, removed)
-            if self._overfull:  # what it is yet to remove makes room for messages in front
+            if self._overfull:  # what it has yet to remove makes room for messages at the front
                 return removed
         messages = numbers.messages - limits.max_msgs if limits.max_msgs >= 0 else 0
         accounted = numbers.holding.bytes - limits.max_bytes if limits.max_bytes >= 0 else 0
@@ -80,7 +80,7 @@ class Enforcement:
         return removed
 
     def exceeds(self, limits: Limits) -> bool:
-        """Return whether `enforce` left something for another call."""
+        """Tell whether `enforce` left something for another call."""
         per_subject = limits.max_msgs_per_subject
         return (
             0 <= limits.max_msgs < self._list.messages
@@ -98,8 +98,8 @@ class Enforcement:
         *,
         gives_way: bool = False,
     ) -> None:
-        """Remove from the front until that much is gone and nothing has expired, or so many blocks
-        have been emptied."""
+        """Remove from the front until that much is gone and nothing left has expired, or until so
+        many blocks have been emptied."""
         start = self._list.oldest()[0]
         target = self._list.last_seq + 1
         for number, block in enumerate(self._list.blocks):
@@ -122,7 +122,8 @@ class Enforcement:
         removed.append((start, target))
 
     def _has_seen_all(self, limit: int) -> bool:
-        """Tell whether every subject was held against a limit, but for what came since."""
+        """Tell whether every subject was checked against a limit, except those appended to
+        since."""
         return self._known == (limit, self._table.generation)
 
     def _enforce_per_subject(self, limit: int, removed: list[tuple[int, int]]) -> None:
@@ -144,7 +145,7 @@ class Enforcement:
             overfull = {}
         while overfull and len(gone) < DELETED_AT_ONCE:
             number = next(iter(overfull))
-            excess = max(counts[number] - limit, 0)  # others may have removed some meanwhile
+            excess = max(counts[number] - limit, 0)  # some may have been removed meanwhile
             count = min(excess, DELETED_AT_ONCE - len(gone))
             if count:
                 gone.extend(islice(self._subjects.sequences_of(number), count))

@@ -6,10 +6,11 @@ record covers no more than its *head*, everything before the headers: the head i
 first, then the rest is zeroed, and a tear in the rest does not matter.
 
 Nor does a tear in the head, where only checksum and kind change: the new checksum follows from the
-head, the old one from the rest, which is untouched until then; any mixture of the two will do.
+head and the old one from the rest, which is untouched until then, so any mixture of the two is
+recognised.
 
-In a compressed block no message has a place of its own. The block is written as a plain one without
-the message to a *redo* file, made durable, and then all of the compressed file is overwritten. A
+In a compressed block no message has a place of its own. So the block is written without the message
+to a plain *redo* file, which is made durable, and then the whole compressed file is overwritten. A
 start that finds a redo file does that again, or on a full disk as soon as there is room; until then
 the redo file is what counts.
 """
@@ -51,11 +52,11 @@ def erase(block: bytearray, at: int) -> tuple[bytes, int]:
 
 
 def redo(path: Path, disk: Disk) -> bytes | None:
-    """Put a redo file in the place of the block file `path`, of which nothing is left.
+    """Put a redo file in the place of the block file `path`, and leave nothing of the old one.
 
     Returns:
-        The content of the block when there is no room for that, so that all of it is yet to be
-        done; else None.
+        The content of the block when there is no room for that and all of it is still to be done;
+        else None.
     """
     whole = disk.read(path.with_suffix(REDO_SUFFIX))
     assert whole is not None, "it was found"
@@ -76,7 +77,7 @@ def redo(path: Path, disk: Disk) -> bytes | None:
 def decode(block: Buffer, at: int) -> Erased | None:
     """Return the erased record at `at`, even if it is half done; None when there is none.
 
-    Not to be asked about whole messages, which look like ones on the way.
+    It must not be asked about whole messages, which look like records that are being erased.
     """
     if at + PREFIX_BYTES > len(block):
         return None
@@ -91,7 +92,7 @@ def decode(block: Buffer, at: int) -> Erased | None:
 
 
 def _is_sound(block: Buffer, at: int, checksum: int, head: bytes) -> bool:
-    """Tell whether a record has the checksum of an erased one, or is on the way to it."""
+    """Tell whether a record has the checksum of an erased one, or was being given it."""
     stored, erased = checksum.to_bytes(4, "little"), head[4:CHECKED_FROM]
     if stored == erased:
         return True

@@ -1,8 +1,8 @@
 """Whether a store still serves, and if not, why.
 
-A store goes offline for good: when its disk failed, or when what it reads turns out to be damaged.
-Damage is noted in a file beside the blocks as well, so that a restart does not serve the stream
-again until they are sound.
+A store goes offline for good when its disk fails or when what it reads turns out to be damaged.
+Damage is also noted in a file beside the blocks, so that a restart does not serve the stream again
+until they are sound.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from jetstream_server.base.errors import StoreError
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.disk.owner import Owner
 
-# Left behind by a store that met damage: the next one looks at every block before it serves.
+# Left by a store that met damage: the next one looks at every block before it serves.
 DAMAGED_NAME = "damaged"
 
-# Made by the operator among the blocks: what is lost is lost.
+# Made by the operator among the blocks to accept that what is lost is lost.
 ACCEPT_NAME = "accept-loss"
 REMEDY = (
     "to have it served again, put the file back from a backup, or delete the stream, or make a file"
@@ -30,11 +30,11 @@ class Health:
     Args:
         folder: of the blocks.
         commit: the queue to the disk.
-        owner: told how writing went.
+        owner: is told how writing went.
 
     Attributes:
-        offline: why the store serves no more, empty while it does.
-        notes: what had to be put right, for the operator's log.
+        offline: why the store no longer serves, empty while it does.
+        notes: what had to be repaired, for the operator's log.
     """
 
     def __init__(self, folder: Path, commit: GroupCommit, owner: Owner) -> None:
@@ -50,9 +50,9 @@ class Health:
             raise StoreError(self.offline)
 
     def take_offline(self, error: StoreError) -> None:
-        """Serve no more; the first reason is the one that is told.
+        """Stop serving; the first reason is the one that is reported.
 
-        An error that names a place in a file is damage.
+        An error that names a place in a file means damage.
         """
         if self.offline:
             return

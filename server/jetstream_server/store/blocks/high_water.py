@@ -1,23 +1,24 @@
 """How far a store had come, remembered beside its blocks: the high-water mark.
 
 Blocks alone cannot tell that one of them is missing, or that the last one is shorter than it was:
-that looks like a store that had less. So what is durable is noted in a second place, and recovery
-(`store/blocks/recovery.py`) takes less than that for damage.
+that looks like a store that never held more. So what is durable is noted in a second place, and
+recovery (`store/blocks/recovery.py`) takes anything less for damage.
 
     file      a `StateLog` of entries; the first one of a file tells everything, later ones what
               was added
     entry     u64 last sequence; u64 number and u64 bytes of the block that is being written; then
               u64 number and u64 last sequence of each sealed block
 
-A note is written after what it tells of: when a block is sealed, when a store is at rest, and when
-it is closed. What became durable since is protected by the blocks alone.
+A note is written after what it describes: when a block is sealed, when a store is at rest, and when
+it is closed. What has become durable since then is protected by the blocks alone.
 
 Invariants:
 
 - Every entry in a file stays true for as long as the file is there: a file that was cut short says
-  less, and nothing false. So a new file is begun, and is durable, before a block goes that the
-  current one names, unless a durable floor says that all of the block is gone.
-- On a full disk such a block may go before the floor is durable; the mark goes before it then.
+  less, but nothing false. So before a block is removed that the current file names, a new file is
+  begun and made durable, unless a durable floor says that all of the block is gone.
+- On a full disk such a block may be removed before the floor is durable; then the mark is removed
+  before the block.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class HighWater:
         return array("Q", [self.last_seq, self.open_number, self.open_bytes, *pairs]).tobytes()
 
     def add(self, entry: bytes) -> bool:
-        """Take in an entry; False for one that is none."""
+        """Take in an entry; return False if it is not one."""
         if len(entry) % 16 != 8 or len(entry) < 8 * _ENTRY_MIN:
             return False
         numbers = array("Q", entry)
@@ -82,7 +83,7 @@ class HighWaterLog:
     Args:
         folder: of the blocks; the mark is kept beside it.
         commit: the queue to the disk.
-        owner: told how writing went.
+        owner: is told how writing went.
 
     Attributes:
         path: of the files, without their numbers.
@@ -94,9 +95,9 @@ class HighWaterLog:
         self._said = HighWater()
 
     def load(self) -> tuple[HighWater, str]:
-        """Return what was durable, and what is wrong with the mark, empty when nothing is.
+        """Return what was durable, and what is wrong with the mark: empty when nothing is.
 
-        A damaged mark says nothing: the blocks are what counts, and it is written again.
+        A damaged mark says nothing: the blocks count, and the mark is written again.
 
         Raises:
             StoreError: it cannot be read.
@@ -122,7 +123,7 @@ class HighWaterLog:
         self._save({number: last_seq})
 
     def reached(self, last_seq: int, number: int, size: int, *, lazily: bool) -> bool:
-        """Note how much of the open block is durable; False when that was said already.
+        """Note how much of the open block is durable; return False when that was noted already.
 
         Args:
             last_seq: the last sequence in use.
@@ -144,7 +145,8 @@ class HighWaterLog:
             self._save({}, begins=True)
 
     def forget(self, numbers: Iterable[int], floor: int) -> None:
-        """Blocks are about to go; make it true for those that are not all below the floor."""
+        """Blocks are about to be removed: keep the mark true for those that are not all below the
+        floor."""
         sealed = self._said.sealed
         gone = [sealed.pop(number, -1) for number in numbers]
         if max(gone, default=-1) >= floor:
@@ -159,12 +161,12 @@ class HighWaterLog:
             log.save(entry, lazily=lazily, joins=False)
 
     def restate(self) -> None:
-        """Forget of the mark what is not there any more."""
+        """Drop what is no longer there from the mark."""
         self._said.open_number = self._said.open_bytes = 0
         self._save({}, begins=True)
 
     def restart(self) -> None:
-        """The file may be gone: begin another one with the next note."""
+        """The file may be gone: begin another with the next note."""
         self._log.leave()
 
 

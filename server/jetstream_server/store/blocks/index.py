@@ -8,11 +8,11 @@ mapped when a message of the block is wanted.
               length of each subject; the subjects; the block's tombstones as they stand in it
     entries   from a multiple of 4: u32 position and u32 subject number of each message; u32
               distance from the first sequence when these are not simply 0, 1, 2...
-    end       u64 bytes of the block file, only when that is compressed and so of another size
+    end       u64 bytes of the block file, only when it is compressed and so has another size
 
-An index only counts if it was made for exactly the block that is there: its size and checksum are
-part of it. It is made when the block is complete and durable, so a missing, torn or foreign one
-means no more than that the block has to be read instead.
+An index only counts if it was made for exactly the block that is there; that is why it holds the
+block's size and checksum. It is made when the block is complete and durable, so if it is missing,
+torn or foreign, the block simply has to be read instead.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SPARSE = 1
 
 
 class _Header(NamedTuple):
-    """The fields of `_HEADER`; what `Summary` has, too, is called as there."""
+    """The fields of `_HEADER`; those that `Summary` has as well have the same names there."""
 
     magic: bytes
     flags: int
@@ -154,7 +154,7 @@ def end(compressed_bytes: int) -> bytes:
 def decode(content: Buffer, *, with_subjects: bool = True) -> Summary | None:
     """Return what an index file says, None when it is damaged.
 
-    Whether it is about the block that is there is to be asked next, by the size of that.
+    The caller has to check by the block's size whether the index belongs to it.
     `with_subjects` may be False for the little that does not depend on the number of subjects.
     """
     header = _sound_header(content)

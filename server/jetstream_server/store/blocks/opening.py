@@ -1,7 +1,7 @@
-"""Opening a file store: what recovery found is handed to the parts of the store.
+"""Opening a file store: the parts of the store are given what recovery found.
 
-What is on the disk and may be believed is the business of `recovery.py`; here blocks are numbered,
-held against the high-water mark and taken in, then what their tombstones say is carried out.
+`recovery.py` decides what on the disk may be believed; here blocks are numbered, compared with the
+high-water mark and taken in, and then what their tombstones say is carried out.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from jetstream_server.store.disk.owner import Owner
 
 @dataclass(slots=True)
 class Opening:
-    """The parts of a store that has nothing yet, about to be opened.
+    """The parts of a store that is about to be opened and holds nothing yet.
 
     Attributes:
         folder: where the blocks are.
         commit: the queue to the disk.
-        owner: told how writing went.
+        owner: is told how writing went.
         block_list, table: take in what is there.
         files, log, pruning, compaction: carry out what is left to do.
         high_water: how far the store had come.
@@ -89,7 +89,7 @@ class Opening:
                 numbers.use_up(stone.sequence - 1)
 
     def _compare(self, findings: recovery.Findings, high_water: HighWater, floor: int) -> None:
-        """Hold what was found against what was durable.
+        """Compare what was found with what was durable.
 
         Raises:
             StoreError: something is missing, and nobody has accepted that.

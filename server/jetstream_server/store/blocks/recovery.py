@@ -1,24 +1,24 @@
 """Opening a folder of blocks: what is there, and what may be believed.
 
-A sealed block is taken by the word of its index; one without a valid index is read whole. The last
-block has no index, unless the store was closed in order, and is read. Whatever cannot be read to
-its end is either
+The index of a sealed block is believed; a block without a valid index is read as a whole. The last
+block has no index, unless the store was closed in order, and is read. What cannot be read to its
+end is either
 
-- a torn tail: the last block ends in bytes that no flush completed, so nobody was told they are
-  there. They are cut off, and a note says so;
-- damage: a sealed block (a compressed one always is), or bytes that were safe by the word of a
-  DURABLE mark behind them, of an index, or of the high-water mark (`store/blocks/high_water.py`).
-  That is for a human to decide about: StoreError with file and offset, and the store stays offline.
+- a torn tail: the last block ends in bytes that no flush completed, so nobody was told that they
+  were stored. They are cut off, and a note says so;
+- damage: a sealed block (compressed ones always are), or bytes that a DURABLE mark after them, an
+  index, or the high-water mark (`store/blocks/high_water.py`) says were safe. What to do is for a
+  human to decide: StoreError names file and offset, and the store stays offline.
 
-Damage in a sealed block is met when somebody reads it; it is then noted in a file
+Damage in a sealed block is found when it is read; it is then noted in a file
 (`health.DAMAGED_NAME`), so that a restart does not serve the stream again until the block is
 repaired.
 
-A gap between blocks is damage when the high-water mark names a block in it: blocks are removed when
-their last message is.
+A gap between blocks is damage when the high-water mark names a block in it, as a block is only
+removed with its last message.
 
-Whoever would rather go on with what is left says so by a file (`health.ACCEPT_NAME`): damaged
-blocks are then cut to what is sound, and sequences go on behind the last one that was ever used.
+An operator who would rather go on with what is left says so with a file (`health.ACCEPT_NAME`):
+damaged blocks are then cut down to what is sound, and sequences go on after the last one ever used.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class FoundBlock:
     Attributes:
         whole, scan: the bytes and entries, when it had no index and was read.
         tombstones: of this block, in order.
-        rewrites: whether the disk was too full to mend the file, which `whole` is to replace.
-        redoes: whether `whole` is of a redo file, for whose erasure the disk was too full.
+        rewrites: whether the disk was too full to mend the file; `whole` is to replace it.
+        redoes: whether `whole` comes from a redo file that could not be carried out on a full disk.
         compressed_bytes: of the file of a block that was read, 0 when it is not compressed.
     """
 
@@ -153,7 +153,7 @@ def _read_folder(folder: Path, disk: Disk, table: SubjectTable, high_water: High
 def _indexed_bytes(path: Path, disk: Disk) -> int:
     """Return how large a block was when its index was made, 0 without an index.
 
-    A block that was written on since is larger.
+    A block that was written to since then is larger.
     """
     try:
         content = disk.map(path.with_suffix(INDEX_SUFFIX))
@@ -164,7 +164,8 @@ def _indexed_bytes(path: Path, disk: Disk) -> int:
 
 
 def _cut_damage(path: Path, disk: Disk, notes: list[str]) -> bool:
-    """Cut a block to what is sound, or remove it when nothing is; tell whether it is there."""
+    """Cut a block to what is sound, or remove it when nothing is; tell whether it is still
+    there."""
     try:
         whole, compressed_bytes = _read(path, disk)
         stop = damage(whole)
@@ -258,7 +259,7 @@ def _from_block(
         if not ends.is_last or was_compressed or _is_marked_durable(whole, scan.stop):
             raise StoreError("a stored record is damaged", str(path), scan.stop)
         if not scan.tombstones:
-            disk.remove(path)  # its first record never got there, so nothing did
+            disk.remove(path)  # its first record never reached the disk, so nothing did
             disk.sync_folder(path.parent)
             return None
         notes.append(
@@ -333,8 +334,8 @@ def _is_marked_durable(whole: bytes, damaged_at: int) -> bool:
 def _mend(path: Path, disk: Disk, size: int | None = None) -> bool:
     """Cut the last block to its sound bytes and make them durable, False if there is no room.
 
-    A process that was killed leaves bytes that only the system's memory holds; before anybody is
-    shown them they must be safe.
+    A killed process leaves bytes that only the system's memory holds; they must be made safe before
+    they are shown to anybody.
     """
     try:
         if size is not None:

@@ -1,7 +1,7 @@
-"""Times of their own for records that a kernel encoded with one time for all.
+"""Gives records that a kernel encoded with a single time a time each.
 
-The messages of a mirror keep the times of their origin. They are encoded as a run like any others,
-and then each record gets its time, and a checksum to go with it.
+The messages of a mirror keep the times of their origin. They are encoded as a run like any others;
+then each record gets its own time and a new checksum.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 A subject id is the index of a subject in the order in which it was met; the compiled kernels count
 by these numbers. `firsts` and `lasts` are bounds: the first message of a subject is at or after
-`firsts[id]`, the last at or before `lasts[id]`; deleting at the edge leaves them where they are,
-and the store tightens them when somebody asks.
+`firsts[id]`, the last at or before `lasts[id]`; deleting the first or last message leaves them as
+they are, and the store tightens them when they are asked for.
 
-Cost: a name, a dictionary entry and 24 bytes of counters a subject. Subjects without messages are
+Cost: a name, a dictionary entry and 24 bytes of counters per subject. Subjects without messages are
 kept until `renumber`.
 """
 
@@ -25,9 +25,9 @@ from jetstream_server.store.blocks.block_counts import BlockCounts
 _ANY_COUNT = 1 << 62
 _ANY_SEQ = (1 << 64) - 1
 _BOUNDS_MAX = 20_000  # subjects looked at for the next message
-_SETS_KEPT = 4  # of those that nobody holds: requests often ask by the same wildcard again
+_SETS_KEPT = 4  # sets that nobody holds: requests often ask by the same wildcard again
 _PATTERNS_LOOKED_FOR = 8  # among the names of a block
-_BLOCKS_REMEMBERED = 4  # of one set; several consumers may read with it
+_BLOCKS_REMEMBERED = 4  # for one set; several consumers may read with it
 
 
 class OwnSubjects(Protocol):
@@ -52,12 +52,12 @@ class SubjectTable:
     """Numbers and counters of subjects.
 
     Attributes:
-        ids: name to number; the kernels add to it, `grow` then catches up.
+        ids: name to number; the kernels add to it, and `grow` then catches up.
         names: number to name.
         counts, firsts, lasts: `array('Q')` by number.
         present: how many have messages.
         generation: rises when numbers change their meaning.
-        recent: numbers appended to since `take_recent`; None while nobody wants to know.
+        recent: subjects appended to since `take_recent`; None while nobody asks for them.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class SubjectTable:
         return numbers
 
     def add_stored(self, names: bytes, lengths: array[int]) -> array[int]:
-        """Return the numbers of names that stand one behind the other, new ones included."""
+        """Return the numbers of names that stand one after the other, new ones included."""
         numbers = columns.number_names(names, lengths, self.ids)
         self.grow()
         return numbers
@@ -162,8 +162,8 @@ class SubjectSet:
         return self._flags
 
     def decide(self, names_max: int) -> bool:
-        """Look at so many more subjects, or at fewer where there are many wildcards; tell whether
-        all have been looked at."""
+        """Look at so many more subjects, or fewer if there are many wildcards; tell whether all
+        have been looked at."""
         table, flags = self._table, self._flags
         if self._generation != table.generation:
             self._generation = table.generation
@@ -186,12 +186,13 @@ class SubjectSet:
         return stop == len(table.names)
 
     def local_flags(self, block: tuple[int, int], own: OwnSubjects) -> bytes:
-        """Return one byte per subject of a block, remembering those of the last blocks asked
-        for."""
+        """Return one byte per subject of a block; the answers for the last few blocks are
+        remembered."""
         found = self._local.get(block)
         if found is None:
-            # To number all subjects of a block takes longer than to look at their names for some
-            # patterns; whose numbers are there, or who has many patterns, asks the table.
+            # Numbering all subjects of a block takes longer than matching their names against a few
+            # patterns. If the numbers are there already, or the patterns are many, the table is
+            # asked.
             if own.is_numbered or len(self.patterns) > _PATTERNS_LOOKED_FOR:
                 found = filters.spread(self.flags(), own.table_ids)
             else:
@@ -209,8 +210,8 @@ class SubjectSet:
         return filters.total(self.flags(), table.counts)
 
     def matching(self, low: int = 0, high: int = _ANY_SEQ) -> array[int]:
-        """Return the ids, `array('I')`, of matching subjects that have messages; only of those with
-        low <= `lasts` <= high."""
+        """Return the ids, `array('I')`, of the matching subjects that have messages and low <=
+        `lasts` <= high."""
         table, lasts = self._table, self._table.lasts
         if not self._wild:
             numbers = (table.ids[name] for name in self._literals if table.count_of(name))
@@ -219,7 +220,7 @@ class SubjectSet:
 
     def next_bound(self, start: int) -> int:
         """Return a sequence, from `start` on, before which there is no matching message; 0 when
-        there is none from `start` on. Among very many subjects it is not looked for."""
+        none follows. With very many subjects it is not looked for."""
         table = self._table
         if not self._wild:
             numbers = self.matching(start)

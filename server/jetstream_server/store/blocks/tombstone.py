@@ -1,4 +1,4 @@
-"""Records of a block that are no messages: what was deleted, skipped, purged, and how it began.
+"""Records of a block that are not messages: what was deleted, skipped and purged, and how it began.
 
 They use the record's own fields (`kernels/record_format.py`), so that one checksum rule holds for
 a whole block:
@@ -9,7 +9,7 @@ a whole block:
     FLOOR     sequence: everything below it is gone; beyond the end it moves last_seq as well.
     SKIPPED   sequence: the last one used up without a message; timestamp: when.
     DURABLE   sequence: bytes of this block that were durable when it was written; payload: a
-              constant to search for. A damaged record below that mark is no torn tail.
+              constant to search for. A damaged record below that mark is not a torn tail.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def deleted(ranges: Iterable[tuple[int, int]]) -> Tombstone:
 
 
 def decode(buffer: Buffer, at: int, stop: int) -> tuple[Tombstone, int] | None:
-    """Return the tombstone at a position and where it ends; None when there is no sound one."""
+    """Return the tombstone at a position and where it ends; None when no sound one is there."""
     if at + PREFIX_BYTES > stop:
         return None
     size, checksum, sequence, timestamp, headers, subject_bytes, kind = PREFIX.unpack_from(

@@ -5,16 +5,16 @@ range, becomes one *frame*; a file that is replaced as a whole has one frame.
 
     file      8 bytes magic, the last one of which names the cipher; 24 bytes salt; frames
     frame     8 bytes mark; u64 place in the content; u32 bytes; 12 bytes nonce; ciphertext with
-              a 16 bytes tag over that, the place, the length and the name of the file
+              a 16-byte tag over that, the place, the length and the name of the file
 
 Key and mark of a file come from the key of its stream and the salt, so the mark cannot be found or
-forged without the key. Nonces are random: a range that is written again after a full disk, or a
-torn file that is written on, never uses one twice.
+forged without the key. Nonces are random, so none is used twice, even when a range is written again
+after a full disk or a torn file is continued.
 
 Reading puts the frames in their places, later ones over earlier ones. A frame that is torn or
 damaged is skipped up to the next mark; what it should have filled reads as zeros, which no checksum
-above takes for something sound. So recovery finds the same tears and the same damage, at the same
-places, as without encryption.
+above accepts. So recovery finds the same tears and the same damage, at the same places, as without
+encryption.
 
 File names are not encrypted: they show the names of streams and consumers.
 """
@@ -122,8 +122,8 @@ class CipherDisk:
         try:
             raw = b"" if made else self._disk.map(path)
             if len(raw) < HEADER_BYTES:
-                # The header comes with the first frame: if it failed here, the next to open the
-                # file would not be told that its name is new, and not make it durable.
+                # The header comes with the first frame: if writing it failed here, the next to open
+                # the file would not learn that its name is new, and would not make it durable.
                 return _Handle(handle, fresh, 0, 0), made
             cipher = self._known_cipher(path, raw)
             if cipher is None:
@@ -134,7 +134,7 @@ class CipherDisk:
             raise
 
     def write(self, handle: _Handle, data: memoryview, offset: int) -> None:
-        """Write a frame; one that failed is written over by the next."""
+        """Write a frame; one that failed is overwritten by the next."""
         frame = handle.cipher.frame(data, offset)
         if not handle.end:
             frame = handle.cipher.header + frame
@@ -177,7 +177,8 @@ class CipherDisk:
         self._disk.sync_folder(path.parent)
 
     def overwrite(self, path: Path, offset: int, head: bytes, stop: int) -> None:
-        """Write the file anew under another key, and destroy the salt that led to the old one."""
+        """Write the file again under another key, and destroy the salt that the old one came
+        from."""
         content = bytearray(self.map(path))
         content[offset:stop] = head.ljust(stop - offset, b"\0")
         old, _ = self._disk.open(path)
@@ -208,7 +209,7 @@ class CipherDisk:
         return _content_bytes(raw, cipher) if cipher is not None else len(raw)
 
     def _known_cipher(self, path: Path, raw: Buffer) -> _FileCipher | None:
-        """Return what opens an existing file, None when it does not say how."""
+        """Return the cipher of an existing file, None when its header is not sound."""
         header = bytes(raw[:HEADER_BYTES])
         algorithm = _CIPHER_OF.get(header[:_MAGIC_BYTES])
         if algorithm is None or len(header) < HEADER_BYTES:
@@ -287,14 +288,14 @@ def _assemble(raw: bytes, cipher: _FileCipher) -> bytes:
             continue
         following = raw.find(cipher.mark, at + 1)
         if following < 0:
-            content.extend(bytes(len(raw) - at))  # a torn tail is to be seen
+            content.extend(bytes(len(raw) - at))  # recovery is to see a torn tail
             break
         at = following
     return bytes(content)
 
 
 def _content_bytes(raw: Buffer, cipher: _FileCipher) -> int:
-    """Return how large the content of a file is, by its frames' own word."""
+    """Return how large the content of a file is according to its frames."""
     size, at = 0, HEADER_BYTES
     while at < len(raw):
         found = cipher.place(raw, at)

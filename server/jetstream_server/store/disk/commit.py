@@ -1,7 +1,7 @@
 """Group commit: everything that must reach the disk, in order, carried there in one go.
 
-Stores queue; the pump takes a `Flush` once a turn, runs it in a worker thread, and settles it back
-on the loop. Only then may what waited for it leave the server
+Stores queue; the pump takes a `Flush` once a turn, runs it in a worker thread, and completes it
+back on the loop. Only then may what waited for it leave the server
 (ARCHITECTURE.md#the-durability-rule):
 
     flush = commit.take(now)            # loop
@@ -13,20 +13,21 @@ Invariants:
 
 - Operations run in the order in which they were queued; a file is synced before the next file of
   the same owner is begun (`seal`), so what survives a crash is always a prefix of what was queued.
-- A flush never tries a failed write or sync again: its owner is told (`failed`) and goes offline.
-  After a failed fsync the page cache no longer says what is on the disk.
-- A full disk is no such failure. The operations of the owner concerned stay queued, unacknowledged
-  and in order, and are tried again every `RETRY_NS`; nothing is rolled back, because what
-  the state machines above concluded from these messages (duplicates, counts, positions) cannot be.
+- A flush never repeats a failed write or sync: its owner is told (`failed`) and goes offline. After
+  a failed fsync the page cache no longer tells what is on the disk.
+- A full disk is not such a failure. The operations of the owner concerned stay queued,
+  unacknowledged and in order, and are tried again every `RETRY_NS`. Nothing is rolled back, because
+  what the state machines above concluded from these messages (duplicates, counts, positions) cannot
+  be undone.
   Writing again is safe: bytes come from memory, not from the page cache. Removals that somebody
-  asked for do not wait, else a purge could not end the shortage; those that make room for what is
+  asked for do not wait, or a purge could not end the shortage; removals that make room for what is
   queued do (`follows`).
 - With a `Reserve` (`store/disk/reserve.py`) refused operations get room at once. `full` says that
   there is a shortage, and stores then take no messages; it ends when the reserve is as it was. Only
   when the reserve is used up as well does anything stay queued.
 
 The lazy policy (`lazily_ns` > 0) writes at every flush, and syncs blocks at most once in that time
-and at the end. Metadata replacements are synced always; they are rare.
+and at the end. Metadata replacements are always synced; they are rare.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class GroupCommit:
         self._files: dict[BlockFile, Owner] = {}  # open ones; the worker's while a flush runs
         self._in_flight: Flush | None = None
         self._removals = 0  # of folders
-        self._roots: dict[str, int] = {}  # those below which what was queued is yet to be forgotten
+        self._roots: dict[str, int] = {}  # below which operations are to be forgotten
         self._paths: QueuedPaths | None = None  # of the queue and the flush, as far as looked at
         self._stalled = 0  # how many of the first operations in the queue were refused
         self._retry_at: int | None = None
@@ -128,7 +129,7 @@ class GroupCommit:
     def write(self, owner: Owner, file: BlockFile, buffer: Buffer, start: int, stop: int) -> None:
         """Queue `buffer[start:stop]` for the same place in the file.
 
-        The buffer must neither move nor change in that range until the flush is settled.
+        The buffer must neither move nor change in that range until the flush is complete.
         """
         self._queued_bytes += stop - start
         if len(self._queue) > self._stalled:
@@ -154,8 +155,8 @@ class GroupCommit:
     ) -> None:
         """Queue a new content for a small file; the last one queued wins.
 
-        One that `is_spare` can be had again from other files; a full disk does without. One that
-        is `in_journal`, which has to be said of a path always or never, is durable sooner.
+        A file that `is_spare` can be rebuilt from others and is left out on a full disk. One that
+        is `in_journal` is durable sooner; a path must always be queued with it, or never.
         """
         operation = Replace(owner, path, parts, is_spare, in_journal)
         self._lazy.pop(path, None)
@@ -186,8 +187,9 @@ class GroupCommit:
 
         Args:
             offset: where the file ends by then.
-            syncs: whether the flush makes it durable; what is durable anyway comes for free.
-            joins: whether it may go with what is queued for the file already.
+            syncs: whether the flush makes it durable; if the flush syncs the file anyway, that
+                costs nothing.
+            joins: whether it may be merged with what is already queued for the file.
         """
         queued = self._appends.get(path)
         if queued is not None and joins:
@@ -209,10 +211,10 @@ class GroupCommit:
     ) -> None:
         """Queue the removal of a file, for when all the owner wrote is durable.
 
-        Unless it `waits` or `follows`, it goes ahead of writes that a full disk holds up; the log
-        that it `voids` goes before it then. What gives way to something that was written has to
-        follow it: a crash would take both. `lazily` is for large files that mean nothing any more:
-        a few go with each flush, for each takes milliseconds.
+        Unless it `waits` or `follows`, it goes ahead of writes that a full disk holds up; then the
+        log that it `voids` goes before it. What gives way to something newly written has to follow
+        it, as a crash would otherwise take both. `lazily` is for large files that no longer mean
+        anything: a few go with each flush, as each takes milliseconds.
         """
         removal = Remove(owner, path, waits, voids, follows)
         if lazily:
@@ -234,7 +236,7 @@ class GroupCommit:
     def remove_tree(self, owner: Owner, path: Path) -> None:
         """Queue the removal of a folder; what was queued for files in it is forgotten.
 
-        It is gone at once, its files follow when there is time (`clear`).
+        It is gone at once; its files follow when there is time (`clear`).
         """
         self._appends.clear()
         self._lazy = {
@@ -246,7 +248,7 @@ class GroupCommit:
         self._removals += 1
         self._roots[str(path)] = self._removals
         if self._stalled:
-            self._forget_removed()  # it may be all that the disk has no room for
+            self._forget_removed()  # nothing else may be waiting for room on the disk
 
     def clear(self, owner: Owner, path: Path) -> None:
         """Have the files of a folder that was set aside removed, a few at a time."""
@@ -299,7 +301,7 @@ class GroupCommit:
 
     @property
     def is_crowded(self) -> bool:
-        """Return whether so much is queued that who makes more of it should wait."""
+        """Tell whether so much is queued that whoever adds to it should wait."""
         return not self._stalled and len(self._queue) > CROWD_OPERATIONS
 
     @property
@@ -321,13 +323,13 @@ class GroupCommit:
         )
 
     def next_deadline(self) -> int | None:
-        """Return when `take` will have something although nobody queued anything."""
+        """Return when `take` will have something even if nothing more is queued."""
         fill_at = self._fill_at if self.full is not None else None
         deadline = earlier(earlier(self._retry_at, self._lazy_at), self._rubbish_at)
         return earlier(earlier(deadline, self._place_at), earlier(self._sync_at, fill_at))
 
     def queued(self, path: Path) -> Buffer | None:
-        """Return the content queued for a small file, as one that reads it must see it."""
+        """Return the content queued for a small file, which is what a reader must see."""
         replacement = self._lazy.get(path)
         if replacement is None:
             queued = self._known().at(path)
@@ -345,7 +347,7 @@ class GroupCommit:
         return None if raw is None else self.disk.content_of(path, raw)
 
     def names(self, folder: Path) -> list[str]:
-        """Return the names in a folder, those included that are noted and not in place yet.
+        """Return the names in a folder, including those that are noted and not in place yet.
 
         Raises:
             OSError: the folder cannot be read.
@@ -377,7 +379,7 @@ class GroupCommit:
         return len(self._in_flight.operations) if self._in_flight is not None else 0
 
     def holds(self, folder: Path) -> bool:
-        """Tell whether anything is queued or on its way for a folder and what is in it."""
+        """Tell whether anything is queued or on its way for a folder or what is in it."""
         flying = self._in_flight.operations if self._in_flight is not None else []
         waiting = (*(each.path for each in (*flying, *self._queue)), *self._lazy, *self._rubbish)
         return any(path.is_relative_to(folder) for path in waiting)
@@ -388,7 +390,7 @@ class GroupCommit:
         """Return what is to be carried out, None when there is nothing (yet).
 
         Args:
-            now: without it, lazy work is due as well: everything goes, and is synced.
+            now: without it, lazy work is due as well: everything is carried out and synced.
         """
         assert self._in_flight is None, "one flush at a time: complete the last one first"
         if self._roots:
@@ -453,9 +455,9 @@ class GroupCommit:
     def write_through(self, now: int) -> bool:
         """Hand a single small write to the page cache here and now, if that is all there is to do.
 
-        It saves a lone publish the making of a `Flush`, which lazily synced costs more than the
-        write. Whatever is out of the ordinary, a failure above all, is left to a flush: writing
-        the same bytes again is safe.
+        It saves a single publish the cost of a `Flush`, which under the lazy policy is more than
+        that of the write. Anything out of the ordinary, above all a failure, is left to a flush:
+        writing the same bytes again is safe.
         """
         if not self.lazily_ns or len(self._queue) != 1 or self._stalled or self.full is not None:
             return False
@@ -604,7 +606,7 @@ def _is_due(deadline: int | None, now: int | None) -> bool:
 
 
 def _is_within(path: Path, roots: Mapping[str, int], at_least: int = -1) -> bool:
-    """Tell whether a path is one of these folders, or in one, whose number is above `at_least`."""
+    """Tell whether a path is, or is in, one of these folders whose number is above `at_least`."""
     name = str(path) if roots else ""
     while name:
         if roots.get(name, -1) > at_least:

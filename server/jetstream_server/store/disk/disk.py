@@ -31,7 +31,7 @@ FOLDER_MODE = 0o700
 # Full, quota used up: conditions that end, after which the same write may succeed.
 FULL_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT))
 
-# Each waits for the device, which answers many as fast as one.
+# Each of them waits for the device, which answers many as fast as one.
 _SYNC_THREADS = 16
 _TOGETHER_MIN = 3  # of fewer, threads cost more than they save
 
@@ -39,7 +39,7 @@ Sync = Callable[[], None]
 
 
 class Replacement(Protocol):
-    """A new content for a file, written beside it; to be synced, and then placed or dropped."""
+    """New content for a file, written beside it; to be synced, and then placed or dropped."""
 
     def sync(self) -> None:
         """Return when the content is durable."""
@@ -138,17 +138,17 @@ class Disk(Protocol):
         ...
 
     def remove(self, path: Path) -> None:
-        """Remove a file; one that is not there is no error."""
+        """Remove a file; it is no error if there is none."""
         ...
 
     def set_aside(self, path: Path) -> Path | None:
         """Take a folder with everything in it out of the way.
 
-        It is there as before or not at all after a power cut; the folder above is to be synced.
+        After a power cut it is there as before or not at all; the caller syncs the folder above.
 
         Returns:
-            Where it is now, beside where it was and under a name that begins with
-            REMOVED_PREFIX; None when it was not there.
+            Where it is now, beside where it was, under a name that begins with REMOVED_PREFIX; None
+            when it was not there.
         """
         ...
 
@@ -237,7 +237,7 @@ class OsDisk:
                 _sync_data(handle)
         except OSError:
             with contextlib.suppress(OSError):
-                temporary.unlink()  # on a full disk it would keep the space
+                temporary.unlink()  # on a full disk it would use up space
             raise
         temporary.replace(path)
 
@@ -334,7 +334,7 @@ class OsDisk:
             for folder in made:
                 self.sync_folder(folder)
         except OSError:
-            # Else the next try would find them there, and not sync.
+            # Else the next try would find them there and not sync them.
             for folder in [path, *path.parents][: len(made)]:
                 folder.rmdir()
             raise
@@ -347,7 +347,7 @@ class OsDisk:
             for folder in reversed(missing):
                 folder.mkdir(exist_ok=True, mode=FOLDER_MODE)
                 made.append(folder)
-        except OSError:  # the next try would find them there, and not have them synced
+        except OSError:  # the next try would find them there and not have them synced
             for folder in reversed(made):
                 folder.rmdir()
             raise
@@ -364,7 +364,7 @@ class OsDisk:
             return [_outcome(each) for each in syncs]
         with ThreadPoolExecutor(min(_SYNC_THREADS, len(syncs)), "sync") as pool:
             outcomes = list(pool.map(_outcome, syncs))
-        # Where descriptors are short, so many at once may need more than there are.
+        # So many at once may need more descriptors than there are.
         return [
             _outcome(sync) if error is not None and error.errno in DESCRIPTOR_ERRNOS else error
             for sync, error in zip(syncs, outcomes, strict=True)
@@ -407,7 +407,7 @@ class OsDisk:
                 return None
             raise
         os.ftruncate(handle, 0)
-        with contextlib.suppress(OSError):  # on a full disk nobody is told who holds it
+        with contextlib.suppress(OSError):  # on a full disk the note is left out
             os.pwrite(handle, note, 0)
         return handle
 
@@ -450,7 +450,7 @@ class _Temporary:
         self._temporary.replace(self._path)
 
     def drop(self) -> None:
-        """Unlink it: on a full disk it would keep the space."""
+        """Unlink it: on a full disk it would use up space."""
         os.close(self._handle)
         with contextlib.suppress(OSError):
             self._temporary.unlink()

@@ -1,4 +1,4 @@
-"""One trip to the disk: what it carries, and how it goes.
+"""One trip to the disk: what it carries, and how it is carried out.
 
 A `Flush` is made by `GroupCommit` (`store/disk/commit.py`, which says what holds for it), run in
 the worker thread, and taken back on the loop with what failed and what has to be tried again.
@@ -51,7 +51,7 @@ class Write:
 
     @property
     def is_quick(self) -> bool:
-        """Return whether it only hands a little to the page cache, which takes microseconds."""
+        """Tell whether it only hands a little to the page cache, which takes microseconds."""
         file = self.file
         return (
             self.stop - self.start <= _QUICK_BYTES_MAX
@@ -81,7 +81,7 @@ class Remove:
     owner: Owner
     path: Path
     waits: bool
-    voids: Path | None = None  # a `StateLog` that is false when it goes before what is queued
+    voids: Path | None = None  # a `StateLog` that would be wrong if this went before what is queued
     follows: bool = False  # what the owner wrote before, also on a full disk
 
 
@@ -119,7 +119,7 @@ class Append:
 
 @dataclass(slots=True, eq=False)
 class SyncNames:
-    """The sync of a folder that found no room."""
+    """The sync of a folder for which there was no room."""
 
     owner: Owner
     path: Path
@@ -136,7 +136,7 @@ class Flush:
         operations: in order.
         syncs: whether written files are synced at the end; False under the lazy policy.
         unsynced: files written but not synced; what is left in it is handed to the next flush.
-        carried: those of them whose bytes earlier flushes wrote.
+        carried: those of them that earlier flushes wrote to.
         files: all that are open.
         reserve: room for a full disk, None for none.
         fills: whether the reserve is to be filled up.
@@ -145,8 +145,8 @@ class Flush:
         failures: per owner, what went wrong; filled by `run`.
         stalled: operations to try again, in order.
         touched: owners with operations in this flush.
-        aside: folders that were removed, with files in them that are yet to go.
-        gave: the reserve made room for what was refused.
+        aside: removed folders whose files are still to be deleted.
+        gave: whether the reserve made room for what was refused.
         shortage: why the reserve could not be filled up.
     """
 
@@ -171,13 +171,13 @@ class Flush:
     _broken: dict[Owner, None] = field(default_factory=dict)
     _replacements: dict[Path, Replace] = field(default_factory=dict)
     _notes: list[Replace] = field(default_factory=list)  # to be noted together
-    # To be synced, with those to whom it matters.
+    # To be synced, each with the owners it matters to.
     _folders: dict[Path, dict[Owner, None]] = field(default_factory=dict)
-    _removed_from: dict[Path, None] = field(default_factory=dict)  # those that folders went from
+    _removed_from: dict[Path, None] = field(default_factory=dict)  # where folders were removed
     _set_aside: list[tuple[Path, Owner]] = field(default_factory=list)
     _files_max: int = CLEARED_FILES  # that may still be cleared
     _lost: set[Path] = field(default_factory=set)  # folders whose names cannot be made durable
-    _unsettled: set[Path] = field(default_factory=set)  # those whose names are yet to be
+    _unsettled: set[Path] = field(default_factory=set)  # those whose names are still to be
 
     @property
     def is_quick(self) -> bool:
@@ -236,8 +236,8 @@ class Flush:
         return self.failures
 
     def _let_through(self, operation: Operation) -> bool:
-        """Tell whether an operation is to be carried out after what happened to its owner; one that
-        needs room which its owner did not get waits."""
+        """Tell whether an operation is to be carried out after what happened to its owner. If its
+        owner did not get the room it needed, an operation that needs room waits."""
         owner = operation.owner
         if owner in self._broken and not isinstance(operation, RemoveTree | Clear):
             return False
@@ -318,7 +318,7 @@ class Flush:
             return error
 
     def _try_again(self, operation: Replace, failure: OSError) -> None:
-        """Do with fewer descriptors what could not be done together with others."""
+        """Repeat with fewer descriptors what could not be done all at once."""
         if failure.errno in DESCRIPTOR_ERRNOS:
             self._attempt(operation)
         elif self._let_through(operation):
@@ -340,8 +340,8 @@ class Flush:
             self._fail(operation, failure)
 
     def _drop_broken(self) -> None:
-        """Have nobody wait for room who has failed as well: what followed the failure is skipped,
-        so the rest, tried again, would leave out the middle."""
+        """Let no owner wait for room that has failed as well: what followed the failure is skipped,
+        so if the rest were tried again, the middle would be missing."""
         broken, full = self._broken, self._full
         if broken and full:
             self.stalled = [each for each in self.stalled if each.owner not in broken]
@@ -390,7 +390,7 @@ class Flush:
     def _clear(self) -> None:
         """Remove some files of folders that are durably out of the way.
 
-        One whose removal is not durable would come back without them.
+        A folder whose removal is not durable would come back without them.
         """
         for path, owner in self._set_aside:
             if path.parent in self._lost:
@@ -411,8 +411,8 @@ class Flush:
     def _remove(self, operation: Remove) -> None:
         """Remove a file once everything the owner wrote is durable, or at once on a full disk.
 
-        When nothing durable makes up for its absence (`waits`, or a full disk), removals become
-        durable one by one, so that a tombstone never goes before the record it is about.
+        When nothing durable makes up for the file (`waits`, or a full disk), removals become
+        durable one by one, so that a tombstone is never removed before the record it is about.
         """
         owner = operation.owner
         if owner not in self._full:
@@ -423,7 +423,7 @@ class Flush:
                 return
         else:
             self._void(operation)
-        if operation.waits:  # what it makes superfluous may have a name that is not durable
+        if operation.waits:  # the file that replaces it may have a name that is not durable
             self._sync_pending(operation.path)
         if self.journal is not None:
             self.journal.remove(operation.path, is_folder=False)
@@ -440,7 +440,7 @@ class Flush:
         for name in [name for name in names if name.startswith(f"{log.name}.")]:
             self.disk.remove(log.with_name(name))
             self.disk.sync_folder(log.parent)
-        # What could not be added to it is as false, and would make it again.
+        # What could not be added to it is just as wrong, and would create it again.
         self.stalled = [each for each in self.stalled if not _is_of(each, log)]
 
     def _overwrite(self, operation: Overwrite) -> None:
@@ -500,7 +500,8 @@ class Flush:
         except OSError as error:
             writes = [o for o in self.operations if isinstance(o, Write) and o.file is file]
             if error.errno in FULL_ERRNOS and file not in self.carried:
-                # Late allocation: which bytes were lost is unknown, so write them all again.
+                # With late allocation it is unknown which bytes were lost, so all are written
+                # again.
                 self.stalled[:0] = [o for o in writes if o not in self.stalled]
                 self._refuse(owner, file.path, error)
             else:
@@ -515,7 +516,8 @@ class Flush:
             self._note_folder(folder, owner)
 
     def _note_folder(self, path: Path, owner: Owner) -> None:
-        """Have a folder synced at the end, or before what must not survive without its names."""
+        """Have a folder synced at the end, or before anything that must not survive without its
+        names."""
         self._folders.setdefault(path, {})[owner] = None
 
     def _sync_pending(self, path: Path) -> None:
@@ -526,7 +528,8 @@ class Flush:
                     self._sync_folder(folder)
 
     def _sync_removals(self) -> None:
-        """Sync what folders were removed from: what was queued later may rely on their absence."""
+        """Sync the folders that others were removed from: what was queued later may rely on
+        that."""
         for folder in [*self._removed_from]:
             if folder in self._folders:
                 self._sync_folder(folder)
@@ -536,7 +539,7 @@ class Flush:
         """Sync a folder now.
 
         Raises:
-            OSError: it failed; all to whom it mattered are told, whoever wanted it now.
+            OSError: it failed; all owners it matters to are told, whoever asked for it now.
         """
         try:
             self.disk.sync_folder(folder)
@@ -553,7 +556,7 @@ class Flush:
         syncs = [partial(self.disk.sync_folder, folder) for folder in folders]
         for folder, error in zip(folders, self.disk.together(syncs), strict=True):
             if error is None or isinstance(error, FileNotFoundError):
-                # Removed since, by an operation that synced the folder above.
+                # It has been removed since, by an operation that synced the folder above.
                 self._folders.pop(folder, None)
             else:
                 self._lose_names(folder, error)

@@ -1,6 +1,6 @@
 """Names of accounts, streams and consumers as names of folders.
 
-Most stay as they are; what a file system would take for something else is written `%xx`.
+Most stay as they are; characters that mean something to a file system are written `%xx`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ NAME_BYTES_MAX = 255  # of one name, on common file systems
 
 
 def to_name(name: str) -> str:
-    """Return the folder name of a stream, consumer or account, from which `from_name` gets back.
+    """Return the folder name of a stream, consumer or account; `from_name` is the reverse.
 
     Raises:
         StoreError: too long for a folder.

@@ -1,29 +1,30 @@
-"""Small files that are noted in one place, durable with one sync, and put in their own place later.
+"""Small files that are noted in one place, made durable with one sync, and put in place later.
 
-To make a file durable takes the contents, its name, and the names of new folders above it: three
-syncs, of which two wait for each other. Whoever makes a hundred consumers waits for that a hundred
-times. So what configs are to hold is appended to a journal, all of a flush with one write and one
-sync; when the makers have paused, the files are put in place, a few at a time, while nobody waits.
+To make a file durable, its contents, its name and the names of new folders above it have to be
+synced: three syncs, two of which wait for each other. A client that makes a hundred consumers would
+wait for that a hundred times. So the contents of configs are appended to a journal, those of a
+whole flush with one write and one sync. When no more are being made, the files are put in place, a
+few at a time, while nobody waits.
 
-    <root>/journal-0, journal-1     used in turn; written over from the start, never beyond need
+    <root>/journal-0, journal-1     used in turn; overwritten from the start, no larger than needed
     entry     u32 CRC-32C over the rest, u32 length of what follows, u64 serial, u8 kind, u16 length
               of the path, the path below the root, what the file holds on the disk
 
-Serials rise through both files and are never used twice, so what an earlier use left behind the
-last entry is recognised by its lower one. Entries are notes in one file until it has many or some
-time has passed; then notes go to the other file and the contents noted in the first one are put in
-place. Only when all of them are durable there is the first one wiped, and may be used again.
+Serials rise through both files and are never used twice, so anything left after the last entry by
+an earlier use is recognised by its lower serial. Notes go to one file until it holds many or some
+time has passed; then they go to the other file, and the contents noted in the first one are put in
+place. Only when all of them are durable there is the first file wiped and used again.
 
 Invariants:
 
-- What is read of a path is what was noted last, in place or not (`content`, `names`); after a crash
-  `load` finds it. A journal that was overtaken by the files is harmless: it holds the same.
-- A folder or file of which a file of the journal tells is removed only after the removal is noted,
-  for otherwise a crash would bring it back. A removal is carried out again at a start unless
-  something below it was noted later; the flush sees to it that the removal is durable by then.
-- No path is both noted and written in another way.
+- Reading a path gives what was noted last, in place or not (`content`, `names`); after a crash
+  `load` finds it. A journal whose contents are in place already is harmless: it holds the same.
+- A folder or file that the journal mentions is removed only after the removal is noted, or a crash
+  would bring it back. A removal is carried out again at a start unless something below it was noted
+  later; the flush makes sure that the removal is durable by then.
+- No path is both noted and written in any other way.
 
-What is noted belongs to the worker thread while a flush runs; the loop may look.
+While a flush runs the notes belong to the worker thread; the loop may only look.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from jetstream_server.store.disk.owner import Owner
 from jetstream_server.store.disk.spare_descriptors import DESCRIPTOR_ERRNOS
 
 JOURNAL_NAME = "journal-"  # and 0 or 1
-ROOM_BYTES = 64 * 1024  # of a new file: writing over what is there takes one commit less
+ROOM_BYTES = 64 * 1024  # of a new file: overwriting takes one commit less than growing
 WORN_BYTES = 1024 * 1024  # then its contents are put in place soon
 KEPT_BYTES = 8 * WORN_BYTES  # a larger file is not kept
 
@@ -55,7 +56,7 @@ _PATH_BYTES_MAX = (1 << 16) - 1
 
 
 class _Nobody:
-    """Owner of what the process before this one noted, or what has failed and was told of."""
+    """Owner of what an earlier process noted, and of what has failed and was reported."""
 
     def flushed(self) -> None: ...
 
@@ -91,7 +92,7 @@ class _Half:
         handle: once it is open.
         used: where its last entry ends; 0 when it is wiped.
         left: what of it is not in place yet, by path.
-        told: the paths that it tells of, and the folders above them.
+        told: the paths that it mentions, and the folders above them.
     """
 
     path: Path
@@ -105,7 +106,7 @@ class Journal:
     """The journal of one store directory.
 
     Args:
-        root: the folder that all paths are in.
+        root: the folder that holds all paths.
         disk: the plain disk, not one that encrypts.
         room_bytes: how large a new file is made.
 
@@ -128,7 +129,8 @@ class Journal:
     # -- looking ---------------------------------------------------------------------------
 
     def content(self, path: Path) -> bytes | None:
-        """Return what a file holds by its note; None when it is in its place, or not there."""
+        """Return what a file holds according to its note; None when it is in place, or does not
+        exist."""
         name = str(path)
         for half in self._halves:
             if (note := half.left.get(name)) is not None:
@@ -141,12 +143,12 @@ class Journal:
 
     @property
     def is_dirty(self) -> bool:
-        """Return whether something is to be put in place, or wiped."""
+        """Tell whether something is to be put in place, or wiped."""
         return self._active.used > 0 or self._other.used > 0
 
     @property
     def is_worn(self) -> bool:
-        """Return whether it should not wait for that."""
+        """Tell whether that should not wait."""
         return self._other.used > 0 or self._active.used > WORN_BYTES
 
     # -- noting ----------------------------------------------------------------------------
@@ -155,7 +157,7 @@ class Journal:
         """Note contents, durably.
 
         Raises:
-            OSError: none of them is; the same may be tried again.
+            OSError: none of them is durable; the same may be tried again.
         """
         self._append([(_CONTENT, str(note.path), note.raw) for note in notes])
         self.noted += len(notes)
@@ -166,7 +168,8 @@ class Journal:
             self._enter(name)
 
     def remove(self, path: Path, *, is_folder: bool) -> None:
-        """Note that a file, or a folder with all in it, is about to go, if a note tells of it.
+        """Note that a file, or a folder with all in it, is about to be removed, if a note mentions
+        it.
 
         Raises:
             OSError: it could not be noted, and has to stay.
@@ -224,8 +227,8 @@ class Journal:
         half.used += len(data)
 
     def _encode(self, kind: int, name: str = "", raw: bytes = b"") -> bytes:
-        """Return an entry; what is left on the disk of one that fails is of a lower serial than
-        the one that takes its place."""
+        """Return an entry. What an entry that fails leaves on the disk has a lower serial than the
+        one that takes its place."""
         path = name[len(str(self._root)) + 1 :].encode("utf-8", "surrogateescape")
         assert len(path) <= _PATH_BYTES_MAX, "no system has longer ones"
         rest = b"".join((_HEAD.pack(self._serial, kind, len(path)), path, raw))
@@ -241,7 +244,7 @@ class Journal:
         try:
             if not half.used and self._disk.size(half.path) < self._room_bytes:
                 self._make_room(handle)
-            # Also of one that was there: whoever made it may have ended before that.
+            # Also of an existing one: the process that made it may have ended before that.
             self._disk.sync_folder(self._root)
         except BaseException:
             self._disk.close(handle)
@@ -263,8 +266,8 @@ class Journal:
         """Put up to so many contents in their places; wipe what is done with.
 
         Returns:
-            What failed; it stays noted. Want of room or of descriptors is no failure, but time
-            for another try.
+            What failed; it stays noted. A lack of room or of descriptors is not a failure: it is
+            tried again later.
         """
         failures: list[tuple[Note, OSError]] = []
         while count_max > 0 and self.is_dirty and not failures:
@@ -324,7 +327,7 @@ class Journal:
         folder, unsynced = note.path.parent, self._unsynced
         unsynced.update(dict.fromkeys(self._disk.add_folder(folder)))
         unsynced[folder] = None
-        if note.owner is _NOBODY:  # whoever made those above may have ended before it synced them
+        if note.owner is _NOBODY:  # whose maker may have ended before syncing them
             while folder != self._root:
                 folder = folder.parent
                 unsynced[folder] = None
@@ -338,7 +341,7 @@ class Journal:
             del self._unsynced[folder]  # or it is gone
 
     def _wipe(self, half: _Half) -> None:
-        """Let a file tell of nothing any more, lest it is believed when it is long outdated."""
+        """Make a file say nothing, so that it is not believed when it is long outdated."""
         self._open(half)
         if half.used > KEPT_BYTES:
             self._disk.remove(half.path)
@@ -365,7 +368,7 @@ class Journal:
     # -- after a restart -------------------------------------------------------------------
 
     def load(self) -> None:
-        """Find what the process before this one noted, and carry out again what it removed.
+        """Find what an earlier process noted, and carry out its removals again.
 
         Raises:
             StoreError: it cannot be read, or not carried out.

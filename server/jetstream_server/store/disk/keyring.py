@@ -3,11 +3,12 @@
     <store_dir>/jetstream/encryption.json     the master key, wrapped by the operator's key
     .../streams/<stream>/key                  the stream's key, wrapped by the master key
 
-The operator's key may be a passphrase: scrypt makes the wrapping key of it. Changing it rewraps
-one small file. A removed stream takes its key along, so what a disk still holds of its blocks says
-nothing any more.
+The operator's key may be a passphrase: scrypt derives the wrapping key from it. Changing it rewraps
+one small file. A stream is removed with its key, so nobody can read what a disk still holds of its
+blocks.
 
-Randomness comes from the operating system: here, as in `disk.py`, is where the server meets it.
+Randomness comes from the operating system: this module, like `disk.py`, is where the server meets
+it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ CIPHERS: dict[str, type[AESGCM] | type[ChaCha20Poly1305]] = {
 }
 
 _MASTER = b"jetstream master key"
-# About 50 ms and 16 MiB, once a start: dear for guessing, cheap for us.
+# About 50 ms and 16 MiB, once per start: expensive for guessing, cheap for us.
 _SCRYPT = {"n": 2**14, "r": 8, "p": 1}
 
 
@@ -111,8 +112,8 @@ def open_keyring(
     Args:
         root: `<store_dir>/jetstream`, locked.
         disk: where it lives.
-        key: the operator's; empty is the wrong one.
-        previous_key: what it was before; the directory is rewrapped to `key`.
+        key: the operator's; an empty one is always wrong.
+        previous_key: the key before that; the master key is then rewrapped with `key`.
         cipher: what new files are encrypted with, of `CIPHERS`.
 
     Raises:

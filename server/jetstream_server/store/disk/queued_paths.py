@@ -1,8 +1,8 @@
 """What is on its way to the disk, found by path.
 
-Whoever makes, reads or removes a small file asks what is queued for it, or for the folders above
+To make, read or remove a small file one has to know what is queued for it and for the folders above
 it. A stream with hundreds of consumers asks hundreds of times while thousands of operations are
-queued, so each answer is a few look-ups, one for each folder above the file.
+queued, so each answer takes a few look-ups, one for each folder above the file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class QueuedPaths:
             self.add(operation)
 
     def add(self, operation: Operation) -> None:
-        """Note one that is carried out behind all others."""
+        """Note one that is carried out after all others."""
         place = self.count
         self.count += 1
         path = str(operation.path)
@@ -64,7 +64,7 @@ class QueuedPaths:
         return operation, self._placed[name]
 
     def is_removed(self, path: Path) -> bool:
-        """Tell whether the last that happens to a file or folder is that it goes."""
+        """Tell whether the last thing that happens to a file or folder is its removal."""
         name = str(path)
         removed = self._removed(name)
         if isinstance(self._operations.get(name), Remove):
@@ -89,7 +89,7 @@ class QueuedPaths:
         return self._last_removal
 
     def _removed(self, name: str) -> int:
-        """Return where the last removal of a folder stands that this path is, or is in."""
+        """Return where the last removal of this path, or of a folder that it is in, stands."""
         removed = _NEVER
         while name:
             removed = max(removed, self._trees.get(name, _NEVER))

@@ -1,14 +1,14 @@
-"""Room kept back for a full disk: a file of nothing that is given up piece by piece.
+"""Room kept back for a full disk: an empty file that is given up piece by piece.
 
-A disk never fills up between two messages. What the state machines above concluded from messages
-that are still queued cannot be taken back, and everything they say afterwards would have to wait
-for room that others may never make. So a little room is set aside while there is some. When a
+A disk never fills up neatly between two messages. What the state machines above concluded from
+messages that are still queued cannot be taken back, and all that they say afterwards would have to
+wait for room that nobody may ever make. So a little room is set aside while there is some. When a
 write is refused, the file shrinks by what is queued, the write is tried again at once, and the
 server goes on: it takes no more publishes, but answers, delivers, saves positions and notes
 deletes, all of which need little. Only when the reserve is filled up again is the shortage over.
 
-The file belongs to whoever runs flushes: every method is called in the worker thread. It holds
-nothing, so no crash can harm it.
+The file belongs to the worker thread that runs flushes: every method is called there. The file
+holds nothing, so no crash can harm it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FREE_SHARE = 16  # no more than this part of what is free
 SLACK_SHARE = (
     4  # beside the reserve this part of it must be free; else a shortage would end and begin
 )
-# Others on the disk take what they find, so no more is given up than is needed at the time.
+# Other programs take whatever room they find, so no more is given up than is needed now.
 PIECE_BYTES = 64 * 1024
 
 
@@ -52,7 +52,7 @@ class RoomDisk(Protocol):
         ...
 
     def remove(self, path: Path) -> None:
-        """Remove a file; one that is not there is no error."""
+        """Remove a file; it is no error if there is none."""
         ...
 
 

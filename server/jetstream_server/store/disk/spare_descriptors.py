@@ -1,9 +1,9 @@
 """File descriptors kept back for files that are open only for a moment.
 
-With all descriptors of the process taken, a block could not be read, nor a folder be synced, and
-what cannot be done to a file at the end of a flush takes its stream offline. So a few are held
-while there are some. Whoever gets none from the system borrows one, and its place is taken again in
-the very moment in which the file is closed, so that nobody else can be quicker.
+If all descriptors of the process were taken, no block could be read and no folder synced, and a
+stream goes offline when something cannot be done to one of its files. So a few are held while there
+are some. A caller that gets none from the system borrows one, which is taken back the very moment
+the file is closed, before anybody else can have it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 
 # Of the process, of the system: conditions that end, after which the same file may be opened.
 DESCRIPTOR_ERRNOS = frozenset((errno.EMFILE, errno.ENFILE))
-SPARES = 4  # the loop reads, the worker writes, each with a file and a folder
+SPARES = 4  # the loop reads and the worker writes, each with a file and a folder
 
 
 class SpareDescriptors:
-    """Some descriptors of nothing."""
+    """Descriptors that are held in reserve."""
 
     def __init__(self, count: int = SPARES) -> None:
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -46,7 +46,7 @@ class SpareDescriptors:
         return os.open(path, flags, mode)
 
     def close(self, handle: int) -> None:
-        """Close a file; its descriptor makes up for one that was borrowed."""
+        """Close a file; its descriptor replaces one that was borrowed."""
         if len(self._spares) < self._count:
             os.dup2(self._null, handle, inheritable=False)
             self._spares.append(handle)
@@ -61,7 +61,7 @@ class SpareDescriptors:
         try:
             yield
         finally:
-            with contextlib.suppress(OSError):  # somebody was quicker
+            with contextlib.suppress(OSError):  # somebody else was quicker
                 self._spares.append(os.dup(self._null))
 
     def release(self) -> None:

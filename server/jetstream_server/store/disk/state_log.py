@@ -1,16 +1,16 @@
-"""A small piece of state that changes often: a log of which the last whole entry counts.
+"""A small piece of state that changes often: a log whose last whole entry counts.
 
-A consumer's position changes with every ack. To replace a file takes a new file, two syncs and two
-commits of the file system's journal, milliseconds each; to add to one takes a write and a sync, or
-none. So states are appended, and a new file is begun when the old one has grown, or was found by
-a restart: its end may be torn.
+A consumer's position changes with every ack. Replacing a file takes a new file, two syncs and two
+commits of the file system's journal, milliseconds each; appending takes a write and at most one
+sync. So states are appended, and a new file is begun when the old one has grown large, or after a
+restart, as its end may be torn.
 
     files     <name>.<number>, of which only the highest counts; lower ones are on their way out
     entry     u32 CRC-32C over the rest, u32 length, the state
 
 Invariants: the first entry of a file is synced before the file before it is removed, so there is
-always a whole entry. Entries saved lazily are synced only now and then; losing the last of them is
-going back to one saved a little earlier, which is what lazily means.
+always a whole entry. Entries saved lazily are synced only now and then; if the last ones are lost,
+the state is that of a little earlier, which is what lazily means.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from jetstream_server.store.disk.owner import Owner
 _HEADER = Struct("<II")
 FILE_BYTES_MIN = 64 * 1024  # a file is left behind when it has this many bytes ...
 FILE_ENTRIES_MIN = 8  # ... and as many times the bytes of an entry
-LAZY_SYNC_EVERY = 10  # of so many lazy entries one is synced
+LAZY_SYNC_EVERY = 10  # one lazy entry in so many is synced
 
 
 class StateLog:
-    """A `StateFile` for what changes often.
+    """A `StateFile` for state that changes often.
 
     Args:
         path: folder and name of the files, without the number.
         commit: the queue to the disk.
-        owner: told how writing went.
+        owner: is told how writing went.
     """
 
     def __init__(self, path: Path, commit: GroupCommit, owner: Owner) -> None:
@@ -99,7 +99,7 @@ class StateLog:
 
         Args:
             data: the state.
-            lazily: losing it is going back to the one before.
+            lazily: it may be lost, and the state is then the one before.
             begins: whether to begin a new file with it.
             joins: whether it may be written before what was queued since the last one was.
         """
@@ -117,7 +117,7 @@ class StateLog:
         self._used += len(entry)
 
     def _begin(self, entry: bytes) -> None:
-        """Begin a new file, and let the ones before it go."""
+        """Begin a new file, and have the ones before it removed."""
         commit = self._commit
         numbers = self._numbers()
         self._file = self._at(numbers[-1] + 1 if numbers else 1)
@@ -160,7 +160,7 @@ class StateLog:
 
 
 def _entries(stored: bytes) -> Iterator[bytes]:
-    """Yield the states of whole entries, up to the first that is none."""
+    """Yield the states of whole entries, up to the first that is not whole."""
     at = 0
     while at + _HEADER.size <= len(stored):
         checksum, length = _HEADER.unpack_from(stored, at)

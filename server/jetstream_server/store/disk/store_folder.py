@@ -1,4 +1,4 @@
-"""The folder of a whole server: who may use it, and what wrote it.
+"""The folder of a whole server: who may use it, and which version wrote it.
 
     <store_dir>/jetstream/lock          held while a server runs
     <store_dir>/jetstream/format.json   {"format": 2, ...}: what reads the rest; with a checksum, as
@@ -8,7 +8,7 @@
     <store_dir>/jetstream/encryption.json   when the streams are encrypted (`store/disk/keyring.py`)
 
 The genuine server uses the same `<store_dir>/jetstream`, with other files in it (`meta.inf` beside
-every stream). Neither can read the other's, so a folder of its making is refused rather than
+every stream). Neither can read the other's files, so a folder that it made is refused rather than
 mixed up.
 """
 
@@ -75,7 +75,7 @@ def open_folder(store_dir: Path, disk: Disk, *, note: str = "") -> StoreFolder:
     try:
         _refuse_genuine(path, disk)
         disk.make_folder(path)
-        disk.sync_folder(store_dir)  # whoever made it may have ended before that
+        disk.sync_folder(store_dir)  # the process that made it may have ended before that
         lock = disk.lock(path / LOCK_NAME, note.encode())
         if lock is None:
             holder = (disk.read(path / LOCK_NAME) or b"").decode(errors="replace").strip()
@@ -110,7 +110,7 @@ def _format_check(fields: dict[str, Any]) -> str:
 
 
 def _check_format(path: Path, disk: Disk) -> str:
-    """Refuse what a newer version made; write the file again when it is missing or damaged.
+    """Refuse a folder made by a newer version; write the file again if it is missing or damaged.
 
     Returns:
         What was wrong with it, empty when nothing was.
