@@ -10,8 +10,8 @@ everything else may change from one version to the next.
 `validate` and `schema` look at options without a query, `observe` listens to queries; they need
 PySpark, and import it when they are called.
 
-`__version_info__` is for bug reports: the version, and for each kernel whether the compiled or the
-pure Python one is in use in this process. It is looked up when asked for, because the kernels need
+`__version_info__` is for bug reports: the version, and for each kernel whether this process uses
+the compiled or the pure Python one. It is looked up when it is asked for, because the kernels need
 pyarrow.
 """
 
@@ -41,16 +41,18 @@ def validate(
     schema: StructType | None = None,
     connect: bool = False,
 ) -> list[str]:
-    """Say everything that is wrong with options; an empty list when nothing is.
+    """Return everything that is wrong with options, one sentence or two each; an empty list when
+    nothing is.
 
     Args:
         options: what `.options(...)` is going to get.
         side: what they are for: `read`, `readStream`, `write` or `writeStream`.
         schema: the DataFrame's when it is written; when it is read, what is given to `.schema()`.
-        connect: ask the servers as well: whether they are there, the streams exist and can be read
-            or written in the way asked for, and the user may. A read fetches one message of each
-            stream. A write publishes nothing, so what the user may publish is only known if the
-            user may ask for it (`$SYS.REQ.USER.INFO`). Waits for `requestTimeout` at most.
+        connect: ask the servers as well: whether they can be reached, whether the streams exist and
+            can be read or written in the way asked for, and whether the user may do that. A read
+            fetches one message of each stream. A write publishes nothing, so what the user may
+            publish is only known if the user may ask for it (`$SYS.REQ.USER.INFO`). Waits no longer
+            than `requestTimeout`.
 
     Raises:
         ValueError: `side` is none of the four.
@@ -79,16 +81,16 @@ def observe(
     prometheus: Any = None,
     opentelemetry: Any = None,
 ) -> Observation:
-    """Listen to the streaming queries of a session; tell of those that read streams of ours.
+    """Listen to the streaming queries of a session; report those that read JetStream streams.
 
-    What is told: rows and batches, position and lag of each stream, sequences that were passed
-    over, and how long a query has waited for its servers. `samples` of what is returned has all of
-    it, `stop()` ends it.
+    Reported are rows and batches, position and lag of each stream, sequences that were passed over,
+    and how long a query has waited for its servers. `samples` of the returned object has all the
+    numbers; its `stop()` ends the observation.
 
     Args:
         spark: the session.
         callback: called with each progress of such a query, a dictionary as Spark's JSON has it.
-        log: whether each is a line of the log `jetstream_spark` as well, at the level INFO.
+        log: whether each is also logged to `jetstream_spark`, at the level INFO.
         prometheus: a port of 127.0.0.1 to serve `/metrics` at (0: any; see `port` of what is
             returned), a registry of prometheus-client, or True for its own one.
         opentelemetry: a meter, or True for one of the provider that is set.

@@ -1,9 +1,9 @@
 """The data source that Spark knows as `jetstream`: options in, readers and writers out.
 
-Spark makes this object in several processes and never says at first whether it is for reading or
-writing, so `__init__` reads the options for both sides and fails when neither side can use them;
-that is the place where the user sees a clean error (docs/reference/spark.md#failures). What only
-one side can object to is raised when that side is asked for.
+Spark makes this object in several processes and does not say at first whether it is for reading or
+writing. So `__init__` reads the options for both sides and fails when neither can use them; there
+the user sees a clean error (docs/reference/spark.md#failures). Mistakes that only concern one side
+are raised when that side is asked for.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JetStreamDataSource"]
 
-# Spark 4.3 gives a Python source none of the options that a table of the catalog was made with.
+# Spark 4.3 gives a Python source none of the options that a catalog table was made with.
 _TABLE_HINT = (
     "For a table of the catalog Spark does not pass on the options it was made with: select from "
     "it WITH ('servers' = '...', 'stream' = '...'), or use a temporary view."

@@ -3,8 +3,8 @@
     with JetStreamServer() as server:
         spark.read.format("jetstream").option("servers", server.url)...
 
-The only module of the connector that knows the server exists. It is a subprocess and not a thread,
-so that it has an interpreter of its own and its death is noticed.
+This is the only module of the connector that knows that the server exists. The server is a
+subprocess and not a thread, so that it has an interpreter of its own and its death is noticed.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class JetStreamServer:
         port: the port to listen on; -1 lets the system choose.
         host: the address to listen on.
         arguments: further command-line arguments of the server.
-        command: what to run instead of the bundled server, which is the distribution
-            `jetstream-server`; it must speak like it.
+        command: what to run instead of the bundled server (the distribution `jetstream-server`); it
+            must print the same lines.
         ready_timeout_s: how long the server may take to become ready.
 
     Attributes:
@@ -78,7 +78,7 @@ class JetStreamServer:
         return self._process.pid if self._process is not None else None
 
     def start(self) -> JetStreamServer:
-        """Start the server and wait until it takes connections.
+        """Start the server and wait until it accepts connections.
 
         Raises:
             ServerNotStartedError: it did not become ready; its own words are in the text.
@@ -112,7 +112,7 @@ class JetStreamServer:
         return self
 
     def _read_log(self, process: subprocess.Popen[str]) -> None:
-        """Drain the server's log for as long as it lives, or it would block on a full pipe."""
+        """Drain the server's log for as long as it runs, or it would block on a full pipe."""
         assert process.stderr is not None
         with process.stderr:
             for line in process.stderr:
@@ -142,7 +142,7 @@ class JetStreamServer:
         return ServerNotStartedError(f"the server did not start: {reason}. Its log:\n{log}\n")
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Ask the server to stop, and make it if it does not within the time given."""
+        """Ask the server to stop; kill it if it has not stopped within the time given."""
         process, self._process = self._process, None
         if process is not None:
             with contextlib.suppress(ProcessLookupError):

@@ -1,14 +1,14 @@
-"""Everything the connector raises: one class a condition, each with what happened and what to do.
+"""Everything the connector raises: one class per condition, each with what happened and what to do.
 
 The text is what a user finds at the end of a long Java stack trace, so it starts with the name of
 the condition in brackets, names the option or the stream, and ends with the remedy. Secrets never
 appear in it. Every error survives pickling, because Spark moves errors between processes.
 
-Retryable conditions (the same task may succeed when Spark runs it again) say so by their base,
-`RetryableError`; all others will fail in the same way until somebody acts.
+Retryable conditions (the same task may succeed when Spark runs it again) have the base class
+`RetryableError`; all others fail in the same way until somebody acts.
 
-Who derives from whom, and which files raise it (a file without a folder is in that of the one
-before it):
+The class tree, and the files that raise each class (a file without a folder is in the folder of the
+one before it):
 
 ConnectorError
     RetryableError
@@ -130,7 +130,7 @@ class RetryableError(ConnectorError):
 
 
 class OptionsError(ConnectorError, ValueError):
-    """The option map has mistakes; all of them are listed, one a line."""
+    """The option map has mistakes; all of them are listed, one per line."""
 
     condition = "INVALID_OPTIONS"
 
@@ -180,7 +180,7 @@ class AuthenticationFailedError(ConnectorError):
 
 
 class CredentialsOutdatedError(RetryableError):
-    """Credentials in a file were refused, after they had been accepted: they are being changed."""
+    """Credentials in a file were refused after they had been accepted: they are being changed."""
 
     condition = "CREDENTIALS_OUTDATED"
 
@@ -259,19 +259,19 @@ class RetentionRefusedError(ConnectorError):
 
 
 class DataLossError(ConnectorError):
-    """Messages that the query was going to read are not there any more."""
+    """Messages that the query was going to read are gone."""
 
     condition = "DATA_LOSS"
 
 
 class StreamDeletedError(DataLossError):
-    """A stream of the checkpoint does not exist any more."""
+    """A stream of the checkpoint no longer exists."""
 
     condition = "STREAM_DELETED"
 
 
 class StreamRecreatedError(DataLossError):
-    """The stream was deleted and made again: its sequences mean other messages now."""
+    """The stream was deleted and made again: its sequences now mean other messages."""
 
     condition = "STREAM_RECREATED"
 
@@ -295,13 +295,14 @@ class StreamTruncatedError(DataLossError):
 
 
 class MessagesAcknowledgedError(DataLossError):
-    """Messages that the query has not read were acknowledged or purged: it was there before."""
+    """Messages that the query has not read were acknowledged or purged, by itself further on or by
+    others."""
 
     condition = "MESSAGES_ALREADY_ACKNOWLEDGED"
 
 
 class ConsumerDeletedError(DataLossError):
-    """The consumer that held a query's unread messages does not exist any more."""
+    """The consumer that held a query's unread messages no longer exists."""
 
     condition = "CONSUMER_DELETED"
 
@@ -313,7 +314,7 @@ class ReadTimeoutError(RetryableError):
 
 
 class ReplicaLagsError(ConnectorError):
-    """A list of current values came from a replica that lacks some; the task has to begin again."""
+    """A list of current values came from a replica that lacks some; the task has to start again."""
 
     condition = "REPLICA_LAGS"
 
@@ -325,7 +326,7 @@ class MessageTooLargeError(ConnectorError):
 
 
 class ObjectDamagedError(ConnectorError):
-    """An object of an object store is not what its store says of it: digest, size or message."""
+    """An object is not what its store says of it: its digest, size or message is wrong."""
 
     condition = "OBJECT_DAMAGED"
 
@@ -385,7 +386,7 @@ class PublishRefusedError(ConnectorError):
 
 
 class NotAcknowledgedError(RetryableError):
-    """Rows were published and the server never said that it has them."""
+    """Rows were published and the server never acknowledged them."""
 
     condition = "NOT_ACKNOWLEDGED"
 

@@ -1,9 +1,9 @@
-"""What an object store says of an object: the JSON that every NATS client writes and reads.
+"""How an object store describes an object: the JSON that every NATS client writes and reads.
 
 An object store is a stream `OBJ_<store>` (ADR-20). The content of an object is cut into chunks,
 messages of the subject `$O.<store>.C.<nuid>`; one message of the subject `$O.<store>.M.<name>`, the
-name in base64url, says what they are, and removes the one before it (a rollup). So an object is
-there when that message is, whatever chunks there are.
+name in base64url, describes them and removes the one before it (a rollup). So an object exists when
+that message does, whatever chunks there are.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _COUNT_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One object, as its last message says.
+    """One object, as its last message describes it.
 
     Attributes:
-        subject: of the message; the clients rename an object without a change of it.
+        subject: of the message; clients rename an object without changing it.
         nuid: what the subject of its chunks ends with, "" when it has none.
         digest: `SHA-256=` and base64url.
-        link: `<store>/<name>` of the object that this one stands for, `<store>` of a whole store,
-            "" when it is none.
+        link: `<store>/<name>` of the object that this one links to, `<store>` for a whole store, ""
+            when it is not a link.
         revision: the sequence of the message.
         modified_ns: when it was stored, in nanoseconds since 1970.
     """
@@ -61,12 +61,12 @@ class ObjectInfo:
 
 
 def chunk_subject(info: ObjectInfo) -> str:
-    """Where the chunks of an object stand; in a mirror under the name of the store it mirrors."""
+    """The subject of an object's chunks; in a mirror it has the name of the mirrored store."""
     return f"$O.{info.subject.split('.')[1]}.C.{info.nuid}"
 
 
 def info_subject(store: str, name: str) -> str:
-    """Where the message about an object stands."""
+    """The subject of the message about an object."""
     return f"$O.{store}.M.{base64.urlsafe_b64encode(name.encode()).decode()}"
 
 
@@ -91,7 +91,7 @@ def info_json(info: ObjectInfo, store: str, chunk_bytes: int = CHUNK_BYTES) -> b
     if info.headers:
         fields["headers"] = info.headers
     fields["options"] = {"max_chunk_size": chunk_bytes}
-    # The time of the message is the one that counts; Go's clients write none.
+    # The time of the message counts; Go's clients write none here.
     fields |= {"bucket": store, "nuid": info.nuid, "size": info.size}
     fields |= {"mtime": "0001-01-01T00:00:00Z", "chunks": info.chunks}
     if info.digest:
@@ -102,10 +102,10 @@ def info_json(info: ObjectInfo, store: str, chunk_bytes: int = CHUNK_BYTES) -> b
 
 
 def parse_info(payload: bytes, subject: str, revision: int, modified_ns: int) -> ObjectInfo:
-    """Read the message about an object; one that a server left in place of another is a delete.
+    """Read the message about an object; a marker that a server left in place of one is a delete.
 
     Raises:
-        ObjectDamagedError: it says nothing of an object.
+        ObjectDamagedError: it does not describe an object.
     """
     try:
         fields = json.loads(payload) if payload else {"name": _name_in(subject), "deleted": True}
@@ -129,7 +129,7 @@ def _checked(fields: dict[str, Any], subject: str, revision: int, modified_ns: i
     name, nuid = fields["name"], fields.get("nuid") or ""
     digest, description = fields.get("digest") or "", fields.get("description")
     for text in (name, digest, description or ""):
-        text.encode()  # half of a surrogate pair is no text
+        text.encode()  # half of a surrogate pair is not text
     is_deleted = fields.get("deleted") is True
     link = _link((fields.get("options") or {}).get("link"))
     if not _NUID.fullmatch(nuid) and (nuid or not (is_deleted or link)):
@@ -171,7 +171,8 @@ def _link(value: object) -> str:
 
 
 def _headers(value: object) -> dict[str, list[str]]:
-    """Headers as Go's clients write them, a list each; a bare text is taken for a list of one."""
+    """Headers as Go's clients write them, with a list for each; a plain text counts as a list of
+    one."""
     if not value:
         return {}
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""One object store through the API of its stream: what an object is, and whose chunks there are.
+"""One object store through the API of its stream: what objects there are, and which chunks.
 
 Reads go to the stream's leader, not by direct get, which a replica that lags behind may answer.
 """
@@ -44,10 +44,10 @@ class ObjectStore:
         return headers, payload, int(message["seq"]), timestamp_ns(str(message["time"]))
 
     def info(self, subject: str) -> Operation[ObjectInfo | None]:
-        """What is said of an object now; None when there never was one.
+        """The description of an object as it is now; None when there never was one.
 
         Raises:
-            ObjectDamagedError: what is said cannot be read.
+            ObjectDamagedError: the description cannot be read.
         """
         found = yield from self.last(subject)
         if found is None:
@@ -64,7 +64,7 @@ class ObjectStore:
                 raise
 
     def subjects(self, pattern: str) -> Operation[list[str]]:
-        """The subjects that there are messages of, page by page."""
+        """The subjects that have messages, page by page."""
         found: list[str] = []
         while True:
             body = {"subjects_filter": pattern, "offset": len(found)}

@@ -1,10 +1,10 @@
 """Arrow batches of a task, made or read ahead of their use.
 
-A task that writes reads its rows from Spark's JVM through a socket that holds less than one of
-them, and one that reads hands its rows over the same way. Whoever asks for the next batch when the
-last one is used up has the JVM wait for the stream's server, and then the server for the JVM. A
-thread that is ahead keeps all three busy; it spends its time in `recv` and in kernels, which leave
-the interpreter to others.
+A task that writes reads its rows from Spark's JVM through a socket that holds less than one batch,
+and a task that reads hands its rows over the same way. If the next batch were only asked for when
+the last one is used up, the JVM would wait for the stream's server, and then the server for the
+JVM. A thread that works ahead keeps all three busy; it spends its time in `recv` and in kernels,
+which release the interpreter.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterable, Iterator
 
 import pyarrow as pa
 
-# What may wait to be used before no more is read: some batches of short rows, one of long ones.
+# So much may wait before reading pauses: some batches of short rows, one of long ones.
 AHEAD_BYTES = 8 << 20
 
 
@@ -25,7 +25,7 @@ class _Shelf:
     def __init__(self) -> None:
         self._batches: deque[pa.RecordBatch] = deque()
         self._bytes = 0
-        self._is_over = False  # nothing follows, or nobody wants it
+        self._is_over = False  # nothing follows, or nothing more is wanted
         self._changed = threading.Condition()
 
     def wait_for_room(self) -> bool:
@@ -53,18 +53,18 @@ class _Shelf:
             return batch
 
     def end(self) -> None:
-        """Say, on either side, that this was all."""
+        """Say, on either side, that this was the last one."""
         with self._changed:
             self._is_over = True
             self._changed.notify()
 
 
 def read_ahead(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches in their order, while a thread asks for the next ones.
+    """Yield the batches in order, while a thread asks for the next ones.
 
-    Raises what making them raised, behind the batches that came before. When it is closed early,
-    the thread ends with the batch that is under way, and closes what it asked, if that is a
-    generator.
+    An error in making them is raised after the batches that came before it. If this is closed
+    early, the thread ends with the batch that is under way, and closes the iterator it reads from
+    if that is a generator.
     """
     shelf = _Shelf()
     errors: list[BaseException] = []
@@ -81,7 +81,7 @@ def read_ahead(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         finally:
             shelf.end()
             if isinstance(source, Generator):
-                source.close()  # here, as it runs here: connections it holds are not left open
+                source.close()  # here, where it runs, so that it leaves no connection open
 
     threading.Thread(target=read, name="jetstream-read-ahead", daemon=True).start()
     try:

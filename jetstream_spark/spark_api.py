@@ -1,11 +1,11 @@
-"""What the versions of PySpark do not share, from 4.0 on: names, or stand-ins for those missing.
+"""What differs between versions of PySpark, from 4.0 on: names, or stand-ins for missing ones.
 
     4.0   batch and streaming reads; no Arrow writer for streams
     4.1   Arrow writers for streams, filters pushed down
     4.2   sources are told where they stand (`latestOffset(start, limit)`) and may limit a batch
 
-A stand-in only makes the classes of the connector importable. What needs the real thing asks here
-and says in its error which version has it.
+A stand-in only makes the classes of the connector importable. Code that needs the real thing asks
+here, and says in its error which version has it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING or HAS_ADMISSION_CONTROL:
         ReadMinRows,
         SupportsTriggerAvailableNow,
     )
-else:  # nobody asks for a limit
+else:  # older versions do not ask for a limit
 
     class ReadLimit:
         """How much the engine wants at most."""

@@ -1,4 +1,5 @@
-"""Subject patterns: whether two can match the same subject, or one all that another does. Pure."""
+"""Subject patterns: whether two can match the same subject, or one matches all that another does.
+Pure."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What is wrong with options, all of it, before a query runs; and the columns that they give.
+"""Everything that is wrong with options, before a query runs; and the columns that they give.
 
-Without a connection everything is found that Spark would tell at `load()`, at `save()`, or in the
-first micro-batch. With one the servers are asked as well. Nothing is published, and nothing that is
-asked changes a stream: a read fetches one message of each stream as a task would, by a consumer
-that is gone at once, and only where reading takes nothing away.
+Without a connection this finds everything that Spark would report at `load()`, at `save()`, or in
+the first micro-batch. With one the servers are asked as well. Nothing is published, and no request
+changes a stream: a read fetches one message of each stream as a task would, through a consumer that
+is removed at once, and only where reading takes nothing away.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _of_source(options: SourceOptions, default_start: str) -> list[str]:
             for state in run(_watch(part).check()).values():
                 _fetch_one(part, state)
         except RetryableError as error:
-            return [*found, str(error)]  # the next one would wait as long to say the same
+            return [*found, str(error)]  # the next one would wait just as long to say the same
         except ConnectorError as error:
             found.append(str(error))
     if not found:
@@ -142,7 +142,7 @@ def _watch(options: SourceOptions) -> StreamWatch:
 def _fetch_one(options: SourceOptions, state: StreamState) -> None:
     """Read the first message, which needs every permission that tasks need."""
     if state.retention != "limits" and options.commit_mode == "ack":
-        return  # a consumer of ours is only safe beside the query's own
+        return  # a consumer of ours is only safe next to the query's own
     first = SequenceRange(state.name, state.created, state.first, state.first + 1)
     if state.messages:
         for _ in iterate(run(open_fetch(this_host(), options, first)).blocks()):
@@ -207,7 +207,7 @@ def _of_sink_stream(state: StreamState, options: SinkOptions) -> list[str]:
 
 
 def _of_permissions(control: Control, options: SinkOptions) -> Operation[list[str]]:
-    """What the user may not publish, as far as the server tells users about themselves."""
+    """What the user may not publish, as far as the server tells users about their own rights."""
     asking = Control(control.host, options.connection, "writer", patience_s=0)
     try:
         answer = yield from asking.request_message("$SYS.REQ.USER.INFO", b"")

@@ -1,10 +1,10 @@
-"""Addresses that servers tell of, for when none of those in the options can be reached.
+"""Addresses that servers name, for when none of those in the options can be reached.
 
 A server of a cluster names all its members in INFO (`connect_urls`), and again whenever they
-change. So work that was given one address goes on when that server is gone. What is told belongs to
-the options it was told under: it is reached with the same credentials, with TLS if the connection
-that told of it had it, and only while the server there says that it is of the same cluster, because
-an address may have got another owner meanwhile.
+change. So work that was given one address goes on when that server is gone. An address belongs to
+the options under which it was learned: it is reached with the same credentials, with TLS if the
+connection that named it had TLS, and only if the server there says that it is in the same cluster,
+because the address may have another owner by now.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from jetstream_spark.errors import ConnectionFailedError
 from jetstream_spark.options.connection_options import ConnectionOptions
 from jetstream_spark.options.option_values import ServerAddress, server_address
 
-# Enough to find one that lives; what a server says costs no more than this.
+# Enough to find one that is up; a server cannot make us keep more.
 LEARNED_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedAddresses:
-    """What the last INFO that told of any said.
+    """What the last INFO that named any addresses said.
 
     Attributes:
         servers: without those of the options.
-        cluster: the name of the cluster that they are of.
+        cluster: the name of their cluster.
     """
 
     servers: tuple[ServerAddress, ...] = ()
     cluster: str = ""
 
     def check(self, server: ServerAddress, info: dict[str, Any]) -> None:
-        """Make sure that an address still leads to a member; credentials are sent after this.
+        """Make sure that an address still leads to a member; credentials are only sent after that.
 
         Raises:
             ConnectionFailedError: another server has it now.
@@ -50,11 +50,11 @@ class LearnedAddresses:
 def learned_addresses(
     options: ConnectionOptions, server: ServerAddress, is_encrypted: bool, info: dict[str, Any]
 ) -> LearnedAddresses | None:
-    """What an INFO tells of; None when it tells of nothing.
+    """The addresses in an INFO; None when there are none.
 
     Args:
         server: whose INFO it is.
-        is_encrypted: whether its connection has TLS.
+        is_encrypted: whether the connection to it uses TLS.
         info: as received, so anything.
     """
     urls = info.get("connect_urls")

@@ -1,4 +1,5 @@
-"""The shell that runs operations in Spark's processes: blocking sockets, the real clock, chance.
+"""The shell that runs operations in Spark's processes: blocking sockets, the real clock, real
+randomness.
 
 Blocking on purpose: Spark's driver-side runner and its forked workers are single-threaded processes
 without an event loop. The sockets never block themselves: every wait is a `poll` with a deadline
@@ -42,9 +43,9 @@ from jetstream_spark.options.option_values import ServerAddress
 T = TypeVar("T")
 B = TypeVar("B")
 
-# Enough for a scan to be worth its fixed cost, little enough to keep requests flowing.
+# Enough to make a scan worth its fixed cost, little enough to keep requests flowing.
 RECEIVE_BYTES_MAX = 1 << 20
-# One call of `send`; a link that is slow keeps no more than this from being counted as progress.
+# One call of `send`; on a slow link, progress is noticed in steps of this size.
 SEND_BYTES_MAX = 1 << 20
 
 
@@ -62,7 +63,7 @@ class BlockingHost:
         self.learned: dict[ConnectionOptions, LearnedAddresses] = {}
 
     def now(self) -> float:
-        """Seconds of a clock that never goes back."""
+        """Seconds on a clock that never goes back."""
         return time.monotonic()
 
     def wall_time_ns(self) -> int:
@@ -115,7 +116,8 @@ def run(operation: Operation[T]) -> T:
 
 
 def iterate(production: Production[B]) -> Iterator[B]:
-    """Run an operation that hands over blocks; each is used up before the next is asked for."""
+    """Run an operation that hands over blocks; each has to be used up before the next is asked
+    for."""
     try:
         item = next(production)
         while True:
@@ -163,7 +165,7 @@ class _SocketCarrier:
 
     def encrypt(self, options: ConnectionOptions, server_name: str, timeout_s: float) -> None:
         """Shake hands, and go on with the encrypted socket."""
-        import ssl  # a tenth of all that the connector imports, and seldom needed
+        import ssl  # a tenth of everything the connector imports, and seldom needed
 
         self.socket.settimeout(timeout_s)
         context = tls_context(options)
@@ -295,7 +297,7 @@ class Blocking:
 
 @contextlib.contextmanager
 def lease(options: ConnectionOptions, role: str) -> Iterator[Any]:
-    """Lend a connection of the pool as a `Blocking` flow; one whose user failed is closed."""
+    """Lend a connection of the pool as a `Blocking` flow; if its user fails, it is closed."""
     host = this_host()
     flow = run(pool.take(host, options, role))
     with pool.keeping(host, options, role, flow):

@@ -2,10 +2,10 @@
 
 Requests are few and small, so they go one at a time through a pooled `Flow`.
 
-A request whose connection broke or could not be made, or that nobody answered because a server is
-being started or a leader elected, is asked again until `Control.patience_s` has passed. So only
-requests belong here that may be carried out twice; whoever writes with an expected revision has to
-recognise a write of its own (`ledger.py`).
+A request is repeated until `Control.patience_s` has passed if its connection broke or could not be
+made, or if nobody answered because a server is starting or a leader is being elected. So only
+requests that may be carried out twice belong here; code that writes with an expected revision has
+to recognise its own write (`ledger.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STREAM_NOT_FOUND = 10059
 CONSUMER_NOT_FOUND = 10014
 MESSAGE_NOT_FOUND = 10037
 STREAM_OFFLINE = frozenset({10118, 10194})
-# No leader just now, the cluster is being formed: asked again, it may answer.
+# No leader just now, or the cluster is forming: asked again, it may answer.
 _UNAVAILABLE = frozenset({10008, 10009})
 
 # What the names of the connector's own short-lived consumers begin with.
@@ -51,8 +51,8 @@ class StreamState:
         created: when this incarnation was made, the server's own text.
         first: the first sequence held, or the next one to come when the stream is empty.
         next: the sequence that the next message will get.
-        is_copy: it holds messages from before it was made: it was restored, or is a mirror, and
-            has the sequences of another one.
+        is_copy: it holds messages from before it was made, because it was restored or is a mirror,
+            and has the sequences of another stream.
         config: the configuration as the server sent it.
     """
 
@@ -72,7 +72,7 @@ class StreamState:
 
     @property
     def is_replicated(self) -> bool:
-        """Whether a consumer may look at a replica that does not have everything yet."""
+        """Whether a consumer may be on a replica that does not have everything yet."""
         return int(self.config.get("num_replicas", 1)) > 1
 
     @property
@@ -91,8 +91,8 @@ class Control:
 
     Args:
         role: names the connections for operators: "driver", "reader", "writer".
-        patience_s: how long one request is asked again while nobody answers it; `outageTimeout`
-            when None.
+        patience_s: how long one request is repeated while nobody answers it; `outageTimeout` when
+            None.
     """
 
     def __init__(
@@ -169,7 +169,8 @@ class Control:
     def request_over(
         self, flow: Flow, operation: str, body: dict[str, Any]
     ) -> Operation[dict[str, Any]]:
-        """Ask the API once, over a connection of the caller's; what was said on it comes first.
+        """Ask the API once, over a connection of the caller's; anything said on it before comes
+        first.
 
         Raises: as `request`.
         """
@@ -193,7 +194,7 @@ class Control:
         """The state of a stream.
 
         Raises:
-            StreamNotFoundError: there is none of that name; the visible ones are listed.
+            StreamNotFoundError: there is no stream of that name; the visible ones are listed.
         """
         try:
             answer = yield from self.request(f"STREAM.INFO.{stream}")
@@ -251,7 +252,7 @@ class Control:
     ) -> Operation[int | None]:
         """The first sequence from one on that holds a message of a subject; None without any.
 
-        The leader of the stream is asked, so what is stored is found. A consumer or a direct get
+        The stream's leader is asked, so whatever is stored is found. A consumer or a direct get
         tells what one replica holds, which may lag.
         """
         message = yield from self._message_from(stream, sequence, subject)
@@ -305,8 +306,8 @@ class Control:
     def check_purge(self, stream: str) -> Operation[None]:
         """Make sure that the user may purge a stream; nothing is removed.
 
-        What is purged is a subject that nobody ever used. A purge of all subjects up to sequence 1
-        would do as well today, but older servers took that for all messages.
+        It purges a subject that nobody ever used. A purge of all subjects up to sequence 1 would do
+        as well today, but older servers took that to mean all messages.
 
         Raises:
             PermissionDeniedError: the user may not.
@@ -322,7 +323,7 @@ class Control:
         return (yield from self.request(f"CONSUMER.CREATE.{stream}.{config['name']}", body))
 
     def delete_consumer(self, stream: str, consumer: str) -> Operation[None]:
-        """Delete a consumer; one that is gone already is as good."""
+        """Delete a consumer; it is fine if it is gone already."""
         try:
             yield from self.request(f"CONSUMER.DELETE.{stream}.{consumer}")
         except RequestRefusedError as error:

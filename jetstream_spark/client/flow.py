@@ -1,10 +1,10 @@
 """One connection to a NATS server, made for batches of messages; no I/O of its own.
 
-What it is: a link with a large receive buffer whose raw bytes the caller's kernels scan in place
+It is a link with a large receive buffer whose raw bytes the caller's kernels scan in place
 (`buffer`), plus a slow path (`next_message`) for everything that is not a batch: requests, status
-messages, PING. What waits is an operation (`operation.py`). What it is not: it does not reconnect
-or call back. A connection that broke is thrown away, and whoever owns the work opens another one
-within its own deadline (`pool.py`).
+messages, PING. Methods that wait are operations (`operation.py`). It neither reconnects nor calls
+back: a broken connection is thrown away, and whoever owns the work opens another one within its own
+deadline (`pool.py`).
 
 Every wait has a deadline (seconds of the host's clock), so a dead peer costs the caller its own
 time limit and no more.
@@ -46,7 +46,7 @@ from jetstream_spark.errors import (
 from jetstream_spark.options.connection_options import ConnectionOptions
 from jetstream_spark.options.option_values import ServerAddress
 
-# Less room than this makes for small, costly receives.
+# With less room than this, receives get small and costly.
 ROOM_BYTES_MIN = 1 << 16
 # The server's own ceiling for max_payload is 64 MiB; header block included, with room to spare.
 MESSAGE_BYTES_MAX = 128 << 20
@@ -85,10 +85,11 @@ class Flow:
 
     Attributes:
         info: the server's INFO as of the last one received.
-        is_leaving: the server said that it will end (`ldm`): finish, and go on at another one.
+        is_leaving: the server said that it is going to stop (`ldm`): finish, and go on at another
+            one.
         buffer: what was received and not consumed; scan `buffer.data[buffer.start:buffer.stop]`.
-        missing_bytes: after `next_message` returned None, how many more bytes that message needs at
-            least.
+        missing_bytes: how many more bytes the next message needs at least, after `next_message` has
+            returned None.
         idle_since: when it was last put back into the pool.
     """
 
@@ -124,7 +125,8 @@ class Flow:
 
     @property
     def inbox(self) -> bytes:
-        """A subject that the server has a subscriber for as long as it has this connection."""
+        """A subject that has a subscriber at the server for as long as the server has this
+        connection."""
         return self._inbox + b".0"
 
     # --- opening and closing ----------------------------------------------------------------
@@ -133,8 +135,9 @@ class Flow:
     def connect(cls, host: Host, options: ConnectionOptions, role: str) -> Operation[Flow]:
         """Connect to the first server of the list, in random order, that accepts us.
 
-        Where none does, those that a server told of are tried, all of them together for as long as
-        one of the list: they may be out of reach from here, and the list may be back sooner.
+        If none does, addresses that a server named are tried, all of them together for no longer
+        than one server of the list: they may be out of reach from here, and the list may be back
+        sooner.
 
         Args:
             role: names the connection for operators: "driver", "reader", "writer".
@@ -151,7 +154,7 @@ class Flow:
             try:
                 return (yield from cls._connect_one(host, options, server, role, deadline))
             except (AuthenticationFailedError, PermissionDeniedError, SecretUnreadableError):
-                raise  # the other servers would be told the same
+                raise  # the other servers would be sent the same credentials
             except (OSError, ValueError, ConnectorError) as error:
                 failures.append(_failure(server, error))
         learned = host.learned.get(options, LearnedAddresses())
@@ -221,7 +224,7 @@ class Flow:
     # --- bytes ------------------------------------------------------------------------------
 
     def send(self, data: bytes | bytearray | memoryview, deadline: float) -> Operation[None]:
-        """Send all of it, receiving meanwhile what the buffer has room for.
+        """Send all of it; meanwhile receive what the buffer has room for.
 
         Raises:
             TimeoutError: the peer took no more before the deadline; the connection is closed,
@@ -232,7 +235,7 @@ class Flow:
         yield from self.flush(deadline)
 
     def flush(self, deadline: float) -> Operation[None]:
-        """Wait until everything that was said has left. Raises: as `send`."""
+        """Wait until everything written has left. Raises: as `send`."""
         if not self.link.outgoing:
             return
         try:
@@ -246,7 +249,7 @@ class Flow:
     def receive(self, deadline: float) -> Operation[None]:
         """Wait until something arrived in `buffer`, which must have room (`buffer.make_room`).
 
-        What was said and has not left is sent meanwhile.
+        What was written and has not left is sent meanwhile.
 
         Raises:
             TimeoutError: nothing came before the deadline.
@@ -290,7 +293,8 @@ class Flow:
         return self._take_message(bytes(buffer.data[buffer.start : stop]), stop + 2)
 
     def take_control(self) -> bool:
-        """Handle the lines before the next message (PING, INFO, -ERR ...); whether there were any.
+        """Handle the lines before the next message (PING, INFO, -ERR ...); tell whether there were
+        any.
 
         Raises: as `next_message`.
         """
@@ -342,7 +346,7 @@ class Flow:
             self._pongs += 1
         elif verb == b"INFO":
             with contextlib.suppress(ValueError, TypeError, RecursionError):
-                self._note_info(json.loads(line[5:]))  # one that cannot be read says nothing
+                self._note_info(json.loads(line[5:]))  # an INFO that cannot be read is ignored
         elif verb == b"-ERR":
             self._refused(line[5:].strip().strip(b"'").decode("utf-8", "replace"))
         elif verb.rstrip() != b"+OK":
@@ -364,7 +368,8 @@ class Flow:
                 "subjects and _INBOX.>.",
             )
         is_about_us = "authorization" in lowered or "authentication" in lowered
-        # A timeout says that CONNECT came late, over a slow link, and nothing about who we are.
+        # A timeout means that CONNECT came late over a slow link, and says nothing about who we
+        # are.
         if is_about_us and "timeout" not in lowered and not self._is_greeted:
             self.close()
             raise AuthenticationFailedError(
@@ -392,7 +397,7 @@ class Flow:
     def unsubscribe(self, sid: bytes) -> None:
         """End a subscription with the next transfer.
 
-        What is still on its way is dropped by whoever reads next.
+        Messages still on their way are dropped by whoever reads next.
         """
         self.link.write(b"UNSUB %b\r\n" % sid)
 
@@ -439,10 +444,10 @@ class Flow:
         return message
 
     def listeners(self, subjects: Sequence[bytes], deadline: float) -> Operation[list[bool]]:
-        """Whether anybody subscribes to each of these subjects; who does gets an empty message.
+        """Whether anybody subscribes to each of these subjects; subscribers get an empty message.
 
-        The server says at once of each that has nobody ("no responders"), before it goes on to
-        what was said next, a PING; so nothing is left to time.
+        The server answers "no responders" at once for each subject without a subscriber, before it
+        goes on to what follows, a PING; so nothing depends on time.
 
         Raises:
             TimeoutError: the server did not answer before the deadline.
@@ -476,7 +481,7 @@ class Flow:
                 return heard
 
     def check(self, timeout_s: float) -> Operation[bool]:
-        """Whether the peer still answers; what arrived before is dropped."""
+        """Whether the peer still answers; anything that arrived before is dropped."""
         try:
             deadline = self.host.now() + timeout_s
             yield from self.send(b"PING\r\n", deadline)
@@ -501,7 +506,7 @@ def _failure(server: ServerAddress, error: Exception) -> str:
 
 
 def _read_info(link: Link, deadline: float) -> Operation[dict[str, Any]]:
-    """Read the first line; the server says nothing more until we speak."""
+    """Read the first line; the server sends nothing more until we do."""
     buffer = link.buffer
     while (stop := buffer.data.find(b"\n", buffer.start, buffer.stop)) < 0:
         if len(buffer) > LINE_BYTES_MAX:

@@ -1,4 +1,4 @@
-"""What is said when a connection is opened: INFO, whether to use TLS, the fields of CONNECT.
+"""What is exchanged when a connection is opened: INFO, whether to use TLS, the fields of CONNECT.
 
 Credentials are resolved here, at the last moment, in the process that connects.
 """
@@ -54,7 +54,7 @@ def parse_info(line: bytes) -> dict[str, Any]:
 def check_tls_agreement(
     options: ConnectionOptions, server: ServerAddress, info: dict[str, Any]
 ) -> None:
-    """Make sure that the server has TLS where the options ask for it, and only there.
+    """Make sure that the server uses TLS if the options ask for it, and only then.
 
     Raises:
         ConnectionFailedError: the two do not agree.
@@ -89,7 +89,7 @@ def tls_context(options: ConnectionOptions) -> ssl.SSLContext:
 def _naming(option: str, files: str) -> Iterator[None]:
     try:
         yield
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         raise SecretUnreadableError(
             f"option '{option}' names '{files}', which cannot be used here: {error}.",
             "They must be PEM files that exist on the driver and on every executor.",
@@ -159,7 +159,7 @@ def _signature(option: str, seed: str, nonce: str) -> dict[str, str]:
             "Install it on the driver and on every executor: pip install nkeys.",
         ) from None
     if not nonce:
-        # The server demands no signature; saying who we are would be refused.
+        # The server demands no signature; a user that names itself would be refused.
         return {}
     try:
         pair = nkeys.from_seed(seed.encode())

@@ -1,7 +1,7 @@
-"""The bytes of one connection, on their way in and out; whoever runs it moves them.
+"""The bytes of one connection on their way in and out; its runner moves them.
 
 What is to be sent is kept by reference until it has left, so a frame buffer must not change before.
-What was received lies in one block that kernels scan in place.
+What was received is in one block that kernels scan in place.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Link:
         buffer: received and not consumed: `buffer.data[buffer.start:buffer.stop]`.
         outgoing: what is to be sent, in order.
         is_open: False once it broke or was closed; it never becomes True again.
-        is_encrypted: whether TLS is spoken.
+        is_encrypted: whether it uses TLS.
     """
 
     __slots__ = ("buffer", "carrier", "is_encrypted", "is_open", "outgoing")
@@ -46,7 +46,7 @@ class Link:
             self.outgoing.append(memoryview(data))
 
     def close(self) -> None:
-        """End it; what has not left is dropped."""
+        """End the connection; what has not left is dropped."""
         self.is_open = False
         self.outgoing.clear()
         self.carrier.close()

@@ -1,17 +1,18 @@
-"""What work on connections is written in: generators that do no I/O and say what they wait for.
+"""The form of all work on connections: generators that do no I/O and say what they wait for.
 
-An *operation* is a generator. It yields an effect whenever it needs the world - open a connection,
-carry bytes, wait - and is resumed with the outcome, or has the failure thrown into it. Between two
-effects it only computes: it reads no clock, draws no chance and touches no file but through its
-`Host`. So the same operations run over sockets in Spark's processes (`blocking.py`) and over a
-simulated network with simulated time, where every step may be cut, delayed or killed.
+An *operation* is a generator. Whenever it needs the world - to open a connection, carry bytes or
+wait - it yields an effect, and is resumed with the outcome or has the failure thrown into it.
+Between two effects it only computes: it reads no clock, draws no random numbers and touches no
+file, except through its `Host`. So the same operations run over sockets in Spark's processes
+(`blocking.py`) and over a simulated network with simulated time, where every step may be cut,
+delayed or killed.
 
     Operation[T]        yields effects, returns a T
     Production[B]       yields effects and, in between, blocks of type B for whoever asked for them
 
-Whoever runs an operation owes it: effects are carried out one at a time, in order; a deadline that
-passes is thrown as TimeoutError, a connection that cannot be made or that broke as another OSError;
-and when the runner stops early it closes the generator, whose `finally` clauses do no I/O.
+The runner of an operation owes it this: effects are carried out one at a time, in order; a deadline
+that passes is thrown as TimeoutError, a connection that cannot be made or that broke as another
+OSError; and a runner that stops early closes the generator, whose `finally` clauses do no I/O.
 """
 
 from __future__ import annotations
@@ -79,12 +80,12 @@ Production = Generator[Effect | B, Any, None]
 
 
 def mapped(production: Production[B], change: Callable[[B], C]) -> Production[C]:
-    """The same production with its blocks changed on their way."""
+    """The same production, with each block changed on its way."""
     return _driven(production, lambda block: (change(block),))
 
 
 def consumed(production: Production[B], take: Callable[[B], None]) -> Operation[None]:
-    """Run a production to its end; what it brings is taken as it comes."""
+    """Run a production to its end; its blocks are taken as they come."""
 
     def taken(block: B) -> tuple[()]:
         take(block)
@@ -96,7 +97,7 @@ def consumed(production: Production[B], take: Callable[[B], None]) -> Operation[
 def _driven(
     production: Production[B], instead: Callable[[B], tuple[C, ...]]
 ) -> Generator[Effect | C, Any, None]:
-    """Pass the effects on, and something else in place of each block."""
+    """Pass the effects on, and in place of each block whatever `instead` makes of it."""
     try:
         item = next(production)
         while True:
@@ -117,12 +118,12 @@ def _driven(
 
 
 class Host(Protocol):
-    """What an operation may ask its process without waiting.
+    """What an operation may ask of its process without waiting.
 
     Attributes:
         name: of the machine, for messages and for the connection's name.
         idle: connections that nobody uses at the moment, by options and role; see `pool.py`.
-        learned: addresses that servers told of, by the options of the connection.
+        learned: addresses that servers named, by the options of the connection.
     """
 
     name: str
@@ -130,7 +131,7 @@ class Host(Protocol):
     learned: dict[ConnectionOptions, LearnedAddresses]
 
     def now(self) -> float:
-        """Seconds of a clock that never goes back."""
+        """Seconds on a clock that never goes back."""
 
     def wall_time_ns(self) -> int:
         """Nanoseconds since 1970."""

@@ -74,10 +74,10 @@ class Patience:
 
         Args:
             error: why the last one failed.
-            what: who is trying, for the log; nothing is logged when empty.
+            what: who is trying, for the log; nothing is logged when it is empty.
 
         Raises:
-            the error itself: the limit would be passed.
+            the error itself: the next try would come after the limit.
         """
         now = self._host.now()
         if self._failing_since is None:

@@ -1,7 +1,7 @@
 """Connections that outlive a task: one small pool for each process and set of options.
 
 Spark keeps its Python workers between tasks and micro-batches, so a connection is worth keeping.
-It is lent to one user at a time; the connections that nobody uses lie in `Host.idle`.
+It is lent to one user at a time; the connections that nobody uses are in `Host.idle`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jetstream_spark.errors import (
 )
 from jetstream_spark.options.connection_options import ConnectionOptions
 
-# Longer than this and a firewall or the JVM may have dropped the other end silently.
+# After more than this, a firewall or the JVM may have silently dropped the other end.
 CHECK_AFTER_S = 5.0
 IDLE_MAX_S = 60.0
 IDLE_FLOWS_MAX = 4
@@ -46,9 +46,9 @@ def take(host: Host, options: ConnectionOptions, role: str) -> Operation[Flow]:
 def connect(host: Host, options: ConnectionOptions, role: str) -> Operation[Flow]:
     """A new connection.
 
-    Whoever changes a password in a file and at the server does one after the other. So where the
-    credentials are in a file and were good before, a refusal may pass, like an outage. A task that
-    reads needs no proof: the driver was let in before it planned the task.
+    An operator changes a password in a file and at the server one after the other. So if the
+    credentials are in a file and were accepted before, a refusal may pass, like an outage. For a
+    task that reads that is taken for granted: the driver was let in before it planned the task.
 
     Raises:
         CredentialsOutdatedError: the credentials are in a file, and were accepted before.
@@ -69,7 +69,7 @@ def connect(host: Host, options: ConnectionOptions, role: str) -> Operation[Flow
 
 @contextlib.contextmanager
 def keeping(host: Host, options: ConnectionOptions, role: str, flow: Flow) -> Iterator[Flow]:
-    """Put a connection back when the body is through with it; close it when the body failed."""
+    """Put a connection back when the body is done with it; close it if the body failed."""
     try:
         yield flow
     except BaseException:
@@ -79,7 +79,7 @@ def keeping(host: Host, options: ConnectionOptions, role: str, flow: Flow) -> It
 
 
 def put_back(host: Host, options: ConnectionOptions, role: str, flow: Flow) -> None:
-    """Keep a connection for the next user, unless its server is about to end."""
+    """Keep a connection for the next user, unless its server is about to stop."""
     flow.idle_since = host.now()
     flows = host.idle.setdefault((options, role), [])
     if flow.is_open and not flow.is_leaving and len(flows) < IDLE_FLOWS_MAX:

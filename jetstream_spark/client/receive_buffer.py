@@ -1,8 +1,8 @@
 """The bytes received and not yet understood, in one block that is filled from the socket.
 
 Positions are indexes into `data`, and stay valid until `make_room` moves the bytes.
-So a reader may scan a growing buffer, keep positions of what it found, and build columns from them
-once, as long as it calls `make_room` only in between.
+So a reader may scan a growing buffer, keep the positions of what it found, and build columns from
+them at the end, as long as it does not call `make_room` before that.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ReceiveBuffer:
     def make_room(self, at_least: int) -> None:
         """Free `at_least` bytes after the unread ones; positions become invalid.
 
-        The block is replaced, never resized: Arrow or a memoryview may still look at the old one.
+        The block is replaced, never resized: Arrow or a memoryview may still be using the old one.
         """
         unread = len(self)
         if unread == 0 and len(self.data) >= at_least:

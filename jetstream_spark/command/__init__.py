@@ -1,1 +1,2 @@
-"""`jetstream-spark`, the command: looks at queries, checkpoints and servers, mends positions."""
+"""`jetstream-spark`, the command: looks at queries, checkpoints and servers, and changes
+positions."""

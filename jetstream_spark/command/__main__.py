@@ -6,7 +6,7 @@ import sys
 
 
 def run() -> None:
-    """Run the command line, or say what it lacks."""
+    """Run the command line, or say which package is missing."""
     try:
         from jetstream_spark.command.main import main
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""A checkpoint of Spark as it lies in a folder: which batches were planned, and which committed.
+"""A Spark checkpoint as it is in its folder: which batches were planned, and which committed.
 
     offsets/<n>     written before batch n runs: a version, a line of JSON about the session, then
                     one line for each source: where batch n ends, or `-`
@@ -6,7 +6,7 @@
     metadata        the id of the query
     state/          what stateful operators remember, by batch
 
-Names that are no numbers (`.<n>.crc`, what is half written) mean nothing to Spark, nor here.
+Names that are not numbers (`.<n>.crc`, half-written files) mean nothing to Spark, nor here.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from urllib.parse import unquote, urlsplit
 from jetstream_spark.errors import ConnectorError, OffsetsError
 from jetstream_spark.options.offsets import Offsets
 
-# Of a log's file; one of ours has some hundred bytes a stream.
+# Of a log's file; one of ours has some hundred bytes per stream.
 FILE_BYTES_MAX = 64 << 20
 _DIGITS_MAX = 18
 
 
 class CheckpointError(ConnectorError, ValueError):
-    """A folder is no checkpoint, or one that cannot be read or changed."""
+    """A folder is not a checkpoint, or one that cannot be read or changed."""
 
     condition = "CHECKPOINT"
 
@@ -77,7 +77,7 @@ class Checkpoint:
         location: a path, or a `file:` address.
 
     Raises:
-        CheckpointError: it is elsewhere, or no checkpoint.
+        CheckpointError: it is not on this machine, or not a checkpoint.
     """
 
     def __init__(self, location: str) -> None:
@@ -91,7 +91,7 @@ class Checkpoint:
 
     @property
     def query_id(self) -> str:
-        """The id that the query has over restarts; "" when the checkpoint does not say."""
+        """The id that the query keeps across restarts; "" when the checkpoint does not say."""
         try:
             return str(json.loads(_read(self.folder / "metadata"))["id"])
         except (CheckpointError, ValueError, TypeError, KeyError, RecursionError):
@@ -122,7 +122,7 @@ class Checkpoint:
         """Read a planned batch.
 
         Raises:
-            CheckpointError: it is not there, or of a form that is not known here.
+            CheckpointError: it does not exist, or has an unknown form.
         """
         path = self.folder / "offsets" / str(number)
         lines = _read(path).split("\n")
@@ -139,7 +139,7 @@ class Checkpoint:
         return _read(self.folder / "commits" / str(number))
 
     def has_state(self) -> bool:
-        """Whether the query remembers something else than positions."""
+        """Whether the query remembers anything besides positions."""
         state = self.folder / "state"
         return state.is_dir() and any(path.is_file() for path in state.rglob("*"))
 
@@ -153,7 +153,7 @@ class Checkpoint:
 
 
 def offsets_of(line: str) -> Offsets | None:
-    """Read a source's line; None if it is of another kind of source, or of none."""
+    """Read a source's line; None if it belongs to another kind of source, or to none."""
     try:
         value = json.loads(line)
         return Offsets.from_json(value) if set(value) == {"v", "streams"} else None

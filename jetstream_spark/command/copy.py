@@ -43,8 +43,8 @@ def command(
 ) -> None:
     """Copy SOURCE to TARGET, each of them stream:NAME or a folder of Parquet files.
 
-    What the source holds when the copy is begun is copied, once: called again after it was cut
-    off, it goes on. At last rows are counted at both ends; it ends with 1 if one is missing.
+    What the source holds when the copy begins is copied, once: called again after it was cut off,
+    it goes on. At the end rows are counted at both ends; it exits with 1 if any is missing.
     Options, as in Spark: --from servers=nats://here:4222 --to servers=nats://there:4222.
     """
     origin = _origin(source, read_options(from_, None), chunk)
@@ -100,7 +100,7 @@ def _progress(output: Output) -> Progress:
 def copy_all(
     plan: CopyPlan, source: Source, target: Target, advance: Callable[[int], object]
 ) -> None:
-    """Copy the chunks that are not there yet, in order.
+    """Copy the chunks that are still missing, in order.
 
     Args:
         advance: told of rows as they are read.
@@ -118,7 +118,7 @@ def _told(
 
 
 def check_count(plan: CopyPlan, found: int | None, target: str) -> None:
-    """Make sure that as many rows arrived as there were.
+    """Make sure that as many rows arrived as there were to copy.
 
     Raises:
         CopyError: they are fewer, or more.

@@ -1,7 +1,7 @@
 """A folder of Parquet files as the source or the target of a copy.
 
-A file is a chunk: written beside, synced, and put in place by a rename, so what has its name is
-whole. The plan is `_copy.json` in the folder; readers of Parquet leave such names out.
+Each file is a chunk: it is written under another name, synced, and renamed, so a file with its
+final name is whole. The plan is `_copy.json` in the folder; readers of Parquet skip such names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class ParquetOrigin:
     """Reads the files of a folder, in the order of their names; a row group is a chunk.
 
     Args:
-        folder: has files `*.parquet` with the columns `subject` and `data`, and maybe `headers`.
+        folder: has files `*.parquet` with the columns `subject` and `data`, and optionally
+            `headers`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -81,7 +82,7 @@ def _footer(path: Path) -> pq.FileMetaData:
 
 
 class ParquetDestination:
-    """Writes files into a folder, which is made."""
+    """Writes files into a folder, which is created."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -127,7 +128,7 @@ class ParquetDestination:
                     writer = pq.ParquetWriter(temporary, batch.schema, compression="zstd")
                 writer.write_batch(batch)
                 rows += batch.num_rows
-            if writer is None:  # all of it is gone; a file without rows says that it is done
+            if writer is None:  # all of it is gone; an empty file says that it is done
                 writer = pq.ParquetWriter(temporary, _EMPTY)
         finally:
             if writer is not None:

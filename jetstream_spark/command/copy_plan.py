@@ -1,7 +1,8 @@
 """What a copy is to do, decided once: then it can be cut off anywhere and go on.
 
-A plan names the end of the source, so that what arrives later belongs to another copy, and cuts all
-before it into chunks, which are copied in order. Which of them are done the target knows.
+A plan names the end of the source, so that what arrives later belongs to another copy, and cuts
+everything before it into chunks, which are copied in order. The target knows which of them are
+done.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ class Source(Protocol):
     """Where rows come from."""
 
     def plan(self) -> dict[str, Any]:
-        """What there is now, as JSON; it has `name`, `chunks`, and `rows` if they are known."""
+        """What there is now, as JSON: `name`, `chunks`, and `rows` if they are known."""
 
     def read(self, plan: Mapping[str, Any], chunk: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a chunk; the same each time."""
+        """The rows of a chunk, the same each time."""
 
 
 class Target(Protocol):
     """Where rows go to, and what is known of those that are there."""
 
     def kept_plan(self) -> str | None:
-        """The plan of a copy that was begun, None if none was."""
+        """The plan of a copy that was begun; None if there is none."""
 
     def check(self, begun: Mapping[str, Any]) -> None:
         """Make sure that the target is still the one that a copy was begun into.
@@ -48,19 +49,19 @@ class Target(Protocol):
         """
 
     def begin(self) -> dict[str, Any]:
-        """How the target is before the first row, as JSON."""
+        """The state of the target before the first row, as JSON."""
 
     def keep_plan(self, text: str) -> None:
         """Remember a plan; on the disk when it returns."""
 
     def done(self) -> int:
-        """How many chunks are there, from the first on."""
+        """How many chunks are done, from the first on."""
 
     def write(self, chunk: int, batches: Iterable[pa.RecordBatch]) -> int:
         """Write a chunk, as a whole or not at all; return its rows."""
 
     def count(self, begun: Mapping[str, Any]) -> int | None:
-        """How many rows there are of all chunks, None if it cannot be told."""
+        """How many rows of all chunks the target holds; None if that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class CopyPlan:
 
     @property
     def rows(self) -> int | None:
-        """How many rows there are to copy, None if nobody knows before."""
+        """How many rows there are to copy; None if that is not known beforehand."""
         rows = self.source.get("rows")
         return None if rows is None else int(rows)
 
@@ -113,7 +114,7 @@ class CopyPlan:
 
 
 def plan_of(source: Source, target: Target, name: str) -> CopyPlan:
-    """The plan of a copy that was begun, or a new one, kept.
+    """The plan of a copy that was begun, or else a new one, which is kept.
 
     Args:
         name: of the source, as a person gave it.

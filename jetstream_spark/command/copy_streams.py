@@ -1,11 +1,12 @@
 """A stream as the source or the target of a copy.
 
-Into a stream each chunk is a version of a named write, which the ledger of the target remembers;
-so what runs again after it was cut off is written once (`sink/ledger.py`). The plan is kept in the
-same bucket, below `copy.`, so that a copy can go on from another machine.
+Into a stream each chunk is written as one version of a named write, which the ledger of the target
+remembers; so a chunk that is copied again after a copy was cut off is written once
+(`sink/ledger.py`). The plan is kept in the same bucket, below `copy.`, so that a copy can go on
+from another machine.
 
-Headers that begin with `Nats-` are for the server that a message is published to (what it expects,
-what it removes, by when it ends), and are not copied.
+Headers that begin with `Nats-` are meant for the server that a message is published to (what it
+expects, what it removes, when it expires), and are not copied.
 """
 
 from __future__ import annotations
@@ -182,7 +183,7 @@ class StreamDestination:
         return pa.RecordBatch.from_arrays(ready, schema=self._schema)
 
     def count(self, begun: Mapping[str, Any]) -> int | None:
-        """See `Target`; what somebody else wrote meanwhile is counted as well."""
+        """See `Target`; what others wrote meanwhile is counted as well."""
         state = run(self._control.stream_state(self._options.stream))
         return state.next - int(begun["next"])
 
@@ -203,7 +204,7 @@ def _check_text(subjects: pa.StringArray) -> None:
 
 
 def _copied_headers(headers: pa.MapArray) -> pa.MapArray:
-    """Return headers without those that are for a server; no headers are an empty map."""
+    """Return headers without those meant for a server; no headers give an empty map."""
     is_kept = pc.invert(pc.starts_with(headers.keys, "Nats-"))
     ends = np.concatenate(([0], np.cumsum(is_kept.to_numpy(zero_copy_only=False))))
     offsets = ends[headers.offsets.to_numpy()].astype(np.int32)

@@ -54,8 +54,8 @@ def command(
 ) -> None:
     """Look for what keeps a job from running.
 
-    SIDE says what the options are for. Without it only the machine and the servers are looked at.
-    Nothing is published, and nothing that is asked changes a stream. Ends with 1 if anything fails.
+    SIDE says what the options are for. Without it only the machine and the servers are checked.
+    Nothing is published, and no request changes a stream. Exits with 1 if anything fails.
     """
     options = read_options(option, options_file)
     found: list[Finding] = []
@@ -176,7 +176,7 @@ def _workers(
     for pair in conf:
         key, _, value = pair.partition("=")
         builder = builder.config(key, value)
-    # As a value, so that it says so where the connector is missing.
+    # By value, so that it can report that the connector is missing.
     pickling: Any = import_module("pyspark.cloudpickle")
     pickling.register_pickle_by_value(worker_facts)
     try:
@@ -184,7 +184,7 @@ def _workers(
         count = max(2, min(64, session.sparkContext.defaultParallelism))
         frame = session.range(0, count, 1, count)
         rows = frame.mapInArrow(worker_facts.Look(options), "facts string").collect()
-    except Exception as error:  # whatever Spark raises; it has a great many of its own
+    except Exception as error:  # whatever Spark raises; it has many errors of its own
         said = str(error).strip().splitlines()[:3]
         remedy = "Look into Spark's log; --master and --conf are those of the job."
         yield Finding(FAIL, "workers", f"Spark could not be asked: {' '.join(said)[:500]}", remedy)

@@ -103,7 +103,7 @@ def of_worker(driver: Mapping[str, Any], worker: Mapping[str, Any]) -> list[Find
 
 
 def of_info(check: str, info: Mapping[str, Any], took_ms: float) -> Finding:
-    """Judge what a server said of itself as it let us in."""
+    """Judge what a server said of itself when it let us in."""
     version = info.get("version")
     if not info.get("jetstream"):
         return Finding(
@@ -124,7 +124,7 @@ def of_clocks(check: str, apart_s: float, error_s: float) -> Finding:
 
     Args:
         apart_s: how much this one is ahead.
-        error_s: how much of it may be the way there and back.
+        error_s: how much of that may be due to the round trip.
     """
     sure_s = max(0.0, abs(apart_s) - error_s)
     what = f"{abs(apart_s):.3f} s {'ahead of' if apart_s > 0 else 'behind'} the server's"

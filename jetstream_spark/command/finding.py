@@ -1,4 +1,4 @@
-"""What an examination found: how it is, and what to do if it is not well."""
+"""What an examination found: the state of a thing, and what to do if it is not well."""
 
 from __future__ import annotations
 

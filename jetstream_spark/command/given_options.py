@@ -72,7 +72,8 @@ _CONNECTION = (
 
 
 def connection_of(options: dict[str, str]) -> ConnectionOptions:
-    """The part of a job's options that is about the connection; who waits is somebody here.
+    """The part of a job's options that is about the connection, with time limits for somebody who
+    waits for the answer.
 
     Raises:
         OptionsError: it has mistakes.
@@ -82,5 +83,5 @@ def connection_of(options: dict[str, str]) -> ConnectionOptions:
 
 
 def connection_part(options: dict[str, str]) -> dict[str, str]:
-    """Those of a job's options that are about its connection."""
+    """The part of a job's options that is about its connection."""
     return {key: value for key, value in options.items() if key.lower() in _CONNECTION}

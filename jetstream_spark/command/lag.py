@@ -42,8 +42,8 @@ def command(
     """How far queries are behind their streams.
 
     CHECKPOINTS are checkpoints, or folders of them. Without any, the servers are asked which
-    queries they know: those that read with commitMode=ack, and those that write with a ledger.
-    What other queries have read is in their checkpoints alone.
+    queries they know: those that read with commitMode=ack, and those that write with a ledger. What
+    other queries have read is only in their checkpoints.
     """
     control = Control(this_host(), connection_of(read_options(option, options_file)))
 
@@ -75,9 +75,9 @@ def _watch(output: Output, look: Any, pause_s: float) -> None:
 
 
 def lag_of(control: Control, checkpoint: Checkpoint) -> Operation[list[Row]]:
-    """How far a query is behind each of its streams, by its checkpoint; a row each.
+    """How far a query is behind each of its streams according to its checkpoint; one row for each.
 
-    `lag` counts sequences behind the last batch that is done; it is None where the position means
+    `lag` counts the sequences after the last finished batch; it is None if the position means
     nothing to the stream as it is now.
     """
     committed = checkpoint.committed()

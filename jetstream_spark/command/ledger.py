@@ -51,8 +51,8 @@ def show(
 ) -> None:
     """What the ledger says of each write, or of those of NAME: a query's id, or a txnAppId.
 
-    `version` is the newest that is written as a whole, and has `rows`; of `begun` so many
-    partitions are started and done.
+    `version` is the newest one that is completely written, with `rows` rows; `started` and `done`
+    count the partitions of the version `begun`.
     """
     control = Control(this_host(), connection_of(read_options(option, options_file)))
     rows = [_row(one) for one in _of(control, bucket, name)]
@@ -98,8 +98,8 @@ def forget(
 ) -> None:
     """Forget what was written by NAME, a query's id or a txnAppId.
 
-    A batch of it that runs again is then written again, beside what its stream holds; so this is
-    for queries that are gone for good, and for writes that are to be made once more. Refused while
+    If a batch of it runs again, it is written again, in addition to what its stream holds; so this
+    is for queries that are gone for good, and for writes that are to be made once more. Refused if
     the ledger was written in the last 60 seconds. Asks for the name.
     """
     control = Control(this_host(), connection_of(read_options(option, options_file)))
@@ -143,8 +143,8 @@ def _ask(output: Output, name: str, name_again: str | None) -> None:
 def _forget(control: Control, bucket: str, one: WriteStanding) -> Operation[None]:
     """Remove the entries of partitions, then the driver's.
 
-    In this order a removal that is cut off is as good as none: what the driver has noted as
-    written stays so.
+    In this order a removal that is cut off changes nothing: what the driver has noted as written
+    stays so.
     """
     stream, subject = f"KV_{bucket}", f"$KV.{bucket}.{one.prefix}"
     for pattern in (f"{subject}.*", subject):

@@ -1,4 +1,4 @@
-"""What a ledger holds, read for people: every entry, and what those of one write say together.
+"""What a ledger holds, for people: every entry, and what the entries of one write say together.
 
 Keys and entries are those of `sink/ledger.py`.
 """
@@ -40,8 +40,8 @@ class LedgerEntry:
 
     Attributes:
         kind, name: of the write: `query` and its id, `txn` and its txnAppId, `job`.
-        partition: None of the driver's entry, which says that a whole version is written.
-        state: `started` or `done`; "" of the driver's.
+        partition: None for the driver's entry, which says that a whole version is written.
+        state: `started` or `done`; "" for the driver's.
         written_us: when it was last written, in microseconds since 1970.
     """
 
@@ -62,9 +62,9 @@ class WriteStanding:
 
     Attributes:
         prefix: the key of the driver's entry; those of partitions begin with it.
-        version: the newest one that is written as a whole; None if none is known to be.
+        version: the newest one that is completely written; None if none is known to be.
         rows: of that version.
-        begun: the newest version that a partition was begun of.
+        begun: the newest version of which a partition was begun.
         started, done: partitions of it.
         entries: how many entries there are.
     """
@@ -85,7 +85,7 @@ class WriteStanding:
 def read_entries(control: Control, bucket: str) -> Operation[list[LedgerEntry]]:
     """Read all entries; none if there is no such bucket.
 
-    What somebody else has put into the bucket is left out.
+    Anything that others have put into the bucket is left out.
     """
     stream = f"{BUCKET_STREAM_PREFIX}{bucket}"
     try:

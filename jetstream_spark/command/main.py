@@ -1,6 +1,6 @@
 """The command line: `jetstream-spark COMMAND`.
 
-Each command imports what it needs when it is called, so that the shell's completion is quick.
+Each command imports what it needs when it is called, so that completion in the shell is quick.
 """
 
 from __future__ import annotations

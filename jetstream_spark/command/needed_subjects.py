@@ -1,7 +1,7 @@
-"""Which subjects the user of a job has to be allowed, and whether it is. Pure values, no I/O.
+"""Which subjects the user of a job must be allowed, and whether it is. Pure values, no I/O.
 
-What a job asks follows from its options, and from the retention of its streams. A need may be a
-pattern: then all of it has to be allowed.
+What a job asks for follows from its options and from the retention of its streams. A need may be a
+pattern: then all of it must be allowed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _INBOXES = "_INBOX.>"
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Something that a user has to be allowed.
+    """Something that a user must be allowed.
 
     Attributes:
         action: `publish` or `subscribe`.
         why: what it is for.
-        is_vital: whether the job fails without it; else it is worse off.
+        is_vital: whether the job fails without it, and does not only run worse.
     """
 
     action: str
@@ -86,7 +86,7 @@ def needs_of_write(options: SinkOptions, stream: StreamState | None) -> list[Nee
     """What a write asks for.
 
     Args:
-        stream: what the servers say of the one it names, None when it names none.
+        stream: what the servers say of the stream it names; None when it names none.
     """
     api = options.connection.api_prefix
     found = [Need(SUBSCRIBE, _INBOXES, "acknowledgements and answers arrive there")]
@@ -128,10 +128,10 @@ def _publishes(api: str, *requests: str, why: str) -> list[Need]:
 
 
 class Rights:
-    """What a server says that a user may.
+    """What a user may do, as a server says.
 
     Args:
-        answer: to `$SYS.REQ.USER.INFO`.
+        answer: the server's, to `$SYS.REQ.USER.INFO`.
     """
 
     def __init__(self, answer: Mapping[str, Any]) -> None:

@@ -1,19 +1,19 @@
-"""Giving a query other positions, so that it may be killed at any point.
+"""Giving a query other positions, in such a way that the reset may be killed at any point.
 
-A checkpoint has no lock and its logs are two folders, so nothing changes both at once. What can be
-done at once is one rename. So a reset is a batch of its own, in which no row is:
+A checkpoint has no lock, and its logs are two folders, so nothing changes both at once. Only a
+single rename is atomic. So a reset is a batch of its own, without any rows:
 
-1. `offsets/<n+1>` is made, if it is not there, as a copy of `offsets/<n>`. From now on batch n+1
-   goes from where batch n ended to the same place. A query that runs after all cannot plan its
-   batch n+1 any more: Spark finds the file and ends it ("multiple streaming jobs detected").
-2. `commits/<n+1>` is made as a copy of `commits/<n>`: that empty batch is done.
-3. `offsets/<n+1>` is replaced by one with the new positions, in one rename.
+1. `offsets/<n+1>` is made, unless it is there, as a copy of `offsets/<n>`. From now on batch n+1
+begins and ends where batch n ended. If the query runs after all, it can no longer plan its batch
+n+1: Spark finds the file and ends it ("multiple streaming jobs detected"). 2. `commits/<n+1>` is
+made as a copy of `commits/<n>`: that empty batch is done. 3. `offsets/<n+1>` is replaced by one
+with the new positions, in one rename.
 
-Before 3 the query stands where it stood, behind 3 where it was told to; a reset that was cut off
-after 1 or 2 is finished by the next one, or by the query, which runs an empty batch. No number is
-given twice, so nothing that a sink remembers of its batches is mistaken for something else.
+Before step 3 the query stands where it stood, after it where it was told to. A reset that was cut
+off after 1 or 2 is finished by the next one, or by the query, which runs an empty batch. No number
+is used twice, so nothing that a sink remembers of its batches is mistaken for something else.
 
-The files have no checksum beside them, which Spark then does not ask for.
+The files get no checksum files beside them, and Spark does not ask for them.
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ BACKUPS = "before-reset"
 
 
 class Disk(Protocol):
-    """How files are made so that they are there as a whole or not at all."""
+    """Makes files that are there as a whole or not at all."""
 
     def copy(self, source: Path, target: Path) -> None:
         """Copy a file into a folder that is made if it is missing; on the disk when it returns."""
 
     def create(self, path: Path, content: str) -> bool:
-        """Make a file; False if there is one of that name already."""
+        """Make a file; return False if there is one of that name already."""
 
     def replace(self, path: Path, content: str) -> None:
         """Put a file in the place of another one."""
 
     def remove(self, path: Path) -> None:
-        """Remove a file that may not be there."""
+        """Remove a file, if it is there."""
 
 
 def check_resettable(checkpoint: Checkpoint) -> PlannedBatch:
     """Return the last batch, if a reset may follow it.
 
     Raises:
-        CheckpointError: a batch is not finished, or the query has state, or no position of ours.
+        CheckpointError: a batch is not finished, the query has state, or it has no position of
+        ours.
     """
     planned, committed = checkpoint.planned(), checkpoint.committed()
     if not planned or not committed:

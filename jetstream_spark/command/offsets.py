@@ -1,4 +1,4 @@
-"""`jetstream-spark offsets`: the positions of a checkpoint, shown, compared, and set to others."""
+"""`jetstream-spark offsets`: the positions of a checkpoint: shown, compared, and changed."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def diff(
 ) -> None:
     """What moved between two batches of CHECKPOINT, or from CHECKPOINT to the newest of OTHER.
 
-    What a reset has kept (CHECKPOINT/before-reset/...) may be OTHER.
+    OTHER may be what a reset has kept (CHECKPOINT/before-reset/...).
     """
     here = Checkpoint(checkpoint)
     there = Checkpoint(other) if other else here
@@ -172,12 +172,12 @@ def reset_command(
 ) -> None:
     """Give the query of CHECKPOINT, which must not run, other positions.
 
-    They are looked up at the servers, so give -o servers=... and what else the connection needs.
-    Nothing is overwritten before both logs are copied to CHECKPOINT/before-reset. Refused are a
-    query with state, one that left a batch unfinished, one whose logs were written in the last 30
-    seconds, and one of which the ledger of these servers says that it wrote in the last 30
-    seconds, or came further than the checkpoint. An idle query that runs elsewhere is not seen;
-    Spark ends it with an error at its next batch.
+    They are looked up at the servers, so give -o servers=... and whatever else the connection
+    needs. Nothing is overwritten before both logs are copied to CHECKPOINT/before-reset. A query is
+    refused if it has state, left a batch unfinished, or has written its logs in the last 30
+    seconds; or if the ledger of these servers says that it wrote in the last 30 seconds, or is
+    ahead of the checkpoint. An idle query that runs elsewhere is not noticed; Spark ends it with an
+    error at its next batch.
     """
     found = Checkpoint(checkpoint)
     control = Control(this_host(), connection_of(read_options(option, options_file)))
@@ -208,7 +208,7 @@ def _ask(output: Output) -> None:
 
 
 def _check_quiet(checkpoint: Checkpoint, control: Control) -> None:
-    """Refuse if anything says that the query runs; see the command's own words."""
+    """Refuse if anything says that the query is running; see the help text of the command."""
     _check_age(checkpoint, checkpoint.changed_ns(), "planned or finished a batch")
     query, committed = checkpoint.query_id, checkpoint.committed()[-1]
     for one in standings(run(read_entries(control, LEDGER_BUCKET))):

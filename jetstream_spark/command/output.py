@@ -1,7 +1,8 @@
-"""What the commands print: tables for people, JSON for programs; and what they end with.
+"""What the commands print: tables for people, JSON for programs; and their exit codes.
 
-With `--json` standard output is JSON and nothing else: one value, or with `--watch` one a line.
-Ends with 0 when all is well, 1 when something is wrong, 2 when the command was called wrongly.
+With `--json` standard output is JSON and nothing else: one value, or with `--watch` one per line.
+The exit code is 0 when all is well, 1 when something is wrong, 2 when the command was called
+wrongly.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Output:
             self.console.print(escape(text), soft_wrap=True)
 
     def mark(self, status: str, text: str) -> None:
-        """A sentence for people, with how it is before it: `ok`, `warn` or `fail`."""
+        """A sentence for people, after a mark: `ok`, `warn` or `fail`."""
         if not self.as_json:
             colour = _COLOURS[status]
             self.console.print(f"[{colour}]{status:<6}[/] {escape(text)}", soft_wrap=True)
@@ -46,7 +47,7 @@ class Output:
             click.echo(json.dumps(value, ensure_ascii=False, default=str))
 
     def table(self, columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> None:
-        """Rows for people; numbers to the right."""
+        """Rows for people; numbers are aligned to the right."""
         if not self.as_json:
             self.console.print(table_of(columns, rows))
 

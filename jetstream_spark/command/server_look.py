@@ -1,4 +1,4 @@
-"""What each server says to a connection, one after the other; with the time that it takes."""
+"""What each server says to a connection, one server after the other, and how long it takes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _LOOPBACK = ("127.", "localhost", "::1")
 
 
 def look_at_servers(options: ConnectionOptions) -> Iterator[Finding]:
-    """Connect to each server by itself: is it there, does it let us in, has it JetStream, TLS."""
+    """Connect to each server by itself: is it there, does it let us in, does it have JetStream and
+    TLS?"""
     for server in options.servers:
         check = f"server {server}"
         alone = replace(options, servers=(server,), ignore_discovered_servers=True)
@@ -77,7 +78,7 @@ def look_at_clock(control: Control, stream: str) -> Operation[list[Finding]]:
     try:
         there_ns = timestamp_ns(str(answer["ts"]))
     except (KeyError, ValueError):
-        return []  # before 2.10 servers did not tell
+        return []  # servers before 2.10 did not say
     middle_ns = (before_ns + after_ns) // 2
     error_s = (after_ns - before_ns) / 2e9
     return [of_clocks("clock", (middle_ns - there_ns) / 1e9, error_s)]
@@ -89,7 +90,7 @@ def look_at_rights(control: Control, needs: list[Need]) -> Operation[list[Findin
     try:
         rights = Rights((yield from asking.request_message("$SYS.REQ.USER.INFO", b"")))
     except ConnectorError as error:
-        pool.close_all(control.host)  # a denial that comes late belongs to no other request
+        pool.close_all(control.host)  # a late denial must not hit another request
         what = f"what the user may is not known: {error.what}"
         remedy = "Allow it $SYS.REQ.USER.INFO, and compare these by hand: "
         listed = "; ".join(f"{one.action} {one.subject}" for one in needs)

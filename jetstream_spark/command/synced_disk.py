@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, and on the disk."""
+"""Files that are on the disk as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SyncedDisk:
         _sync_folder(target.parent)
 
     def create(self, path: Path, content: str) -> bool:
-        """Make a file; False if there is one of that name already."""
+        """Make a file; return False if there is one of that name already."""
         temporary = self._written(path, content)
         try:
             os.link(temporary, path)
@@ -36,11 +36,11 @@ class SyncedDisk:
         _sync_folder(path.parent)
 
     def remove(self, path: Path) -> None:
-        """Remove a file that may not be there."""
+        """Remove a file, if it is there."""
         path.unlink(missing_ok=True)
 
     def put(self, written: Path, path: Path) -> None:
-        """Sync a file that was written, and give it its name, whatever had that."""
+        """Sync a file that was written, and give it its name, in place of any file that had it."""
         with written.open("rb") as file:
             os.fsync(file.fileno())
         written.replace(path)

@@ -68,7 +68,7 @@ def parse_positions(texts: Iterable[str], streams: Iterable[str]) -> dict[str, W
     """Read positions, each for one stream (`ORDERS=42`) or for all.
 
     Raises:
-        CheckpointError: one is none, or names another stream.
+        CheckpointError: one is not a position, or names another stream.
     """
     known, found = tuple(streams), dict[str, WantedPosition]()
     for text in texts:

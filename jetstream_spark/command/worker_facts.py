@@ -1,7 +1,7 @@
-"""What a process of Spark says of itself and of its way to the servers.
+"""What a Spark process says of itself and of its way to the servers.
 
-This module is sent to workers as a value, so that it also runs where the connector is missing. So
-it imports nothing but the standard library before it is called.
+This module is sent to workers by value, so that it also runs where the connector is missing. That
+is why it imports only the standard library until it is called.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 
 def facts(options: dict[str, str]) -> dict[str, Any]:
-    """Tell versions, kernels, the clock, and how a connection with these options goes.
+    """Return versions, kernels, the clock, and how a connection with these options fares.
 
     Args:
         options: of the connection; empty for no connection.
@@ -81,7 +81,7 @@ class Look:
         self._options = options
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Look once, whatever the batches hold."""
+        """Look once, whatever is in the batches."""
         import pyarrow as pa
 
         for _ in batches:

@@ -1,7 +1,7 @@
 """Data loss: comparing where a query stands with what its stream still holds. Pure.
 
-Every suspicion of the connector ends in one of the four errors made here, raised
-when `failOnDataLoss` is true and logged when it is false. A stream that is ahead is never rewound.
+Every suspicion of the connector ends in one of the errors made here, which are raised when
+`failOnDataLoss` is true and logged when it is false. A stream that is ahead is never rewound.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def find_loss(
     """What was lost between the query's position and the stream, None when nothing was.
 
     Args:
-        tail: what the stream holds now, None when there is no such stream any more.
-        expects_removals: messages may go before they were read (`SourceOptions`).
+        tail: what the stream holds now; None when it no longer exists.
+        expects_removals: messages may be removed before they are read (`SourceOptions`).
     """
     if tail is None:
         return stream_deleted(stream, at.next)
@@ -52,7 +52,7 @@ def find_loss(
 
 
 def check_continuity(start: Offsets, end: Offsets) -> None:
-    """Make sure that a batch goes on in the streams that the one before ended in.
+    """Make sure that a batch continues in the streams in which the one before it ended.
 
     Raises:
         DataLossError: a stream was made again, or ends before the start.
@@ -68,14 +68,14 @@ def check_continuity(start: Offsets, end: Offsets) -> None:
 def find_loss_in_range(
     sequences: SequenceRange, position: int, state: StreamState | None, expects_removals: bool
 ) -> tuple[DataLossError | None, int]:
-    """What a task that stands at a position of its range has lost, and where the next message is.
+    """What a task at a position of its range has lost, and where the next message is.
 
     Args:
-        state: the stream as it is now, None when there is no such stream any more.
+        state: the stream as it is now; None when it no longer exists.
 
     Returns:
-        The loss, None when there is none; and the first sequence that may still be there, the end
-        of the range when there is none.
+        The loss, None when there is none; and the first sequence that may still be there, or the
+        end of the range.
     """
     if state is None:
         return stream_deleted(sequences.stream, position), sequences.stop
@@ -119,7 +119,7 @@ def stream_restored(stream: str, expected: str, found: str) -> StreamRestoredErr
 
 
 def messages_gone(stream: str, start: int, stop: int, is_consumed: bool) -> DataLossError:
-    """The sequences [start, stop) are not there; `is_consumed`: because somebody had them."""
+    """The sequences [start, stop) are gone; `is_consumed`: because somebody has read them."""
     if not is_consumed:
         return messages_expired(stream, start, stop)
     return MessagesAcknowledgedError(

@@ -1,9 +1,9 @@
-"""A range by batched direct get: for streams that a consumer of ours would take messages from.
+"""A range by batched direct get: for streams from which a consumer of ours would take messages.
 
 On a work-queue stream a consumer of ours would be refused or take messages from others, and on an
-interest stream it would count as interest and remove what it reads. Direct get (ADR-31) touches
-nothing. It costs a text header block and some Python objects a message, so plain streams are read
-through a consumer.
+interest stream it would count as interest and remove what it reads. Direct get (ADR-31) changes
+nothing. It costs a text header block and some Python objects per message, so ordinary streams are
+read through a consumer.
 
 Direct get may be answered by a replica that lags behind the leader, so an answer that ends before
 the range does is believed only after the leader has confirmed that nothing follows.
@@ -43,7 +43,7 @@ _OWN_HEADERS = (
 
 
 class _AnswerIncompleteError(RetryableError):
-    """The replica that answered does not have all that the leader has, or stopped in between."""
+    """The replica that answered lacks something that the leader has, or stopped in between."""
 
     condition = "ANSWER_INCOMPLETE"
 
@@ -69,7 +69,7 @@ class DirectWay:
         flow = yield from pool.take(self._host, options, "reader")
         with pool.keeping(self._host, options, "reader", flow):
             messages, following = yield from self._ask(flow, position)
-        # An answer does not say which incarnation it is of; one that is there still was there then.
+        # An answer does not say which incarnation it is from; one that still exists existed then.
         step = yield from self._check(position, is_identity_only=True)
         if step is not None:
             return step
@@ -92,7 +92,8 @@ class DirectWay:
         """Compare the stream with what the range was planned on; the step when there is loss.
 
         Args:
-            is_identity_only: what is gone from its beginning does not matter.
+            is_identity_only: only compare incarnations; messages gone from its beginning do not
+                matter.
         """
         try:
             state = yield from self._control.stream_state(self._range.stream)
@@ -105,9 +106,9 @@ class DirectWay:
         return Step(following, is_last=following >= self._range.stop, loss=loss)
 
     def _ask(self, flow: Flow, position: int) -> Operation[tuple[list[Message], int]]:
-        """The messages of one answer that belong to the range, and the sequence behind them.
+        """The messages of one answer that belong to the range, and the sequence after them.
 
-        That sequence is the end of the range when the answer shows that nothing of it follows.
+        That sequence is the end of the range when the answer shows that nothing more of it follows.
         """
         request: dict[str, object] = {
             "seq": position,
@@ -156,7 +157,7 @@ class DirectWay:
                 )
             sequence = _number(message, b"Nats-Sequence")
             if _number(message, b"Nats-Last-Sequence") != previous or sequence < following:
-                # One was lost between the servers: keep what came before, ask again from there.
+                # One was lost between servers: keep what came before it, and ask again from there.
                 if not messages:
                     raise _AnswerIncompleteError("the answer to a direct get has a hole")
                 return messages, following
@@ -178,7 +179,7 @@ class DirectWay:
 
 
 def _gap(messages: list[Message], position: int, stop: int) -> int | None:
-    """The first sequence from a position on that an answer passed over; None without any."""
+    """The first sequence from a position on that an answer passed over; None if there is none."""
     if stop - position == len(messages):
         return None
     for message in messages:

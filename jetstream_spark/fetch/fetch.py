@@ -1,12 +1,12 @@
 """Reading one range in order, completely, whatever happens on the way.
 
 A `Way` brings the messages, block by block: through a consumer (`range_fetch.py`), by direct get
-(`direct_fetch.py`), or as the current values of a bucket (`kv_latest.py`). What is the same for all
+(`direct_fetch.py`), or as the current values of a bucket (`kv_latest.py`). What all of them share
 is here: where the reading stands, what was lost, and when to give up.
 
-There is one position, and **what has been handed over decides it**, nothing else: it moves when
-whoever asked for a block comes back for the next one. A way that fails is dropped with all it had
-collected, and goes on from the position. So a broken connection can cost time, never a row.
+There is one position, and **only what has been handed over decides it**: it moves when the caller,
+having used a block, asks for the next one. A way that fails is dropped with everything it had
+collected, and reading goes on from the position. So a broken connection can cost time, never a row.
 
 A failure is followed by a pause, each longer than the last. While the servers cannot be reached
 that goes on for `outageTimeout`; while they are there and bring nothing, for `readTimeout`. Then
@@ -38,14 +38,14 @@ _log = logging.getLogger("jetstream_spark")
 
 @dataclass(slots=True)
 class Step:
-    """What a way brought: a block of messages, and what is known behind it.
+    """What a way brought: a block of messages, and what is known beyond it.
 
     Attributes:
         next: the first sequence that is neither in the block nor before it.
-        block: the messages; its memory is used again by the next step. None when there are none.
-        is_last: nothing of the range follows.
+        block: the messages, in memory that the next step uses again. None when there are none.
+        is_last: nothing more of the range follows.
         first_gap: the first sequence before `next` that was passed over because it is not there.
-        loss: what was found to be lost; the messages up to `next` are gone.
+        loss: what was found to be lost: the messages up to `next` are gone.
     """
 
     next: int
@@ -56,10 +56,10 @@ class Step:
 
 
 class Way(Protocol):
-    """How the messages of a range come."""
+    """A way in which the messages of a range are read."""
 
     def advance(self, position: int) -> Operation[Step]:
-        """Bring what begins at a position, which is `next` of the step before or where it failed.
+        """Bring what begins at a position: `next` of the step before, or where that step failed.
 
         Raises:
             RetryableError: it broke off; abandon it, and another `advance` goes on.
@@ -69,7 +69,7 @@ class Way(Protocol):
         """Drop everything that was collected or is open, without waiting."""
 
     def finish(self) -> Operation[None]:
-        """Tidy up behind a range that was read to its end; failures do not matter any more."""
+        """Tidy up after a range that was read to its end; failures no longer matter."""
 
 
 class Fetch:
@@ -94,7 +94,8 @@ class Fetch:
         self._progress_at = host.now()
 
     def blocks(self) -> Production[Block]:
-        """The messages of the range in order; each block is used up before the next is asked for.
+        """The messages of the range in order; each block must be used up before the next is asked
+        for.
 
         Raises:
             DataLossError: messages of the range are not there any more.
@@ -127,7 +128,7 @@ class Fetch:
     def _note_progress(self, step: Step) -> None:
         if self._first_gap is None:
             self._first_gap = step.first_gap
-        self._progress_at = self._host.now()  # the reader's own time was no silence
+        self._progress_at = self._host.now()  # the time the reader itself took is not silence
         self._pause_s = PAUSE_S
 
     def _pause_or_give_up(self, error: RetryableError) -> Operation[None]:
@@ -159,8 +160,8 @@ class Fetch:
     def _check_gaps(self) -> Operation[None]:
         """Whether a gap was made by limits that overtook the reading, rather than by deletes.
 
-        With a subject filter a gap may be another subject's message. What is gone does not say of
-        which subject it was, so there it is taken for one's own, as at the beginning of a range.
+        With a subject filter a gap may be another subject's message. A message that is gone does
+        not tell its subject, so it counts as one of ours, as at the beginning of a range.
         """
         if self._first_gap is None or self.loss is not None:
             return
@@ -170,7 +171,7 @@ class Fetch:
         try:
             state = yield from control.stream_state(self.range.stream)
         except StreamNotFoundError:
-            return  # Everything was read before it went.
+            return  # Everything was read before it was removed.
         if state.created == self.range.created and state.first > self._first_gap:
             stop = min(state.first, self.range.stop)
             self._lose(messages_expired(self.range.stream, self._first_gap, stop))

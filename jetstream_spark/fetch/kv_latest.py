@@ -1,11 +1,11 @@
 """The current value of every key of a bucket: each key once, while others go on writing.
 
 A consumer that delivers the last message of each subject walks the keys as they were when it was
-made. A key that is written meanwhile may lose the revision on the list before it is delivered; the
-new one comes behind the list, because the consumer goes on with what arrives. So everything up to
-the tail at planning is handed over at once, and what comes after it is kept until the end and only
-handed over for keys that had no value yet. Each key that has a value all the while is in the result
-exactly once, with a value that was current at some moment of the read.
+made. If a key is written meanwhile, the revision on the list may be gone before it is delivered;
+the new one comes after the list, because the consumer goes on with what arrives. So everything up
+to the tail at planning is handed over at once, and what comes after it is kept until the end and
+handed over only for keys that had no value yet. Each key that has a value the whole time is in the
+result exactly once, with a value that was current at some moment of the read.
 
 One task reads all keys: a list of last messages has no beginning in the middle. It remembers the
 keys it handed over.
@@ -29,7 +29,7 @@ from jetstream_spark.fetch.ranges import SequenceRange
 from jetstream_spark.fetch.rows import Block, batch_of
 from jetstream_spark.options.format_options import SourceOptions
 
-# No stream reaches it; the end of the list is where nothing is pending.
+# No stream reaches this; the list ends where nothing is pending.
 _FAR = 2**62
 
 _NEEDED = {"key": pa.string(), "operation": pa.string(), "revision": pa.int64()}
@@ -39,7 +39,7 @@ class LatestWay:
     """The last revision of each key, then what was written meanwhile.
 
     Args:
-        sequences: what the bucket's stream held at planning; what lies behind it is read as well.
+        sequences: what the bucket's stream held at planning; what came later is read as well.
     """
 
     def __init__(self, host: Host, options: SourceOptions, sequences: SequenceRange) -> None:
@@ -63,7 +63,7 @@ class LatestWay:
         return Step(position, is_last=is_last)
 
     def _go_on_behind(self, position: int) -> Operation[bool]:
-        """Read what was written meanwhile; whether there is nothing.
+        """Read what was written meanwhile; tell whether there was nothing.
 
         Only to where the stream ends now, or a writer that is always ahead would keep this going.
         """
@@ -79,11 +79,11 @@ class LatestWay:
         return state.next <= position
 
     def _check_list(self, position: int) -> Operation[None]:
-        """Make sure that the list was of all that there was at planning.
+        """Make sure that the list covered everything that there was at planning.
 
         Raises:
-            ReplicaLagsError: the replica that made it did not have that yet. What was handed over
-                may be old, so the whole read has to begin again.
+            ReplicaLagsError: the replica that made it did not have all of that yet. What was handed
+            over may be old, so the whole read has to start again.
         """
         stream = self._range.stream
         for subject in self._options.subjects or (">",):
@@ -116,7 +116,7 @@ class LatestRows:
         stream: the bucket's stream.
         tail: the sequence that the next message would have had at planning.
         schema: the columns wanted.
-        rows_of: makes them of a block, `key`, `operation` and `revision` among them.
+        rows_of: makes rows of a block, with `key`, `operation` and `revision` among the columns.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class LatestRows:
         is_later = pc.greater_equal(rows.column("revision"), self._tail)
         is_value = pc.equal(rows.column("operation"), PUT)
         is_current = pc.and_(is_value, pc.invert(is_later))
-        # Nearly always all of them, and then nothing has to be copied.
+        # Nearly always all of them; then nothing has to be copied.
         values = rows if pc.all(is_current).as_py() else rows.filter(is_current)
         if pc.any(is_later).as_py():
             self._later.append(rows.filter(is_later))

@@ -26,7 +26,7 @@ PUT, DELETE, PURGE = "PUT", "DEL", "PURGE"
 
 _DELETE_LINE = r"\r\n(?:KV-Operation: ?DEL|Nats-Marker-Reason: ?Remove) *\r\n"
 _PURGE_LINE = r"\r\n(?:KV-Operation: ?PURGE|Nats-Marker-Reason: ?(?:MaxAge|Purge)) *\r\n"
-# Under the name of another bucket in a mirror, so the name is cut off by its shape.
+# In a mirror the bucket's name is another one, so the prefix is cut off by its shape.
 _PREFIX = r"^\$KV\.[^.]+\."
 
 

@@ -1,7 +1,7 @@
-"""The content of objects: chunks put together, and held against digest and size.
+"""The content of objects: chunks put together, and checked against digest and size.
 
-An object may be replaced or deleted while it is read; its chunks go then. So where chunks do not
-make up what was promised, the store is asked again: what it says of the object now tells one that
+An object may be replaced or deleted while it is read, and then its chunks are removed. So when the
+chunks do not add up to what was promised, the store is asked again: its answer tells an object that
 is gone from one that is damaged.
 """
 
@@ -36,7 +36,7 @@ from jetstream_spark.object_info import (
 from jetstream_spark.object_store import ObjectStore
 from jetstream_spark.options.format_options import SourceOptions
 
-# One that is replaced more often than it can be read will not be read.
+# An object that is replaced faster than it can be read is not read.
 _TRIES_MAX = 20
 
 
@@ -52,7 +52,8 @@ class Contents:
     def target(self, info: ObjectInfo) -> Operation[tuple[str, ObjectInfo] | None]:
         """The object that a link leads to, and the stream of its store.
 
-        None where there is none: it is gone, or the link leads to a whole store or another link.
+        None if there is no such object: it is gone, or the link leads to a whole store or another
+        link.
         """
         store, _, name = info.link.partition("/")
         stream = f"{STORE_STREAM_PREFIX}{store}"
@@ -70,7 +71,7 @@ class Contents:
         return self._streams[stream]
 
     def latest(self, stream: str, info: ObjectInfo) -> Operation[tuple[ObjectInfo, bytes] | None]:
-        """An object and its content as they are; None when it is gone meanwhile.
+        """An object and its content as they are now; None when it is gone.
 
         Raises: as `read`.
         """
@@ -107,7 +108,7 @@ class Contents:
         try:
             chunks = yield from self._chunks(stream, info)
         except DataLossError:
-            chunks = []  # the whole store went
+            chunks = []  # the whole store is gone
         content = b"".join(chunks)
         found = sha256(content).digest()
         if len(content) == info.size and is_digest(info.digest, found):
@@ -126,7 +127,8 @@ class Contents:
         if not info.size:
             return []
         if info.chunks == 1 and info.size <= 2 * CHUNK_BYTES:
-            # One request in place of a consumer, for what most stores have most of.
+            # One request in place of a consumer, for the small objects that most stores mostly
+            # have.
             subject = chunk_subject(info)
             found = yield from ObjectStore(self._control, stream).last(subject)
             return [found[1]] if found is not None else []
@@ -142,7 +144,7 @@ class Contents:
         def take(block: Block) -> None:
             nonlocal left
             if left < 0:
-                return  # more than there should be is not kept
+                return  # nothing beyond the promised size is kept
             for chunk in column(block, stream, "data", pa.binary()):
                 part = chunk.as_py()
                 left -= len(part)

@@ -1,8 +1,8 @@
 """The rows of an object store: what each object is, and its content where that is asked for.
 
-The messages that say what objects are come like those of any stream, and each is read as JSON: an
-object is many messages, so this is little beside its chunks. Then contents are read one after the
-other, and handed over in batches of about `BATCH_BYTES`.
+The messages that describe objects are read like those of any stream, and each is parsed as JSON: an
+object has many messages, so this is little work beside its chunks. Then contents are read one after
+the other, and handed over in batches of about `BATCH_BYTES`.
 
     batch       each object that is there once, with the content that it has when it is read. The
                 objects are dealt to the tasks by their names
@@ -60,7 +60,8 @@ _OF_CONTENT = {"bytes", "digest", "size"}
 
 
 def listed_batch(block: Block, stream: str, schema: pa.Schema) -> pa.RecordBatch:
-    """What messages say, unread; `schema` is `_LISTED`. A delete counts as a value here."""
+    """The payloads of messages, not yet parsed; `schema` is `_LISTED`. A delete counts as a value
+    here."""
     numbers = np.frombuffer(block.numbers, dtype=np.int64).reshape(-1, kernel.NUMBERS)
     columns = [
         column(block, stream, "subject", pa.string()),
@@ -76,7 +77,7 @@ def infos_of(listed: Iterable[pa.RecordBatch]) -> list[ObjectInfo]:
     """What the messages say of objects.
 
     Raises:
-        ObjectDamagedError: one of them says nothing of an object.
+        ObjectDamagedError: one of them does not describe an object.
     """
     found = []
     for batch in listed:
@@ -94,7 +95,7 @@ def latest_objects(
     part: int,
     parts: int,
 ) -> Production[pa.RecordBatch]:
-    """The objects that are there, of those whose names fall to one of the parts.
+    """The objects that exist, out of those whose names belong to one of the parts.
 
     Raises:
         ObjectDamagedError, ObjectTooLargeError: of an object.
@@ -156,7 +157,7 @@ class _Objects:
     def _row(
         self, info: ObjectInfo, is_latest: bool
     ) -> Operation[tuple[ObjectInfo, bytes | None] | None]:
-        """An object with its content; None when it is not there any more."""
+        """An object with its content; None when it is gone."""
         if info.is_deleted:
             return info, None
         if info.link:
@@ -168,7 +169,7 @@ class _Objects:
         return info, (yield from self._contents.read(self._stream, info))
 
     def _linked(self, info: ObjectInfo) -> Operation[tuple[ObjectInfo, bytes | None]]:
-        """A link has size, digest and content of the object that it leads to, if there is one."""
+        """A link gets size, digest and content of the object that it leads to, if there is one."""
         bare = replace(info, size=0, digest="")
         found = (yield from self._contents.target(info)) if self._follows_links else None
         if found is None:

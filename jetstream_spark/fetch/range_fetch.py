@@ -1,16 +1,16 @@
-"""A range through consumers that follow each other: the way of plain streams.
+"""A range through consumers, one after another: the way for ordinary streams.
 
 An ephemeral pull consumer (ack none, memory storage, starting at the first sequence) delivers the
 messages; the next pull request, bounded by count and bytes, is sent when half of the last one has
 arrived, so that the server seldom waits for us and never holds more for us than it allows a slow
-client. Two requests that wait at once are served in turn, a message to each, which costs a server
-more than two that follow each other.
+client. Two requests that wait at the same time are served in turn, one message each, which costs a
+server more than two that follow each other.
 
 The range is complete when a message at or after its last sequence was delivered, or when a consumer
 made at the position reached says that nothing is pending. The first consumer's own count of pending
 messages is only believed after such a second look: counts may drift, and a short read would be
-silent loss. In a cluster the consumer may live where a replica lags, so the stream's leader has to
-say the same. The consumer's own sequence must rise by one from message to message; a gap there
+silent loss. In a cluster the consumer may be on a replica that lags, so the stream's leader has to
+confirm that. The consumer's own sequence must rise by one from message to message; a gap there
 means that the network of servers dropped one, and everything from the gap on is fetched again.
 
 A broken connection, a vanished consumer or ten silent seconds end the consumer; the next one starts
@@ -59,7 +59,7 @@ _REQUEST_ENDED = (_TOO_LARGE, "Batch Completed")
 
 
 class _ConsumerLostError(RetryableError):
-    """The consumer of this fetch is of no more use; another one goes on."""
+    """The consumer of this fetch is of no further use; another one takes over."""
 
     condition = "CONSUMER_LOST"
 
@@ -69,7 +69,7 @@ class ConsumerWay:
 
     Args:
         is_list: begin with the last message of each subject instead of the first of the range. A
-            list begun again repeats what was handed over, which is passed over.
+            list that is begun again repeats messages; those already handed over are passed over.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class ConsumerWay:
     def advance(self, position: int) -> Operation[Step]:
         """Read on, through a new consumer if there is none; see `Way`."""
         if self.is_exhausted:
-            # Its count of what is pending is believed when another consumer says the same.
+            # Its count of pending messages is believed when another consumer says the same.
             yield from self.finish()
         elif self._delivery is not None and self._delivery.flow.is_leaving:
-            yield from self.finish()  # before it is cut; the next one is with another server
+            yield from self.finish()  # before it is cut; the next one is at another server
         if self._delivery is None:
             step = yield from self._open(position)
             if step is not None:
@@ -131,7 +131,8 @@ class ConsumerWay:
         pool.put_back(self._host, self._options.connection, "reader", flow)
 
     def _open(self, position: int) -> Operation[Step | None]:
-        """Create a consumer; the step that ends the range when there is nothing (more) to read."""
+        """Create a consumer; return the step that ends the range when there is nothing (more) to
+        read."""
         name = f"{CONSUMER_PREFIX}{self._host.token(8)}"
         try:
             created = yield from self._control.create_consumer(
@@ -165,7 +166,7 @@ class ConsumerWay:
         """Ask the leader whether anything of the range follows.
 
         Raises:
-            RetryableError: there is; the consumer is where the replica lags.
+            RetryableError: there is; the consumer's replica lags.
         """
         for subject in self._options.subjects or (">",):
             stored = yield from self._control.next_sequence(self._range.stream, position, subject)
@@ -206,9 +207,9 @@ class DeliveryOrder:
             are passed over.
 
     Attributes:
-        reached: behind the last message taken.
+        reached: the sequence after the last message taken.
         is_exhausted: the consumer said that it has nothing more.
-        first_gap: the first sequence passed over because nothing is there; None without any.
+        first_gap: the first sequence passed over because nothing is there; None if there is none.
     """
 
     def __init__(self, sequences: SequenceRange, position: int, is_list: bool = False) -> None:
@@ -220,7 +221,7 @@ class DeliveryOrder:
         self._last_delivered = 0
 
     def accept(self, block: Block) -> bool:
-        """Count what a scan added to a block, and cut off what is not of the range.
+        """Count what a scan added to a block, and cut off what is outside the range.
 
         Returns:
             Whether nothing is missing. If something is, the block ends before it.
@@ -249,7 +250,7 @@ class DeliveryOrder:
         return kernel.rising_by_one(block.numbers, block.count, column, before)
 
     def _take_with_gaps(self, block: Block, count: int) -> tuple[int, int]:
-        """Take what is of the range out of `count` messages; return from where to where that is.
+        """Take what belongs to the range out of `count` messages; return where it begins and ends.
 
         Raises:
             ProtocolViolationError: the sequences do not rise.
@@ -329,7 +330,7 @@ class _Delivery:
         return self._order.is_exhausted
 
     def next_step(self) -> Operation[Step]:
-        """What arrives until a block is full, or the range or the consumer has nothing more.
+        """What arrives until a block is full, or until the range or the consumer has nothing more.
 
         What came before a failure is returned first; the failure is raised by the next call.
         """
@@ -362,14 +363,14 @@ class _Delivery:
         return self._order.reached >= self._range.stop or self._order.is_exhausted
 
     def _check_progress(self) -> None:
-        """End the consumer when it is alive and yet brings nothing."""
+        """End the consumer when it is alive but brings nothing."""
         if self._host.now() - self._progress_at > self._options.read_timeout_s:
             raise _ConsumerLostError("the server is there but delivers nothing")
 
     # --- requesting -------------------------------------------------------------------------
 
     def _pull(self) -> Operation[None]:
-        """Ask for more in time, but never for more messages than the range can have."""
+        """Ask for more in good time, but never for more messages than the range can have."""
         options = self._options
         while self._outstanding <= options.fetch_batch // 2:
             rest = self._range.stop - self._order.reached - self._outstanding
@@ -392,10 +393,10 @@ class _Delivery:
     # --- receiving --------------------------------------------------------------------------
 
     def _scan(self) -> None:
-        """Find deliveries in what was received; read in full whatever else there is."""
+        """Find deliveries in what was received; anything else is read message by message."""
         flow, buffer = self.flow, self.flow.buffer
         if len(buffer) < self._unread_min:
-            return  # A large message is still on its way; looking again would be quadratic.
+            return  # A large message is incomplete; scanning it again would be quadratic.
         while True:
             before = len(self._block.numbers)
             buffer.start = kernel.scan_deliveries(
@@ -433,7 +434,7 @@ class _Delivery:
     def _read_status(self, message: Message) -> None:
         code, text = message.status
         if message.sid != self.sid or code == 100:
-            return  # Of an earlier subscription, or a sign of life.
+            return  # From an earlier subscription, or a heartbeat.
         if code == 0:
             raise ProtocolViolationError(
                 f"a message of {self._range} has the reply {message.reply!r}, which is no ack "
@@ -452,8 +453,8 @@ class _Delivery:
         raise RequestRefusedError(self._next_subject.decode(), code, 0, text)
 
     def _check_size(self, reply: bytes) -> None:
-        # A request that was cut short after some messages only had too little room left. One that
-        # got none had all its room, so no request will ever get past that message.
+        # A request that was cut short after some messages just had too little room left. One that
+        # got no message had all its room, so no request will ever get past that message.
         number = int(reply.rpartition(b".")[2])
         if self._received_before.pop(number, -1) == self._received:
             raise MessageTooLargeError(
@@ -466,7 +467,7 @@ class _Delivery:
     # --- handing over -----------------------------------------------------------------------
 
     def _start_block(self) -> None:
-        """Begin another block; the memory of the last one is used again."""
+        """Begin another block in the memory of the last one."""
         self._block = Block(b"", array("i"), array("q"), 0)
         buffer = self.flow.buffer
         buffer.make_room(max(ROOM_BYTES_MIN, self._unread_min - len(buffer)))

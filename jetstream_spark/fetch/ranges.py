@@ -1,7 +1,7 @@
 """Ranges of sequences: what one task reads. Pure values, no I/O.
 
-A range is half-open, belongs to one incarnation of one stream, and says nothing of what is stored
-there: sequences inside it may be missing, because JetStream removes messages.
+A range is half-open, belongs to one incarnation of one stream, and says nothing about what is
+stored there: sequences inside it may be missing, because JetStream removes messages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows: the columns of the source, the schemas that may be asked for, and record batches.
 
-A user may ask for any subset of the columns in any order; Spark offers Python sources no column
-pruning, so this is how columns that nobody needs are not built
+A user may ask for any subset of the columns in any order. Spark offers Python sources no column
+pruning, so this is the way to avoid building columns that nobody needs
 (docs/reference/spark.md#filters-and-columns).
 """
 
@@ -34,7 +34,7 @@ class Block:
     """Delivered messages, still in the bytes they arrived in.
 
     Attributes:
-        chunk: the received bytes; reused once the block was turned into a record batch.
+        chunk: the received bytes; reused once the block has been turned into a record batch.
         fields, numbers: what `scan_deliveries` found.
         count: how many messages from the front belong to the range.
     """
@@ -53,7 +53,7 @@ def schema_text(include_headers: bool, columns: Mapping[str, str] = COLUMNS) -> 
 
 
 def arrow_schema(schema: StructType, columns: Mapping[str, str] = COLUMNS) -> pa.Schema:
-    """The Arrow schema of what Spark asks for, out of the columns that there are.
+    """The Arrow schema of the columns that Spark asks for.
 
     Raises:
         SchemaError: a column does not exist or has another type.

@@ -10,7 +10,7 @@ class Tail:
     """What a stream holds at one moment: sequences [first, next) and their bytes.
 
     Attributes:
-        is_copy: it holds messages from before it was made, as what was restored and mirrors do.
+        is_copy: it holds messages from before it was made, as restored streams and mirrors do.
         is_consumed: messages leave it because somebody has read them.
         origin: the sequence that its first message got.
     """

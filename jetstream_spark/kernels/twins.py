@@ -17,8 +17,8 @@ _log = logging.getLogger("jetstream_spark")
 def adopt(kernel: str, names: dict[str, Any]) -> str:
     """Fill in what a kernel exports from one of its twins; return which: `compiled` or `pure`.
 
-    A compiled twin that lacks a name is of another build, and nothing of it is used. The pure twin
-    is not even imported unless it is needed.
+    A compiled twin that lacks a name is from another build, and nothing of it is used. The pure
+    twin is only imported when it is needed.
 
     Args:
         kernel: the package's name; the twins are its modules `fast` and `pure`.

@@ -1,1 +1,1 @@
-"""Queries under observation: their numbers, and where these go."""
+"""Queries under observation: their numbers, and where these are sent."""

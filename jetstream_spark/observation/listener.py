@@ -1,7 +1,7 @@
-"""The listener that Spark tells of its queries.
+"""The listener that Spark notifies of its queries.
 
-It runs in a thread of the driver that also tells everybody else, so it only takes notes; nothing
-that it is given to call may end that thread.
+It runs in a thread of the driver that notifies all other listeners as well, so it only takes notes;
+nothing that it is given to call may end that thread.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class QueryListener(StreamingQueryListener):
     Args:
         numbers: where to.
         callback: called with each progress that tells of a source of ours.
-        is_logged: whether each is a line of the log as well.
-        newest_progress: the newest progress of a query, by its id; None if there is none. Of an
-            idle query Spark has one, and tells listeners only that it is idle.
+        is_logged: whether each is logged as well.
+        newest_progress: the newest progress of a query, by its id; None if there is none. For an
+            idle query Spark keeps one, and tells listeners only that the query is idle.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class QueryListener(StreamingQueryListener):
         if self._callback is not None:
             try:
                 self._callback(progress)
-            except Exception:  # the user's; Spark would tell nobody else of this event
+            except Exception:  # the user's; else Spark would tell no other listener of this event
                 _log.exception("what observe() was given to call failed")
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """A query has nothing to do: it has read all, or waits for its servers."""
         try:
             progress = self._newest_progress(str(event.id))
-        except Exception:  # it has just ended, or the session has
+        except Exception:  # the query has just ended, or the session has
             return
         if progress is not None:
             self._numbers.note_progress(progress)
@@ -81,7 +81,7 @@ class QueryListener(StreamingQueryListener):
 
 
 def line_of(progress: Mapping[str, Any]) -> str:
-    """A progress as a line: which query, how much it read, how far it is behind."""
+    """A progress as one line: which query, how much it read, how far it is behind."""
     numbers = QueryNumbers()
     numbers.note_progress(progress)
     told = [

@@ -63,7 +63,7 @@ class Observation:
         self._registry.register(self._collector)
 
     def stop(self) -> None:
-        """Listen no longer, and take the numbers out of the registry."""
+        """Stop listening, and take the numbers out of the registry."""
         self._spark.streams.removeListener(self._listener)
         if self._registry is not None:
             self._registry.unregister(self._collector)

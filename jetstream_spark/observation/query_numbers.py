@@ -1,10 +1,10 @@
-"""What queries say of themselves, kept as numbers that somebody may look at any time.
+"""What queries report, kept as numbers that can be read at any time.
 
-They come from Spark's progress (`StreamingQueryProgress`): a source of ours is known by its
-offsets, and tells its lag and its losses in `latestOffset` (`source/stream_source.py`). Numbers of
-a query that has ended are kept, of the last hundred, but for `running`.
+They come from Spark's progress (`StreamingQueryProgress`): a source of ours is recognised by its
+offsets, and reports its lag and its losses in `latestOffset` (`source/stream_source.py`). The
+numbers of the last hundred ended queries are kept, except `running`.
 
-Counters count within this process: what a query passed over is counted anew when it is started
+Counters count within this process: a query that is restarted counts what it passes over from 0
 again, and its counter here goes on.
 """
 
@@ -28,7 +28,7 @@ class Metric:
 
     Attributes:
         name: without a suffix for counters.
-        labels: what tells numbers of this kind apart.
+        labels: the names of what tells numbers of this kind apart.
     """
 
     name: str
@@ -72,7 +72,7 @@ METRICS = {
 }
 
 Labels = tuple[str, ...]
-# Of so many queries that have ended numbers are kept; ids of queries without a name are all new.
+# So many ended queries are remembered; each run of a query without a name has a new id.
 ENDED_MAX = 100
 
 
@@ -86,7 +86,7 @@ class Sample:
 
 
 class QueryNumbers:
-    """The numbers of all queries that were heard of; threads may share it."""
+    """The numbers of all known queries; threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -134,9 +134,9 @@ class QueryNumbers:
             del self._values[key]
 
     def note_progress(self, progress: Mapping[str, Any]) -> bool:
-        """Note a progress as Spark writes it in JSON; whether it tells of a source of ours.
+        """Note a progress as Spark writes it in JSON; tell whether it has a source of ours.
 
-        The rows of one that is noted twice count once.
+        The rows of a progress that is noted twice count once.
         """
         sources = [*_sources(progress.get("sources"))]
         if not sources:
@@ -171,7 +171,7 @@ class QueryNumbers:
         moment = f"{progress.get('runId')} {progress.get('timestamp')}"
         rows = sum(_number(source.get("numInputRows")) for source, _ in sources)
         if self._newest.get(query) == moment:
-            rows = 0.0  # it was told before
+            rows = 0.0  # it was noted before
         self._newest[query] = moment
         rates = [_number(source.get("processedRowsPerSecond")) for source, _ in sources]
         self._set("rows", (query,), self._values.get(("rows", (query,)), 0.0) + rows)

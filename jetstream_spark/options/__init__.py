@@ -1,1 +1,1 @@
-"""What users say: the options of `format(\"jetstream\")`, read once, all mistakes told."""
+"""What users say: the options of `format(\"jetstream\")`, read once, with all mistakes reported."""

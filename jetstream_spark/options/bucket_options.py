@@ -1,7 +1,7 @@
 """The options of a key-value bucket as a source: `bucket`, `keys`, `kvMode`.
 
 A bucket is a stream `KV_<bucket>` with the subjects `$KV.<bucket>.<key>` (ADR-8), so everything
-else about reading it is what it is for streams; what makes no sense for a bucket is refused here
+else about reading it works as for streams; what makes no sense for a bucket is refused here
 (docs/options.md#reading-a-key-value-bucket).
 """
 

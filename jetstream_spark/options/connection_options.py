@@ -1,7 +1,7 @@
 """How to reach the servers: addresses, credentials, TLS, time limits. Shared by both sides.
 
-A frozen value that is pickled into tasks and is the key of the connection pool. Credentials stay
-references (`env:`, `file:`) until a connection is made.
+This is a frozen value that is pickled into tasks and is the key of the connection pool. Credentials
+stay references (`env:`, `file:`) until a connection is made.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ConnectionOptions:
 
     @property
     def can_change(self) -> bool:
-        """Whether the credentials are in a file, so that another password may stand there later."""
+        """Whether the credentials are in a file, whose content may change later."""
         secrets = (self.password, self.token, self.creds_secret, self.nkey_seed_secret)
         is_in_file = any(secret is not None and secret.is_in_file for secret in secrets)
         return is_in_file or bool(self.creds_file or self.nkey_file)

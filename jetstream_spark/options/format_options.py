@@ -40,7 +40,7 @@ T = TypeVar("T")
 EARLIEST = "earliest"
 LATEST = "latest"
 
-# What a server takes in one batch unless it was told otherwise.
+# What a server takes in one batch unless it is configured otherwise.
 ATOMIC_ROWS = 1_000
 
 _STREAM_NAME = re.compile(r"[^\s.*>/\\]{1,255}")
@@ -51,10 +51,10 @@ class SourceOptions:
     """Options of a batch or streaming read (docs/options.md#reading).
 
     Attributes:
-        streams: with `bucket` and `object_store`, the stream of it; empty with `stream_pattern`.
+        streams: with `bucket` or `object_store`, the stream behind it; empty with `stream_pattern`.
         stream_pattern: a regular expression for the whole name, empty when the streams are named.
-        subjects: with `bucket`, the subjects of `keys`; with `object_store`, those that say what
-            objects are.
+        subjects: with `bucket`, the subjects of `keys`; with `object_store`, those that describe
+            objects.
         starting: where to begin, None when the user said nothing: `latest` for a streaming query,
             `earliest` for a batch.
         ending: where a batch ends, exclusive; None is the tail at planning time.
@@ -101,8 +101,8 @@ class SourceOptions:
     def expects_removals(self) -> bool:
         """Whether messages may be gone before they were read, and that is no loss.
 
-        A bucket or an object store forgets what a later revision replaced; on a stream with
-        interest retention others acknowledge what the subjects of this query leave out.
+        A bucket or an object store drops what a later revision replaced; on a stream with interest
+        retention others acknowledge messages outside the subjects of this query.
         """
         if self.bucket or self.object_store:
             return True

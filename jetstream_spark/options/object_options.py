@@ -1,7 +1,7 @@
 """The options of an object store as a source or sink: `objectStore`, `maxObjectSize`.
 
-An object store is a stream `OBJ_<store>` (`object_info.py`), so everything else about reading it is
-what it is for streams; what makes no sense for objects is refused here (docs/objects.md).
+An object store is a stream `OBJ_<store>` (`object_info.py`), so everything else about reading it
+works as for streams; what makes no sense for objects is refused here (docs/objects.md).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from jetstream_spark.options.option_map import OptionMap
 # Of all stores that a mirror may hold; see `object_info.chunk_subject`.
 INFO_SUBJECTS = ("$O.*.M.*",)
 OBJECT_BYTES_MAX = 64 << 20
-# Beyond it no column of bytes holds a second one; Spark and Arrow end at twice as much.
+# Of larger ones no column of bytes could hold two; Spark and Arrow end at twice as much.
 _LIMIT_BYTES = 1 << 30
 
 _STORE = "an object store is a stream of its own; give one of them"

@@ -6,8 +6,8 @@ the offset `next: 4` has read all of them, and the batch from `next: 2` to `next
 
     {"v": 1, "streams": {"ORDERS": {"created": "2026-11-21T10:00:00.5Z", "next": 4}}}
 
-Where a batch begins is what the offset before it says. That says nothing of a stream that was not
-there, or was another incarnation; then the offset at the end has `start` as well.
+A batch begins where the offset before it says. If that offset says nothing about a stream, because
+the stream did not exist or was another incarnation, the offset at the end has `start` as well.
 
 Spark compares offsets as JSON text (docs/reference/spark.md#offsets), so the order of keys is
 fixed: streams sort by name. A sequence is never used twice within one incarnation (`created`), and
@@ -37,8 +37,8 @@ class StreamOffset:
     """The next sequence to deliver in the incarnation of a stream made at `created`.
 
     Attributes:
-        start: where the batch that ended here began, when the offset before it does not say; None
-            when it does.
+        start: where the batch that ended here began, if the offset before it does not say so; else
+            None.
     """
 
     created: str

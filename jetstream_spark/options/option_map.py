@@ -1,8 +1,8 @@
-"""Reading an option map once: every mistake is collected, none hides behind another.
+"""Reading an option map once: every mistake is collected, so that none hides another.
 
-Spark hands options over as text with lower-cased keys, and mixes in keys of its own for tables of
-the catalog (docs/reference/spark.md#options), so look-ups ignore case and unknown keys are judged
-only after those of Spark are set aside.
+Spark hands options over as text with lower-cased keys, and adds keys of its own for catalog tables
+(docs/reference/spark.md#options). So look-ups ignore case, and unknown keys are judged only after
+Spark's own are set aside.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class OptionMap:
     """An option map being read; `problems` grows with each mistake that is found.
 
     Each reading method takes the documented spelling of the key and returns the default when the
-    key is absent or its value is a mistake, so that reading always goes on to the end.
+    key is absent or its value is a mistake, so that reading always continues to the end.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -121,7 +121,7 @@ class OptionMap:
         return self.read(key, byte_size, None)
 
     def name_given(self, key: str, alias: str) -> str:
-        """The name, of two for one option, that the user gave; both at once are a mistake."""
+        """Which of two names for one option the user gave; giving both is a mistake."""
         self._known[key.lower()], self._known[alias.lower()] = key, alias
         if self.has(key) and self.has(alias):
             self.add_problem(alias, f"is another name of '{key}'; give one of them")
@@ -155,7 +155,7 @@ class OptionMap:
     def check_unknown(self, known_elsewhere: Iterable[str] = ()) -> None:
         """Record every key that nobody read, with the closest known one as a suggestion.
 
-        The value of an unknown key is not shown: who misspells `password` has written it there.
+        The value of an unknown key is not shown: it may be that of a misspelt `password`.
 
         `known_elsewhere` are keys that exist for the other side (reading or writing); the problem
         says so.
@@ -167,7 +167,7 @@ class OptionMap:
             if key in elsewhere:
                 self.add_problem(elsewhere[key], "does not apply here")
                 continue
-            import difflib  # only for whoever has mistyped
+            import difflib  # only needed for a typing mistake
 
             close = difflib.get_close_matches(key, self._known, n=1, cutoff=0.7)
             hint = f"; did you mean '{self._known[close[0]]}'?" if close else ""

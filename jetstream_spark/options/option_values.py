@@ -30,7 +30,7 @@ _RFC3339 = re.compile(
 
 
 def duration_seconds(text: str) -> float:
-    """`250ms`, `5s`, `2m`, also joined as `1m30s`: seconds, more than zero."""
+    """`250ms`, `5s`, `2m`, or joined as `1m30s`; return seconds, more than zero."""
     position, seconds = 0, 0.0
     compact = text.strip()
     while position < len(compact):

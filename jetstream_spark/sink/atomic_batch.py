@@ -1,11 +1,11 @@
 """One atomic batch on the wire: the stream takes all of its rows, or none.
 
-Each row says with headers to which batch it belongs and the how-manieth it is; the last one commits
-them, and only its answer tells what became of them. The answers to the others are empty, so nobody
-subscribes to them but to the first one, which tells why a batch could not be begun.
+Headers of each row say which batch it belongs to and its number there. The last one commits them,
+and only its answer tells what became of them. The answers to the others are empty, so only that to
+the first one is subscribed to, which tells why a batch could not be begun.
 
-Every error means that nothing was stored. What became of a batch whose answer is lost is not known
-here: TimeoutError and ConnectionLostError leave that open (`recovery.py`).
+Every error means that nothing was stored, except TimeoutError and ConnectionLostError: if the
+answer is lost, what became of the batch is not known here (`recovery.py`).
 
 Specification: nats-server 2.12 and later, streams with `allow_atomic`.
 """
@@ -40,7 +40,7 @@ def write_atomic_batch(
     Raises:
         RowRefusedError: a row is larger than the server takes; nothing was sent.
         TimeoutError, ConnectionLostError: nobody knows what became of it.
-        ProtocolViolationError: the answer is none to this batch.
+        ProtocolViolationError: the answer does not belong to this batch.
     """
     host, count = flow.host, len(rows)
     batch_id = host.token(16).encode()

@@ -12,7 +12,7 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Rows that the stream did not take, by their places in the batch, and what the server said."""
+    """Rows that the stream did not take, by their places in the batch, and the server's reason."""
 
     places: Places
     code: int
@@ -22,7 +22,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
-    """The rows that neither a refusal names nor are `unseen` are stored.
+    """What became of a batch: the rows that no refusal names and that are not `unseen` are stored.
 
     Attributes:
         last_sequence: as far as the stream is known to have come, 0 when nothing was stored.

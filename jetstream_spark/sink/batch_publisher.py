@@ -1,12 +1,12 @@
-"""Rows published in atomic batches, one at a time, the answer awaited before the next one.
+"""Rows published in atomic batches, one at a time: each is answered before the next one is sent.
 
-What `publisher.py` is for single rows. A batch is a block - up to `atomicRows` consecutive rows, no
-more than an Arrow batch brings - or with `atomicUnit=partition` the whole partition. What happens
-to one that was not stored, or not all of it:
+This is for batches what `publisher.py` is for single rows. A batch is a block - up to `atomicRows`
+consecutive rows, no more than an Arrow batch holds - or with `atomicUnit=partition` the whole
+partition. What happens to a batch that was not stored, or not completely:
 
     silence for `ackTimeout`, or the connection broke      the stream is looked into over another
                                                            connection (`recovery.py`); rows that it
-                                                           has not got are sent as a batch again
+                                                           does not have are sent again as a batch
     a row of it is stored already (10201)                  the stream is looked into, and the batch
                                                            sent again without it
     any other refusal                                      all of its rows are judged together
@@ -32,7 +32,7 @@ from jetstream_spark.sink.refusals import DUPLICATE_IN_BATCH
 from jetstream_spark.sink.refused_rows import RefusedRows
 from jetstream_spark.sink.stored_rows import places_not_in
 
-# A partition that is one batch is held as a whole, here and at the server.
+# A partition that is one batch is held completely, here and at the server.
 PARTITION_BYTES_MAX = 256 << 20
 
 
@@ -69,13 +69,13 @@ class BatchPublisher:
         yield from self._recovery.put_back(self._flow)
 
     def abandon(self) -> None:
-        """End the connection, whatever is on its way."""
+        """End the connection, whatever is under way."""
         self._flow.close()
 
     def publish_rows(
         self, rows: OutgoingRows, first_row: int, wanted: npt.NDArray[np.bool_] | None = None
     ) -> Operation[None]:
-        """Write consecutive rows, those that are wanted; return when they are stored.
+        """Write those of consecutive rows that are wanted; return when they are stored.
 
         Args:
             first_row: number of the first one in the partition.

@@ -2,11 +2,11 @@
 `revision`, `ttl`, `headers`, `msgId`.
 
 A revision of a key is a message with the subject `$KV.<bucket>.<key>`, and an operation is a header
-of it (ADR-8): so a row becomes one of those that `sink_columns` takes, and everything else about
-writing it is what it is for streams.
+of it (ADR-8). So a row is turned into one that `sink_columns` takes, and everything else about
+writing it works as for streams.
 
     put, or null    the key gets the value
-    create          the same, if the key has no revision, not even that of a delete
+    create          the same, if the key has no revision, not even a delete
     update          the same, if the key's last revision is `revision`
     delete          the key gets a marker; with `revision` only if that is the last one
     purge           the same, and its earlier revisions are removed
@@ -135,7 +135,7 @@ class BucketColumns:
         reason: str,
         named: pa.Array | None = None,
     ) -> None:
-        """Refuse the first row that is wrong, if any."""
+        """Refuse the first row that is wrong, if there is one."""
         if not pc.any(wrong, min_count=0).as_py():
             return
         row = int(pc.index(wrong, True).as_py())

@@ -1,21 +1,21 @@
-"""One attempt's hold on its partition: only of the last of several attempts can rows arrive.
+"""One attempt's hold on its partition: of several attempts only the last one's rows can arrive.
 
-Spark starts a task again although an attempt at it may still be running: beside it (speculation),
-because its executor was not heard of, or from another driver. What such an attempt still sends, or
-has on its way over a link that stalls, may arrive at any time. So attempts follow each other:
+Spark may start a task again while an attempt at it is still running: for speculation, because its
+executor was not heard of, or from another driver. What such an attempt still sends, or has under
+way over a stalled link, may arrive at any time. So attempts take over from each other:
 
 1. Each has an inbox, named in its ledger entry. It listens there on every connection that it sends
-   rows over, and sends none before the server knows that it listens *and* the entry is still its
-   own, which is read over the same connection, behind the subscription.
-2. Who follows puts its own entry in the place of that one. From now on the earlier attempt can
-   send over no further connection.
-3. It writes to the earlier inbox. Who listens there is told to stop by that, and closes the
-   connection; of a process that is halted, or cut off, the server closes it. When nobody listens
-   any more, nothing of that attempt can arrive (`late_frames.py`).
-4. Only then it looks which rows are stored.
+rows over, and sends none before the server knows that it listens *and* the entry is still its own;
+the entry is read over the same connection, after the subscription. 2. The next attempt replaces
+that entry with its own. From now on the earlier attempt cannot send over any further connection. 3.
+It writes to the earlier inbox. That tells whoever listens there to stop and close the connection;
+if that process is halted or cut off, the server closes the connection. When nobody listens there
+any more, nothing of that attempt can arrive (`late_frames.py`). 4. Only then does it look up which
+rows are stored.
 
-If the earlier attempt reads the entry before 2, it had subscribed before 2, and 3 finds it; if it
-reads it later, it finds another one's. Whether it is halted in between does not matter.
+If the earlier attempt reads the entry before step 2, it had subscribed before step 2, and step 3
+finds it; if it reads the entry later, it finds that of another attempt. Whether it is halted in
+between does not matter.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Claim:
         self._sid = b""
 
     def outlive(self, subject: str) -> Operation[None]:
-        """Return when nothing of earlier attempts can arrive any more.
+        """Return once nothing of earlier attempts can arrive any more.
 
         Args:
             subject: of one of the rows.
@@ -83,7 +83,7 @@ class Claim:
         yield from self._ledger.note_alone(self._attempt)
 
     def listen(self, flow: Flow) -> Operation[None]:
-        """Make a connection one that rows may be sent over.
+        """Listen on a connection, so that rows may be sent over it.
 
         Raises:
             AttemptSupersededError: another attempt has begun.
@@ -102,5 +102,5 @@ class Claim:
             raise self._ledger.superseded(self._attempt)
 
     def let_go(self, flow: Flow) -> None:
-        """Listen no longer with the next transfer; nothing is on its way."""
+        """Stop listening, with the next transfer; nothing is under way."""
         flow.unsubscribe(self._sid)

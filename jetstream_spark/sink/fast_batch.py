@@ -146,7 +146,7 @@ class FastBatch:
         self._conclude(count, int(answer["seq"]))
 
     def _end_is_unknown(self, position: int) -> None:
-        """The last row, or the probe, was answered otherwise than by the end of the batch."""
+        """Note that the answer to the last row, or to the probe, was not the end of the batch."""
         if 1 in self._faults:
             self._conclude(0, 0)  # it never began
         elif position > self._count:
@@ -167,7 +167,7 @@ class FastBatch:
 
 
 def position_of(tokens: list[bytes]) -> int:
-    """The position that a reply subject tells, behind its batch; 0 when it is none of ours."""
+    """The position in a reply subject, after its batch; 0 when it is not one of ours."""
     is_ours = len(tokens) == 5 and tokens[2].isdigit() and len(tokens[2]) == ROW_DIGITS
     return int(tokens[2]) if is_ours else 0
 

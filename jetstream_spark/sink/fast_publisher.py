@@ -1,21 +1,21 @@
-"""Rows published in fast batches, several on their way one behind the other.
+"""Rows published in fast batches, several of them under way one after the other.
 
-What `publisher.py` is for single rows, with an answer for each 500 rows and each batch in place of
-one for each row. A batch is a block of rows as an Arrow batch brings it, at most `maxInFlight`; so
-none is open while Spark makes the next rows, and the server does not give it up. What happens to
-one of which the stream did not take all rows (`fast_batch.py`):
+This is for fast batches what `publisher.py` is for single rows, with one answer per 500 rows and
+per batch in place of one per row. A batch is a block of rows from one Arrow batch, at most
+`maxInFlight`; so none is open while Spark makes the next rows, and the server does not give it up.
+What happens to a batch of which the stream did not take all rows (`fast_batch.py`):
 
     a row was refused                                      it is judged by itself
-                                                           (`refused_rows.py`), and the rows behind
+                                                           (`refused_rows.py`), and the rows after
                                                            it in its batch are sent again
     silence for `ackTimeout`, the connection broke, or     the stream is looked into over another
     the server has forgotten a batch                       connection (`recovery.py`); rows of all
-                                                           batches that it has not got go again
+                                                           batches that it lacks are sent again
 
-Before anything is sent again what became of the other batches is awaited, and then one batch is on
-its way at a time, a short one first: a batch with many rows that are refused must not be sent as
-often as it has rows. Rows that are sent again may land behind later ones. Where only the last row
-of a subject stays, as in buckets, that must not be: there one batch is on its way at a time anyway.
+Before anything is sent again, the answers to the other batches are awaited. Then one batch is under
+way at a time, a short one first: a batch with many refused rows must not be sent as often as it has
+rows. Rows that are sent again may land after later ones. Where only the last row of a subject
+stays, as in buckets, that must not happen: there only one batch is under way at a time anyway.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from jetstream_spark.sink.refused_rows import RefusedRows
 from jetstream_spark.sink.stored_rows import places_not_in
 
 IN_FLIGHT_BYTES_MAX = 32 << 20
-# One send: so much is written within `ackTimeout`.
+# One send: so much can be written within `ackTimeout`.
 SEND_BYTES = 256 << 10
 # Of a batch that is sent again.
 CAREFUL_ROWS = 16
@@ -58,7 +58,7 @@ class _Part:
         numbers: of the rows in their partition.
         first_sent: when the first of them was sent for the first time; None before.
         after: the rows that are stored have higher sequences.
-        closes: when nothing recognises them any more that were sent again without looking.
+        closes: when rows that were sent again without looking are no longer recognised.
     """
 
     rows: OutgoingRows
@@ -86,7 +86,7 @@ class FastPublisher:
     Ended by `close`, or by `abandon`.
 
     Args: as `Publisher`, and
-        is_ordered: a row that is sent again must not land behind a later one.
+        is_ordered: a row that is sent again must not land after a later one.
 
     Attributes:
         duplicates: 0; the server does not tell of them.
@@ -126,7 +126,7 @@ class FastPublisher:
         yield from self._recovery.put_back(self._flow)
 
     def abandon(self) -> None:
-        """End the connection, whatever is on its way."""
+        """End the connection, whatever is under way."""
         self._flow.close()
 
     # --- sending ----------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class FastPublisher:
     def publish_rows(
         self, rows: OutgoingRows, first_row: int, wanted: npt.NDArray[np.bool_] | None = None
     ) -> Operation[None]:
-        """Send consecutive rows, those that are wanted, as far as the window lets them.
+        """Send those of consecutive rows that are wanted, as far as the window allows.
 
         Args:
             first_row: number of the first one in the partition.
@@ -169,7 +169,7 @@ class FastPublisher:
         return count <= self._window and size <= IN_FLIGHT_BYTES_MAX
 
     def _send(self, part: _Part) -> Operation[None]:
-        """Send rows as one batch; if the connection breaks, that is found when it is awaited."""
+        """Send rows as one batch; a broken connection is noticed when the batch is awaited."""
         if not self._on_way:
             yield from self._renew()
         if part.first_sent is None:
@@ -189,7 +189,7 @@ class FastPublisher:
             self._broken = error
 
     def _write(self, data: memoryview) -> Operation[None]:
-        """Have bytes sent, with others when they are few."""
+        """Send bytes, together with others when they are few."""
         self._flow.link.write(data)
         if sum(map(len, self._flow.link.outgoing)) >= SEND_BYTES:
             yield from self._flow.flush(self._deadline())
@@ -209,7 +209,7 @@ class FastPublisher:
     # --- what became of it --------------------------------------------------------------------
 
     def _await_oldest(self) -> Operation[None]:
-        """Wait for the oldest batch; send again what is missing of it, and of those behind it."""
+        """Wait for the oldest batch; send again what is missing of it and of those after it."""
         missing = yield from self._take_oldest()
         if missing:
             while self._on_way:
@@ -231,9 +231,9 @@ class FastPublisher:
             left.extendleft(reversed(missing))
 
     def _take_oldest(self) -> Operation[list[_Part]]:
-        """Wait for what became of the oldest batch; return what is to be sent again.
+        """Wait for the outcome of the oldest batch; return what is to be sent again.
 
-        Of all batches, when the connection had to be given up.
+        If the connection had to be given up, that is of all batches.
         """
         part, batch = self._on_way[0]
         try:
@@ -265,7 +265,7 @@ class FastPublisher:
             self._late += stored
 
     def _outcome(self, batch: FastBatch) -> Operation[BatchOutcome]:
-        """Read until it is known what became of a batch.
+        """Read until the outcome of a batch is known.
 
         Raises:
             TimeoutError, ConnectionLostError, UnavailableError: nobody knows.
@@ -290,7 +290,7 @@ class FastPublisher:
         return batch.outcome
 
     def _take(self, message: Message) -> bool:
-        """Give an answer to its batch; whether there was one."""
+        """Hand an answer to its batch; tell whether there was one."""
         self._recovery.check(message)
         if not message.subject.startswith(self._prefix):
             return False
@@ -303,7 +303,7 @@ class FastPublisher:
         return False
 
     def _recover(self, error: Exception) -> Operation[list[_Part]]:
-        """Nobody knows what became of the batches: find out what the stream has of them."""
+        """The outcome of the batches is unknown: find out what the stream has of them."""
         parts = [part.cut(batch.stored)[1] for part, batch in self._on_way]
         rows = joined_rows([part.rows for part in parts])
         numbers = np.concatenate([part.numbers for part in parts])

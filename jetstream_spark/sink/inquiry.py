@@ -1,34 +1,35 @@
-"""What became of rows whose acks did not come: asked before any of them is sent again.
+"""What became of rows whose acks did not come; this is found out before any of them is sent again.
 
-The server's memory of ids is short (`duplicate_window`, 2 minutes unless set), and nobody knows
-how long a frame lies in the buffers of a stalled link. So rows are not sent again in the hope that
-the window is still open. A row is in one place at a time - stored, or on its way over the one open
-connection, or not sent - and an inquiry is what makes sure of it, within one attempt:
+The server's memory of ids is short (`duplicate_window`, 2 minutes unless set), and nobody knows how
+long a frame stays in the buffers of a stalled link. So rows are not sent again in the hope that the
+window is still open. A row is in one place at a time - stored, or on its way over the one open
+connection, or not sent - and within one attempt an inquiry makes sure of that:
 
 1. The connection that was given up is gone *at the server*. Each connection has an inbox of its
    own. While the server still reads the old one, that inbox has a subscriber; when it has read the
    last of its bytes and closed it, a message to the inbox finds nobody, and the server says so at
    once. From then on no frame of it can arrive.
 2. What it brought has passed the stream's queue. A message that the stream must refuse (it expects
-   a stream of another name) goes the same way, in order; its refusal says that the queue is
-   through.
-3. What the stream holds is read, from before the first of these rows was sent. What is not there
+a stream of another name) goes the same way, in order; its refusal says that everything before it
+has passed. 3. What the stream holds is read, from before the first of these rows was sent. What is
+not there
    was not stored and never will be: it may be sent again.
 
-The order of 1, 2 and 3 is the argument; the time that each takes does not matter. A connection that
-breaks during the next sending is given up in turn and inquired about in the same way.
+The argument rests on the order of 1, 2 and 3; the time that each takes does not matter. A
+connection that breaks while the rows are sent again is given up in turn and inquired about in the
+same way.
 
-Where it cannot be done so:
+Where that cannot be done:
 
 - Work queues and streams with interest retention may have handed on what they stored, and without
-  the option `stream` nobody knows where to look. There the duplicate window is all there is: rows
-  are only sent again while it is open, with `ackTimeout` to spare for the way; afterwards the write
-  fails. Rows that were longer on their way all the same are counted in the log.
+  the option `stream` nobody knows where to look. There is only the duplicate window: rows are sent
+  again only while it is open, with `ackTimeout` to spare for the way; afterwards the write fails.
+  If rows took longer all the same, the log says how many.
 - Whether the old connection is gone cannot be told if somebody subscribes to everything, or if the
   user may not publish to `_INBOX.>`. Then frames that come late are left to the window, and the log
   says so.
-- Without a ledger, what an earlier attempt at the same partition has on its way is not asked after:
-  nobody remembers its connection. With one, `claim.py` does.
+- Without a ledger, nobody remembers the connection of an earlier attempt at the same partition, so
+  what it has under way is not inquired about. With a ledger, `claim.py` does that.
 - In a cluster 2 passes the leader's queue: what the leader has proposed and not applied is left to
   the window, and what lies between two servers of it when the connections were to different ones.
 """
@@ -48,7 +49,7 @@ from jetstream_spark.errors import (
 from jetstream_spark.sink.late_frames import pass_queue, until_gone
 from jetstream_spark.sink.stored_ids import read_stored_ids
 
-# So far the clocks of server and executors may be apart where times of messages are looked for.
+# How far the clocks of server and executors may differ where message times are compared.
 CLOCKS_S = 600
 
 
@@ -58,7 +59,8 @@ class Inquiry:
     Args:
         control: where requests go; its `patience_s` bounds each step.
         stream: the stream as the write began, None when the option `stream` is not set.
-        window_s: for how long ids are remembered; what is promised of it where `stream` is None.
+        window_s: for how long ids are remembered; the time promised by the user where `stream` is
+            None.
         id_prefix: what all ids of this write begin with.
         subject: the only subject that this write stores, "" when there are more.
     """
@@ -93,7 +95,7 @@ class Inquiry:
         return self._stream.next - 1 if self._stream is not None else 0
 
     def check_window(self, first_sent: float, way_s: float) -> None:
-        """Refuse to send again what nothing but the window could recognise, unless it is open.
+        """Refuse to send again what only the window could recognise, unless the window is open.
 
         Args:
             first_sent: when the first of the rows was sent for the first time.
@@ -122,9 +124,9 @@ class Inquiry:
     def stored_ids(
         self, flow: Flow, given_up: Sequence[bytes], subject: bytes, after: int
     ) -> Operation[set[bytes]]:
-        """Make sure that what was sent has arrived or never will; return the ids that are stored.
+        """Make sure that what was sent has arrived or never will; return the stored ids.
 
-        Nothing is returned where nothing can be looked up: call `check_window` then.
+        Where nothing can be looked up the set is empty: then call `check_window`.
 
         Args:
             flow: the connection that is to be used from now on.

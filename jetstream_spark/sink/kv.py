@@ -60,9 +60,9 @@ class KvBucket:
         """Set a key if its revision is still the expected one (`NO_ENTRY`: it has none).
 
         Args:
-            value: has something in it that nobody else writes, a token. A request whose answer was
-                lost is repeated and refused, because the first one was carried out: the value that
-                is found then tells whose it is.
+            value: contains a token that nobody else writes. A request whose answer was lost is
+                repeated, and refused if the first one was carried out; then the token in the stored
+                value tells whose it is.
 
         Returns:
             The new revision; None when somebody else wrote the key first.
@@ -104,7 +104,7 @@ class KvBucket:
                 raise
 
     def forget(self, prefix: str) -> Operation[None]:
-        """Remove every key below a prefix, without a trace."""
+        """Remove every key below a prefix, leaving no trace."""
         body = {"filter": self._subject(f"{prefix}.>")}
         try:
             yield from self._control.request(f"STREAM.PURGE.{self._stream}", body)

@@ -1,9 +1,9 @@
-"""Rows that would come back over later ones of their subject.
+"""Rows that must not be sent again, because a later row of their subject is stored.
 
 A stream that keeps only so many messages of a subject (a key-value bucket keeps one) has removed
-what a later row replaced. Such a row is looked for in vain when acks are lost, or when an attempt
-follows another one; sent again it would replace the later row, and the subject would end with the
-older value. So a row that is not found is taken as written when the stream has a later row of the
+what a later row replaced. When acks are lost, or when an attempt follows another one, such a row is
+not found; if it were sent again it would replace the later row, and the subject would end up with
+the older value. So a row that is not found counts as written when the stream has a later row of the
 same subject: it came before that one on the same connection.
 """
 
@@ -27,7 +27,7 @@ class LastStored:
         self._rows = pa.array([], pa.int64())
 
     def note(self, subjects: BytesColumn, rows: npt.NDArray[np.int64]) -> None:
-        """Count in rows that are stored."""
+        """Take stored rows into account."""
         found = pa.table(
             {
                 "subject": pa.concat_arrays([self._subjects, _column(subjects, len(rows))]),

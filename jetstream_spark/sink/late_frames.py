@@ -1,9 +1,9 @@
-"""Making sure that what a connection of somebody brought has arrived, or never will.
+"""Making sure that what somebody's connection brought has arrived, or never will.
 
 A connection is gone *at the server* when a message to an inbox that it listened on finds nobody:
-the server says so at once, and it closes a connection only behind the last of its bytes. From then
-on no frame of it can arrive. What it brought has passed the stream's queue when a message behind
-it has: one that the stream must refuse, because it expects a stream of another name.
+the server says so at once, and it closes a connection only after the last of its bytes. From then
+on no frame of it can arrive. What it brought has passed the stream's queue when a message sent
+after it has: one that the stream must refuse, because it expects a stream of another name.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from jetstream_spark.errors import PermissionDeniedError, RequestRefusedError, U
 
 _log = logging.getLogger("jetstream_spark")
 
-# No stream has a name with blanks, so whichever gets this refuses it.
+# No stream has a name with blanks, so whichever stream gets this refuses it.
 _REFUSE_ME = b"NATS/1.0\r\nNats-Expected-Stream: none of them\r\n\r\n"
 
 
 def until_gone(
     control: Control, flow: Flow, inboxes: Sequence[bytes], patience: Patience, whose: str
 ) -> Operation[None]:
-    """Wait until nobody listens on these inboxes; who does gets an empty message each time.
+    """Wait until nobody listens on these inboxes; listeners get an empty message each time.
 
-    Where that cannot be told the log says so, and what comes late is left to the window.
+    Where that cannot be found out the log says so, and late frames are left to the window.
 
     Args:
         flow: the connection to ask over.

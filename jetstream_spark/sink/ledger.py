@@ -1,6 +1,6 @@
 """The ledger: what was written, remembered for longer than the server's duplicate window.
 
-The server drops a second publish of an id for two minutes or so; a query that was down for an hour
+The server drops a second publish of an id for two minutes or so. A query that was down for an hour
 and runs its last micro-batch again would write it twice. So every partition leaves an entry:
 
     <scope>.<partition>    {"version": 7, "state": "started", "created": ..., "next": 1043,
@@ -8,14 +8,14 @@ and runs its last micro-batch again would write it twice. So every partition lea
                            {... "state": "done", "last": 1292, "rows": 250, "low": ..., "high": ...}
     <scope>                {"version": 7, "created": ..., "next": 3043, "rows": 2000}, by the driver
 
-All of them carry an `attempt`, a random token: an answer that was lost has the request repeated,
-and the token tells one's own entry from that of somebody who was quicker (`kv.py`).
+All of them carry an `attempt`, a random token: when an answer is lost, the request is repeated, and
+the token tells the attempt's own entry from that of another one that was quicker (`kv.py`).
 
 `version` is the micro-batch; `next` the sequence that the stream was about to give when the first
-attempt began, or the batch was done; `last` one that was stored; `created` the stream's
+attempt began, or when the batch was done; `last` a sequence that was stored; `created` the stream's
 incarnation, so that entries about a stream that was deleted and made again mean nothing; `low` and
-`high` are the fingerprint of the rows. A stream that ends before `next` or `last` was brought back
-from an older snapshot: what is said of the rows behind its end means nothing either.
+`high` are the fingerprint of the rows. A stream that ends before `next` or `last` was restored from
+an older snapshot: what is said about rows beyond its end means nothing either.
 
 What an attempt finds, and what it may conclude (`Standing`):
 
@@ -31,8 +31,8 @@ What an attempt finds, and what it may conclude (`Standing`):
                                               back: WriterFencedError
 
 An entry is only ever replaced at the revision that was read, so of two attempts one is the first.
-`inbox` is where an attempt listens while it may have rows on their way, `before` those of earlier
-ones that nobody has seen gone yet (`claim.py`).
+`inbox` is where an attempt listens while it may have rows under way; `before` has the inboxes of
+earlier attempts that nobody has seen gone yet (`claim.py`).
 
 Nothing here concludes that a row was written from anything but its id or its fingerprint; see
 docs/reference/spark.md#what-a-writer-knows.
@@ -66,7 +66,7 @@ from jetstream_spark.sink.message_ids import Fingerprint
 T = TypeVar("T")
 
 CONTESTED_READS_MAX = 10
-# No job runs for so long, and nobody will ask for its entries: the next one has another name.
+# No job runs for so long, and nobody asks for its entries later: the next job has another name.
 ABANDONED_AFTER_S = 30 * 86_400
 _log = logging.getLogger("jetstream_spark")
 _PLAIN_TOKEN = re.compile(r"[A-Za-z0-9_=-]+")
@@ -91,7 +91,7 @@ class Scope:
 
     @property
     def text(self) -> str:
-        """What separates the message ids of this write from all others."""
+        """The text that separates the message ids of this write from all others."""
         return f"{self.kind}:{self.name}:{self.version}"
 
 
@@ -114,7 +114,7 @@ class Attempt:
         stream: the state of the stream as the attempt began, None when COMMITTED.
         fingerprint: of the rows that an earlier attempt finished, when DONE; and when COMMITTED, as
             far as it is still known.
-        inbox: where it is told to stop; "" of one that may not send.
+        inbox: where it is told to stop; "" if it may not send.
         before: the inboxes of earlier attempts, which may have rows on their way.
     """
 
@@ -148,7 +148,7 @@ class Ledger:
     # --- tasks ------------------------------------------------------------------------------
 
     def begin(self, partition: int) -> Operation[Attempt]:
-        """Find out where a partition stands, and leave word that it was started.
+        """Find out where a partition stands, and note that it was started.
 
         Raises:
             WriterFencedError: a later version was written already.
@@ -159,7 +159,7 @@ class Ledger:
         for _ in range(CONTESTED_READS_MAX):
             committed, entry, revision = yield from self._usable(self._entries(key))
             if _is_ahead(committed, stream) or _is_ahead(entry, stream):
-                # They were written behind the look, or the stream was brought back.
+                # They were written after the look, or the stream was restored.
                 stream = yield from self._control.stream_state(self._stream)
             if self._is_committed(committed, stream):
                 return self._committed(key, entry)
@@ -188,7 +188,8 @@ class Ledger:
         return bool(entry["version"] > self._scope.version)
 
     def _is_kept(self, entry: dict[str, Any], stream: StreamState) -> bool:
-        """Whether a stream is as far as it was when a version of a scope had been written to it."""
+        """Whether a stream is at least as far as it was when a version of a scope had been written
+        to it."""
         if int(entry.get("next", 0)) <= stream.next:
             return True
         _log.warning(
@@ -214,7 +215,7 @@ class Ledger:
     def _found(
         self, key: str, entry: dict[str, Any] | None, revision: int, stream: StreamState
     ) -> Attempt:
-        """Where an attempt that finds this entry stands."""
+        """The attempt that results from this entry."""
         attempt = Attempt(key, Standing.FIRST, revision, stream.next, stream)
         if entry is not None and entry["version"] == self._scope.version:
             attempt.before = (*entry["before"], *filter(None, [entry["inbox"]]))
@@ -228,7 +229,7 @@ class Ledger:
         return attempt
 
     def _claim(self, attempt: Attempt) -> Operation[bool]:
-        """Put an attempt's entry in the place of the one it found; False if that has changed."""
+        """Replace the entry that an attempt found with its own; return False if it has changed."""
         assert attempt.stream is not None, "a committed attempt has nothing to write"
         inbox = f"_INBOX.{self._control.host.token(11)}"
         started = self._started(attempt) | {"inbox": inbox, "before": attempt.before}
@@ -238,7 +239,7 @@ class Ledger:
         return written is not None
 
     def reopen(self, attempt: Attempt) -> Operation[None]:
-        """Begin with a partition that was done, because its rows are others now.
+        """Begin again with a partition that was done, because its rows have changed.
 
         Raises:
             AttemptSupersededError: another attempt was quicker.
@@ -247,7 +248,7 @@ class Ledger:
             raise self.superseded(attempt)
 
     def note_alone(self, attempt: Attempt) -> Operation[None]:
-        """Leave word that of earlier attempts nothing can arrive any more.
+        """Note that nothing of earlier attempts can arrive any more.
 
         Raises:
             AttemptSupersededError: another attempt has begun.
@@ -284,7 +285,7 @@ class Ledger:
         return self._entry("started", attempt.stream.created, attempt.first_sequence)
 
     def _resume(self, attempt: Attempt, entry: dict[str, Any], stream: StreamState) -> None:
-        """Let an attempt follow another one in the same stream."""
+        """Let an attempt take over from another one in the same stream."""
         attempt.standing, attempt.first_sequence = Standing.RESUMED, int(entry["next"])
         if entry["state"] == "done" and int(entry.get("last", 0)) < stream.next:
             attempt.standing, attempt.fingerprint = Standing.DONE, _fingerprint(entry)
@@ -308,7 +309,7 @@ class Ledger:
     def finish(
         self, attempt: Attempt, fingerprint: Fingerprint, last_sequence: int
     ) -> Operation[None]:
-        """Leave word that every row of the partition is acknowledged.
+        """Note that every row of the partition is acknowledged.
 
         Args:
             fingerprint: of the rows.
@@ -330,24 +331,24 @@ class Ledger:
             entry, _ = yield from self._read(attempt.key)
             if entry is not None and self._is_newer(entry, attempt.stream):
                 raise self._fenced(entry["version"])
-            # Another attempt at the same partition finished first; its word is as good.
+            # Another attempt at the same partition finished first, which is as good.
 
     # --- the driver -------------------------------------------------------------------------
 
     def commit(
         self, rows: int, incarnations: Collection[str] = (), *, differs: bool = False
     ) -> Operation[None]:
-        """Leave word that the whole version is written; called again, it changes nothing.
+        """Note that the whole version is written; called again, this changes nothing.
 
         Args:
             rows: of all partitions.
             incarnations: when the stream was created, as the tasks saw it.
-            differs: whether rows that were not written, because their version had been, are others.
+            differs: whether rows were skipped as already written that differ from those written.
 
         Raises:
             WriterFencedError: another run committed a later version.
-            LedgerError: the version was committed before with another number of rows, or the
-                stream was made anew while it was written.
+            LedgerError: the version was committed before with another number of rows, or the stream
+            was deleted and made again while it was written.
         """
         stream = yield from self._control.stream_state(self._stream)
         if any(one != stream.created for one in incarnations):
@@ -422,7 +423,7 @@ class Ledger:
             )
 
     def _warn_of_skipped(self, entry: dict[str, Any], rows: int, differs: bool) -> None:
-        """A txnVersion that was written is skipped, whatever it holds; say so if it holds more."""
+        """Warn if a txnVersion that was skipped, because it was written before, holds more now."""
         reason = ""
         if entry["version"] > self._scope.version:
             reason = f"version {entry['version']} is in the ledger already"
@@ -446,7 +447,7 @@ class Ledger:
     def forget(self) -> Operation[None]:
         """Remove the entries of this scope; for writes that nobody can run again.
 
-        Those of jobs whose driver died before it could are removed with them, a month later.
+        Entries of jobs whose driver died before it could remove them go with these, after a month.
         """
         yield from self._bucket.forget(self._key)
         since_ns = self._control.host.wall_time_ns() - ABANDONED_AFTER_S * 10**9
@@ -516,7 +517,7 @@ class Ledger:
         )
 
     def _usable(self, work: Operation[T]) -> Operation[T]:
-        """Something done in the bucket; say so if it cannot be."""
+        """Do something in the bucket; turn a failure into an error that names the bucket."""
         try:
             return (yield from work)
         except (PermissionDeniedError, RequestTimeoutError) as error:
@@ -529,7 +530,7 @@ class Ledger:
 
 
 def _is_ahead(entry: dict[str, Any] | None, stream: StreamState) -> bool:
-    """Whether an entry speaks of another incarnation of a stream, or of what it has not got."""
+    """Whether an entry is about another incarnation of a stream, or about more than it holds."""
     if entry is None:
         return False
     reached = max(int(entry.get("next", 0)), int(entry.get("last", 0)) + 1)

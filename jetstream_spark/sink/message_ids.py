@@ -3,17 +3,17 @@
     id = <tag><digest>        the first such row of the partition
          <tag><digest>.<k>    the row that has k equal ones before it
 
-`digest` covers subject, headers and payload, salted by scope and partition; `tag` is a short hash
-of the same scope and partition, so that a scan of the stream recognises the ids of this attempt's
-predecessors among those of everybody else. Both are base64url.
+`digest` covers subject, headers and payload, salted with scope and partition; `tag` is a short hash
+of the same scope and partition, so that a scan of the stream recognises the ids of earlier attempts
+among all others. Both are base64url.
 
-Why not the row's number: a shuffle may hand the rows of a partition over in another order, and a
-number used for another row before would make the server drop a row it never saw. Content ids keep
+The row's number would not do: a shuffle may hand the rows of a partition over in another order, and
+a number used for another row before would make the server drop a row it never saw. Content ids keep
 the set of ids for the same set of rows in any order; rows that move to another partition get new
 ids. So an unstable order can cost a duplicate, never a row
 (docs/reference/spark.md#what-a-writer-knows).
 
-Memory: one digest a row of the partition is remembered, about 40 bytes.
+Memory: one digest per row of the partition is remembered, about 40 bytes each.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _WORD = 2**64
 
 @dataclass(slots=True)
 class Fingerprint:
-    """A sum over rows that does not depend on their order: tells equal partitions from others.
+    """A sum over rows that does not depend on their order; it tells whether two partitions are
+    equal.
 
     Attributes:
         rows: number of rows.

@@ -1,10 +1,10 @@
 """The columns of a write into an object store: `name`, `bytes`, and optionally `operation`,
 `description`, `headers`.
 
-    put, or null    the object gets this content, and what else the row says of it
-    delete          the object is removed; one that is not there stays as it is
+    put, or null    the object gets this content, and whatever else the row says of it
+    delete          the object is removed, if there is one
 
-`take` gives the columns of messages that say what objects are: their subjects, and in place of
+`take` gives the columns of the messages that describe objects: their subjects, and in place of
 header lines what a row says besides its content, as JSON (`object_publisher.py` reads it).
 """
 

@@ -1,21 +1,21 @@
-"""Rows written as objects: chunks first, then the message that makes an object of them.
+"""Rows written as objects: first the chunks, then the message that makes an object of them.
 
-What `publisher.py` is for messages. The message about an object carries the id of its row, so which
-rows an earlier attempt has written is found out as for any stream (`sink.py`). Besides, whatever is
-cut, killed or sent twice:
+This is for objects what `publisher.py` is for messages. The message about an object carries the id
+of its row, so the rows that an earlier attempt has written are found as for any stream (`sink.py`).
+Besides, whatever is cut, killed or sent twice:
 
-- Each try at an object writes chunks of its own, which nobody sees, so none of them ever mixes with
-  those of another try, or of a task that should not be running any more.
+- Each try at an object writes chunks of its own, which nobody sees yet, so they never mix with
+  those of another try, or of a task that should no longer be running.
 - The message is stored only if the object is still what it was when the try began. If it is not,
-  it is looked at: this row's own message is recognised by its id; another one is replaced.
+  its message is looked at: this row's own is recognised by its id; any other is replaced.
 - Then the chunks that were replaced are removed. The message names them in a header, so that an
   attempt which finds the row written can remove them once more.
-- Chunks of a try that came to nothing are removed at once if the server can be reached, and at the
-  end of the partition, when nothing of connections that broke can arrive any more. With the ledger
-  chunks and messages go over connections that are claimed (`claim.py`). So what a killed task left
-  is removed by the attempt that follows it, when nothing of that task can arrive or refer to it any
-  more; it is known by the tag that the names of chunks begin with. Without the ledger no attempt
-  knows whether it follows another one, or runs beside one, and they stay.
+- Chunks of a failed try are removed at once if the server can be reached, and again at the end of
+  the partition, when nothing of connections that broke can arrive any more. With the ledger, chunks
+  and messages go over connections that are claimed (`claim.py`). So what a killed task left is
+  removed by the attempt that follows it, when nothing of that task can arrive or refer to it any
+  more; it is recognised by the tag that the names of chunks begin with. Without the ledger no
+  attempt knows whether it follows another one or runs beside one, so such chunks stay.
 
 Memory: the object, as the Arrow batch brought it, and `WINDOW_CHUNKS` of its chunks.
 """
@@ -68,7 +68,7 @@ from jetstream_spark.sink.stored_ids import ID_HEADER
 WINDOW_CHUNKS = 16
 RETRY_PAUSE_S = 0.25
 _NUID_CHARACTERS = 22
-# An object that is replaced by others again and again while it is written.
+# Of an object that others replace again and again while it is written.
 _CONFLICTS_MAX = 50
 _REPLACED = b"Spark-Replaced-Chunks"
 # The header of a chunk, which names the stream.
@@ -119,7 +119,7 @@ class ObjectPublisher:
         self._tag = tag
         self._is_resumed = is_resumed
         self._current: set[str] = set()  # chunks that objects of this partition are made of
-        self._left: set[str] = set()  # subjects of chunks of tries that came to nothing
+        self._left: set[str] = set()  # subjects of chunks of failed tries
         self._payload_max = 1 << 20  # until a server says
         self._recovery = recovery
         self._flow: Flow | None = None
@@ -132,13 +132,13 @@ class ObjectPublisher:
             yield from self._recovery.put_back(self._flow)
 
     def abandon(self) -> None:
-        """End the connection, whatever is on its way."""
+        """End the connection, whatever is under way."""
         self._give_up()
 
     def publish_rows(
         self, rows: OutgoingRows, first_row: int, wanted: npt.NDArray[np.bool_] | None = None
     ) -> Operation[None]:
-        """Write consecutive rows, those that are wanted; return when they are stored.
+        """Write those of consecutive rows that are wanted; return when they are stored.
 
         Args:
             first_row: number of the first one in the partition.
@@ -188,10 +188,10 @@ class ObjectPublisher:
             yield from self._write_after(before, row, content)
 
     def _write_after(self, before: _Found, row: _ObjectRow, content: memoryview) -> Operation[None]:
-        """Replace what is said of an object, however often somebody else does so meanwhile.
+        """Replace the message about an object, however often somebody else does so meanwhile.
 
-        Each time with other chunks: whoever replaces a message removes what it was made of, and of
-        a message whose answer was lost nobody knows whether it was replaced.
+        Each try uses other chunks: replacing a message removes its chunks, and if the answer was
+        lost nobody knows whether it was replaced.
         """
         found: _Found | None = before
         for _ in range(_CONFLICTS_MAX):
@@ -237,7 +237,7 @@ class ObjectPublisher:
         return _Found(subject, revision, row_id, replaced.decode("latin-1"), info)
 
     def _tidy(self, found: _Found, row_id: bytes | None) -> Operation[None]:
-        """Remove once more what a row replaced that another attempt wrote."""
+        """Remove once more what was replaced by a row that another attempt wrote."""
         if found.info is not None:
             self._current.add(found.info.nuid)
         if found.id == row_id and found.replaced:
@@ -252,11 +252,12 @@ class ObjectPublisher:
         """Store the message about an object, and remove the chunks that it replaces.
 
         Args:
-            put: what is to be said; None: that it is deleted.
-            before: what was said when the row was begun.
+            put: the new description; None for a delete.
+            before: the description when the row was begun.
 
         Returns:
-            What somebody else has said of it meanwhile, so that nothing was done; None if done.
+            None if it was stored; else the message that somebody else has stored meanwhile, and
+            nothing was done.
         """
         old = before.info
         replaced = old.nuid if old is not None and not old.is_deleted else ""
@@ -279,7 +280,7 @@ class ObjectPublisher:
                 self.duplicates += 1
                 yield from self._tidy(found, row.id)
                 return None
-            # Its answer was lost, and it was said again.
+            # Its answer was lost, and it was sent again.
             self.last_sequence = max(self.last_sequence, found.revision)
             replaced = found.replaced
         if not info.is_deleted:
@@ -291,7 +292,8 @@ class ObjectPublisher:
     def _say(
         self, row: _ObjectRow, info: ObjectInfo, revision: int, replaced: str, chunk_bytes: int
     ) -> Operation[dict[str, Any]]:
-        """Publish the message about an object; empty when its last revision is another one."""
+        """Publish the message about an object; return an empty answer when its last revision has
+        changed."""
         payload = info_json(info, self._options.object_store, chunk_bytes)
         headers = _headers(self._options.stream, row.id, revision, replaced)
         size = len(payload) + len(headers)
@@ -350,15 +352,15 @@ class ObjectPublisher:
         return flow
 
     def _give_up(self) -> None:
-        """Close the connection; what it carried may arrive yet."""
+        """Close the connection; what it carried may still arrive."""
         flow, self._flow = self._flow, None
         if flow is not None:
             self._given_up.append(flow.inbox)
             flow.close()
 
     def _outlive(self) -> Operation[None]:
-        """Wait until nothing of connections that broke can arrive any more, so that no chunk comes
-        after it was removed; not for ever."""
+        """Wait, for a limited time, until nothing of connections that broke can arrive any more, so
+        that no chunk arrives after it was removed."""
         patience = Patience(self._host, self._options.connection.outage_timeout_s)
         whose = "a connection that broke"
         while self._given_up:
@@ -386,7 +388,7 @@ class ObjectPublisher:
             self._left.add(chunk_subject(info))
 
     def _remove_left(self) -> Operation[None]:
-        """Remove the chunks of tries that came to nothing, if that can be done at once."""
+        """Remove the chunks of failed tries, if that can be done at once."""
         soon = ObjectStore(
             Control(self._host, self._options.connection, "writer", patience_s=0),
             self._options.stream,
@@ -401,14 +403,15 @@ class ObjectPublisher:
     def _upload(
         self, row: _ObjectRow, info: ObjectInfo, content: memoryview
     ) -> Operation[tuple[ObjectInfo, int]]:
-        """Store the chunks of an object; where that breaks off, all of them again, as others.
+        """Store the chunks of an object; if that breaks off, store all of them again under other
+        names.
 
         Returns:
-            What is to be said of the object, and the largest size of a chunk.
+            The description of the object, and the largest size of a chunk.
 
         Raises:
             PublishRefusedError: the stream does not take them.
-            NotAcknowledgedError: nothing comes of it.
+            NotAcknowledgedError: all tries failed.
         """
         patience = Patience(self._host, self._options.connection.outage_timeout_s)
         silences = refusals = 0

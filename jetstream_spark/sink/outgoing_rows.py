@@ -1,4 +1,4 @@
-"""Rows that are ready to be sent: columns without nulls, and the frames that are made of them."""
+"""Rows that are ready to be sent: columns without nulls, and the frames made from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OutgoingRows:
     Attributes:
         subjects, lines: a binary column, or one value for all rows.
         payloads: a binary column.
-        ids: what the server and a later attempt know the rows by, None when they have none.
+        ids: how the server and a later attempt recognise the rows; None when they have none.
         fixed_lines: header lines that every row carries.
     """
 
@@ -52,7 +52,7 @@ class OutgoingRows:
         )
 
     def part(self, start: int, count: int) -> OutgoingRows:
-        """Return up to `count` rows from one on, without a copy."""
+        """Return up to `count` rows from `start` on, without copying."""
         return replace(
             self,
             subjects=_sliced(self.subjects, start, count),
@@ -62,7 +62,7 @@ class OutgoingRows:
         )
 
     def with_lines(self, fixed: bytes, lines: pa.BinaryArray) -> OutgoingRows:
-        """Return the same rows with further header lines, of all of them and of each."""
+        """Return the same rows with further header lines: some for all rows, some for each."""
         joined = pc.binary_join_element_wise(self.lines, lines, b"")
         return replace(self, fixed_lines=self.fixed_lines + fixed, lines=joined)
 
@@ -107,7 +107,7 @@ def check_payloads(
     """Refuse a message that the server would close the connection for.
 
     Raises:
-        RowRefusedError: of the first one that is larger than `largest` bytes with its headers.
+        RowRefusedError: a row is larger than `largest` bytes with its headers; the first is named.
     """
     for row in np.flatnonzero(np.diff(offsets) > largest).tolist():
         line = bytes(frames[offsets[row] : offsets[row] + 5000]).partition(b"\r\n")[0]

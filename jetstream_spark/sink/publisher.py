@@ -6,23 +6,23 @@ A row is *awaiting* until the server says that a stream has it. What happens to 
     nobody answers the subject (503), or the stream is busy    sent again after a pause
     "too many requests" (429)                                  the same, with a smaller window
     silence for `ackTimeout`, or the connection broke          another connection is opened; what
-                                                               the stream has not got and will not
-                                                               get any more is sent again
+                                                               the stream does not have and will not
+                                                               get is sent again
     still nobody answers, and the stream was deleted           StreamNotFoundError
     any other refusal, or still nobody answers                 PublishRefusedError, with the row;
                                                                or, with onError=deadLetter, the row
                                                                goes to that subject instead
 
-Sending again is only done where it cannot write twice: the server said that it did not take the
-row, or rows have ids and an inquiry found that it did not (`inquiry.py`). A row is never on its way
-twice. An outage - no server can be reached, or the stream that collects the subject has no leader -
-is waited out for `outageTimeout`; anything else fails the write after `publishRetries` attempts,
-and Spark decides.
+Rows are only sent again where that cannot write them twice: the server said that it did not take
+the row, or rows have ids and an inquiry found that it did not (`inquiry.py`). A row is never under
+way twice. An outage - no server can be reached, or the stream that collects the subject has no
+leader - is waited out for `outageTimeout`; anything else fails the write after `publishRetries`
+attempts, and Spark decides.
 
-Rows sent again may land behind later ones; `maxInFlight=1` keeps the order at the price of a round
-trip a row.
+Rows sent again may land after later ones; `maxInFlight=1` keeps the order at the price of one round
+trip per row.
 
-Not here: making ids, or remembering them beyond this write (`message_ids`, `ledger`).
+Ids are made, and remembered beyond this write, elsewhere (`message_ids`, `ledger`).
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ from jetstream_spark.sink.refusals import NOT_STORED, TOO_MANY_REQUESTS, is_pass
 Rows = npt.NDArray[np.int64]
 
 IN_FLIGHT_BYTES_MAX = 32 << 20
-# One send: enough for the kernel call to be worth it, little enough for any link within ackTimeout.
+# One send: enough to be worth a kernel call, little enough for any link within ackTimeout.
 SEND_BYTES = 256 << 10
 RETRY_PAUSE_S = 0.25
-# The server keeps so many publishes of all tasks waiting (`max_buffered_msgs`, 100,000 unless set)
-# and refuses more. It says so of many rows at once: one look at it for each pause.
+# The server lets so many publishes of all tasks wait (`max_buffered_msgs`, 100,000 unless set) and
+# refuses more. It refuses many rows at once, so the window is cut once per pause.
 WINDOW_DIVISOR = 4
 
 _log = logging.getLogger("jetstream_spark")
 
 _PLAIN_ACK = re.compile(rb'(\{"stream":"[^"\\]+", ?"seq":)[0-9]+\}')
-# Whether a stream without a leader is still there is asked so often.
+# How often to ask whether a stream without a leader is still there.
 LOOK_EVERY_S = 2.0
 
 
@@ -121,7 +121,7 @@ class _FrameBlock:
     def settle(self, rows: Rows) -> tuple[int, int]:
         """Note that rows are stored; return how many were awaited, and their bytes.
 
-        They are counted like those of the partition; some may belong to other blocks.
+        They are numbered as in the partition; some may belong to other blocks.
         """
         local = rows - self.first_row
         local = local[(local >= 0) & (local < self.sent)]
@@ -201,7 +201,7 @@ class Publisher:
         self._is_own_head = False  # not that of the dead letters' stream
         self._last_progress = self._settled_at = host.now()
         self._looked_at = float("-inf")
-        # What is sent from now on is stored behind this sequence.
+        # What is sent from now on is stored after this sequence.
         self._acknowledged = inquiry.last_sequence if inquiry else 0
         self._window_closes = math.inf  # for what was sent again without looking
         self._late = 0
@@ -214,7 +214,7 @@ class Publisher:
 
     @property
     def last_sequence(self) -> int:
-        """As far as the stream is known to have come, 0 when it was not named."""
+        """As far as the stream is known to have come; 0 when it was not named."""
         return self._acknowledged
 
     def close(self) -> Operation[None]:
@@ -237,7 +237,7 @@ class Publisher:
         wanted: npt.NDArray[np.bool_] | None = None,
         ids: pa.BinaryArray | None = None,
     ) -> Operation[None]:
-        """Send the frames of consecutive rows, taking acks as far as the window asks for it.
+        """Send the frames of consecutive rows, taking acks whenever the window is full.
 
         Args:
             frames: a buffer of frames made with `reply_prefix`.
@@ -284,7 +284,7 @@ class Publisher:
     def publish_rows(
         self, rows: OutgoingRows, first_row: int, wanted: npt.NDArray[np.bool_] | None = None
     ) -> Operation[None]:
-        """Send consecutive rows, those that are wanted. As `publish`."""
+        """Send those of consecutive rows that are wanted. As `publish`."""
         frames, offsets = rows.frames(self.reply_prefix, first_row)
         yield from self.publish(frames, offsets, first_row, wanted, rows.ids)
 
@@ -301,9 +301,9 @@ class Publisher:
             )
 
     def _listen(self) -> Operation[None]:
-        """Hear what was said while there was nothing to send; a connection that broke is replaced.
+        """Read what arrived while there was nothing to send; a connection that broke is replaced.
 
-        No row is on its way, so that is safe without ids as well.
+        No row is under way, so that is safe without ids as well.
         """
         if not self._flow.buffer.room:
             self._flow.buffer.make_room(1 << 20)
@@ -316,7 +316,7 @@ class Publisher:
             yield from self._move()
 
     def _move(self) -> Operation[None]:
-        """Go on at another server, before this one cuts what could not be sent again."""
+        """Move to another server before this one cuts off rows that could not be sent again."""
         while self._blocks:
             yield from self._await_acks()
         self._flow.close()
@@ -362,7 +362,7 @@ class Publisher:
             rows = block.outstanding()
             for row in rows.tolist():
                 self._attempts.setdefault(block.first_row + row, 1)
-            # One at a time at most SEND_BYTES, so that a slow link keeps its time limit.
+            # At most SEND_BYTES at a time, so that a slow link stays within its time limit.
             for part in np.array_split(rows, 1 + int(block.sizes[rows].sum()) // SEND_BYTES):
                 if len(part):
                     yield from self._send_stretches(block, part)
@@ -428,7 +428,7 @@ class Publisher:
             self._late += sum(row in self._attempts for row in rows.tolist())
 
     def _settle(self, rows: Rows) -> None:
-        """Note that the server has these rows; rows settled before are none of its business."""
+        """Note that the server has these rows; rows settled before are ignored."""
         if not len(rows):
             return
         self._last_progress = self._settled_at = self._host.now()
@@ -501,7 +501,7 @@ class Publisher:
 
     def _retry(self, row: int, code: int, err_code: int, text: str) -> Operation[None]:
         """The server did not take the row: plan to send it again, or give up."""
-        # While the window can still be cut, too many requests are our mistake and not the row's.
+        # While the window can still be cut, too many requests are our fault and not the row's.
         is_counted = code != TOO_MANY_REQUESTS or self._window == 1
         attempts = self._attempts.get(row, 0) + is_counted
         self._attempts[row] = attempts
@@ -516,8 +516,8 @@ class Publisher:
         self._retries.append((self._host.now() + RETRY_PAUSE_S, row))
 
     def _look_for_stream(self, row: int) -> Operation[bool]:
-        """Look, now and then, whether a row that nobody takes has a stream all the same, which may
-        take it later.
+        """Check now and then whether a row that nobody takes has a stream after all, which may take
+        it later.
 
         Raises:
             StreamNotFoundError: the stream that the write is for was deleted.

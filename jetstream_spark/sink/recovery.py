@@ -1,8 +1,8 @@
-"""Another connection for a write whose acks do not come, and what the stream has of it.
+"""Another connection for a write whose acks do not come, and what the stream has of that write.
 
-The connection is given up for good; which of the rows that went over it are stored is found out
-before any is sent again (`inquiry.py`). An outage is waited out for `outageTimeout`; a server that
-is there and silent is asked `publishRetries` times.
+The connection is given up for good; before any row that went over it is sent again, an inquiry
+finds out which of them are stored (`inquiry.py`). An outage is waited out for `outageTimeout`; a
+server that is there but silent is tried `publishRetries` times.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Recovery:
             ids, and then nothing is sent again.
     """
 
-    # What a step of it may fail with, and be begun again after.
+    # Errors after which a step of it may be tried again.
     PASSING = (TimeoutError, ReadTimeoutError, *PASSING)
 
     def __init__(
@@ -55,7 +55,7 @@ class Recovery:
         self._given_up: list[bytes] = []  # inboxes of connections that rows were sent over
 
     def take(self) -> Operation[Flow]:
-        """A connection for a write that has nothing on its way; an outage is waited out.
+        """A connection for a write that has nothing under way; an outage is waited out.
 
         Raises:
             AttemptSupersededError: another attempt has begun.
@@ -68,7 +68,7 @@ class Recovery:
                 yield from patience.wait(error, "a write")
 
     def take_now(self) -> Operation[Flow]:
-        """The same, if it can be had at once.
+        """The same, if one can be had at once.
 
         Raises:
             AttemptSupersededError: another attempt has begun.
@@ -79,9 +79,10 @@ class Recovery:
         return flow
 
     def renewed(self, flow: Flow) -> Operation[Flow]:
-        """Hear what was said meanwhile; another connection if this one is gone or ends.
+        """Read what arrived meanwhile; return another connection if this one is gone or about to
+        go.
 
-        For a write that has nothing on its way.
+        For a write that has nothing under way.
 
         Raises:
             AttemptSupersededError: another attempt has begun.
@@ -100,16 +101,17 @@ class Recovery:
         return (yield from self.take())
 
     def put_back(self, flow: Flow) -> Operation[None]:
-        """Give a connection back that has nothing on its way."""
+        """Give back a connection that has nothing under way."""
         if self._claim is not None and flow.is_open:
             self._claim.let_go(flow)
-            # Whoever follows may wait for this, and nobody knows when the connection is used again.
+            # The next attempt may wait for this, and nobody knows when the connection is used
+            # again.
             with contextlib.suppress(TimeoutError, ConnectionLostError):
                 yield from flow.flush(self.host.now() + self.options.ack_timeout_s)
         pool.put_back(self.host, self.options.connection, "writer", flow)
 
     def check(self, message: Message) -> None:
-        """Stop if a message says so, one that nobody else knows.
+        """Stop if a message, which nothing else has recognised, says so.
 
         Raises:
             AttemptSupersededError: it does.
@@ -132,14 +134,14 @@ class Recovery:
         self._outage.note_progress()
 
     def begin(self, flow: Flow, error: Exception, rows: int) -> Operation[Inquiry]:
-        """Give up a connection; return how to find out what became of what it carried.
+        """Give up a connection; return the inquiry into what became of the rows it carried.
 
         That takes a moment, by chance, so that those who lost a server together do not all knock
         at the next one in the same instant.
 
         Args:
             error: why.
-            rows: so many are not acknowledged, for the error.
+            rows: how many are not acknowledged, for the error.
 
         Raises:
             NotAcknowledgedError: nothing may be sent again.
@@ -153,7 +155,7 @@ class Recovery:
         return self.inquiry
 
     def give_up(self, flow: Flow) -> None:
-        """Close a connection; what it carried is asked after."""
+        """Close a connection; what it carried will be inquired about."""
         if flow.inbox not in self._given_up:
             self._given_up.append(flow.inbox)
         flow.close()
@@ -190,8 +192,8 @@ class Recovery:
         after: int,
         first_sent: float,
     ) -> Operation[tuple[Flow, set[bytes]]]:
-        """Give up a connection that rows are on their way over; return another one, and which ids
-        are stored, with nothing on its way any more.
+        """Give up a connection that has rows under way; return another one, and which ids are
+        stored. Nothing is under way after that.
 
         Args:
             error: why.

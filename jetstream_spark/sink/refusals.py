@@ -1,4 +1,4 @@
-"""What a server says when it does not store a row: whether it passes, and what helps.
+"""What a server says when it does not store a row: whether that passes, and what helps.
 
 The answers are those to a publish, whether a row was sent alone or within a batch.
 """
@@ -14,7 +14,7 @@ BATCH_INCOMPLETE = 10176
 DUPLICATE_IN_BATCH = 10201
 FAST_BATCHES_OFF = 10205
 
-# Not the leader; the same id is on its way to the replicas; a batch that was forgotten on its way.
+# Not the leader; the same id is under way to the replicas; a batch forgotten under way.
 _BUSY_ERRORS = frozenset({10009, 10158, BATCH_INCOMPLETE})
 # Batches that others have begun; one whose writer is gone is forgotten after 10 s.
 TOO_MANY_BATCHES = frozenset({10210, 10211})
@@ -42,17 +42,17 @@ _REMEDIES = {
 
 
 def is_passing(code: int, err_code: int) -> bool:
-    """Whether the same row may be taken a little later."""
+    """Whether the same row may be accepted a little later."""
     return code in (TOO_MANY_REQUESTS, NOBODY) or err_code in _BUSY_ERRORS
 
 
 def is_about_the_stream(err_code: int) -> bool:
-    """Whether every row would be refused in the same way, so that none is a dead letter."""
+    """Whether every row would be refused in the same way, so that no row becomes a dead letter."""
     return err_code in _ABOUT_THE_STREAM
 
 
 def refused(row: int, subject: str, code: int, err_code: int, text: str) -> PublishRefusedError:
-    """The error that names a row which was refused for good."""
+    """The error for a row that was refused for good."""
     remedy = _REMEDIES.get(err_code, "")
     if err_code == NOT_STORED and "maximum" not in text:
         remedy = "The server's log and /healthz say what is wrong with the stream."

@@ -1,9 +1,9 @@
-"""What becomes of rows that the stream refused within a batch: again, dead letters, or the end.
+"""What becomes of refused rows of a batch: they are sent again, dead letters, or an error.
 
 too many batches have been begun            again, for `outageTimeout`
 the stream is busy, or has no leader        again, `publishRetries` times; without a leader, for
-                                            `outageTimeout`. Whatever it was then, the next rows
-                                            that are refused for the same are not waited for
+                                            `outageTimeout`. If that did not help, the next rows
+                                            that are refused for the same reason are not waited for
 any other refusal                           PublishRefusedError; or, with onError=deadLetter,
                                             dead letters
 """
@@ -43,7 +43,7 @@ class RefusedRows:
         self._options = options
         self._control = Control(host, options.connection, "writer")
         self._crowd = Patience(host, options.connection.outage_timeout_s)
-        self._final: set[tuple[int, int]] = set()  # reasons that did not pass, or never do
+        self._final: set[tuple[int, int]] = set()  # reasons that did not go away, or never do
 
     def note_progress(self) -> None:
         """Something was stored."""
@@ -52,7 +52,7 @@ class RefusedRows:
     def judge(
         self, refusal: Refusal, rows: OutgoingRows, numbers: Places, tries: int
     ) -> Operation[bool]:
-        """Whether the rows of a refusal are to be sent again, which is due on return.
+        """Whether the rows of a refusal are to be sent again; if so, that is due on return.
 
         Args:
             rows: those that the refusal names.

@@ -1,9 +1,9 @@
 """The sink: Arrow batches into a stream, each row acknowledged, none written twice.
 
-One task, one partition: find out where the ledger says it stands, give every row its id, encode
-whole batches, publish them with a window in flight, wait for every ack, leave word in the ledger.
-The driver's `commit` then marks the micro-batch as written. All of it without I/O (`operation.py`);
-how Spark calls it is in `writer.py`.
+A task writes one partition: it finds out where the ledger says it stands, gives every row its id,
+encodes whole batches, publishes them with a window in flight, waits for every ack, and notes that
+in the ledger. The driver's `commit` then marks the micro-batch as written. None of this does I/O
+(`operation.py`); how Spark calls it is in `writer.py`.
 
 What tells a row's re-run from a new row is the scope (`ledger.Scope`).
 """
@@ -40,7 +40,7 @@ from jetstream_spark.sink.publisher import Publisher
 from jetstream_spark.sink.recovery import Recovery
 from jetstream_spark.sink.stored_ids import read_stored_ids
 
-# Frames of one kernel call; keeps the columns in reach of the cache and far below 2 GiB.
+# Frames of one kernel call: small enough for the cache, and far below 2 GiB.
 BLOCK_BYTES = 8 << 20
 
 _log = logging.getLogger("jetstream_spark")
@@ -56,8 +56,8 @@ class WrittenPartition(WriterCommitMessage):
         duplicates: of these, rows that the server recognised from an earlier attempt.
         skipped: of these, rows that were not sent because an earlier attempt had stored them.
         created: the incarnation of the stream that was written to, "" when none was.
-        last_sequence: as far as that is known to have come.
-        differs: the rows were skipped with their version, and are not those that had been written.
+        last_sequence: as far as that stream is known to have come.
+        differs: the rows were skipped because their version had been written, but are not the same.
     """
 
     scope: Scope
@@ -79,11 +79,11 @@ class Columns(Protocol):
 
 
 class Sink:
-    """One write: where its partitions go, and how they are kept from going there twice.
+    """One write: where its partitions go, and how they are kept from being written twice.
 
     Args:
-        spool: makes batches that can be read only once readable again; called where the rows have
-            to be compared with those of an earlier attempt first.
+        spool: makes batches readable more than once; called where the rows have to be compared with
+            those of an earlier attempt first.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Sink:
     def _skipped(
         self, attempt: Attempt, batches: Iterable[pa.RecordBatch], scope: Scope, partition: int
     ) -> WrittenPartition:
-        """What is said of a partition whose version was written before."""
+        """The result for a partition whose version was written before."""
         if attempt.fingerprint is None:
             rows = sum(batch.num_rows for batch in batches)
             return WrittenPartition(scope, partition, rows, skipped=rows)
@@ -154,14 +154,14 @@ class Sink:
         return WrittenPartition(scope, partition, here.rows, skipped=here.rows, differs=differs)
 
     def ledger(self, scope: Scope) -> Ledger | None:
-        """Return the ledger of a write, None when it goes without one."""
+        """Return the ledger of a write; None when it has none."""
         options = self.options
         if options.ledger == "none" or options.dedupe == "none" or not options.stream:
             return None
         return Ledger(self._control(), options.ledger_bucket, scope, options.stream)
 
     def commit(self, messages: Iterable[WriterCommitMessage | None]) -> Operation[None]:
-        """Leave word in the ledger that all partitions are written.
+        """Note in the ledger that all partitions are written.
 
         Raises: as `Ledger.commit`;
             StreamRecreatedError: without a ledger, where tasks wrote to several incarnations.
@@ -301,7 +301,7 @@ class Sink:
         return last
 
     def _inquiry(self, stream: StreamState | None, ids: MessageIds) -> Inquiry | None:
-        """How to find out what became of rows whose acks do not come; None without ids."""
+        """The inquiry into rows whose acks do not come; None without ids."""
         if self.options.dedupe == "none":
             return None
         window_s = self.options.min_duplicate_window_s if stream is None else _window_s(stream)
@@ -312,7 +312,8 @@ class Sink:
         return ids.tag if self.options.dedupe == "auto" else b""
 
     def _stored_subject(self, stream: StreamState) -> str:
-        """The pattern of what is written with an id, "" when nobody knows or it is everything."""
+        """The pattern of what is written with an id; "" when it is unknown or matches
+        everything."""
         if self.options.object_store:
             return INFO_SUBJECTS[0]
         # What the stream transforms is not stored under the subject that it was published to.
@@ -381,7 +382,7 @@ def check_batches(stream: StreamState, options: SinkOptions) -> None:
 
 
 def check_duplicate_window(stream: StreamState, options: SinkOptions) -> None:
-    """Where the server's window is all there is, it must be as long as promised.
+    """Where there is only the server's window, make sure that it is as long as promised.
 
     Raises:
         OptionsError: it is shorter.

@@ -36,13 +36,13 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     "expectedLastSeq": ("bigint", "int"),
     "expectedLastSubjectSeq": ("bigint", "int"),
 }
-# Columns that are a header of the message, by their lower-cased name; null is no header.
+# Columns that become a header of the message, by their lower-cased name; null means no header.
 _HEADER_COLUMNS = {
     "ttl": b"Nats-TTL",
     "expectedlastseq": b"Nats-Expected-Last-Sequence",
     "expectedlastsubjectseq": b"Nats-Expected-Last-Subject-Sequence",
 }
-# A message that was stored as part of a batch keeps saying so; written on, it is none of that one.
+# A message stored as part of a batch keeps these headers; written on, it is not part of that batch.
 _BATCH_HEADERS = (b"Nats-Batch-Id", b"Nats-Batch-Sequence", b"Nats-Batch-Commit")
 # What the server takes: seconds, a Go duration, or never.
 _TTL = r"^(?:never|[1-9][0-9]*|(?:[0-9]+(?:\.[0-9]+)?(?:h|m|s|ms|us|ns))+)$"

@@ -1,8 +1,8 @@
-"""Which ids a stream holds already: asked only by an attempt that follows another one.
+"""Which ids a stream already holds; only asked by an attempt that follows another one.
 
 The headers from a sequence on are read through a consumer that delivers no payloads, acknowledges
-nothing and goes away by itself. Ids of other writers pass by unremembered, as far as they can be
-told apart by a prefix.
+nothing and goes away by itself. Ids of other writers are not kept, as far as a prefix tells them
+apart.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ ID_HEADER = b"Nats-Msg-Id"
 def read_stored_ids(
     control: Control, stream: str, first_sequence: int, id_prefix: bytes, subject: str = ""
 ) -> Operation[set[bytes]]:
-    """Return the ids, of those that begin with `id_prefix`, stored from `first_sequence` on.
+    """Return the ids stored from `first_sequence` on that begin with `id_prefix`.
 
-    A connection that breaks, a consumer that is gone or one whose replica lags costs a second look
-    from where the first one ended, within the control's patience.
+    If a connection breaks, or a consumer is gone or on a lagging replica, the walk goes on from
+    where it ended, within the control's patience.
 
     Args:
         control: where requests go; its `requestTimeout` bounds each pull.
@@ -54,7 +54,7 @@ def read_stored_ids(
 
 
 class _HeaderWalk:
-    """One walk over a stream's headers, which goes on where it broke off.
+    """One walk over a stream's headers, which can go on where it broke off.
 
     Attributes:
         position: the first sequence that was not looked at.
@@ -118,7 +118,7 @@ class _HeaderWalk:
         """Ask the leader whether anything stored before the look began was passed over.
 
         Raises:
-            RetryableError: there is; the consumer was where the replica lags.
+            RetryableError: there is; the consumer's replica lagged.
         """
         if self.position >= self._stop:
             return

@@ -1,4 +1,4 @@
-"""Which rows of a batch a stream has got."""
+"""Which rows of a batch a stream has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jetstream_spark.sink.outgoing_rows import OutgoingRows
 def places_not_in(
     stored: Collection[bytes], rows: OutgoingRows, numbers: Places, inquiry: Inquiry | None
 ) -> Places:
-    """The places of rows that the stream has not got.
+    """The places of the rows that the stream does not have.
 
     Args:
         stored: the ids that it has.

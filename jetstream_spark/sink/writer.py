@@ -1,12 +1,12 @@
 """Writes as Spark calls them: `df.write` and `df.writeStream` with `format("jetstream")`.
 
-What a write does is in `sink.py`; here is who it is. Its scope:
+What a write does is in `sink.py`; its identity is decided here. Its scope is one of these:
 
     streaming query     query id and batch id, from the task's context
     txnAppId/txnVersion the user's own, for foreachBatch and for batch writes that are run again
     batch write         a job id made here: protects against retried tasks, not a second run
 
-What else a task may know of its query: docs/reference/spark.md#what-a-writer-knows.
+What else a task may know about its query: docs/reference/spark.md#what-a-writer-knows.
 
 A batch write inside foreachBatch counts as the last of these, although its tasks can see the
 query's batch id: one batch may hold several writes, and nothing tells their rows apart.
@@ -55,7 +55,8 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
         run(_sink(self.options, self.columns).commit(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Leave everything: the micro-batch will be run again, and the ledger knows how far."""
+        """Leave everything as it is: the micro-batch will be run again, and the ledger knows how
+        far it came."""
 
     def _scope(self) -> Scope:
         if (named := _named_scope(self.options)) is not None:
@@ -94,7 +95,7 @@ class JetStreamWriter(DataSourceArrowWriter):
         if self._scope.kind is ScopeKind.JOB and ledger is not None:
             try:
                 run(ledger.forget())
-            except ConnectorError as error:  # Spark reports why the job failed; this is less
+            except ConnectorError as error:  # Spark reports why the job failed; this matters less
                 _log.warning("the ledger entries of a failed write stay behind: %s", error)
 
 
@@ -112,7 +113,7 @@ def write_partition(
 
 
 def _sink(options: SinkOptions, columns: Columns) -> Sink:
-    """The write as the driver sees it, which has no rows."""
+    """The write as the driver sees it, without rows."""
     return Sink(this_host(), options, columns, lambda rows: rows)
 
 

@@ -1,8 +1,8 @@
-"""Losses that `failOnDataLoss=false` accepts: what they cost, and that they are not forgotten.
+"""Losses that `failOnDataLoss=false` accepts: they are counted, and not forgotten.
 
-Whoever accepts loss wants to know of it. So what was passed over is counted for the query's
-progress, and each loss is logged when it is found and again now and then while it lasts: a stream
-that is deleted has no rows for ever, and that looks like a quiet one.
+A user who accepts loss still wants to know of it. So what was passed over is counted for the
+query's progress, and each loss is logged when it is found and again now and then while it lasts:
+otherwise a deleted stream, which never has rows, would look like a quiet one.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class AcceptedLoss:
         return self._streams.setdefault(stream, _KnownLoss(None, ("", 0), 0, 0, {}))
 
     def note_overtaken(self, stream: str, start: int, stop: int) -> None:
-        """Note that [start, stop) of a finished batch is gone; its tasks may have come too late.
+        """Note that [start, stop) of a finished batch is gone, so its tasks may have come too late.
 
-        They know, and have no way to say so but their executor's log.
+        They know, but can only say so in their executor's log.
         """
         if start >= stop:
             return
@@ -114,5 +114,5 @@ class AcceptedLoss:
 
     @property
     def lost_streams(self) -> list[str]:
-        """The streams with which something is wrong now."""
+        """The streams that have something wrong with them now."""
         return sorted(name for name, one in self._streams.items() if one.loss is not None)

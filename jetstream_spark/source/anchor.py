@@ -1,14 +1,14 @@
 """The durable consumer of `commitMode=ack`: it holds what a query has not committed.
 
-On a stream with interest retention a message stays while a consumer has not acknowledged it. The
-anchor is that consumer; nobody ever pulls from it. Tasks read past it without acknowledging, and
-once Spark has committed a batch the anchor's floor is moved behind it by `CONSUMER.RESET` (ADR-60,
-server 2.14), which gives up the interest in everything before. One request that may be repeated, so
-it fits a commit that comes late, twice, or by another process
-(docs/reference/spark.md#late-commits). On a stream with limits retention the anchor removes nothing
-and shows any NATS tool how far the query has come.
+On a stream with interest retention a message stays as long as some consumer has not acknowledged
+it. The anchor is that consumer; nobody ever pulls from it. Tasks read past it without
+acknowledging, and once Spark has committed a batch, `CONSUMER.RESET` (ADR-60, server 2.14) moves
+the anchor's floor to the end of the batch, which gives up the interest in everything before. It is
+a single request that may be repeated, so it suits a commit that comes late, twice, or from another
+process (docs/reference/spark.md#late-commits). On a stream with limits retention the anchor removes
+nothing and shows any NATS tool how far the query has come.
 
-The floor never goes back. One that is ahead of the query means that messages it has not read may be
+The floor never goes back. If it is ahead of the query, messages that the query has not read may be
 gone: the checkpoint was rolled back, or two queries share the consumer.
 """
 
@@ -69,7 +69,7 @@ class Anchor:
 
         Raises:
             RetentionRefusedError: a consumer of that name is not an anchor of this query.
-            MessagesAcknowledgedError: it stands behind the position already.
+            MessagesAcknowledgedError: it is already past the position.
         """
         info = yield from self._info()
         if info is None:
@@ -81,7 +81,7 @@ class Anchor:
     def find(
         self, at: StreamOffset
     ) -> Operation[ConsumerDeletedError | MessagesAcknowledgedError | None]:
-        """What is wrong with the anchor of a query that goes on at a position, None if nothing.
+        """What is wrong with the anchor of a query that goes on from a position; None if nothing.
 
         Raises:
             RetentionRefusedError: a consumer of that name is not an anchor of this query.
@@ -109,11 +109,12 @@ class Anchor:
     def acknowledge(self, at: StreamOffset) -> Operation[None]:
         """Give up everything before a position that Spark has committed.
 
-        At the beginning of a stream that is nothing, and only that the anchor is there matters.
+        At the beginning of a stream there is nothing to give up; all that matters is that the
+        anchor exists.
 
         Raises:
             ConsumerDeletedError: there is no anchor.
-            MessagesAcknowledgedError: it stands behind the position already.
+            MessagesAcknowledgedError: it is already past the position.
         """
         if (problem := (yield from self.find(at))) is not None:
             raise problem

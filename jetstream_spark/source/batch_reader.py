@@ -1,8 +1,8 @@
 """Batch reads: `spark.read.format("jetstream")`.
 
-The tail is looked up once, when the read is planned; what arrives later is not part of it. Of a
-bucket the current values are read (`kv_latest.py`), or with `kvMode=history` every revision; of an
-object store what is there (`object_rows.py`).
+The tail is looked up once, when the read is planned; what arrives later is not part of it. A read
+of a bucket gives the current values (`kv_latest.py`), or with `kvMode=history` every revision; a
+read of an object store gives the objects that exist (`object_rows.py`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from jetstream_spark.source.stream_watch import StreamWatch
 
 _PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
 
-# Contents of objects that are worth a task of their own.
+# So many bytes of objects are worth a task of their own.
 _PART_BYTES = 256 << 20
 
 _log = logging.getLogger("jetstream_spark")
@@ -81,7 +81,7 @@ class BatchReader(DataSourceReader):
         return [RangePartition(sequences, subjects) for sequences in ranges]
 
     def _parts(self, watch: StreamWatch) -> Operation[int]:
-        """Into how many tasks the objects of a store are dealt, by what it holds."""
+        """How many tasks the objects of a store are dealt to, by how much it holds."""
         least, most = self.options.min_partitions, self.options.max_partitions
         if "bytes" not in self.schema.names:
             return least
@@ -152,7 +152,7 @@ class FilteredReader(DataSourceReader):
         self.reader = reader
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802
-        """Take what the servers can do; return what Spark has to."""
+        """Take the filters that the servers can apply; return those that Spark has to."""
         if self.reader.options.bucket or self.reader.options.object_store:
             return filters
         return list(self.reader.pushed.push(self.reader.options, filters))
@@ -167,6 +167,6 @@ class FilteredReader(DataSourceReader):
 
 
 def is_asked_for_filters() -> bool:
-    """Whether this process is the one that Spark plans reads with filters in."""
+    """Whether Spark plans reads with filters in this process."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _PUSHDOWN in sys.modules or (spec is not None and spec.name == _PUSHDOWN)

@@ -1,7 +1,8 @@
 """One task's work, as it travels from the driver to an executor, and its reading.
 
 Spark starts a process for every streaming query, which imports this. So what only buckets need,
-`pyarrow.compute` among it (a fifth of all that the connector imports), is imported for buckets.
+including `pyarrow.compute` (a fifth of all that the connector imports), is imported only for
+buckets.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class RangePartition(InputPartition):
     """The range of one task.
 
     Attributes:
-        subjects: the patterns that Spark's own filters came down to; None leaves it to the options.
+        subjects: the patterns that Spark's filters amount to; None leaves that to the options.
     """
 
     def __init__(self, sequences: SequenceRange, subjects: tuple[str, ...] | None = None) -> None:
@@ -44,7 +45,7 @@ class LatestPartition(InputPartition):
     """A task that reads the current values of a bucket, which held this range at planning.
 
     Attributes:
-        part, parts: of an object store a task reads those objects whose names fall to its part.
+        part, parts: a task reads those objects of an object store whose names belong to its part.
     """
 
     def __init__(self, sequences: SequenceRange, part: int = 0, parts: int = 1) -> None:
@@ -55,7 +56,7 @@ class LatestPartition(InputPartition):
 
 
 def columns_of(options: SourceOptions) -> Mapping[str, str]:
-    """The columns that there are to choose from."""
+    """The columns to choose from."""
     if options.bucket:
         from jetstream_spark.fetch.kv_rows import BUCKET_COLUMNS
 
@@ -125,10 +126,10 @@ def _warn_of_loss(fetch: Fetch) -> None:
 
 
 def open_fetch(host: Host, options: SourceOptions, sequences: SequenceRange) -> Operation[Fetch]:
-    """How to read: a consumer, unless that would interfere with the stream's retention.
+    """How to read: through a consumer, unless that would interfere with the stream's retention.
 
-    Without `commitMode` the driver has made sure that the retention is by limits; with
-    `commitMode=ack` the query's own durable keeps what a consumer of ours would let go.
+    Without `commitMode` the driver has made sure that the stream has limits retention; with
+    `commitMode=ack` the query's own durable consumer keeps what a consumer of ours would release.
     """
     is_direct = options.fetch_mode == "direct"
     if options.fetch_mode == "auto" and options.commit_mode in ("none", "purge"):

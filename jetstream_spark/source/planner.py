@@ -56,9 +56,9 @@ def plan_end(
     """How far the next batch goes.
 
     Args:
-        begins: where to begin in streams that are new, or of another incarnation than `start`
-            says; where they begin themselves when absent. One that has not come so far yet is left
-            alone.
+        begins: where to begin in streams that are new, or of another incarnation than in `start`; a
+            stream that is absent here is read from its beginning. A stream that has not come that
+            far yet is left alone.
 
     A limit is shared among the streams in proportion to what each has to deliver, so that none
     starves. Sequences that were removed before they could be read cost nothing. The end never lies
@@ -97,7 +97,8 @@ def whole_ranges(start: Offsets, end: Offsets) -> list[SequenceRange]:
         if at is not None and at.created == final.created:
             first = at.next
         else:
-            # Without a word a stream that was made again is read from its beginning.
+            # Unless something else is said, a stream that was made again is read from its
+            # beginning.
             first = final.start or 1
         if final.next > first:
             whole.append(SequenceRange(name, final.created, first, final.next))
@@ -129,7 +130,7 @@ def _pieces(
     if sum(pieces) < pieces_min:
         pieces = [-(-len(one) * pieces_min // total) for one in whole]
     if sum(pieces) > pieces_max:
-        # One for each stream, and what is left by length: rounding down never passes the limit.
+        # One for each stream, and the rest by length; rounding down keeps to the limit.
         spare = max(0, pieces_max - len(whole))
         pieces = [1 + len(one) * spare // total for one in whole]
     return pieces
@@ -148,13 +149,14 @@ def _sequence_bytes(tail: Tail) -> float:
 
 
 def _shares(counts: Mapping[str, int], weights: Mapping[str, float], limit: int) -> dict[str, int]:
-    """Scale counts so that the sum of the weights is at most `limit`; always at least one goes."""
+    """Scale counts so that the sum of the weights is at most `limit`, but keep at least one
+    sequence."""
     total = sum(weights.values())
     if total <= limit:
         return dict(counts)
     shares = {name: int(count * limit / total) for name, count in counts.items()}
     if not any(shares.values()):
-        # One message at least, or the query would never move again.
+        # At least one message, or the query would never move again.
         largest = max(counts, key=lambda name: (counts[name], name))
         shares[largest] = 1
     return shares

@@ -1,13 +1,13 @@
-"""Filters of a batch read that the server or the planner can apply: which, and as what. Pure.
+"""Filters of a batch read that the server or the planner can apply: which, and how. Pure.
 
     seq           =, <, <=, >, >=       the range of sequences
     stream        =, IN                 which streams are read
     subject       =, IN, LIKE 'a.%'     filters of the consumer, where the option subjects is free
     timestamp     =, <, <=, >, >=       the range of sequences that has these times
 
-Spark applies a filter itself unless it is told that nothing else can come. It is told so of the
-first three where the words mean the same; times only narrow the range, because a server whose clock
-was set back has times that do not rise.
+Spark applies a filter itself unless it is told that only matching rows can come. It is told so of
+the first three kinds where both sides mean the same; times only narrow the range, because on a
+server whose clock was set back times do not always rise.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jetstream_spark.options.format_options import SourceOptions
 SUBJECTS_MAX = 64
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
-_NS = 1000  # in a microsecond, which is what Spark's times are made of
+_NS = 1000  # in a microsecond, the unit of Spark's times
 
 
 @dataclass(slots=True)
@@ -46,7 +46,8 @@ class PushedFilters:
     _allows_several: bool = field(default=True, repr=False, compare=False)
 
     def push(self, options: SourceOptions, filters: Sequence[Any]) -> Iterable[Any]:
-        """Take filters of Spark's, all of which must hold; return those that it must apply."""
+        """Take Spark's filters, all of which must hold; return those that Spark must apply
+        itself."""
         is_plain = options.commit_mode is None and options.fetch_mode != "direct"
         self._allows_several = is_plain  # direct get has one subject
         takes_subjects = not options.subjects
@@ -96,7 +97,7 @@ class PushedFilters:
 
     def _push_subject(self, kind: str, value: Any) -> bool:
         if kind == "StringStartsWith":
-            # 'a.%' says what 'a.>' says; of any other prefix the server knows no word.
+            # 'a.%' means what 'a.>' means; the server has no way to say any other prefix.
             is_pattern = isinstance(value, str) and value.endswith(".")
             patterns = frozenset({f"{value}>"}) if is_pattern and _is_subject(value[:-1]) else None
         else:
@@ -112,7 +113,7 @@ class PushedFilters:
 
 
 def _bounds(kind: str, value: int) -> tuple[int | None, int | None] | None:
-    """The half-open range that a comparison means; None for what is no comparison."""
+    """The half-open range that a comparison means; None if it is not a comparison."""
     return {
         "EqualTo": (value, value + 1),
         "GreaterThan": (value + 1, None),
@@ -131,9 +132,9 @@ def _values(kind: str, value: Any) -> frozenset[str] | None:
 
 
 def _is_subject(text: str) -> bool:
-    """Whether a text can stand for itself in a filter.
+    """Whether a text, as a filter, matches just itself.
 
-    A byte that is no UTF-8 becomes U+FFFD in the column, which the server would not find.
+    A byte that is not UTF-8 becomes U+FFFD in the column, which the server would not find.
     """
     tokens = text.split(".")
     is_plain = all(tokens) and "*" not in tokens and ">" not in tokens

@@ -1,8 +1,8 @@
 """Streaming reads: `spark.readStream.format("jetstream")`, as Spark calls them.
 
-One object lives in a process of its own on the driver and answers Spark's calls one after another;
-a second one is pickled to the executors, so nothing that the first learns may be needed by `read`
-(docs/reference/spark.md#processes). What the answers are is decided in `stream_source.py`.
+One object lives in a process of its own on the driver and answers Spark's calls one after another.
+A second one is pickled to the executors, so `read` may not need anything that the first one learns
+(docs/reference/spark.md#processes). The answers themselves are decided in `stream_source.py`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source: StreamSource | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to the executors: nothing that the driver's own object has learned."""
+        """What travels to the executors: nothing that the driver's object has learned."""
         return self.__dict__ | {"_source": None}
 
     @property
@@ -128,7 +128,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         run(self.source.commit(Offsets.from_json(end)))
 
     def stop(self) -> None:
-        """Close the driver's connections; `stop_on_sigterm` sees to it that this is called."""
+        """Close the driver's connections; `stop_on_sigterm` makes sure that this is called."""
         pool.close_all(this_host())
 
 
@@ -145,7 +145,8 @@ def _limits_given(options: SourceOptions) -> list[str]:
 
 
 def stream_problems(options: SourceOptions) -> list[str]:
-    """What the options of a read ask for that a streaming query, or this PySpark, cannot do."""
+    """What the options of a read ask for that a streaming query, or this version of PySpark, cannot
+    do."""
     problems = []
     if options.ending is not None or options.ending_timestamp_ns is not None:
         problems.append("options 'endingOffsets' and 'endingTimestamp' are for batch reads only")

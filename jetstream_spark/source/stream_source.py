@@ -1,7 +1,7 @@
-"""A query's streams as the driver sees them: where to begin, how far to go, what to commit.
+"""A query's streams as the driver sees them: where to begin, how far to go, and what to commit.
 
-The answers to Spark's calls (`stream_reader.py`) without any I/O. All state that must survive is in
-Spark's checkpoint, as offsets; what is kept here may be lost at any moment.
+Here are the answers to Spark's calls (`stream_reader.py`), without any I/O. All state that must
+survive is in Spark's checkpoint, as offsets; what is kept here may be lost at any moment.
 
 No task acknowledges anything. With `commitMode=purge` the messages of a batch are purged from the
 stream after Spark has committed it, with `ack` a consumer lets go of them (`anchor.py`):
@@ -9,8 +9,8 @@ stream after Spark has committed it, with `ack` a consumer lets go of them (`anc
 same, because `start` is by contract the end of the last finished batch
 (docs/reference/spark.md#late-commits).
 
-An outage is waited out. While no server answers, `latest_offset` says that nothing new is there,
-which costs the query a pause; `report` says what it waits for; after `outageTimeout` the query
+An outage is waited out. While no server answers, `latest_offset` says that there is nothing new,
+which costs the query a pause; `report` says what it is waiting for; after `outageTimeout` the query
 fails. What would have been committed meanwhile is committed later, because commits are cumulative.
 """
 
@@ -49,7 +49,7 @@ from jetstream_spark.source.stream_watch import StreamWatch
 _log = logging.getLogger("jetstream_spark")
 
 _OUTAGE = (*PASSING, StreamOfflineError)
-# The longest that "nothing new" is held back until the streams are looked at again.
+# "Nothing new" is held back for no longer than this before the streams are looked at again.
 LULL_MAX_S = 0.1
 
 
@@ -59,7 +59,7 @@ class StreamSource:
     def __init__(self, host: Host, options: SourceOptions) -> None:
         self.options = options
         self._host = host
-        # A look that fails costs nothing here, so none of them waits.
+        # A failed look costs nothing here, so none of them waits.
         self._watch = StreamWatch(host, options, patience_s=0)
         self._initial: Offsets | None = None
         self._last_end: Offsets | None = None
@@ -114,7 +114,7 @@ class StreamSource:
             tails = now = self._frozen
             if tails is None:
                 yield from self._wait_for_look(at)
-                # An answer from before the batch ended says nothing of what its tasks missed.
+                # An answer from before the batch ended says nothing about what its tasks missed.
                 tails = yield from self._watch.tails(is_fresh=self._counts_overtaken)
             elif not self.options.fail_on_data_loss:
                 now = yield from self._watch.tails(is_fresh=True)
@@ -140,11 +140,11 @@ class StreamSource:
         return end
 
     def _wait_for_look(self, at: Offsets) -> Operation[None]:
-        """Say "nothing new" no sooner than it could be otherwise.
+        """Do not say "nothing new" before the answer could be different.
 
-        Spark asks a query that has nothing to do a hundred times a second, and each time takes a
-        fair part of a millisecond in this process and in the JVM. Other sources of the query wait
-        as long, so it is little.
+        Spark asks an idle query a hundred times a second, which each time takes a good part of a
+        millisecond in this process and in the JVM. Other sources of the query wait just as long, so
+        the delay is small.
         """
         if self._had_nothing and at == self._last_end:
             until = min(self._watch.looks_at, self._host.now() + LULL_MAX_S)
@@ -152,7 +152,7 @@ class StreamSource:
                 yield Pause(until)
 
     def _first_look(self) -> Operation[Offsets]:
-        """Where the streams end, for a Spark before 4.2 that goes on from a checkpoint.
+        """Where the streams end, for Spark before 4.2 when it goes on from a checkpoint.
 
         It does not say where the query stands, so nothing can be compared yet, and nothing is
         known to be committed.
@@ -182,7 +182,7 @@ class StreamSource:
     def _matched(
         self, at: Offsets, tails: Mapping[str, Tail | None]
     ) -> Operation[dict[str, Tail | None]]:
-        """The tails of the streams that match, and of those that are gone; new ones are checked.
+        """The tails of the matching streams, and of those that are gone; new ones are checked.
 
         A new one is read from its beginning.
         """
@@ -214,7 +214,7 @@ class StreamSource:
             try:
                 yield from self._watch.check()
             except StreamNotFoundError:
-                return  # it went a moment ago, which is data loss; the next look says so
+                return  # it was deleted a moment ago, which is data loss; the next look says so
             if self.options.commit_mode == "ack":
                 yield from self._check_anchors(at, states)
         self._is_checked = True
@@ -251,7 +251,7 @@ class StreamSource:
             if loss is None or tail is None:
                 self._lost.note_none(name) if loss is None else self._accept_loss(name, loss)
             elif tail.created == position.created:
-                # What a stream will have where it had something before is passed over as well.
+                # New messages at sequences that were used before are passed over as well.
                 stop = max(tail.first, position.next)
                 self._accept_loss(name, loss, tail.created, min(position.next, tail.next), stop)
             elif tail.is_copy:
@@ -259,22 +259,24 @@ class StreamSource:
                 begins[name] = yield from self._begin_of_copy(name, position, tail)
                 lost = max(tail.first, begins[name])
                 self._accept_loss(name, loss, tail.created, begins[name], lost)
-            else:  # of the new one may be gone what nobody was told to read
+            else:  # the new incarnation may have lost messages that no task was told to read
                 self._accept_loss(name, loss, tail.created, tail.origin, tail.first)
         return begins
 
     @property
     def _counts_overtaken(self) -> bool:
-        """Whether a batch has ended whose tasks may have missed what is not counted yet."""
+        """Whether a batch has ended whose tasks may have missed something that is not counted
+        yet."""
         options = self.options
         is_told = options.fail_on_data_loss or options.expects_removals
         return self._batch_start is not None and not is_told
 
     def _note_overtaken(self, at: Offsets, tails: Mapping[str, Tail | None]) -> None:
-        """Whether the batch that has ended read what was about to be removed.
+        """Whether the finished batch read messages that were about to be removed.
 
-        Only its tasks know what they missed, and Spark has no way for them to tell; this is the
-        most that it can be. What this query or others remove as read says nothing.
+        Only its tasks know what they missed, and Spark gives them no way to report it; so this is
+        an upper bound. Messages that are removed because this query or others have read them do not
+        count.
         """
         before = self._batch_start if self._counts_overtaken else None
         self._batch_start = None
@@ -282,7 +284,7 @@ class StreamSource:
             return
         for whole in whole_ranges(before, at):
             tail = tails.get(whole.stream)
-            gone_below = whole.stop  # all, if the stream is gone or was made anew
+            gone_below = whole.stop  # all of them, if the stream is gone or was made again
             if tail is not None and tail.created == whole.created:
                 if tail.is_consumed:
                     continue
@@ -380,7 +382,7 @@ class StreamSource:
         for name, at in news.items():
             state = states.get(name)
             if state is None or state.created != at.created:
-                # A stream that is gone or another one; `latest_offset` says what that means. Its
+                # The stream is gone or another one; `latest_offset` says what that means. Its
                 # sequences are not ours to give up.
                 continue
             try:
@@ -406,7 +408,7 @@ class StreamSource:
 def _without_removed(
     frozen: Mapping[str, Tail | None], now: Mapping[str, Tail | None]
 ) -> dict[str, Tail | None]:
-    """The tails that a run ends at, without what was removed since."""
+    """The tails at which a run ends, without what has been removed since."""
     tails = dict(frozen)
     for name, tail in frozen.items():
         here = now.get(name)
@@ -416,7 +418,7 @@ def _without_removed(
 
 
 def _as_kafka_says(lags: Mapping[str, int]) -> dict[str, float]:
-    """The lag of the streams under the names that Spark's Kafka source gives that of partitions."""
+    """The lag of the streams, under the names that Spark's Kafka source uses for partitions."""
     if not lags:
         return {}
     return {
@@ -470,7 +472,7 @@ class _Outage:
         self._since, self._pause_s = None, PAUSE_S
 
     def report(self) -> dict[str, Any]:
-        """What is waited for, for the query's progress; empty when nothing is."""
+        """What it is waiting for, for the query's progress; empty when it is not waiting."""
         if self._since is None:
             return {}
         return {"waitingFor": self._reason, "waitingSeconds": int(self._host.now() - self._since)}

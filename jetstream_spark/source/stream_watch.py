@@ -1,4 +1,5 @@
-"""What the driver knows of its streams: their state, now and then asked again, and positions in it.
+"""What the driver knows of its streams: their state, which is refreshed now and then, and positions
+in them.
 
 An idle streaming query asks for the latest offset about a hundred times a second, twice each time
 (docs/reference/spark.md#calls-of-a-micro-batch), so the answer is kept for `pollInterval` and
@@ -26,9 +27,9 @@ from jetstream_spark.source.anchor import Anchor
 from jetstream_spark.source.pushed_filters import PushedFilters
 from jetstream_spark.subjects import overlaps
 
-# The start of a consumer that is made only to be asked where it would begin.
+# Beginning of the name of a consumer that is made only to see where it would begin.
 PROBE_SECONDS = 10
-# How often it is asked which streams match the option streamPattern.
+# How often to ask which streams match the option streamPattern.
 DISCOVERY_INTERVAL_S = 5.0
 
 
@@ -37,7 +38,7 @@ class StreamWatch:
 
     Args:
         patience_s: how long one look waits for servers that do not answer; `requestTimeout` when
-            None, because whoever waits for the first look wants to know soon.
+            None, because the user who waits for the first look wants to know soon.
     """
 
     def __init__(self, host: Host, options: SourceOptions, patience_s: float | None = None) -> None:
@@ -68,7 +69,7 @@ class StreamWatch:
 
     @property
     def looks_at(self) -> float:
-        """When the answers may be others: seconds of the host's clock."""
+        """When the answers may change: seconds on the host's clock."""
         return self._asked_at + self.options.poll_interval_s
 
     def _stream_names(self) -> Operation[tuple[str, ...]]:
@@ -137,7 +138,7 @@ class StreamWatch:
             state.config.get(key) for key in ("mirror", "sources", "subject_transform")
         )
         if is_rewritten or not state.subjects:
-            return  # What is stored may have other subjects than what is collected.
+            return  # Stored messages may have other subjects than those the stream collects.
         for pattern in self.options.subjects:
             if not any(overlaps(pattern, subject) for subject in state.subjects):
                 raise SubjectsDoNotOverlapError(
@@ -245,8 +246,8 @@ class StreamWatch:
     def begin_of_copy(self, name: str, position: int) -> Operation[int]:
         """Where a query goes on in a stream that was restored, or mirrors another one.
 
-        What came after it was restored is new, whatever its sequence; what is older has the
-        sequence that it always had.
+        What was stored after the restore is new, whatever its sequence; what is older has the same
+        sequence as before.
 
         Args:
             position: where the query stood in the incarnation before.
@@ -260,7 +261,7 @@ class StreamWatch:
     def narrowed(
         self, start: Offsets, end: Offsets, wanted: PushedFilters
     ) -> Operation[tuple[Offsets, Offsets]]:
-        """The part between two positions that a read was narrowed to."""
+        """The part between two positions that is left by pushed filters."""
         starts, ends = dict(start.streams), dict(end.streams)
         for name, at in start.streams.items():
             first, stop = max(at.next, wanted.start), ends[name].next
@@ -283,7 +284,7 @@ class StreamWatch:
     # --- positions ----------------------------------------------------------------------------
 
     def starting_offsets(self, default: str) -> Operation[Offsets]:
-        """Where the options say to begin; `default` is the word that applies when they do not.
+        """Where the options say to begin; `default` is the word that applies when they say nothing.
 
         Raises:
             OffsetsError: the options name a position that does not exist.
@@ -351,10 +352,11 @@ class StreamWatch:
         return Offsets(streams)
 
     def _sequence_at(self, state: StreamState, timestamp: int) -> Operation[int]:
-        """The first sequence stored at or after a time; where a consumer would begin tells it.
+        """The first sequence stored at or after a time, which is where a consumer would begin.
 
-        A consumer is refused by a work queue, and would be a reader to a stream with interest.
-        Where there are replicas it may be made at one that lags. The leader is asked instead.
+        A work queue refuses a consumer, and to a stream with interest retention it would be a
+        reader. With replicas it may be made at one that lags. In these cases the leader is asked
+        instead.
         """
         if state.retention != "limits" or state.is_replicated:
             return (yield from self.control.first_since(state, timestamp))
@@ -373,7 +375,7 @@ class StreamWatch:
 
 
 def tail_of(state: StreamState, is_purged: bool = False) -> Tail:
-    """What planning needs of a stream's state; `is_purged`: by a query, of what it has read."""
+    """What planning needs of a stream's state; `is_purged`: a query purges what it has read."""
     is_consumed = is_purged or state.retention != "limits"
     origin = int(state.config.get("first_seq") or 1)
     known = state.created, state.first, state.next, state.bytes, state.is_copy

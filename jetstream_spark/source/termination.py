@@ -1,8 +1,8 @@
-"""Ending in order when Spark stops a streaming query.
+"""Orderly shutdown when Spark stops a streaming query.
 
 `query.stop()` does not call the reader's `stop()`: the JVM sends SIGTERM to the reader's process,
 twice, and does not wait (docs/reference/spark.md#stopping). By default the first one kills the
-process in the middle of whatever it does, such as a purge that nobody reads the answer of.
+process in the middle of whatever it is doing, such as a purge whose answer nobody reads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arrow columns to PUB and HPUB frames, without a Python object a row."""
+"""Arrow columns to PUB and HPUB frames, without a Python object per row."""
 
 from __future__ import annotations
 

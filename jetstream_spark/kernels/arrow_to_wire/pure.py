@@ -1,7 +1,7 @@
 """The reference encoder: every step is one Arrow call over a whole column.
 
 A frame is the row's pieces joined with nothing in between, so the value buffer of the joined
-column *is* the bytes for the socket and its offsets are where each frame starts; about 0.2 us a
+column *is* the bytes for the socket and its offsets are where each frame starts; about 0.2 us for a
 row of 128 bytes.
 
 Not here: validation. Callers hand over columns without nulls, subjects that can be published to,
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-ROW_DIGITS = 10  # fixed width, so that the row of an ack stands at a known place in its line
+ROW_DIGITS = 10  # fixed width, so that the row number is at a known place in the line of an ack
 
 _VERSION_LINE = b"NATS/1.0\r\n"
 _ID_NAME = b"Nats-Msg-Id: "
@@ -29,7 +29,7 @@ BytesColumn = Any
 
 
 def header_lines(headers: pa.MapArray, dropped: Collection[bytes] = ()) -> pa.BinaryArray:
-    """Return each row's header lines, one `Name: value CRLF` a value.
+    """Return each row's header lines, one `Name: value CRLF` per value.
 
     Args:
         headers: map<string, list<string>>; a null row, list or value counts as absent.

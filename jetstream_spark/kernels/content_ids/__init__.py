@@ -1,4 +1,4 @@
-"""Digests of rows, how often each was seen, and ids made of both."""
+"""Digests of rows, how often each was seen, and ids made from both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference for ids from content: hashlib, one row a call (0.4 us), and sets of Python.
+"""The reference for ids from content: hashlib, one call per row (0.4 us), and Python sets.
 
 A digest is BLAKE2b over the lengths of subject and header lines (four little-endian bytes each),
 the subject, the header lines and the payload; digests of many rows stand back to back in one

@@ -55,8 +55,9 @@ def scan_deliveries(
 ) -> int:
     """Append every complete message delivered to `sid`; return where the first other byte is.
 
-    Never raises. Anything else than such a message ends the scan at the start of its line: an
-    incomplete frame, another verb, another sid, a reply that is no ack subject (a status message).
+    Never raises. Anything other than such a message ends the scan at the start of its line: an
+    incomplete frame, another verb, another sid, a reply that is not an ack subject (a status
+    message).
 
     Args:
         chunk: received bytes; a frame begins at `start`.
@@ -113,7 +114,7 @@ def scan_deliveries(
 
 
 def _packed(text: _Text, starts: _Positions, stops: _Positions) -> tuple[_Text, _Positions]:
-    """The ranges copied one behind the other, and where each begins (and the last ends)."""
+    """The ranges copied one after the other, and where each begins (and the last ends)."""
     packed = _gather(text, starts, stops)
     _, offsets, values = packed.buffers()
     bounds = np.frombuffer(offsets, dtype=np.int32, count=len(starts) + 1).astype(np.int64)
@@ -167,7 +168,7 @@ def _chain(ends: _Positions, following: _Positions) -> _Positions:
 def _reply_numbers(
     text: _Text, starts: _Positions, stops: _Positions, good: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """The four numbers out of the ack replies; and which messages had all of them."""
+    """The four numbers in the ack replies, and which messages had all of them."""
     dots = np.flatnonzero(text == _DOT)
     at = np.searchsorted(dots, starts)
     dot_count = np.searchsorted(dots, stops) - at
@@ -189,10 +190,10 @@ def _reply_numbers(
 
 
 def _integers(text: _Text, starts: _Positions, stops: _Positions) -> _Positions:
-    """The decimal numbers in these ranges; -1 for whatever is none."""
+    """The decimal numbers in these ranges; -1 for whatever is not one."""
     tokens = _gather(text, starts, stops)
     digits = np.frombuffer(tokens.buffers()[2] or b"", dtype=np.uint8)
-    # Arrow reads signs, hexadecimal digits and leading zeros without end as well.
+    # Arrow also reads signs, hexadecimal digits and any number of leading zeros.
     if (
         len(starts)
         and int((stops - starts).max()) <= _NUMBER_DIGITS
@@ -264,11 +265,12 @@ def ascii_column(
 
 
 def rising_by_one(numbers: array[int], start: int, column: int, before: int) -> int:
-    """How many messages from `start` on have in a column one more than the one before them.
+    """How many messages from `start` on have a value in a column that is one more than the one
+    before.
 
     Args:
         column: of `numbers`, e.g. SEQUENCE.
-        before: the number before that of the first.
+        before: the value before the first message's.
     """
     values = np.array(numbers, dtype=np.int64).reshape(-1, NUMBERS)[start:, column]
     return _prefix(np.diff(values, prepend=before) == 1)
