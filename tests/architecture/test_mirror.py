@@ -18,6 +18,7 @@ TESTED_ELSEWHERE = {
     "server/jetstream_console/console.py": "tests/console/conftest.py",
     "server/jetstream_console/asking/errors.py": "tests/console/asking/test_api.py",
     "server/jetstream_console/pages/charts.py": "tests/console/pages/test_overview.py",
+    "server/jetstream_console/pages/confirming.py": "tests/console/pages/test_consumer.py",
     "server/jetstream_console/pages/columns.py": "tests/console/pages/test_streams.py",
     "server/jetstream_console/pages/frame.py": "tests/console/pages/test_stream.py",
     "server/jetstream_console/pages/registration.py": "tests/console/conftest.py",

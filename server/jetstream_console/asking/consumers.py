@@ -70,6 +70,28 @@ async def consumers_of(api: Api, stream: str, at_most: int = CONSUMERS_MAX) -> C
     return Consumers(tuple(sorted(rows, key=lambda row: row.name)), total)
 
 
+async def consumer_detail(api: Api, stream: str, name: str) -> Consumer:
+    """Return one consumer as it is now."""
+    return read_consumer(await api.ask(f"CONSUMER.INFO.{token(stream)}.{token(name)}"))
+
+
+async def pause_consumer(api: Api, stream: str, name: str, until: datetime) -> None:
+    """Have a consumer deliver nothing until a moment; one that is past has it go on."""
+    body = {"pause_until": until.isoformat().replace("+00:00", "Z")}
+    await api.ask(f"CONSUMER.PAUSE.{token(stream)}.{token(name)}", body)
+
+
+async def reset_consumer(api: Api, stream: str, name: str, sequence: int) -> None:
+    """Have a consumer begin again at a sequence of its stream; 0 is right after its floor."""
+    body = {"seq": sequence} if sequence else None
+    await api.ask(f"CONSUMER.RESET.{token(stream)}.{token(name)}", body)
+
+
+async def delete_consumer(api: Api, stream: str, name: str) -> None:
+    """Remove a consumer, and with it what it knows of its progress."""
+    await api.ask(f"CONSUMER.DELETE.{token(stream)}.{token(name)}")
+
+
 def read_consumer(answer: Mapping[str, Any]) -> Consumer:
     """Return a consumer from what `CONSUMER.INFO` says."""
     config, delivered = part(answer, "config"), part(answer, "delivered")

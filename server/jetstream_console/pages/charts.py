@@ -8,6 +8,9 @@ from nicegui import ui
 
 from jetstream_console.asking.rates import WINDOW_S
 
+# Read on white and on black.
+_GREY = "#808080"
+
 Series = Sequence[tuple[float, float | None]]
 
 
@@ -23,12 +26,22 @@ class Chart:
         lines = [{"type": "line", "name": name, "data": [], "showSymbol": False} for name in names]
         self.element = ui.echart(
             {
-                "title": {"text": title, "left": 0, "textStyle": {"fontSize": 13}},
+                "title": {"text": title, "left": 0, "textStyle": {"fontSize": 13, "color": _GREY}},
                 "grid": {"left": 60, "right": 15, "top": 45, "bottom": 25},
-                "legend": {"right": 0, "top": 0, "show": len(names) > 1},
+                "legend": {
+                    "right": 0,
+                    "top": 0,
+                    "textStyle": {"color": _GREY},
+                    "show": len(names) > 1,
+                },
                 "tooltip": {"trigger": "axis"},
-                "xAxis": {"type": "time"},
-                "yAxis": {"type": "value", "min": 0},
+                "xAxis": {"type": "time", "axisLabel": {"color": _GREY}},
+                "yAxis": {
+                    "type": "value",
+                    "min": 0,
+                    "axisLabel": {"color": _GREY},
+                    "splitLine": {"lineStyle": {"color": _GREY, "opacity": 0.3}},
+                },
                 "animation": False,
                 "series": lines,
             },

@@ -26,9 +26,11 @@ def frame(console: Console, title: str, *trail: tuple[str, str]) -> Iterator[ui.
         trail: names and addresses of the pages that this one is below.
     """
     ui.page_title(f"{title} · JetStream console")
-    ui.colors(primary="#1d4ed8")
-    with ui.header().classes("items-center gap-4 py-2"), ui.row().classes("items-center gap-4"):
-        for name, address in _LINKS:
+    ui.colors(primary="#3b82f6")
+    header = ui.header().classes("items-center gap-4 py-2").style("background: #1e3a8a")
+    links = (*_LINKS, ("Publish", "/publish")) if console.is_writable else _LINKS
+    with header, ui.row().classes("items-center gap-4"):
+        for name, address in links:
             ui.link(name, address).classes("text-white no-underline font-medium")
         state = ui.label().classes("text-sm opacity-90").mark("state")
     with ui.column().classes("w-full max-w-screen-2xl mx-auto gap-3") as column:

@@ -6,7 +6,16 @@ from nicegui import app, ui
 from starlette.responses import Response
 
 from jetstream_console.console import Console
-from jetstream_console.pages import connections, downloads, messages, overview, stream, streams
+from jetstream_console.pages import (
+    connections,
+    consumer,
+    downloads,
+    messages,
+    overview,
+    publish,
+    stream,
+    streams,
+)
 
 
 def add_pages(console: Console) -> None:
@@ -31,6 +40,14 @@ def add_pages(console: Console) -> None:
     @app.get("/streams/{name}/messages/{sequence}/payload")
     async def of_payload(name: str, sequence: int) -> Response:
         return await downloads.payload(console, name, sequence)
+
+    @ui.page("/streams/{stream_name}/consumers/{name}")
+    def of_consumer(stream_name: str, name: str) -> None:
+        consumer.show(console, stream_name, name)
+
+    @ui.page("/publish")
+    def of_publish() -> None:
+        publish.show(console)
 
     @ui.page("/connections")
     def of_connections() -> None:

@@ -10,7 +10,8 @@ from nicegui import ui
 from jetstream_console.asking.consumers import Consumer, consumers_of
 from jetstream_console.asking.streams import StreamDetail, stream_detail, subjects_of
 from jetstream_console.console import Console
-from jetstream_console.pages.columns import column
+from jetstream_console.pages.columns import LINK_CELL, column
+from jetstream_console.pages.consumer import consumer_address
 from jetstream_console.pages.frame import answered, facts, frame, load, refusal, stream_address
 from jetstream_console.showing.payload import printable
 from jetstream_console.showing.quantities import count, size, span_ns, when
@@ -61,7 +62,7 @@ def show(console: Console, name: str) -> None:
         with consumers:
             rows = [_consumer(each) for each in found.rows]
             table = ui.table(columns=_CONSUMERS, rows=rows, row_key="name", pagination=25)
-            table.classes("w-full").mark("consumer-table")
+            table.classes("w-full").mark("consumer-table").add_slot("body-cell-name", LINK_CELL)
             if found.total > len(found.rows):
                 refusal(f"Only {count(len(found.rows))} of {count(found.total)} are looked at.")
 
@@ -149,6 +150,7 @@ def _consumer(row: Consumer) -> dict[str, Any]:
     kinds = (durable, way, f"ack {row.ack_policy}", paused)
     return {
         "name": row.name,
+        "address": consumer_address(row.stream, row.name),
         "kind": ", ".join(filter(None, kinds)),
         "filters": ", ".join(row.filters) or "all",
         "pending": row.pending,

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
-from jetstream_console.asking.consumers import consumers_of
+from jetstream_console.asking.consumers import (
+    consumer_detail,
+    consumers_of,
+    delete_consumer,
+    pause_consumer,
+    reset_consumer,
+)
 from jetstream_console.asking.errors import RefusedError
 from nats.js.api import AckPolicy, ConsumerConfig
 
@@ -46,5 +54,30 @@ def test_a_stream_that_is_not_there(run, connected):
         async with connected() as world:
             with pytest.raises(RefusedError, match=r"^stream not found$"):
                 await consumers_of(world.api, "NONE")
+
+    run(work())
+
+
+def test_a_consumer_is_paused_resumed_reset_and_deleted(run, connected, name):
+    async def work():
+        async with connected() as world:
+            await world.stream(name, [b"1", b"2", b"3"])
+            config = ConsumerConfig(durable_name="C", ack_policy=AckPolicy.ALL)
+            pull = await world.js.pull_subscribe(f"{name}.a", "C", name, config=config)
+            for message in await pull.fetch(3):
+                await message.ack_sync()
+            until = datetime.now(UTC) + timedelta(hours=1)
+            await pause_consumer(world.api, name, "C", until)
+            paused = await consumer_detail(world.api, name, "C")
+            assert abs(paused.paused_until - until) < timedelta(milliseconds=1)
+            await pause_consumer(world.api, name, "C", until - timedelta(hours=2))
+            assert (await consumer_detail(world.api, name, "C")).paused_until is None
+            assert (await consumer_detail(world.api, name, "C")).floor_sequence == 3
+            await reset_consumer(world.api, name, "C", 2)
+            again = await consumer_detail(world.api, name, "C")
+            assert (again.floor_sequence, again.pending) == (1, 2)
+            await delete_consumer(world.api, name, "C")
+            with pytest.raises(RefusedError, match=r"^consumer not found$"):
+                await consumer_detail(world.api, name, "C")
 
     run(work())

@@ -1,0 +1,56 @@
+"""A message that somebody writes by hand, and the stream that took it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jetstream_console.asking.answers import flag, number, parsed, text
+from jetstream_console.asking.errors import RefusedError
+from jetstream_console.asking.link import Link
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a stream says of a message that it took.
+
+    Attributes:
+        is_duplicate: whether it had one of the same id, and took none.
+    """
+
+    stream: str
+    sequence: int
+    is_duplicate: bool
+
+
+async def publish(link: Link, subject: str, payload: bytes, headers: dict[str, str]) -> Stored:
+    """Publish into whichever stream listens to a subject.
+
+    Raises:
+        AskingError: no stream took it; its text is in the server's own words.
+    """
+    if any(each in ("*", ">") for each in subject.split(".")):
+        raise RefusedError(f"'{subject}' has a wildcard: a message has one subject.")
+    answer = parsed(await link.request(subject, payload, headers))
+    if not text(answer, "stream"):
+        raise RefusedError("Something answered that is no stream.")
+    duplicate = flag(answer, "duplicate")
+    return Stored(text(answer, "stream"), number(answer, "seq"), duplicate)
+
+
+def headers_of(lines: str) -> dict[str, str]:
+    """Return headers that were written as `Name: value`, one a line.
+
+    Raises:
+        RefusedError: a line is none.
+    """
+    headers: dict[str, str] = {}
+    for line in lines.splitlines():
+        name, colon, value = line.partition(":")
+        if not line.strip():
+            continue
+        if not colon or not name.strip() or not name.strip().isprintable():
+            raise RefusedError(f"'{line}' is no header; write it as Name: value.")
+        if name.strip() in headers:
+            raise RefusedError(f"The header '{name.strip()}' is there twice.")
+        headers[name.strip()] = value.strip()
+    return headers
