@@ -110,10 +110,10 @@ class Flow:
         self.idle_since = host.now()
         self.missing_bytes = 1
         self._inbox = b"_INBOX." + host.token(11).encode()
-        self._requests = 0
+        self._requests = 0  # sent so far; numbers their replies
         self._next_sid = int(REQUEST_SID)
-        self._pongs = 0
-        self._is_greeted = False
+        self._pongs = 0  # received so far
+        self._is_greeted = False  # the server has accepted our CONNECT
         self._options = options
         self._server = server
         self._note_info(info)

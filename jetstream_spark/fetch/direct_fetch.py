@@ -56,7 +56,7 @@ class DirectWay:
         self._options = options
         self._range = sequences
         self._control = Control(host, options.connection, "reader", patience_s=0)
-        self._is_checked = False
+        self._is_checked = False  # the stream was compared with the plan
 
     def advance(self, position: int) -> Operation[Step]:
         """One request and its answer; see `Way`."""

@@ -89,9 +89,9 @@ class Fetch:
         self.loss: DataLossError | None = None
         self._host = host
         self._way = way
-        self._first_gap: int | None = None
-        self._pause_s = PAUSE_S
-        self._progress_at = host.now()
+        self._first_gap: int | None = None  # the first one met; judged at the end
+        self._pause_s = PAUSE_S  # before the next try; doubles with each
+        self._progress_at = host.now()  # when a block was last brought, in seconds
 
     def blocks(self) -> Production[Block]:
         """The messages of the range in order; each block must be used up before the next is asked

@@ -132,8 +132,8 @@ class LatestRows:
         self._rows_of = rows_of
         self._stream = stream
         self._tail = tail
-        self._handed_over: list[pa.Array] = []
-        self._later: list[pa.RecordBatch] = []
+        self._handed_over: list[pa.Array] = []  # keys
+        self._later: list[pa.RecordBatch] = []  # what was written after planning
 
     def take(self, block: Block) -> pa.RecordBatch:
         """The rows of a block that can be handed over at once."""

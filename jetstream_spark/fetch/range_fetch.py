@@ -218,7 +218,7 @@ class DeliveryOrder:
         self.first_gap: int | None = None
         self._range = sequences
         self._is_list = is_list
-        self._last_delivered = 0
+        self._last_delivered = 0  # the consumer's own sequence
 
     def accept(self, block: Block) -> bool:
         """Count what a scan added to a block, and cut off what is outside the range.
@@ -314,15 +314,15 @@ class _Delivery:
             f"{options.connection.api_prefix}.CONSUMER.MSG.NEXT.{sequences.stream}.{consumer}"
         ).encode()
         self._block = Block(flow.buffer.data, array("i"), array("q"), 0)
-        self._failure: RetryableError | None = None
+        self._failure: RetryableError | None = None  # raised by the step after the next block
         # Short enough that another consumer is tried, and says why, before the task gives up.
         self._silence_s = min(SILENCE_MAX_S, options.read_timeout_s / 2)
-        self._progress_at = host.now()
-        self._requested = 0
-        self._outstanding = 0
-        self._received = 0
-        self._received_before: dict[int, int] = {}
-        self._unread_min = 1
+        self._progress_at = host.now()  # when something last arrived, in seconds
+        self._requested = 0  # pull requests sent so far; numbers their replies
+        self._outstanding = 0  # messages asked for that have not come
+        self._received = 0  # messages so far
+        self._received_before: dict[int, int] = {}  # that count as each request was sent
+        self._unread_min = 1  # bytes that have to be there for a scan to find more
 
     @property
     def is_exhausted(self) -> bool:

@@ -56,7 +56,7 @@ class BatchPublisher:
         self._recovery = recovery
         self._flow = flow
         self._refused = RefusedRows(recovery.host, recovery.options)
-        self._held: list[tuple[OutgoingRows, Places]] = []
+        self._held: list[tuple[OutgoingRows, Places]] = []  # of a partition that is one batch
         self._held_bytes = 0
 
     @property

@@ -105,13 +105,13 @@ class FastPublisher:
         self._flow = flow
         self._broken: Exception | None = None  # why nothing can be sent over it
         self._is_ordered = is_ordered
-        self._window = options.max_in_flight
-        self._on_way: deque[tuple[_Part, FastBatch]] = deque()
+        self._window = options.max_in_flight  # rows under way at most; cut after a 429
+        self._on_way: deque[tuple[_Part, FastBatch]] = deque()  # oldest first
         self._fruitless = 0  # batches in a row of which nothing was stored
-        self._late = 0
+        self._late = 0  # rows stored when the duplicate window may have passed
         self._prefix = flow.new_inbox() + b"."
-        self._name = host.token(6).encode()
-        self._batches = 0
+        self._name = host.token(6).encode()  # what the ids of all batches begin with
+        self._batches = 0  # begun so far
         self._sid = flow.subscribe(self._prefix + b">")
 
     @property

@@ -192,22 +192,22 @@ class Publisher:
         self._recovery = recovery
         self.duplicates = 0
         self.dead_letters = 0
-        self._blocks: deque[_FrameBlock] = deque()
-        self._window = options.max_in_flight
-        self._window_cut_at = 0.0
-        self._in_flight = 0
+        self._blocks: deque[_FrameBlock] = deque()  # not wholly acknowledged, oldest first
+        self._window = options.max_in_flight  # most rows in flight; cut after a 429
+        self._window_cut_at = 0.0  # seconds on the host's clock
+        self._in_flight = 0  # rows sent and not acknowledged, and their bytes
         self._in_flight_bytes = 0
-        self._ack_head = b""
+        self._ack_head = b""  # of the stream's plain acks, up to the sequence
         self._is_own_head = False  # not that of the dead letters' stream
-        self._last_progress = self._settled_at = host.now()
-        self._looked_at = float("-inf")
+        self._last_progress = self._settled_at = host.now()  # of any sign of life; of an ack
+        self._looked_at = float("-inf")  # when a stream without a leader was last asked after
         # What is sent from now on is stored after this sequence.
         self._acknowledged = inquiry.last_sequence if inquiry else 0
         self._window_closes = math.inf  # for what was sent again without looking
-        self._late = 0
-        self._attempts: dict[int, int] = {}
+        self._late = 0  # rows stored after that moment
+        self._attempts: dict[int, int] = {}  # row -> how often it was sent again
         self._diverted: dict[int, int] = {}  # row -> how often it was sent as a dead letter
-        self._retries: deque[tuple[float, int]] = deque()
+        self._retries: deque[tuple[float, int]] = deque()  # when to send a row again, and which
         self._flow = flow
         self.reply_prefix = flow.new_inbox() + b"."
         self._sid = flow.subscribe(self.reply_prefix + b"*")

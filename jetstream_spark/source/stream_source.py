@@ -61,17 +61,17 @@ class StreamSource:
         self._host = host
         # A failed look costs nothing here, so none of them waits.
         self._watch = StreamWatch(host, options, patience_s=0)
-        self._initial: Offsets | None = None
-        self._last_end: Offsets | None = None
-        self._committed: Offsets | None = None
-        self._frozen: dict[str, Tail | None] | None = None
-        self._last_batch_at = host.now()
+        self._initial: Offsets | None = None  # where the query began, once that was asked
+        self._last_end: Offsets | None = None  # of the last batch planned in this run
+        self._committed: Offsets | None = None  # what was given up so far, in this run
+        self._frozen: dict[str, Tail | None] | None = None  # where an `availableNow` run ends
+        self._last_batch_at = host.now()  # seconds; for `maxTriggerDelay`
         self._lost = AcceptedLoss(host)
-        self._admitted: set[str] = set()
-        self._begins: dict[tuple[str, str], int] = {}
+        self._admitted: set[str] = set()  # streams that came later and were checked
+        self._begins: dict[tuple[str, str], int] = {}  # answers of `begin_of_copy`
         self._batch_start: Offsets | None = None  # of the batch that was planned last
-        self._is_checked = False
-        self._had_nothing = False
+        self._is_checked = False  # the streams, as `check` does, in this run
+        self._had_nothing = False  # the last answer was that nothing is new
         self._outage = _Outage(host, options.connection.outage_timeout_s)
 
     # --- offsets ------------------------------------------------------------------------------

@@ -48,9 +48,9 @@ class StreamWatch:
         self.control = Control(host, connection, "driver", patience_s)
         self._host = host
         self._states: dict[str, StreamState | None] = {}
-        self._asked_at = float("-inf")
-        self._names: tuple[str, ...] = ()
-        self._listed_at = float("-inf")
+        self._asked_at = float("-inf")  # when `_states` was last asked for, in seconds
+        self._names: tuple[str, ...] = ()  # of the streams that match the pattern
+        self._listed_at = float("-inf")  # when these were last asked for
 
     def states(self, is_fresh: bool = False) -> Operation[Mapping[str, StreamState | None]]:
         """The state of every stream, None for one that is gone; at most `pollInterval` old.

@@ -77,14 +77,14 @@ class Stream:
         self.store = store
         self.context = context
         self.found_last_seq = 0 if store.offline else store.last_seq
-        self._alarm = Alarm(context.deadlines, self)
+        self._alarm = Alarm(context.deadlines, self)  # its one timer, shared by its parts
         self.contents = contents = Contents(context, config, store, self._alarm)
         self.consumers = contents.consumers
         self.removal = contents.removal
         self.publishing = StreamPublishing(contents, self._alarm, context)
         self.sourcing = Sourcing(contents, context, folder.sources(), self.found_last_seq)
         self._direct_get = DirectGet(config.name, store, context.output)
-        self._interest = Interest(context.sublist)
+        self._interest = Interest(context.sublist)  # the subjects that it listens to
         self._is_subscribed = False
         if not store.offline:
             self._recover(now)

@@ -117,15 +117,15 @@ class Node:
         self.name = options.server_name or self.server_id
         self.listener = Listener(options.host, port, auth_timeout_ns=options.auth_timeout_ns)
         self.listeners: tuple[Listener, ...] = ()  # those with TLS or WebSocket
-        self._stirred: dict[Account, None] = {}
+        self._stirred: dict[Account, None] = {}  # with work for this turn; accounts add themselves
         self.accounts: dict[str, Account] = {}
         self.add_account(GLOBAL_ACCOUNT)
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, Session] = {}  # by cid
         self.closed = ClosedConnections(options.max_closed_clients)
         self.trace: Trace | None = None
         self.protocol_trace: Trace | None = None
         self.stats = NodeStats()
-        self.started_at = 0
+        self.started_at = 0  # nanoseconds since the epoch; set by whoever runs the node
         self.lame_duck: LameDuck | None = None
         self.chronicle: Chronicle | None = None
         self.password_checker: PasswordChecker = AtOnce()
@@ -134,10 +134,10 @@ class Node:
         self.disk_full = ""  # which file or folder finds no room, as the pump was told
         self.workload = Workload(UNITS_OF_TURN)
         self.events = 0  # answers and events in the name of the server so far
-        self._next_cid = 1
-        self._fed: dict[Session, None] = {}
-        self._touched: dict[Session, None] = {}
-        self._held: Held = []
+        self._next_cid = 1  # never used twice
+        self._fed: dict[Session, None] = {}  # with input that is yet to be run
+        self._touched: dict[Session, None] = {}  # with output for the pump to write
+        self._held: Held = []  # output that waits for the next flush
         # Subscriptions of clients that are gone, which are yet to be taken out.
         self._given_up: deque[tuple[Account, list[Subscription]]] = deque()
         self._timers: DeadlineHeap[Session] = DeadlineHeap()

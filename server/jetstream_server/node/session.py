@@ -158,8 +158,8 @@ class Session:
             self, node, self.answers, self.traffic, self.account, self._rights
         )
         self._subscriptions = ClientSubscriptions()
-        self._pings = Pings(now, options.ping_interval_ns)
-        self._outbox = Outbox()
+        self._pings = Pings(now, options.ping_interval_ns)  # when to ask whether it is there
+        self._outbox = Outbox()  # bytes for the socket
         self._ops: list[Op] = []  # heard, and not acted on
         self._traced: PubRun | None = None  # the first of them, when the log has it already
         self._is_info_due = False  # with the answer to the first PING after CONNECT

@@ -112,9 +112,9 @@ class Catalog:
         templates = vault.folder(_TEMPLATES, memory=False).config()
         self.templates = StreamTemplates(self, context, templates)
         self._unread: dict[tuple[str, str], str] = {}  # consumers that could not be read, and why
-        self._captured = CapturedSubjects()
-        self._spools: set[int] = set()
-        self._reported: set[str] = set()
+        self._captured = CapturedSubjects()  # by which stream; brought up to date by `_changed`
+        self._spools: set[int] = set()  # numbers of restores under way
+        self._reported: set[str] = set()  # warnings that were logged, so that each is once
 
     # -- finding ---------------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ class Consumer:
         self.progress = progress
         self.delivery = Delivery(context, stream.name, name, config.headers_only)
         self.advisories = ConsumerAdvisories(context, stream.name, name)
-        self._timers: DeadlineHeap[PullRequest | str] = DeadlineHeap()
+        self._timers: DeadlineHeap[PullRequest | str] = DeadlineHeap()  # of requests, and by name
         self.shared = shared = ConsumerContext(
             stream,
             name,
@@ -117,8 +117,8 @@ class Consumer:
         self.push: Push | None = None
         if config.is_push:
             self.push = Push(shared, self._supply, self.inactivity, self.acks.take_last)
-        self._is_stopped = False
-        self._subscriptions: list[Subscription] = []
+        self._is_stopped = False  # it takes no more input, and never will
+        self._subscriptions: list[Subscription] = []  # to acks and pulls; end with it
 
     def __repr__(self) -> str:
         return f"Consumer({self.stream.name}.{self.name})"

@@ -98,19 +98,19 @@ class GroupCommit:
         self.lazily_ns = lazily_ns
         self.taken = 0  # flushes so far; what is queued now goes with flush number `taken + 1`
         self._queue: list[Operation] = []
-        self._lazy: dict[Path, Replace] = {}
+        self._lazy: dict[Path, Replace] = {}  # contents that wait for `_lazy_at`, the last one each
         # With how many folders had been removed by then.
         self._rubbish: dict[Path, tuple[int, Remove]] = {}
         self._aside: dict[Path, Owner] = {}  # removed folders with files in them
         self._appends: dict[Path, Append] = {}  # those in the queue that can take more
-        self._unsynced: dict[BlockFile, Owner] = {}
+        self._unsynced: dict[BlockFile, Owner] = {}  # written under the lazy policy
         self._files: dict[BlockFile, Owner] = {}  # open ones; the worker's while a flush runs
         self._in_flight: Flush | None = None
         self._removals = 0  # of folders
         self._roots: dict[str, int] = {}  # below which operations are to be forgotten
         self._paths: QueuedPaths | None = None  # of the queue and the flush, as far as looked at
         self._stalled = 0  # how many of the first operations in the queue were refused
-        self._retry_at: int | None = None
+        self._retry_at: int | None = None  # these and the next: nanoseconds, None for never
         self._lazy_at: int | None = None
         self._rubbish_at: int | None = None
         self._sync_at: int | None = None
