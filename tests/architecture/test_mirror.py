@@ -50,6 +50,7 @@ TESTED_ELSEWHERE = {
 # Tests of what no single source file does.
 WHOLE = {
     "test_bounded_work",
+    "test_browser",
     "test_calls_per_message",
     "test_contained_clients",
     "test_contained_places",

@@ -9,10 +9,13 @@ import sys
 
 import httpx
 
+from tests.console.conftest import Served
+
 STRANGER = {"Host": "stranger.example"}
 
 
-def start(server, *arguments: str) -> tuple[subprocess.Popen[str], str]:
+def start(server: Served, *arguments: str) -> tuple[subprocess.Popen[str], str]:
+    """Start the command, and return it and its address; it may not listen yet."""
     command = [sys.executable, "-m", "jetstream_console", "--port", "0", *arguments]
     command += ["--servers", f"nats://127.0.0.1:{server.port}", "--user", "all"]
     process = subprocess.Popen(

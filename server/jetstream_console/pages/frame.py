@@ -13,6 +13,7 @@ from jetstream_console.asking.errors import AskingError
 from jetstream_console.console import Console
 
 REFRESH_S = 5.0
+_FACTS = "grid grid-cols-[fit-content(60%)_minmax(0,1fr)] gap-x-4 gap-y-1 m-0 max-w-full"
 _LINKS = (("Overview", "/"), ("Streams", "/streams"), ("Connections", "/connections"))
 
 T = TypeVar("T")
@@ -90,9 +91,9 @@ def load(place: ui.element, fill: Callable[[], Awaitable[None]]) -> None:
 
 def facts(entries: dict[str, str]) -> None:
     """Show names and what they are."""
-    with ui.element("dl").classes("grid grid-cols-[auto_1fr] gap-x-4 gap-y-1 m-0"):
+    with ui.element("dl").classes(_FACTS):
         for name, value in entries.items():
-            with ui.element("dt").classes("opacity-60"):
+            with ui.element("dt").classes("opacity-60 break-all"):
                 ui.label(name)
             with ui.element("dd").classes("m-0 break-all"):
                 ui.label(value)

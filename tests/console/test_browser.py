@@ -1,0 +1,163 @@
+"""A real browser clicks through the console: what is hostile stays text, and nothing is foreign.
+
+With CONSOLE_SCREENSHOTS=FOLDER it takes the pictures of docs/console.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from nats.aio.client import Client
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.console.conftest import Served
+from tests.console.test_cli import end, get, start
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+EVIL = "<img src=x onerror=alert(1)>"
+TELEPHONE = {"width": 390, "height": 844}
+
+
+async def fill(port: int) -> None:
+    """Make what is looked at: hostile wherever somebody may write something."""
+    client = Client()
+    await client.connect(f"nats://all:all@127.0.0.1:{port}")
+    js = client.jetstream()
+    await js.add_stream(name="ORDERS", subjects=["orders.>"], description=EVIL)
+    for number in range(120):
+        payload = f'{{"number": {number}, "text": "<script>alert({number})</script>"}}'
+        headers = {"Evil": EVIL}
+        await js.publish(f"orders.{number % 5}.<b>new</b>", payload.encode(), headers=headers)
+    await js.add_stream(name="<svg&onload=alert(1)>".replace(">", ""), subjects=["{{7*7}}"])
+    await js.add_consumer("ORDERS", durable_name="shipping", ack_policy="explicit")
+    await client.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Start a browser; the one place where tests are skipped for want of it."""
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def address(browser: Browser, genuine_server: Served) -> Iterator[str]:
+    """Start a console that may change things, beside a server with something to see."""
+    with ThreadPoolExecutor() as apart:  # what drives the browser has this thread's loop
+        apart.submit(asyncio.run, fill(genuine_server.port)).result()
+    monitor = f"http://127.0.0.1:{genuine_server.monitor_port}"
+    process, address = start(genuine_server, "--writable", "--monitor", monitor)
+    assert get(address).status_code == 200
+    yield address
+    end(process)
+
+
+class Visit:
+    """A page of a browser, and what it should not have done."""
+
+    def __init__(self, page: Page, address: str) -> None:
+        self.page = page
+        self.bad: list[str] = []
+        page.on("dialog", lambda dialog: (self.bad.append(dialog.message), dialog.dismiss()))
+        page.on("pageerror", lambda error: self.bad.append(str(error)))
+        page.on("request", lambda request: self._look(request.url, address))
+        page.on("console", self._hear)
+
+    def _look(self, url: str, address: str) -> None:
+        ours = (address, address.replace("http", "ws"), "data:", "blob:")
+        if not url.startswith(ours):
+            self.bad.append(url)
+
+    def _hear(self, message: object) -> None:
+        # A network of the machine that comes or goes while a page is loaded is not the page's.
+        if message.type == "error" and "ERR_NETWORK_CHANGED" not in message.text:
+            self.bad.append(message.text)
+
+
+@pytest.fixture
+def visit(browser: Browser, address: str) -> Iterator[Visit]:
+    """Open a page in the dark, and look afterwards that nothing bad has happened."""
+    page = browser.new_page(color_scheme="dark", base_url=address)
+    page.set_default_timeout(20_000)
+    expect.set_options(timeout=20_000)
+    visit = Visit(page, address)
+    yield visit
+    page.close()
+    assert visit.bad == []
+
+
+def picture(page: Page, name: str) -> None:
+    """Take a picture, if pictures are wanted."""
+    if folder := os.environ.get("CONSOLE_SCREENSHOTS"):
+        page.wait_for_timeout(700)  # what moves has come to rest
+        page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+def test_from_the_overview_to_a_message(visit: Visit) -> None:
+    page = visit.page
+    page.goto("/")
+    expect(page.get_by_text("Health")).to_be_visible()
+    expect(page.locator("canvas")).to_have_count(7)
+    picture(page, "overview")
+    page.get_by_role("link", name="Streams").click()
+    expect(page.get_by_text("<svg&onload=alert(1)")).to_be_visible()
+    expect(page.get_by_text("{{7*7}}")).to_be_visible()
+    page.get_by_label("Filter by name or subject").fill("orders")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.get_by_role("link", name="ORDERS").click()
+    expect(page.get_by_text(EVIL, exact=True)).to_be_visible()
+    expect(page.get_by_role("link", name="shipping")).to_be_visible()
+    page.get_by_text("Subjects", exact=True).last.click()
+    page.get_by_role("button", name="Show subjects").click()
+    expect(page.get_by_text("5 subjects")).to_be_visible()
+    picture(page, "stream")
+    page.get_by_role("link", name="Messages").click()
+    expect(page.get_by_text("50 messages, 71 to 120")).to_be_visible()
+    page.get_by_text("71 · orders.0.<b>new</b>").click()
+    expect(page.get_by_text(EVIL, exact=True)).to_be_visible()
+    expect(page.get_by_text('"text": "<script>alert(70)</script>"\n}')).to_be_visible()
+    picture(page, "messages")
+    page.get_by_role("tab", name="Hex").click()
+    expect(page.get_by_text("00000000  7b 22 6e 75")).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    assert download.value.suggested_filename == "ORDERS-71.bin"
+
+
+def test_a_search_and_a_consumer_by_keyboard_on_a_telephone(visit: Visit) -> None:
+    page = visit.page
+    page.set_viewport_size(TELEPHONE)
+    page.goto("/streams/ORDERS/messages")
+    page.get_by_text("Search", exact=True).first.click()
+    page.get_by_label("Text").fill("ALERT(7)")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("1 found among 120. That is all.")).to_be_visible()
+    page.goto("/streams/ORDERS/consumers/shipping")
+    expect(page.get_by_text("120 messages")).to_be_visible()
+    page.get_by_role("button", name="Delete").focus()
+    page.keyboard.press("Enter")
+    page.get_by_label("Write 'shipping' to go on").fill("shippin")
+    expect(page.get_by_role("button", name="Destroy")).to_be_disabled()
+    page.get_by_label("Write 'shipping' to go on").press("g")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("It was deleted.")).to_be_visible()
+
+
+@pytest.mark.parametrize("path", ["/", "/streams", "/streams/ORDERS", "/publish", "/connections"])
+def test_no_page_is_wider_than_a_telephone(visit: Visit, path: str) -> None:
+    visit.page.set_viewport_size(TELEPHONE)
+    visit.page.goto(path)
+    expect(visit.page.locator(".q-spinner")).to_have_count(0)
+    width = visit.page.evaluate("document.documentElement.scrollWidth")
+    assert width <= TELEPHONE["width"]
