@@ -170,6 +170,8 @@ def looks_like_json(body: bytes) -> bool:
 # text of its refusal may differ, and of two members of one name the last is the only one.
 PRECISE_BYTES_MAX = 32 * 1024
 
+# It fits no unsigned integer, and is zero to whoever reads quickly.
+_NEGATIVE_ZERO = re.compile(rb"[\[:,\s]-0[\s,}\]]")
 _EMPTY_OBJECT = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
 
 
@@ -205,7 +207,9 @@ def _read(body: bytes, strict: bool) -> _Read:
         if broken is not None and broken.offset >= 0:
             return nodes, broken
         return [], JsonSyntaxError(error.msg, len(error.doc[: error.pos].encode()))
-    if len(body) <= PRECISE_BYTES_MAX and not has_single_keys(body, plain):
+    if len(body) <= PRECISE_BYTES_MAX and (
+        _NEGATIVE_ZERO.search(body) or not has_single_keys(body, plain)
+    ):
         return _read_precisely(body, strict)
     return [ReadValue(plain)], None
 
@@ -338,7 +342,8 @@ def _decode_integer(node: JsonValue, integer: Integer, path: _Path) -> int:
     if not digits.isdigit() or len(digits) > 20:
         raise path.refuse(f"number {node.value}", integer.go_type)
     value = int(node.value)
-    if not integer.smallest <= value <= integer.largest:
+    is_signed = integer.smallest < 0 or not node.value.startswith("-")
+    if not (is_signed and integer.smallest <= value <= integer.largest):
         raise path.refuse(f"number {node.value}", integer.go_type)
     return value
 

@@ -113,6 +113,11 @@ TYPES = [
         "type uint64",
     ),
     (
+        b'{"first_seq":-0,"max_msgs":-0}',
+        "json: cannot unmarshal number -0 into Go struct field StreamConfigRequest.first_seq of "
+        "type uint64",
+    ),
+    (
         b'{"name":5}',
         "json: cannot unmarshal number into Go struct field StreamConfigRequest.name of type "
         "string",
