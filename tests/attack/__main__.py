@@ -98,6 +98,8 @@ class Attack:
                     continue
                 answers = [each.ears.errors.get(act.reply) for each in (ours, theirs)]
                 if answers[0] != answers[1]:
+                    if is_on_purpose(act, ours.ears, theirs.ears):
+                        break
                     answered = (_kind(act), *answers)
                     self.differences[answered] += 1
                     self._examples.setdefault(answered, seed)
@@ -137,6 +139,18 @@ def is_same_question(reply: bytes, ours: Ears, theirs: Ears) -> bool:
         for ears in (ours, theirs)
     ]
     return said[0] == said[1]
+
+
+def is_on_purpose(act: Publish, ours: Ears, theirs: Ears) -> bool:
+    """Tell whether the servers are known to differ here (`tests/parity/deviations.md`): on streams
+    that meet an origin again, on templates, and on what no request begins like."""
+    reply, subject = act.reply, act.subject
+    if not isinstance(reply, bytes) or not isinstance(subject, bytes):
+        return False
+    if reply in theirs.circles - ours.circles or b".STREAM.TEMPLATE." in subject:
+        return True
+    is_api = subject.startswith(b"$JS.API.") and reply not in theirs.errors
+    return is_api and reply in ours.unheard
 
 
 def _kind(act: Publish) -> str:

@@ -112,12 +112,16 @@ class Ears:
 
     Attributes:
         errors: what came for a reply subject: an error's number, 0 for success.
+        circles: reply subjects of streams that were refused as they would copy in a circle.
+        unheard: reply subjects of what nobody listened to.
         meant: what was said of what had been heard, by reply subject.
     """
 
     kept: dict[str, deque[bytes]] = field(default_factory=dict)
     errors: dict[bytes, int] = field(default_factory=dict)
     meant: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
+    circles: set[bytes] = field(default_factory=set)
+    unheard: set[bytes] = field(default_factory=set)
 
     def hear(self, frames: bytes) -> int:
         """Take what a client was sent; return how much of it was whole frames."""
@@ -144,6 +148,10 @@ class Ears:
     def _answered(self, subject: bytes, payload: bytes) -> None:
         if b'"deliver_subject":"$JS.SNAPSHOT.RESTORE.' in payload:
             self._note(payload.split(b'"deliver_subject":"')[1].split(b'"')[0])
+        if b'"description":"detected cycle"' in payload:
+            self.circles.add(subject)
+        elif payload.startswith(b"NATS/1.0 503\r\n"):
+            self.unheard.add(subject)
         if subject.startswith(b"_INBOX.r"):
             code = payload.find(b'"err_code":')
             digits = payload[code + 11 : code + 16] if code >= 0 else b""

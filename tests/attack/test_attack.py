@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attack.__main__ import comparable, is_same_question
+from tests.attack.__main__ import comparable, is_on_purpose, is_same_question
 from tests.attack.acts import Crash, Ears, Heard, Join, Look, Pass, Publish, Reload, Say, Web, frame
 from tests.attack.grammar import FEATURES, sequence
 from tests.attack.process import running
@@ -139,6 +139,30 @@ def test_what_depends_on_what_was_heard_first_is_not_compared(ours, theirs, is_s
         both.append(ears)
     assert is_same_question(b"_INBOX.r1", *both) is is_same
     assert is_same_question(b"_INBOX.r2", *both)
+
+
+def test_what_differs_on_purpose_is_no_finding():
+    heard = {
+        b"cycle": b'{"error":{"code":500,"err_code":10052,"description":"detected cycle"}}',
+        b"503": b"NATS/1.0 503\r\nNats-Subject: x\r\n\r\n",
+        b"made": b'{"config":{}}',
+        b"": b"",
+    }
+
+    def ears(kind: bytes) -> Ears:
+        found, payload = Ears(), heard[kind]
+        if payload:
+            found.hear(b"MSG _INBOX.r1 1 %d\r\n%b\r\n" % (len(payload), payload))
+        return found
+
+    def is_known(subject: bytes, ours: bytes, theirs: bytes) -> bool:
+        return is_on_purpose(Publish(0, subject, b"_INBOX.r1"), ears(ours), ears(theirs))
+
+    create = b"$JS.API.STREAM.CREATE.S0"
+    assert is_known(create, b"made", b"cycle") and not is_known(create, b"cycle", b"made")
+    assert is_known(b"$JS.API.9.MSG", b"503", b"") and not is_known(b"$JS.API.9.MSG", b"", b"503")
+    assert not is_known(b"s0.a", b"503", b"") and not is_known(create, b"503", b"made")
+    assert is_known(b"$JS.API.STREAM.TEMPLATE.INFO.K", b"made", b"")
 
 
 def test_both_servers_are_told_what_both_take():
