@@ -65,7 +65,7 @@ from jetstream_server.store.blocks.high_water import HighWater
 from jetstream_server.store.disk import state_log
 
 from tests.attack.grammar_surroundings import UPGRADE, deflated, web_frame
-from tests.fuzz.parsers import restores
+from tests.fuzz.parsers import blocks, restores
 from tests.parity import credentials
 
 NOW = 1_700_000_000 * 10**9
@@ -419,5 +419,6 @@ TARGETS = {
             tombstone.deleted([(3, 5)]).encode(),
         ),
     ),
+    "blocks": Target(blocks.blocks, blocks.BLOCKS, longest=4096),
     "restores": Target(restores.restored, restores.BACKUPS),
 }  # fmt: skip
