@@ -46,3 +46,9 @@ def deleted_stream() -> ModuleType:
 def herd() -> ModuleType:
     """The module `herd.py`."""
     return _module("herd")
+
+
+@pytest.fixture(scope="session")
+def followed_attempt() -> ModuleType:
+    """The module `followed_attempt.py`."""
+    return _module("followed_attempt")

@@ -27,8 +27,8 @@ class FairCourse:
         """How long the next piece takes."""
         return 50 * MICROSECOND
 
-    def up_stall_ns(self, moved: int) -> int:
-        """How much longer the next piece to the server takes."""
+    def up_stall_ns(self, piece: bytes) -> int:
+        """How much longer a piece to the server takes."""
         return 0
 
     def piece(self, size: int, moved: int) -> int:
@@ -50,11 +50,17 @@ class RoughCourse:
     Args:
         stall_max_s: no stall is longer.
         cut_chance: that it is cut at all.
-        row_stall_chance: that what is sent stalls once, behind the first few requests.
+        row_mark: what rows that are written have in them.
+        row_stall_chance: that a piece with such rows stalls, and all that is sent behind it.
     """
 
     def __init__(
-        self, random: Random, cut_chance: float, stall_max_s: float, row_stall_chance: float = 0.0
+        self,
+        random: Random,
+        cut_chance: float,
+        stall_max_s: float,
+        row_mark: bytes = b"",
+        row_stall_chance: float = 0.0,
     ) -> None:
         self._random = random
         self.up_max = self.down_max = NEVER
@@ -72,9 +78,7 @@ class RoughCourse:
         self._is_cut_up = random.random() < 0.3
         self._is_slow_start = random.random() < 0.3
         self._break_chance = 0.2 * cut_chance
-        self._stalls_at = NEVER
-        if row_stall_chance and random.random() < row_stall_chance:
-            self._stalls_at = random.randrange(300, 5_000)
+        self._row_mark, self._row_stall_chance = row_mark, row_stall_chance
 
     def delay_ns(self) -> int:
         """How long the next piece takes."""
@@ -83,11 +87,12 @@ class RoughCourse:
             return int(random.choice(self._stalls) * SECOND)
         return random.randrange(1, self._delay_ns)
 
-    def up_stall_ns(self, moved: int) -> int:
-        """How much longer the next piece to the server takes."""
-        if moved < self._stalls_at:
+    def up_stall_ns(self, piece: bytes) -> int:
+        """How much longer a piece to the server takes."""
+        if not self._row_stall_chance or self._row_mark not in piece:
             return 0
-        self._stalls_at = NEVER
+        if self._random.random() >= self._row_stall_chance:
+            return 0
         return int(self._random.choice(ROW_STALLS_S) * SECOND)
 
     def piece(self, size: int, moved: int) -> int:

@@ -38,8 +38,8 @@ class Program:
         dead_window_s: for how long the stream of dead letters remembers ids, 0 as it comes.
         is_object_source: the source stream is that of an object store.
         lag_s: by how much replicas that answer direct gets are behind.
-        row_stall_chance: that what a connection brings to the server stalls once, after a few
-            requests, for longer than ids are remembered.
+        row_stall_chance: that rows stall on their way to the sink, for longer than ids are
+            remembered.
     """
 
     seed: int
@@ -299,13 +299,10 @@ def _choose_mode(program: Program, random: Random) -> None:
     is_plain = "publishMode" not in program.sink and program.target != "objects"
     if program.dedupe and is_plain and random.random() < 0.35:
         program.sink["publishMode"] = "fast"
-    if program.kind == "late" or (program.kind == "objects" and random.random() < 0.5):
-        program.row_stall_chance = random.choice([0.2, 0.4])
+    if program.kind == "late":
+        program.row_stall_chance = random.choice([0.05, 0.2])
         # What is still on its way when the faults are over does not arrive.
-        program.lasts_s = 60
-        program.habits.killed = 0.3
-        if program.promises_exact_output:
-            program.window_s = 1
+        program.lasts_s = max(program.lasts_s, 40)
 
 
 def _let_frames_come_late(program: Program, random: Random) -> None:

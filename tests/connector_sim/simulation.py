@@ -41,7 +41,7 @@ from tests.connector_sim.object_target import ObjectTarget
 from tests.connector_sim.process import Join
 from tests.connector_sim.program import Program, choose
 from tests.connector_sim.stream_target import StreamTarget
-from tests.connector_sim.target import Target, Written
+from tests.connector_sim.target import PREFIX, Target, Written
 from tests.connector_sim.truth import BrokenPromiseError, Life, Truth, require
 from tests.connector_sim.wire import Course
 from tests.connector_sim.world import OTHER_ADDRESS, World
@@ -145,8 +145,8 @@ class Simulation:
         if self.is_calm or name == "keeper":
             return FairCourse()
         program = self.program
-        chances = program.cut_chance, program.stall_max_s, program.row_stall_chance
-        return RoughCourse(self._wires, *chances)
+        chances = program.cut_chance, program.stall_max_s
+        return RoughCourse(self._wires, *chances, PREFIX, program.row_stall_chance)
 
     # -- input -------------------------------------------------------------------------------
 

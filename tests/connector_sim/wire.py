@@ -41,8 +41,8 @@ class Course(Protocol):
     def delay_ns(self) -> int:
         """How long the next piece takes."""
 
-    def up_stall_ns(self, moved: int) -> int:
-        """How much longer the next piece to the server takes, when so many bytes have gone."""
+    def up_stall_ns(self, piece: bytes) -> int:
+        """How much longer a piece to the server takes."""
 
     def piece(self, size: int, moved: int) -> int:
         """How many of so many bytes go next, when so many have gone before."""
@@ -103,9 +103,10 @@ class Wire:
         at, now = 0, self.agenda.clock.now_ns
         while at < len(taken):
             size = self.course.piece(len(taken) - at, self._sent)
-            delay_ns = self.course.delay_ns() + self.course.up_stall_ns(self._sent)
+            piece = taken[at : at + size]
+            delay_ns = self.course.delay_ns() + self.course.up_stall_ns(piece)
             self._up_at = max(self._up_at, now + delay_ns)
-            self.agenda.plan(self._up_at, partial(self._reached_server, taken[at : at + size]))
+            self.agenda.plan(self._up_at, partial(self._reached_server, piece))
             self._sent += size
             at += size
         return len(taken)
@@ -131,7 +132,8 @@ class Wire:
             return
         self._is_closed = True
         self._error = self._error or OSError("it was closed here")
-        self._up_at = max(self._up_at, self.agenda.clock.now_ns + self.course.delay_ns())
+        # Behind the last of its bytes, which the server has read and acted on by then.
+        self._up_at = max(self._up_at, self.agenda.clock.now_ns) + self.course.delay_ns()
         if not self._is_cut:
             self.agenda.plan(self._up_at, lambda: self.server.ended(None))
 
