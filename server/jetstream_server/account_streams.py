@@ -90,6 +90,9 @@ class AccountStreams:
                 log("WRN", self._folder.note)
             journal = Journal(self._folder.path, plain)
             journal.load()
+            if journal.damage:
+                log("ERR", journal.damage)
+                node.storage_damage = journal.damage
             if given.encryption_key and plain.read(self._folder.path / ENCRYPTION_NAME) is None:
                 journal.place(sys.maxsize)  # where it is seen that it is not encrypted
             self._disk, self._block_bytes = _disk_of(options, self._folder, plain, log)

@@ -130,3 +130,34 @@ def test_a_torn_tail_is_cut_and_logged(serve, tmp_path):
     server = serve()
     assert re.search(r"\[WRN\] stream BAD of account \$G: cut 40 unfinished bytes", server.said)
     assert asyncio.run(check_online(server.url)) == 2 * BLOCK_BYTES // len(PAYLOAD)
+
+
+def test_a_flipped_byte_in_the_journal_of_a_killed_server_is_told(serve, tmp_path):
+    async def make(url: str) -> None:
+        connection = await nats.connect(url)
+        context = connection.jetstream()
+        for name in ("NAMELESS", "BAD", "GOOD", "LAST"):
+            await context.add_stream(name=name, subjects=[name])
+        await connection.close()
+
+    async def look(url: str) -> tuple[list[str], dict]:
+        connection = await nats.connect(url)
+        listed = json.loads((await connection.request("$JS.API.STREAM.LIST")).data)
+        await connection.close()
+        return sorted(each["config"]["name"] for each in listed["streams"]), listed.get("offline")
+
+    server = serve()
+    asyncio.run(make(server.url))
+    server.end(signal.SIGKILL)
+    path = tmp_path / "jetstream" / "journal-0"
+    stored = bytearray(path.read_bytes())
+    stored[stored.index(b"streams/NAMELESS/meta.json") - 5] ^= 1
+    stored[stored.index(b'["BAD"]')] ^= 1
+    path.write_bytes(stored)
+    server = serve()
+    streams, offline = asyncio.run(look(server.url))
+    assert streams == ["GOOD", "LAST"]
+    assert list(offline) == ["BAD"]
+    assert "checksum" in offline["BAD"]
+    assert health(server)[0] == 503
+    assert re.search(r"\[ERR\] the journal \S+journal-0 is damaged at byte \d+", server.said)

@@ -105,6 +105,8 @@ def _ailments(node: Node, options: HealthzOptions) -> list[_Ailment]:
     if node.is_half_reloaded:
         text = "the configuration was followed in part: reload it, or start the server again"
         links.append(_Ailment(503, "ACCOUNT", text))
+    if node.storage_damage:
+        links.append(_Ailment(503, "JETSTREAM", f"JetStream storage: {node.storage_damage}"))
     catalogs = {
         each.name: each.catalog for each in node.accounts.values() if each.catalog is not None
     }

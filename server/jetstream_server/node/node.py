@@ -132,6 +132,7 @@ class Node:
         self.links = AccountLinks({}, {}, random)
         self.is_half_reloaded = False  # a reload has tripped halfway
         self.disk_full = ""  # which file or folder finds no room, as the pump was told
+        self.storage_damage = ""  # of what concerns no single stream, until the next start
         self.workload = Workload(UNITS_OF_TURN)
         self.events = 0  # answers and events in the name of the server so far
         self._next_cid = 1  # never used twice

@@ -84,6 +84,14 @@ def test_a_full_disk(filled):
     assert health(filled, details="1")[1]["errors"] == [{"type": "JETSTREAM", "error": text}]
 
 
+def test_damage_that_concerns_no_single_stream(filled):
+    filled.storage_damage = "the journal is damaged"
+    text = "JetStream storage: the journal is damaged"
+    assert health(filled) == (503, {"status": "unavailable", "error": text})
+    assert health(filled, **{"js-server-only": "1"}) == OK
+    assert health(filled, details="1")[1]["errors"] == [{"type": "JETSTREAM", "error": text}]
+
+
 def test_without_jetstream(plain_node):
     assert health(plain_node) == OK
     assert health(plain_node, **{"js-enabled-only": "1"})[0] == 503

@@ -6,23 +6,26 @@ wait for that a hundred times. So the contents of configs are appended to a jour
 whole flush with one write and one sync. When no more are being made, the files are put in place, a
 few at a time, while nobody waits.
 
-    <root>/journal-0, journal-1     used in turn; overwritten from the start, no larger than needed
-    entry     u32 CRC-32C over the rest, u32 length of what follows, u64 serial, u8 kind, u16 length
-              of the path, the path below the root, what the file holds on the disk
+    <root>/journal-0, journal-1     used in turn; written over from the start, never beyond need
+    <root>/journal-0.damaged        a copy of one that was damaged, until somebody removes it
 
-Serials rise through both files and are never used twice, so anything left after the last entry by
-an earlier use is recognised by its lower serial. Notes go to one file until it holds many or some
-time has passed; then they go to the other file, and the contents noted in the first one are put in
-place. Only when all of them are durable there is the first file wiped and used again.
+What stands in them is in `journal_entries.py`. Serials rise through both files and are never used
+twice, so what an earlier use left behind the last entry is recognised by its lower one. Entries are
+notes in one file until it has many or some time has passed; then notes go to the other file and the
+contents noted in the first one are put in place. Only when all of them are durable there is the
+first one wiped, and may be used again.
 
 Invariants:
 
-- Reading a path gives what was noted last, in place or not (`content`, `names`); after a crash
-  `load` finds it. A journal whose contents are in place already is harmless: it holds the same.
-- A folder or file that the journal mentions is removed only after the removal is noted, or a crash
-  would bring it back. A removal is carried out again at a start unless something below it was noted
-  later; the flush makes sure that the removal is durable by then.
-- No path is both noted and written in any other way.
+- What is read of a path is what was noted last, in place or not (`content`, `names`); after a crash
+  `load` finds it. A journal that was overtaken by the files is harmless: it holds the same.
+- A folder or file of which a file of the journal tells is removed only after the removal is noted,
+  for otherwise a crash would bring it back. A removal is carried out again at a start unless
+  something below it was noted later; the flush sees to it that the removal is durable by then.
+- No path is both noted and written in another way.
+- A note that was durable and cannot be read is damage, and no torn tail: what it tells of is
+  damaged like its file would be, and where even the path is gone, `damage` says so as long as the
+  copy of the file is there.
 
 While a flush runs the notes belong to the worker thread; the loop may only look.
 """
@@ -35,12 +38,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from struct import Struct
 from typing import Any
 
 from jetstream_server.base.errors import StoreError
-from jetstream_server.kernels.records import checksum as crc32c
+from jetstream_server.store.disk import journal_entries
 from jetstream_server.store.disk.disk import FULL_ERRNOS, Disk, Replacement
+from jetstream_server.store.disk.journal_entries import (
+    CONTENT,
+    ENTRIES_AT,
+    FILE_GONE,
+    FOLDER_GONE,
+    Entry,
+    Reading,
+)
 from jetstream_server.store.disk.owner import Owner
 from jetstream_server.store.disk.spare_descriptors import DESCRIPTOR_ERRNOS
 
@@ -48,11 +58,7 @@ JOURNAL_NAME = "journal-"  # and 0 or 1
 ROOM_BYTES = 64 * 1024  # of a new file: overwriting takes one commit less than growing
 WORN_BYTES = 1024 * 1024  # then its contents are put in place soon
 KEPT_BYTES = 8 * WORN_BYTES  # a larger file is not kept
-
-_CHECK = Struct("<II")
-_HEAD = Struct("<QBH")
-_WIPED, _CONTENT, _FOLDER_GONE, _FILE_GONE = range(4)
-_PATH_BYTES_MAX = (1 << 16) - 1
+DAMAGED_SUFFIX = ".damaged"
 
 
 class _Nobody:
@@ -90,6 +96,7 @@ class _Half:
     Attributes:
         path: of the file.
         handle: once it is open.
+        has_begun: whether it has a beginning, behind which entries may stand.
         used: where its last entry ends; 0 when it is wiped.
         left: what of it is not in place yet, by path.
         told: the paths that it mentions, and the folders above them.
@@ -97,6 +104,7 @@ class _Half:
 
     path: Path
     handle: Any = None
+    has_begun: bool = False
     used: int = 0
     left: dict[str, Note] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
@@ -112,6 +120,7 @@ class Journal:
 
     Attributes:
         noted: how many contents were noted so far.
+        damage: what `load` found to be damaged, empty when nothing is.
     """
 
     def __init__(self, root: Path, disk: Disk, *, room_bytes: int = ROOM_BYTES) -> None:
@@ -122,6 +131,7 @@ class Journal:
         self._active, self._other = self._halves
         self._serial = 1
         self.noted = 0
+        self.damage = ""
         self._unsynced: dict[Path, None] = {}  # folders with names that are not durable
         # How many of the noted contents are in a folder, by folder and name in it.
         self._inside: dict[str, dict[str, int]] = {}
@@ -159,7 +169,7 @@ class Journal:
         Raises:
             OSError: none of them is durable; the same may be tried again.
         """
-        self._append([(_CONTENT, str(note.path), note.raw) for note in notes])
+        self._append([(CONTENT, str(note.path), note.raw) for note in notes])
         self.noted += len(notes)
         for note in notes:
             name = str(note.path)
@@ -177,7 +187,7 @@ class Journal:
         name = str(path)
         if not any(name in half.told for half in self._halves):
             return
-        self._append([(_FOLDER_GONE if is_folder else _FILE_GONE, name, b"")])
+        self._append([(FOLDER_GONE if is_folder else FILE_GONE, name, b"")])
         self._drop(name, is_folder=is_folder)
 
     def _drop(self, name: str, *, is_folder: bool) -> None:
@@ -215,50 +225,59 @@ class Journal:
 
     def _append(self, entries: Sequence[tuple[int, str, bytes]]) -> None:
         half = self._active
-        data = b"".join([self._encode(*entry) for entry in entries])
         self._open(half)
+        start = half.used or ENTRIES_AT
+        data = b"".join([self._encode(start, *entry) for entry in entries])
         for _, name, _ in entries:  # what fails may still be found by the next process
             while len(name) > len(str(self._root)) and name not in half.told:
                 half.told.add(name)
                 name = name.rpartition("/")[0]
         with memoryview(data) as view:
-            self._disk.write(half.handle, view, half.used)
+            self._disk.write(half.handle, view, start)
         self._disk.sync(half.handle)
-        half.used += len(data)
+        half.used = start + len(data)
 
-    def _encode(self, kind: int, name: str = "", raw: bytes = b"") -> bytes:
-        """Return an entry. What an entry that fails leaves on the disk has a lower serial than the
-        one that takes its place."""
+    def _encode(self, durable: int, kind: int, name: str, raw: bytes) -> bytes:
+        """Return an entry; what is left on the disk of one that fails is of a lower serial than
+        the one that takes its place."""
         path = name[len(str(self._root)) + 1 :].encode("utf-8", "surrogateescape")
-        assert len(path) <= _PATH_BYTES_MAX, "no system has longer ones"
-        rest = b"".join((_HEAD.pack(self._serial, kind, len(path)), path, raw))
-        length = len(rest).to_bytes(4, "little")
+        return journal_entries.encode(self._take_serial(), durable, kind, path, raw)
+
+    def _take_serial(self) -> int:
         self._serial += 1
-        return crc32c(length + rest).to_bytes(4, "little") + length + rest
+        return self._serial - 1
 
     def _open(self, half: _Half) -> None:
-        """Open a file, with some room in it, and with a name that is durable."""
+        """Open a file, with a beginning, some room behind it, and a name that is durable."""
         if half.handle is not None:
             return
         handle, _ = self._disk.open(half.path)
         try:
-            if not half.used and self._disk.size(half.path) < self._room_bytes:
-                self._make_room(handle)
-            # Also of an existing one: the process that made it may have ended before that.
+            if not half.has_begun:
+                self._begin(half, handle)
+            # Also of one that was there: whoever made it may have ended before that.
             self._disk.sync_folder(self._root)
         except BaseException:
             self._disk.close(handle)
             raise
         half.handle = handle
 
-    def _make_room(self, handle: Any) -> None:
+    def _begin(self, half: _Half, handle: Any) -> None:
+        beginning = journal_entries.beginning(self._take_serial())
+        data = beginning.ljust(self._room_bytes, b"\0")
         try:
-            with memoryview(bytes(self._room_bytes)) as view:
-                self._disk.write(handle, view, 0)
-            self._disk.sync(handle)
+            self._write(handle, data)
         except OSError as error:
-            if error.errno not in FULL_ERRNOS:  # what is to be noted may still find some
+            if error.errno not in FULL_ERRNOS or len(data) == len(beginning):
                 raise
+            self._write(handle, beginning)  # what is to be noted may still find some room
+        half.has_begun = True
+
+    def _write(self, handle: Any, data: bytes) -> None:
+        """Write a file from its start, durably."""
+        with memoryview(data) as view:
+            self._disk.write(handle, view, 0)
+        self._disk.sync(handle)
 
     # -- putting in place ------------------------------------------------------------------
 
@@ -347,11 +366,9 @@ class Journal:
             self._disk.remove(half.path)
             self._disk.sync_folder(self._root)
             self._disk.close(half.handle)
-            half.handle = None
+            half.handle, half.has_begun = None, False
         else:
-            with memoryview(self._encode(_WIPED)) as view:
-                self._disk.write(half.handle, view, 0)
-            self._disk.sync(half.handle)
+            self._write(half.handle, journal_entries.beginning(self._take_serial()))
         half.used = 0
         half.told.clear()
 
@@ -364,6 +381,7 @@ class Journal:
                 if not half.used:
                     with contextlib.suppress(OSError):
                         self._disk.remove(half.path)
+                        half.has_begun = False
 
     # -- after a restart -------------------------------------------------------------------
 
@@ -375,50 +393,77 @@ class Journal:
         """
         path = self._root
         try:
-            found = []
+            found: list[tuple[Reading, _Half]] = []
             for half in self._halves:
                 path = half.path
                 stored = self._disk.read(path) or b""
-                entries, stop = _entries(stored)
-                if entries:
-                    found.append((entries, stop, half))
-                elif stored.strip(b"\0"):  # its serials are not known
+                reading = journal_entries.read(stored)
+                self._serial = max(self._serial, reading.highest + 1)
+                if reading.damage:
+                    self._set_aside(half.path, stored, reading)
+                half.has_begun = reading.begun > 0
+                if not half.has_begun and stored.strip(b"\0"):
                     self._disk.truncate(path, 0)
-            found.sort(key=lambda each: each[0][0][0])
+                if reading.entries:
+                    found.append((reading, half))
+            found.sort(key=lambda each: each[0].entries[0].serial)
             gone: dict[str, bool] = {}
-            for entries, stop, half in found:
-                self._serial = entries[-1][0] + 1
-                if entries[0][1] == _WIPED:
-                    continue
-                half.used = stop
+            for reading, half in found:
+                half.used = reading.stop
                 self._active = half
                 self._other = self._halves[half is self._halves[0]]
-                for entry in entries:
+                for entry in reading.entries:
                     self._take_in(half, entry, gone)
             for name, is_folder in gone.items():
                 path = Path(name)
                 self._remove_again(path, is_folder=is_folder)
+            self.damage = self.damage or self._known_damage()
         except OSError as error:
             raise StoreError(f"the journal cannot be used: {error.strerror}", str(path)) from error
 
-    def _take_in(
-        self, half: _Half, entry: tuple[int, int, bytes, bytes], gone: dict[str, bool]
-    ) -> None:
-        _, kind, path, raw = entry
-        name = f"{self._root}/{path.decode('utf-8', 'surrogateescape')}"
+    def _set_aside(self, path: Path, stored: bytes, reading: Reading) -> None:
+        """Keep a copy of a file that is damaged, and say so."""
+        copy = path.with_name(path.name + DAMAGED_SUFFIX)
+        places = ", ".join(map(str, reading.damage))
+        self.damage = (
+            f"the journal {path} is damaged at byte {places}: configs of streams and consumers"
+            " that were made, changed or removed last may be missing or outdated;"
+            f" {copy} is a copy of it, remove that when you have seen to them"
+        )
+        with contextlib.suppress(OSError):
+            self._disk.replace(copy, [stored])
+            self._disk.sync_folder(self._root)
+
+    def _known_damage(self) -> str:
+        """Return what is wrong by the word of a copy that an earlier start has made."""
+        copies = [
+            self._root / name
+            for name in self._disk.names(self._root)
+            if name.startswith(JOURNAL_NAME) and name.endswith(DAMAGED_SUFFIX)
+        ]
+        if not copies:
+            return ""
+        return (
+            f"the journal was damaged at an earlier start: configs of streams and consumers may be"
+            f" missing or outdated; remove {copies[0]} when you have seen to them"
+        )
+
+    def _take_in(self, half: _Half, entry: Entry, gone: dict[str, bool]) -> None:
+        name = f"{self._root}/{entry.path.decode('utf-8', 'surrogateescape')}"
         above = name
         while len(above) > len(str(self._root)):
             half.told.add(above)
-            if kind == _CONTENT:
+            if entry.kind == CONTENT:
                 gone.pop(above, None)
             above = above.rpartition("/")[0]
-        if kind == _CONTENT:
+        if entry.kind == CONTENT:
             self._forget(name)
-            half.left[name] = Note(_NOBODY, Path(name), raw)
+            # Be it damaged: who reads it is told so.
+            half.left[name] = Note(_NOBODY, Path(name), entry.raw)
             self._enter(name)
         else:
-            self._drop(name, is_folder=kind == _FOLDER_GONE)
-            gone[name] = kind == _FOLDER_GONE
+            self._drop(name, is_folder=entry.kind == FOLDER_GONE)
+            gone[name] = entry.kind == FOLDER_GONE
 
     def _remove_again(self, path: Path, *, is_folder: bool) -> None:
         if is_folder:
@@ -429,22 +474,3 @@ class Journal:
             self._disk.sync_folder(path.parent)
         except FileNotFoundError:
             return
-
-
-def _entries(stored: bytes) -> tuple[list[tuple[int, int, bytes, bytes]], int]:
-    """Return serial, kind, path and content of the entries of a file, and where they end."""
-    found: list[tuple[int, int, bytes, bytes]] = []
-    at, last = 0, 0
-    while at + _CHECK.size + _HEAD.size <= len(stored):
-        checksum, length = _CHECK.unpack_from(stored, at)
-        stop = at + _CHECK.size + length
-        if length < _HEAD.size or stop > len(stored) or crc32c(stored[at + 4 : stop]) != checksum:
-            break
-        serial, kind, path_bytes = _HEAD.unpack_from(stored, at + _CHECK.size)
-        if serial <= last:
-            break  # of an earlier use of the file
-        path_at = at + _CHECK.size + _HEAD.size
-        raw_at = path_at + path_bytes
-        found.append((serial, kind, stored[path_at:raw_at], stored[raw_at:stop]))
-        at, last = stop, serial
-    return found, at

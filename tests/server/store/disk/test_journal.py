@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ from jetstream_server.store.disk import journal as journal_module
 from jetstream_server.store.disk.commit import PLACE_NS, PLACED_FILES, GroupCommit
 from jetstream_server.store.disk.flush import BlockFile
 from jetstream_server.store.disk.journal import Journal
+from jetstream_server.store.disk.journal_entries import ENTRIES_AT
 
 ROOT = Path("/r")
 STREAMS = ROOT / "a" / "streams"
@@ -196,7 +198,12 @@ def test_the_journal_grows_no_further_than_it_must(
         b"%d" % max(range(n, 300, 7)) * 100 for n in range(7)
     ]
     put(commit, "large", b"x" * 50_000)
-    assert commit.drain() == []
+    flush(commit, now)
+    while (deadline := commit.next_deadline()) is not None:
+        now = max(deadline, now)
+        flush(commit, now)
+    assert disk.read(config("large")) == b"x" * 50_000
+    assert max(len(disk.read(ROOT / f"journal-{n}") or b"") for n in (0, 1)) < 25_000
 
 
 def test_a_full_disk_holds_configs_up_and_places_them_later(disk: Any) -> None:
@@ -259,14 +266,24 @@ def test_trouble_with_a_place_is_told_once_and_the_note_stays(disk: Any) -> None
     assert found(running(disk), config("a")) == b"1"
 
 
-def test_garbage_in_a_journal_is_no_entry_and_cannot_become_one(disk: Any) -> None:
+def journal_file(disk: Any) -> tuple[Path, bytes]:
+    """The file that has something in it."""
+    for path in (ROOT / "journal-0", ROOT / "journal-1"):
+        if stored := disk.read(path):
+            return path, stored
+    raise AssertionError("no journal")
+
+
+def test_garbage_where_a_journal_begins_is_damage_and_cannot_become_an_entry(disk: Any) -> None:
     commit = running(disk)
     for number in range(5):
         put(commit, number, b"old")
         flush(commit, 1)
-    stored = disk.read(ROOT / "journal-0") or disk.read(ROOT / "journal-1")
-    name = "journal-0" if disk.read(ROOT / "journal-0") else "journal-1"
-    disk.put(ROOT / name, b"\xff" + stored[1:])
+    path, stored = journal_file(disk)
+    disk.put(path, b"\xff" * ENTRIES_AT + stored[ENTRIES_AT:])
+    journal = Journal(ROOT, disk)
+    journal.load()
+    assert f"{path} is damaged at byte 0" in journal.damage
     again = running(disk)
     assert again.names(STREAMS) == []
     put(again, 0, b"new")
@@ -275,6 +292,260 @@ def test_garbage_in_a_journal_is_no_entry_and_cannot_become_one(disk: Any) -> No
     third = running(disk)
     assert third.names(STREAMS) == ["0"]
     assert found(third, config(0)) == b"new"
+
+
+def test_a_journal_without_a_beginning_is_told_of_once(disk: Any) -> None:
+    commit = running(disk)
+    put(commit, "a", b"old")
+    flush(commit, 1)
+    path, stored = journal_file(disk)
+    disk.put(path, b"\xff" * ENTRIES_AT + stored[ENTRIES_AT:])
+    running(disk)
+    disk.remove(path.with_name(path.name + ".damaged"))
+    journal = Journal(ROOT, disk)
+    journal.load()
+    assert not journal.damage
+
+
+def test_a_note_that_failed_leaves_no_hole(disk: Any) -> None:
+    commit, owner = running(disk), Owner()
+    put(commit, "a", b"1")
+    flush(commit, 1)
+    disk.fail_in = 0
+    put(commit, "b", b"2", owner)
+    taken = commit.take(2)
+    assert taken is not None
+    taken.run()
+    commit.complete(taken)
+    assert owner.heard
+    put(commit, "c", b"3")
+    flush(commit, 3)
+    disk.restart()
+    journal = Journal(ROOT, disk)
+    journal.load()
+    assert not journal.damage
+    assert [journal.content(config(name)) for name in "abc"] == [b"1", None, b"3"]
+
+
+def test_what_is_in_place_is_removed_without_a_note(disk: Any) -> None:
+    commit = running(disk)
+    put(commit, "a", b"1")
+    flush(commit, 1)
+    flush(commit, 1)
+    flush(commit, 1 + PLACE_NS)
+    before = [disk.read(ROOT / f"journal-{number}") for number in (0, 1)]
+    commit.remove_tree(Owner(), config("a").parent)
+    flush(commit, 2 + PLACE_NS)
+    assert [disk.read(ROOT / f"journal-{number}") for number in (0, 1)] == before
+
+
+def test_what_a_start_removes_again_does_not_come_back_when_the_note_is_gone(
+    sim_disk_module: Any,
+) -> None:
+    for seed in range(10):
+        disk = sim_disk_module.SimDisk(Random(seed))
+        disk.make_folder(ROOT)
+        commit = running(disk)
+        put(commit, "a", b"1")
+        commit.write(Owner(), BlockFile(STREAMS / "a" / "1.blk"), bytearray(b"message"), 0, 7)
+        flush(commit, 1)
+        commit.remove_tree(Owner(), STREAMS / "a")
+        disk.dark_in = 2
+        with pytest.raises(sim_disk_module.PowerLostError):
+            flush(commit, 2)
+        disk.restart()
+        assert running(disk).drain() == []
+        disk.restart()
+        assert disk.read(STREAMS / "a" / "1.blk") is None
+
+
+def test_folders_that_a_killed_process_made_are_durable_before_the_note_is_gone(
+    sim_disk_module: Any,
+) -> None:
+    for step in range(30):
+        disk = sim_disk_module.SimDisk(Random(step))
+        disk.make_folder(ROOT)
+        commit = running(disk)
+        put(commit, "a", b"1")
+        flush(commit, 1)
+        flush(commit, 1)
+        disk.dark_in = step
+        with contextlib.suppress(sim_disk_module.PowerLostError):  # the system goes on
+            flush(commit, 1 + PLACE_NS)
+        disk.dark_in = None
+        assert running(disk).drain() == []
+        disk.restart()
+        assert disk.read(config("a")) == b"1", step
+
+
+def test_of_a_flipped_byte_anywhere_it_is_told_what_may_be_lost(disk: Any) -> None:
+    contents = {str(number): b"content of %d" % number * 3 for number in range(4)}
+    commit = running(disk, room_bytes=0)
+    for name in ("0", "1"):
+        put(commit, name, contents[name])
+        flush(commit, 1)
+    for name in ("2", "3"):
+        put(commit, name, contents[name])
+    flush(commit, 1)
+    path, stored = journal_file(disk)
+    later = stored.index(contents["1"]) + len(contents["1"])  # the last flush begins here
+    told = [0, 0]
+    for at in range(len(stored)):
+        damaged = bytearray(stored)
+        damaged[at] ^= 1
+        disk.put(path, bytes(damaged))
+        journal = Journal(ROOT, disk)
+        journal.load()
+        again = GroupCommit(disk, journal=journal)
+        got = {name: found(again, config(name)) for name in contents}
+        wrong = [name for name in contents if got[name] != contents[name]]
+        copy = path.with_name(path.name + ".damaged")
+        if at >= later:  # it may be torn, so nobody was told of what is from here on
+            assert set(wrong) <= {"2", "3"}, at
+            assert not journal.damage
+            assert not wrong or got[wrong[0]] is None
+            continue
+        assert len(wrong) <= 1, at
+        assert wrong == [] or wrong[0] in "01"
+        assert bool(journal.damage) == bool(wrong)
+        if wrong:
+            told[got[wrong[0]] is None] += 1
+            assert disk.read(copy) == bytes(damaged)
+            disk.remove(copy)
+    assert min(told) > 40  # of damaged contents the stream is known, of a damaged head it is not
+
+
+def test_damage_is_told_until_somebody_removes_the_copy(disk: Any) -> None:
+    commit = running(disk)
+    for name in "ab":
+        put(commit, name, name.encode())
+        flush(commit, 1)
+    path, _ = journal_file(disk)
+    disk.damage(path, ENTRIES_AT)
+    for text in (f"{path} is damaged at byte {ENTRIES_AT}:", "at an earlier start"):
+        journal = Journal(ROOT, disk)
+        journal.load()
+        again = GroupCommit(disk, journal=journal)
+        assert text in journal.damage
+        assert found(again, config("b")) == b"b"
+        assert again.drain() == []
+    disk.remove(path.with_name(path.name + ".damaged"))
+    journal = Journal(ROOT, disk)
+    journal.load()
+    assert journal.damage == ""
+
+
+def test_no_room_for_a_copy_of_what_is_damaged_keeps_nobody_from_starting(disk: Any) -> None:
+    commit = running(disk)
+    for name in "ab":
+        put(commit, name, name.encode())
+        flush(commit, 1)
+    disk.damage(journal_file(disk)[0], ENTRIES_AT)
+    disk.capacity = 0
+    journal = Journal(ROOT, disk)
+    journal.load()
+    assert "is damaged" in journal.damage
+    assert journal.content(config("b")) == b"b"
+
+
+def test_what_is_noted_after_a_restart_counts_more_than_what_was_there(disk: Any) -> None:
+    """Both files were in use, and the one that has been wiped has a higher number in it than the
+    first entry of the other, but not than its last."""
+    commit, now = running(disk), 1
+    for number in range(3 * PLACED_FILES):
+        put(commit, number, b"x")
+    flush(commit, now)
+    flush(commit, now)
+    now += PLACE_NS
+    flush(commit, now)  # some are in place, so notes go to the other file from here on
+    put(commit, "early", b"1")
+    flush(commit, now)
+    while disk.read(config(3 * PLACED_FILES - 1)) is None:
+        now = max(commit.next_deadline() or 0, now)
+        flush(commit, now)
+    for number in range(5):
+        put(commit, f"late {number}", b"1")
+    flush(commit, now)
+    assert disk.read(config("early")) is None
+    again = running(disk)
+    put(again, "early", b"2")
+    flush(again, 1)
+    disk.restart()
+    assert found(running(disk), config("early")) == b"2"
+
+
+def test_what_was_left_of_a_torn_flush_does_not_come_to_life(disk: Any) -> None:
+    commit = running(disk, room_bytes=0)
+    put(commit, "a", b"1")
+    flush(commit, 1)
+    path, before = journal_file(disk)
+    for name in ("b", "c"):
+        put(commit, name, b"old")
+    flush(commit, 1)
+    _, after = journal_file(disk)
+    torn = bytearray(after)
+    torn[len(before)] ^= 1  # the first one did not get there, the second one did
+    disk.put(path, bytes(torn))
+    again = running(disk)
+    assert again.names(STREAMS) == ["a"]
+    put(again, "b", b"new")  # just as long as what stood there
+    flush(again, 1)
+    disk.restart()
+    third = running(disk)
+    assert third.names(STREAMS) == ["a", "b"]
+    assert found(third, config("b")) == b"new"
+
+
+def test_an_interrupted_wipe_leaves_what_there_was(disk: Any, sim_disk_module: Any) -> None:
+    for seed in range(40):
+        disk = sim_disk_module.SimDisk(Random(seed))
+        disk.make_folder(ROOT)
+        commit = running(disk, room_bytes=0)
+        for name in "abc":
+            put(commit, name, name.encode())
+        flush(commit, 1)
+        flush(commit, 1)
+        disk.dark_in = seed
+        try:
+            flush(commit, 1 + PLACE_NS)
+        except sim_disk_module.PowerLostError:
+            disk.restart()
+        journal = Journal(ROOT, disk)
+        journal.load()
+        assert journal.damage == ""
+        again = GroupCommit(disk, journal=journal)
+        assert [found(again, config(name)) for name in "abc"] == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("turns", range(2))
+def test_a_note_of_one_file_is_not_outdone_by_an_older_one_of_the_other(
+    disk: Any, turns: int
+) -> None:
+    commit, now = running(disk), 1
+    for _ in range(turns):  # so that it is the other file that has older notes
+        put(commit, "first", b"x")
+        flush(commit, now)
+        flush(commit, now)
+        now += PLACE_NS
+        flush(commit, now)
+    for number in range(20):
+        put(commit, number, b"old")
+    flush(commit, now)
+    flush(commit, now)
+    now += PLACE_NS
+    flush(commit, now)
+    left = [number for number in range(20) if disk.read(config(number)) is None]
+    put(commit, left[0], b"new")
+    commit.remove_tree(Owner(), config(left[1]).parent)
+    flush(commit, now)
+    assert found(commit, config(left[0])) == b"new"
+    disk.restart()
+    again = running(disk)
+    assert found(again, config(left[0])) == b"new"
+    assert found(again, config(left[1])) is None
+    assert again.drain() == []
+    assert disk.read(config(left[0])) == b"new"
+    assert disk.read(config(left[1])) is None
 
 
 @pytest.mark.parametrize("part", range(8))
