@@ -266,6 +266,37 @@ def _read_rare(port: int) -> None:
             received += wire.sock.recv(1 << 16)
 
 
+def _direct(body: dict[str, object]) -> Act:
+    """Ask for messages of stream S directly, and wait for all of them."""
+
+    def act(port: int) -> None:
+        with Wire(port, TIMEOUT_S) as wire:
+            wire.subscribe_inbox()
+            data = json.dumps(body).encode()
+            wire.sock.sendall(
+                b"PUB $JS.API.DIRECT.GET.S %b.d %d\r\n%b\r\n" % (wire.inbox, len(data), data)
+            )
+            received = b""
+            while b"NATS/1.0 204" not in received and b"NATS/1.0 4" not in received:
+                received += wire.sock.recv(1 << 20)
+
+    return act
+
+
+def _publish_far_back(port: int) -> None:
+    """Make stream S with 1,000,000 messages of 10 subjects, and 300,000 of as many behind them."""
+    _publish(10, 1_000_000)(port)
+    with Wire(port, TIMEOUT_S) as wire:
+        wire.subscribe_inbox()
+        for start in range(0, 300_000, _WINDOW):
+            stop = start + _WINDOW
+            wire.sock.sendall(
+                b"".join(b"PUB S.%d.y 0\r\n\r\n" % number for number in range(start, stop))
+            )
+            while wire.api("STREAM.INFO.S")["state"]["messages"] < 1_000_000 + stop:
+                time.sleep(0.001)
+
+
 def _requests(*requests: tuple[str, object]) -> Act:
     return lambda port: _api(port, *requests)
 
@@ -309,6 +340,7 @@ INPUTS = [
         _make_streams_beside(100),
         _make_streams_at_once(1000),
     ),
+    Input("1,000 streams made one by one", _make_streams(1000)),
     Input("300 streams deleted at once", _delete_streams(300), _make_streams_at_once(300)),
     Input("200,000 messages of a pedantic client", _publish_pedantically),
     Input("100,000 subscriptions and away", _subscribe_and_leave),
@@ -334,6 +366,29 @@ INPUTS = [
         _publish(500_000, 500_000),
     ),
     Input("a subject at both ends of 1,000,000 messages", _read_rare, _publish(999_999, 1_000_000)),
+    Input(
+        "the next of a subject at both ends of 1,000,000",
+        _requests(("STREAM.MSG.GET.S", {"seq": 2, "next_by_subj": "S.0.x"})),
+        _publish(999_999, 1_000_000),
+    ),
+    Input(
+        "a consumer from the middle of 1,000,000 subjects",
+        _requests(
+            _consumer(
+                "c",
+                filter_subject="S.*.x",
+                deliver_policy="by_start_sequence",
+                opt_start_seq=500_000,
+            ),
+            ("CONSUMER.INFO.S.c", None),
+        ),
+        _publish(1_000_000, 1_000_000),
+    ),
+    Input(
+        "the last of each of 10 subjects, far back",
+        _direct({"multi_last": ["S.>"], "up_to_seq": 1_000_000}),
+        _publish_far_back,
+    ),
     Input(
         "a message of 130,000 tiny ones erased",
         _requests(("STREAM.MSG.DELETE.S", {"seq": 65_000})),

@@ -8,6 +8,7 @@ nothing that was removed before the last completed flush, and of the unacknowled
 from __future__ import annotations
 
 import copy
+from array import array
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
 from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.blocks import block_pruning
 from jetstream_server.store.blocks.content_cache import ContentCache
 from jetstream_server.store.disk.cipher_disk import CipherDisk
 from jetstream_server.store.disk.commit import GroupCommit
@@ -173,12 +175,14 @@ class StoreMachine(RuleBasedStateMachine):
         stop = min(start + max(distance, 0), self.model.last_seq + 1)
         mine, theirs = self.store.filter(patterns), self.model.filter(patterns)
         at, total = start, 0
+        block_pruning.NUMBERED_MAX = 2
         while at < stop and total < count_max:
             following, removed = self.store.purge_some(mine, at, stop, count_max - total)
             total += removed
             if following == at and not removed:  # it waits for the disk
                 self.flush()
             at = following
+        block_pruning.NUMBERED_MAX = 20_000
         assert self.model.purge_some(theirs, start, stop, count_max)[1] == total
 
     @rule(
@@ -357,6 +361,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert store.load_next(ours, start) == model.load_next(wanted, start)
         assert store.last_sequences(ours) == model.last_sequences(wanted)
         assert store.last_sequences(ours, start) == model.last_sequences(wanted, start)
+        asked = array("Q", sorted(random.choices(range(theirs.last_seq + 5), k=9)))
+        assert store.held(asked) == model.held(asked)
         assert store.subject_counts(b"a.*") == model.subject_counts(b"a.*")
         assert store.subject_last(b"a.1") == model.subject_last(b"a.1")
         asked = [b"a.1", b"a.0", b"none", b"b.c", b"a.1"]

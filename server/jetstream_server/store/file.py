@@ -327,9 +327,13 @@ class FileStore:
         """Return how many messages of a subject are stored."""
         return self._table.count_of(subject)
 
+    def held(self, sequences: array[int]) -> array[int]:
+        """Return which of rising sequences are stored."""
+        return self._reading.held(sequences)
+
     def last_sequences(
         self, wanted: SubjectFilter | None, up_to: int | None = None, count_max: int | None = None
-    ) -> list[int]:
+    ) -> array[int]:
         """Return the last sequence (at most `up_to`) of each matching subject, rising."""
         return self._subjects.last_sequences(wanted, up_to, count_max)
 

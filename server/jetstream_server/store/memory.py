@@ -342,7 +342,7 @@ class MemoryStore:
 
     def last_sequences(
         self, wanted: SubjectFilter | None, up_to: int | None = None, count_max: int | None = None
-    ) -> list[int]:
+    ) -> array[int]:
         """Return the last sequence (at most `up_to`) of each matching subject, rising."""
         subjects = (
             self._matching(wanted) if isinstance(wanted, PatternFilter) else list(self._subjects)
@@ -355,7 +355,11 @@ class MemoryStore:
                     break
             if count_max is not None and len(found) > count_max:
                 break
-        return sorted(found)
+        return array("Q", sorted(found))
+
+    def held(self, sequences: array[int]) -> array[int]:
+        """Return which of rising sequences are stored."""
+        return array("Q", filter(self._messages.__contains__, sequences))
 
     def window(
         self, wanted: SubjectFilter | None, sequence: int, count_max: int, bytes_max: int

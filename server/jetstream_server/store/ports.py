@@ -310,11 +310,16 @@ class MessageStore(Protocol):
 
     def last_sequences(
         self, wanted: SubjectFilter | None, up_to: int | None = None, count_max: int | None = None
-    ) -> list[int]:
-        """Return the last sequence (at most `up_to`) of each matching subject, rising.
+    ) -> array[int]:
+        """Return the last sequence (at most `up_to`) of each matching subject, rising, as
+        `array('Q')`.
 
         If there are more than `count_max`, any that many will do.
         """
+        ...
+
+    def held(self, sequences: array[int]) -> array[int]:
+        """Return which of rising sequences, `array('Q')`, are stored."""
         ...
 
     def window(

@@ -159,3 +159,42 @@ def test_the_subjects_of_a_block_are_read_from_its_records(columns: Any, seed: i
         cut = positions[local_ids.index(len(order) - 1)] + PREFIX_BYTES  # behind its prefix
         with pytest.raises((ValueError, struct.error)):
             columns.names_of(bytes(block[: cut - 8]), positions, local_ids, len(positions))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_sequences_are_sorted_out_alike(columns: Any, seed: int) -> None:
+    random = Random(seed)
+    count, _, _, ids, alive, _, offsets, start, stop = make_block(random)
+    sequences = array("Q", sorted(random.choices(range(50, 160), k=random.randrange(40))))
+    low, high = sorted(random.randrange(len(sequences) + 1) for _ in range(2))
+    table = array("I", random.sample(range(9), 5)) if random.random() < 0.5 else array("I")
+
+    def answers(kernel: Any) -> Any:
+        held, gone = array("Q", [1]), array("I", [2])
+        kernel.living(sequences, low, high, 50, start, count, alive, offsets, held, gone)
+        yield held, gone
+        for most in (0, 2, 99):
+            pending = bytearray(random_bits)
+            found = array("Q", [3])
+            kernel.last_of_each(
+                subject_ids=ids,
+                alive=alive,
+                start=start,
+                stop=stop,
+                table_ids=table,
+                pending=pending,
+                first_seq=50,
+                offsets=offsets,
+                count_max=most,
+                found=found,
+            )
+            yield pending, found
+
+    random_bits = bytes(random.choice(b"\0\1\1") for _ in range(9))
+    for mine, theirs in zip(answers(columns), answers(columns_pure), strict=True):
+        assert mine == theirs
+    (held, gone), *_ = answers(columns)
+    entries = [entry for entry in range(start, count) if not alive or alive[entry]]
+    stored = {50 + (offsets[entry] if offsets else entry) for entry in entries}
+    assert list(held[1:]) == [each for each in sequences[low:high] if each in stored]
+    assert list(gone[1:]) == [at for at in range(low, high) if sequences[at] not in stored]

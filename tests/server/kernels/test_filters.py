@@ -74,6 +74,8 @@ def test_questions_have_the_same_answers(filters: Any, seed: int) -> None:
         yield kernel.newest(flags, counts, lasts)
         yield kernel.next_bound(flags, counts, firsts, lasts, low)
         yield kernel.spread(flags, numbers)
+        yield kernel.order(numbers, lasts)
+        yield kernel.order(numbers, counts)
 
     for mine, theirs in zip(answers(filters), answers(filters_pure), strict=True):
         assert mine == theirs
@@ -96,3 +98,16 @@ def test_what_reaches_beyond_is_refused(filters: Any) -> None:
         filters.spread(b"\1", array("I", [1]))
     with pytest.raises(IndexError):
         filters.mark([b"a", b"b"], 0, 2, (b"*",), bytearray(1))
+
+
+@pytest.mark.parametrize("bits", [0, 8, 20, 64])
+def test_many_ids_are_in_the_order_of_their_keys(filters: Any, bits: int) -> None:
+    random = Random(bits)
+    keys = array("Q", [random.getrandbits(bits) if bits else 7 for _ in range(300)])
+    numbers = array("I", random.sample(range(300), 200))
+    ordered, found = filters.order(numbers, keys)
+    assert list(ordered) == sorted(numbers, key=keys.__getitem__)
+    assert list(found) == sorted(keys[number] for number in numbers)
+    assert (ordered.typecode, found.typecode) == ("I", "Q")
+    with pytest.raises(IndexError):
+        filters.order(array("I", [300]), keys)

@@ -8,6 +8,7 @@ Where one starts in its stream: docs/reference/consumers.md#start.
 from __future__ import annotations
 
 from base64 import b64decode
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import orjson
@@ -171,7 +172,7 @@ def _new_progress(stream: Stream, config: ConsumerConfig) -> Progress:
     return Progress(cursor, ack_rules(config))
 
 
-def _start(stream: Stream, config: ConsumerConfig) -> tuple[int, list[int]]:
+def _start(stream: Stream, config: ConsumerConfig) -> tuple[int, Sequence[int]]:
     """Return the first sequence to look at, and the last-per-subject snapshot."""
     store = stream.store
     first, last = max(store.first_seq, 1), store.last_seq

@@ -297,6 +297,92 @@ def find(
     return -1
 
 
+def living(
+    const unsigned long long[::1] sequences,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    uint64_t first_seq,
+    Py_ssize_t head,
+    Py_ssize_t count,
+    const uint8_t[::1] alive,
+    const unsigned int[::1] offsets,
+    array.array held not None,
+    array.array gone not None,
+):
+    cdef Py_ssize_t index, entry = 0, holds = len(held), lacks = len(gone)
+    cdef uint64_t offset
+    cdef bint some = alive.shape[0] > 0, sparse = offsets.shape[0] > 0, is_held
+    _check(stop, sequences.shape[0])
+    if some:
+        _check(count, alive.shape[0])
+    if sparse:
+        _check(count, offsets.shape[0])
+    if stop <= start:
+        return
+    array.resize_smart(held, holds + stop - start)
+    array.resize_smart(gone, lacks + stop - start)
+    for index in range(start, stop):
+        offset = sequences[index] - first_seq
+        if sparse:
+            while entry < count and offsets[entry] < offset:
+                entry += 1
+            is_held = entry < count and offsets[entry] == offset
+        else:
+            is_held = offset < <uint64_t>count
+            entry = <Py_ssize_t>offset
+        if is_held and entry >= head and (not some or alive[entry]):
+            held.data.as_ulonglongs[holds] = sequences[index]
+            holds += 1
+        else:
+            gone.data.as_uints[lacks] = <unsigned int>index
+            lacks += 1
+    array.resize_smart(held, holds)
+    array.resize_smart(gone, lacks)
+
+
+def last_of_each(
+    const unsigned int[::1] subject_ids,
+    const uint8_t[::1] alive,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    const unsigned int[::1] table_ids,
+    bytearray pending not None,
+    uint64_t first_seq,
+    const unsigned int[::1] offsets,
+    int64_t count_max,
+    array.array found not None,
+):
+    cdef Py_ssize_t index, size = len(found), local = table_ids.shape[0]
+    cdef size_t number, known = PyByteArray_GET_SIZE(pending)
+    cdef char* wanted = PyByteArray_AS_STRING(pending)
+    cdef bint some = alive.shape[0] > 0, sparse = offsets.shape[0] > 0
+    _check(stop, subject_ids.shape[0])
+    if some:
+        _check(stop, alive.shape[0])
+    if sparse:
+        _check(stop, offsets.shape[0])
+    for index in range(stop - 1, start - 1, -1):
+        if count_max <= 0:
+            return
+        if some and not alive[index]:
+            continue
+        number = subject_ids[index]
+        if local:
+            if number >= <size_t>local:
+                raise IndexError("subject id beyond the table")
+            number = table_ids[number]
+        if number >= known:
+            raise IndexError("subject id beyond those looked for")
+        if wanted[number]:
+            wanted[number] = 0
+            array.resize_smart(found, size + 1)
+            found.data.as_ulonglongs[size] = first_seq + (
+                offsets[index] if sparse else <uint64_t>index
+            )
+            size += 1
+            count_max -= 1
+
+
 def localize(const unsigned int[::1] subject_ids, Py_ssize_t stop, array.array local_ids not None):
     cdef Py_ssize_t index, largest = 0, known = 0, first = len(local_ids)
     cdef uint32_t* numbers

@@ -202,6 +202,78 @@ def find(
     return -1
 
 
+def living(
+    sequences: array[int],
+    start: int,
+    stop: int,
+    first_seq: int,
+    head: int,
+    count: int,
+    alive: Alive,
+    offsets: Ids,
+    held: array[int],
+    gone: array[int],
+) -> None:
+    """Sort out which of some sequences are live entries of a block.
+
+    Args:
+        sequences: `array('Q')` that does not fall, of which [start, stop) are looked at; none is
+            below `first_seq`.
+        head, count: the first entry that may be alive, and behind the last.
+        held: `array('Q')`, gets those that are.
+        gone: `array('I')`, gets where in `sequences` the others are.
+    """
+    entry = 0
+    for index in range(start, stop):
+        offset = sequences[index] - first_seq
+        if offsets:
+            while entry < count and offsets[entry] < offset:
+                entry += 1
+        else:
+            entry = offset
+        if (
+            head <= entry < count
+            and (not offsets or offsets[entry] == offset)
+            and (not alive or alive[entry])
+        ):
+            held.append(sequences[index])
+        else:
+            gone.append(index)
+
+
+def last_of_each(
+    subject_ids: Ids,
+    alive: Alive,
+    start: int,
+    stop: int,
+    table_ids: Ids,
+    pending: bytearray,
+    first_seq: int,
+    offsets: Ids,
+    count_max: int,
+    found: array[int],
+) -> None:
+    """Walk live entries of a block from `stop` back to `start`, and find the last one of each
+    subject that is looked for.
+
+    Args:
+        table_ids: the block's own subject ids to those of the table; empty where they are these.
+        pending: a byte for each id of the table, 1 for one that is looked for; set to 0 when found.
+        count_max: found so many, there is no need for more.
+        found: `array('Q')`, gets their sequences.
+    """
+    for index in range(stop - 1, start - 1, -1):
+        if count_max <= 0:
+            return
+        if alive and not alive[index]:
+            continue
+        number = table_ids[subject_ids[index]] if table_ids else subject_ids[index]
+        if pending[number]:
+            pending[number] = 0
+            found.append(first_seq + (offsets[index] if offsets else index))
+            count_max -= 1
+
+
 def localize(subject_ids: Ids, stop: int, local_ids: array[int]) -> array[int]:
     """Number the subjects of a block by first appearance, appending these numbers to `local_ids`.
 

@@ -12,11 +12,22 @@ if TYPE_CHECKING:
         mark_stored,
         newest,
         next_bound,
+        order,
         present,
         spread,
         total,
     )
 
-__all__ = ["TWIN", "mark", "mark_stored", "newest", "next_bound", "present", "spread", "total"]
+__all__ = [
+    "TWIN",
+    "mark",
+    "mark_stored",
+    "newest",
+    "next_bound",
+    "order",
+    "present",
+    "spread",
+    "total",
+]
 
 TWIN = adopt(__name__, globals())

@@ -71,6 +71,13 @@ def present(
     return array("I", [n for n in numbers if counts[n] and low <= lasts[n] <= high])
 
 
+def order(numbers: Ids, keys: array[int]) -> tuple[array[int], array[int]]:
+    """Return subject ids, `array('I')`, by rising `keys` of theirs, and these keys, `array('Q')`;
+    ids with the same key stay in order."""
+    ordered = array("I", sorted(numbers, key=keys.__getitem__))
+    return ordered, array("Q", map(keys.__getitem__, ordered))
+
+
 def spread(flags: bytes | bytearray, numbers: Ids) -> bytes:
     """Return the flags of subjects given by their ids, in that order."""
     return bytes([flags[number] for number in numbers])

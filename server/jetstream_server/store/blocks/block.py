@@ -24,13 +24,13 @@ from jetstream_server.store.blocks import erasure, tombstone
 from jetstream_server.store.blocks import index as block_index
 from jetstream_server.store.blocks.compressed_block import CompressedBlock
 from jetstream_server.store.blocks.index import Entries, Summary
+from jetstream_server.store.blocks.numbering import Names, Numbering
 from jetstream_server.store.blocks.subjects import SubjectTable
 from jetstream_server.store.disk.commit import BlockFile
 
-Names = tuple[memoryview, memoryview]
-
 BLOCK_SUFFIX = ".blk"
 INDEX_SUFFIX = ".idx"
+_ANY_COUNT = 1 << 62
 
 
 class Content:
@@ -44,8 +44,7 @@ class Content:
 
     __slots__ = (
         "_generation",
-        "_names",
-        "_resolve",
+        "_numbering",
         "_table_ids",
         "buffer",
         "compressed",
@@ -58,54 +57,64 @@ class Content:
         entries: Entries,
         table_ids: array[int],
         generation: int = 0,
-        resolve: Callable[[], array[int]] | None = None,
         names: Callable[[], Names] | None = None,
+        table: SubjectTable | None = None,
     ) -> None:
         """Make one.
 
         Args:
             table_ids: the block's subject ids to those of the store's table.
             generation: of the table when `table_ids` was made.
-            resolve: makes `table_ids` on first use: with many subjects they are expensive, and
-                looking for one message does not need them.
-            names: gives the block's subjects, one after the other, and the length of each.
+            names: gives the block's subjects, one behind the other, and the length of each. Then
+                `table_ids` is made when somebody asks: with many subjects it is dear, and who looks
+                for one message can do without.
+            table: where these have their numbers.
         """
         self.buffer = buffer
         self.compressed: CompressedBlock | None = None
         self.entries = entries
         self._table_ids = table_ids
         self._generation = generation
-        self._resolve = resolve
-        self._names = names
+        self._numbering = None
+        if names is not None and table is not None:
+            self._numbering = Numbering(names, table)
 
     @property
     def table_ids(self) -> array[int]:
         """The block's subject ids to those of the store's table; empty in an open block, where
         they are the same."""
-        if self._resolve is not None:
-            self._table_ids = self._resolve()
-            self._resolve = None
+        self.number(_ANY_COUNT)
         return self._table_ids
+
+    def number(self, names_max: int) -> bool:
+        """Number up to so many more of the block's subjects; tell whether all are, and `table_ids`
+        is there."""
+        numbering = self._numbering
+        if numbering is not None:
+            if not numbering.go_on(names_max):
+                return False
+            self._table_ids, self._numbering = numbering.numbers, None
+        return True
 
     @property
     def has_own_ids(self) -> bool:
         """Tell whether subject ids are the block's own, without making `table_ids`."""
-        return self._resolve is not None or len(self._table_ids) > 0
+        return self._numbering is not None or len(self._table_ids) > 0
 
     @property
     def is_numbered(self) -> bool:
-        """Tell whether `table_ids` is there, or can be made at no cost."""
-        return self._resolve is None
+        """Tell whether `table_ids` is there, or is made in no time."""
+        return self._numbering is None
 
     def marked(self, patterns: tuple[bytes, ...]) -> bytes:
-        """Return which of the block's own subjects the patterns match, one byte for each; only
-        meant for content that is not numbered yet."""
-        assert self._names is not None, "else it would be numbered"
-        return filters.mark_stored(*self._names(), patterns)
+        """Return which of the block's own subjects patterns match, a byte for each; to be asked
+        as long as it is not numbered."""
+        assert self._numbering is not None, "it is not numbered"
+        return filters.mark_stored(*self._numbering.names(), patterns)
 
     def renumber(self, table_ids: array[int], generation: int) -> None:
         """Take note of a table with other numbers."""
-        self._table_ids, self._generation, self._resolve = table_ids, generation, None
+        self._table_ids, self._generation, self._numbering = table_ids, generation, None
 
     def is_outdated(self, generation: int) -> bool:
         """Tell whether the numbers of the table have changed since."""

@@ -30,7 +30,8 @@ from jetstream_server.store.blocks.subjects import SubjectSet, SubjectTable
 from jetstream_server.store.blocks.tombstone import Tombstone
 from jetstream_server.store.ports import SubjectFilter
 
-LOOKED_AT_MAX = 4  # so many blocks in which a purge finds nothing, then others get their turn
+LOOKED_AT_MAX = 4  # blocks in which a purge finds nothing, before others get their turn
+NUMBERED_MAX = 20_000  # subjects of a block that get their numbers, likewise
 _ALL = 1 << 62
 
 
@@ -207,10 +208,24 @@ class BlockPruning:
         if self._compaction.is_rewriting():
             return start, 0
         for _ in range(LOOKED_AT_MAX):
-            if removed or start >= stop:
+            if removed or start >= stop or not self._is_ready(wanted, start):
                 break
             start, removed = self._purge_block(wanted, start, stop, count_max)
         return start, removed
+
+    def _is_ready(self, wanted: SubjectFilter | None, start: int) -> bool:
+        """Number some subjects of the next block, if something in it is wanted; tell whether all
+        are."""
+        self._health.check()
+        blocks, index = self._list.blocks, self._list.index_of(start)
+        if index == len(blocks):
+            return True
+        content = self._contents.of(blocks[index])
+        if isinstance(wanted, SubjectSet) and content.has_own_ids:
+            flags = self._contents.flags(wanted, blocks[index], content)
+            if 1 not in flags:
+                return True
+        return content.number(NUMBERED_MAX)
 
     def _purge_block(
         self, wanted: SubjectFilter | None, start: int, stop: int, count_max: int

@@ -20,6 +20,7 @@ from jetstream_server.store.blocks.block import Block, Content
 from jetstream_server.store.blocks.block_contents import BlockContents
 from jetstream_server.store.blocks.block_list import BlockList
 from jetstream_server.store.blocks.health import Health
+from jetstream_server.store.blocks.held import sort_out
 from jetstream_server.store.blocks.subjects import SubjectSet
 from jetstream_server.store.ports import StoredMessage, SubjectFilter, Window
 
@@ -84,6 +85,11 @@ class BlockReading:
                 del buffers[number + 1 :], positions[number + 1 :]
                 break
         return buffers, positions
+
+    def held(self, sequences: array[int]) -> array[int]:
+        """Return which of rising sequences are stored."""
+        self._health.check()
+        return sort_out(self._list, self._contents, sequences, 0, len(sequences))[0]
 
     def load_next(self, wanted: SubjectFilter | None, sequence: int) -> StoredMessage | None:
         """Return the first matching message at or after `sequence`."""

@@ -7,13 +7,14 @@ Questions about many subjects go through the blocks once for all of them.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 
-from jetstream_server.kernels import columns
+from jetstream_server.kernels import columns, filters
 from jetstream_server.kernels.record_format import PREFIX, PREFIX_BYTES
 from jetstream_server.store.blocks.block_contents import NO_SUBJECT, BlockContents
 from jetstream_server.store.blocks.block_list import BlockList
+from jetstream_server.store.blocks.held import sort_out
 from jetstream_server.store.blocks.subjects import SubjectSet, SubjectTable
 from jetstream_server.store.ports import Census, SubjectFilter
 
@@ -92,92 +93,71 @@ class BlockSubjects:
         ids, counts, lasts = self._table.ids, self._table.counts, self._table.lasts
         numbers = [ids.get(subject, -1) for subject in subjects]
         stored = [number for number in dict.fromkeys(numbers) if number >= 0 and counts[number]]
-        _, missing = self._known_lasts(stored, self._list.last_seq, len(stored))
+        _, missing = self._known_lasts(array("I", stored), self._list.last_seq)
         known = {number: lasts[number] for number in stored}
         known |= {number: self.last_of(number) for number in missing}
         return array("Q", [known.get(number, 0) for number in numbers])
 
     def last_sequences(
         self, wanted: SubjectFilter | None, up_to: int | None = None, count_max: int | None = None
-    ) -> list[int]:
+    ) -> array[int]:
         """Return the last sequence (at most `up_to`) of each matching subject, rising."""
-        chosen = wanted if isinstance(wanted, SubjectSet) else self._table.choose((b">",))
+        table = self._table
+        chosen = wanted if isinstance(wanted, SubjectSet) else table.choose((b">",))
         limit = self._list.last_seq if up_to is None else min(up_to, self._list.last_seq)
         numbers = chosen.matching(0, limit)
-        if count_max is not None and len(numbers) > count_max:  # each has one, whichever that is
-            return sorted(self._table.lasts[number] for number in numbers[: count_max + 1])
+        if count_max is not None and len(numbers) > count_max:  # each has one, whichever it is
+            return array("Q", sorted(table.lasts[number] for number in numbers[: count_max + 1]))
         if limit < self._list.last_seq:
             numbers += chosen.matching(limit + 1)
+        found, missing = self._known_lasts(numbers, limit)
         enough = len(numbers) if count_max is None else count_max + 1
-        return sorted(self._lasts(numbers, limit, enough))
-
-    def _lasts(self, numbers: array[int], limit: int, enough: int) -> list[int]:
-        """Return the last sequences (at most `limit`) of all the subjects, or of `enough` of them;
-        the newest of all is always among them."""
-        found, missing = self._known_lasts(numbers, limit, enough)
+        if not missing or len(found) >= enough:
+            return found
         if len(missing) > _FEW_SUBJECTS:
-            return found + self._newest(missing, limit, enough)
-        return found + [last for number in missing if (last := self.last_of(number, limit))]
+            found += self._newest(missing, limit, enough - len(found))
+        else:
+            found.extend(last for number in missing if (last := self.last_of(number, limit)))
+        return array("Q", sorted(found))
 
-    def _known_lasts(
-        self, numbers: Sequence[int], limit: int, enough: int
-    ) -> tuple[list[int], list[int]]:
-        """Return the bounds that are exact, the highest first, and the subjects met on the way
-        whose bounds are not, or are above `limit`."""
-        lasts = self._table.lasts
-        found: list[int] = []
-        missing: list[int] = []
-        low, high = 1, 0
-        for number in sorted(numbers, key=lasts.__getitem__, reverse=True):
-            bound = lasts[number]
-            if not low <= bound <= high:
-                at = self._list.at(bound) if bound <= limit else None
-                if at is None:
-                    missing.append(number)
-                    continue
-                block, low, high = at, at.first_seq, at.last_seq
-                content = self._contents.of(block)
-                ids, head, alive = content.entries.subject_ids, block.head, block.alive
-                own = content.table_ids if content.has_own_ids else None
-                has_gaps = len(content.entries.offsets) > 0
-            entry = block.find(content, bound) if has_gaps else bound - low
-            if (
-                entry < head
-                or (alive and not alive[entry])
-                or (ids[entry] if own is None else own[ids[entry]]) != number
-            ):
-                missing.append(number)
-            else:
-                found.append(bound)
-                if len(found) >= enough:
-                    break
+    def _known_lasts(self, numbers: array[int], limit: int) -> tuple[array[int], array[int]]:
+        """Return bounds of subjects that are last sequences, rising, and the subjects,
+        `array('I')`, whose bounds are none, or above `limit`."""
+        ordered, bounds = filters.order(numbers, self._table.lasts)
+        start = bisect_right(bounds, self._table.loose_until)
+        stop = bisect_right(bounds, limit, start)
+        found, gone = sort_out(self._list, self._contents, bounds, start, stop)
+        missing = ordered[:start] + ordered[stop:]
+        missing.extend(map(ordered.__getitem__, gone))
         return found, missing
 
-    def _newest(self, numbers: list[int], limit: int, enough: int) -> list[int]:
-        """Walk back once for the last sequences (at most `limit`) of many subjects: of all of them,
-        or of `enough`, and of others whose messages stand beside theirs."""
-        missing = set(numbers)
-        found: list[int] = []
+    def _newest(self, numbers: array[int], limit: int, count_max: int) -> array[int]:
+        """Return the last sequences, at most `limit`, of many subjects in one walk back: of all of
+        them, or of `count_max`."""
+        firsts = self._table.firsts
+        pending, left = bytearray(len(self._table.names)), 0
+        for number in numbers:
+            if firsts[number] <= limit:
+                pending[number] = 1
+                left += 1
+        left = min(left, count_max)
+        found = array("Q")
         for block in reversed(self._list.blocks[: self._list.index_of(limit) + 1]):
+            if len(found) >= left:
+                break
             content = self._contents.of(block)
-            ids = content.entries.subject_ids
-            own = content.table_ids if content.has_own_ids else None
-            stop = block.at_or_after(content, limit + 1)
-            while stop > block.head:
-                start = max(stop - _PIECE_ENTRIES, block.head)
-                entries: Iterable[tuple[int, int]] = zip(
-                    ids[start:stop], range(start, stop), strict=True
-                )
-                if block.alive:
-                    entries = compress(entries, block.alive[start:stop])
-                for own_number, entry in dict(entries).items():  # the last of each
-                    number = own_number if own is None else own[own_number]
-                    if number in missing:
-                        missing.discard(number)
-                        found.append(block.sequence(content, entry))
-                if len(found) >= enough or not missing:
-                    return found
-                stop = start
+            columns.last_of_each(
+                subject_ids=content.entries.subject_ids,
+                alive=block.alive,
+                start=block.head,
+                stop=block.at_or_after(content, limit + 1),
+                table_ids=content.table_ids,
+                pending=pending,
+                first_seq=block.first_seq,
+                offsets=content.entries.offsets,
+                count_max=left - len(found),
+                found=found,
+            )
         return found
 
     def last_of(self, subject_id: int, up_to: int | None = None) -> int:

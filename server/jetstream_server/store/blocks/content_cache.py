@@ -149,14 +149,8 @@ class ContentCache:
         entries = block_index.decode_entries(file, summary)
         if entries is None:
             return self._read_block(block, table)
-
-        def resolve() -> array[int]:
-            whole = block_index.decode(file)
-            assert whole is not None, "it was sound a moment ago, and is mapped"
-            return table.add_stored(whole.names, whole.lengths)
-
         names = partial(block_index.stored_names, file)
-        return Content(None, entries, array("I"), table.generation, resolve, names)
+        return Content(None, entries, array("I"), table.generation, names, table)
 
     def _read_block(self, block: Block, table: SubjectTable) -> Content:
         """Read the entries from the block itself: the index was lost while the store is open."""

@@ -356,6 +356,8 @@ def _mend(path: Path, disk: Disk, size: int | None = None) -> bool:
 def merge_summary(summary: Summary, table: SubjectTable) -> None:
     """Add a block's per-subject counts to the store's."""
     numbers = table.add_stored(summary.names, summary.lengths)
+    if summary.sparse:
+        table.loose_until = max(table.loose_until, summary.last_seq)
     table.present += columns.merge(
         numbers,
         summary.counts,

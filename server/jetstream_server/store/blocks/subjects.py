@@ -55,6 +55,8 @@ class SubjectTable:
         ids: name to number; the kernels add to it, and `grow` then catches up.
         names: number to name.
         counts, firsts, lasts: `array('Q')` by number.
+        loose_until: bounds up to here may be messages of another subject; any other bound is, or
+            was, one of its own.
         present: how many have messages.
         generation: rises when numbers change their meaning.
         recent: subjects appended to since `take_recent`; None while nobody asks for them.
@@ -66,6 +68,7 @@ class SubjectTable:
         self.counts = array("Q")
         self.firsts = array("Q")
         self.lasts = array("Q")
+        self.loose_until = 0
         self.present = 0
         self.generation = 0
         self.recent: dict[int, None] | None = None

@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from jetstream_server.store.blocks import block_pruning
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.file import FileStore
 
@@ -114,3 +115,42 @@ def test_what_is_not_there_is_not_deleted(disk):
     assert store.delete([0, 7, 420, 449, 451]) == 0, "deleted, in a gap, or never there"
     assert store.state() == before
     assert store.delete([420, 400, 7, 450, 0]) == 2
+
+
+@pytest.mark.parametrize("between", ["nothing", "append", "delete", "purge", "renumber"])
+def test_subjects_of_a_block_get_their_numbers_in_slices(disk, monkeypatch, between):
+    """Whatever happens between two of them, what matched goes and nothing else."""
+    monkeypatch.setattr(block_pruning, "NUMBERED_MAX", 3)
+    commit = GroupCommit(disk)
+    store = FileStore(FOLDER, commit, block_bytes=2000)
+    for number in range(1, 201):
+        store.append(b"s.%d.%d" % (number % 2, number), b"", b"x" * 40, number)
+    assert commit.drain() == []
+    live = set(range(1, 201))
+    wanted, start, slices = store.filter([b"s.1.*"]), 1, 0
+    while start < 201:
+        before = start
+        start, removed = store.purge_some(wanted, start, 201, 1 << 40)
+        live -= {number for number in range(before, start) if number % 2}
+        assert removed or start == before or start == 201
+        slices += start == before
+        match between:
+            case "append":
+                assert store.append(b"s.1.new.%d" % slices, b"", b"", 9) == store.last_seq
+                live.add(store.last_seq)
+            case "delete":
+                gone = min(live, default=0)
+                assert store.delete([gone]) == (gone in live)
+                live.discard(gone)
+            case "purge":
+                store.purge(store.filter([b"s.0.%d" % (slices % 200)]), 0, 0)
+                live -= {slices % 200} if slices % 2 == 0 else set()
+            case "renumber" if slices in (3, 30):
+                store._log.rotate()
+                store._log._renumber()
+        commit.drain()
+    assert slices > 50
+    assert set(sequences(store)) == live
+    assert sum(store.subject_counts(b">").values()) == len(live)
+    again = FileStore(FOLDER, GroupCommit(disk), block_bytes=2000)
+    assert set(sequences(again)) == live

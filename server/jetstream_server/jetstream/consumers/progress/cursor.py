@@ -13,7 +13,7 @@ the zero in the ack subject (docs/reference/consumers.md#delivery).
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import filterfalse
 
@@ -183,14 +183,14 @@ class Cursor:
 
     def _keep_stored(self) -> None:
         """Drop from the snapshot what the stream no longer has: it would be counted for ever."""
-        store = self._store
-        self._snapshot = array("Q", (s for s in self.snapshot if store.count(None, s, s + 1)))
+        self._snapshot = self._store.held(self.snapshot)
         self._snapshot_at = 0
         self._end_snapshot()
 
     def _forget_missing(self, missing: list[int]) -> None:
-        left = filterfalse(set(missing).__contains__, self.snapshot)
-        self._snapshot, self._snapshot_at = array("Q", left), 0
+        stop = bisect_right(self._snapshot, missing[-1], self._snapshot_at)
+        looked_at = filterfalse(set(missing).__contains__, self._snapshot[self._snapshot_at : stop])
+        self._snapshot[self._snapshot_at : stop] = array("Q", looked_at)
         self._counted_seq = None
         self._end_snapshot()
 

@@ -14,8 +14,6 @@ from jetstream_server.store.ports import MessageStore, Window
 
 # So many unwanted messages are read for each wanted one; where more lie between, fewer are taken.
 _SPREAD = 8
-_LOOK_COUNT = 1 << 16
-_LOOK_BYTES = 1 << 40
 
 
 def chosen_window(store: MessageStore, chosen: array[int], bytes_max: int) -> Window:
@@ -60,13 +58,10 @@ def missing(store: MessageStore, chosen: array[int]) -> array[int]:
     """Return which of rising sequences are not stored any more."""
     if not chosen or store.count(None, chosen[0], chosen[-1] + 1) == chosen[-1] - chosen[0] + 1:
         return array("Q")
-    held: set[int] = set()
-    sequence = chosen[0]
-    while sequence <= chosen[-1]:
-        window = store.window(None, sequence, _LOOK_COUNT, _LOOK_BYTES)
-        held.update(window.sequences)
-        sequence = max(window.next_seq, sequence + 1)
-    return array("Q", filterfalse(held.__contains__, chosen))
+    held = store.held(chosen)
+    if len(held) == len(chosen):
+        return array("Q")
+    return array("Q", filterfalse(set(held).__contains__, chosen))
 
 
 def shortened(window: Window, count: int) -> Window:

@@ -10,6 +10,7 @@ docs/reference/streams.md#direct-get, and probes of the genuine server.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import islice
 
@@ -257,11 +258,11 @@ class DirectGet:
             return _NO_RESULTS
         if len(sequences) > _MULTI_LAST_MAX:
             return _TOO_MANY
-        sequences = [sequence for sequence in sequences if sequence >= wanted.seq]
+        del sequences[: bisect_left(sequences, wanted.seq)]
         limit = wanted.batch if wanted.batch > 0 else len(sequences)
         tail = b"Nats-UpTo-Sequence: %d\r\n" % up_to
         if replies.target is not None:
-            self._encode_located(replies, reply, array("Q", sequences), limit, _room(wanted), tail)
+            self._encode_located(replies, reply, sequences, limit, _room(wanted), tail)
             return b""
         loaded = (store.load(sequence) for sequence in sequences)
         found = (message for message in loaded if message is not None)
