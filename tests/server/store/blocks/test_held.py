@@ -1,0 +1,34 @@
+"""Which of many sequences are stored, over blocks with and without gaps."""
+
+from __future__ import annotations
+
+from array import array
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from jetstream_server.store.blocks.held import sort_out
+from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.file import FileStore
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_sequence_is_held_or_gone(sim_disk_module: Any, seed: int) -> None:
+    random = Random(seed)
+    commit = GroupCommit(sim_disk_module.SimDisk(random))
+    store = FileStore(Path("/s"), commit, block_bytes=1000)
+    live: set[int] = set()
+    for number in range(200):
+        gap = random.choice([0, 0, 0, 5])
+        live.add(store.append(b"s.%d" % number, b"", b"x" * 20, 5, store.last_seq + 1 + gap))
+    gone = random.sample(sorted(live), 90)
+    store.delete(gone)
+    live -= set(gone)
+    commit.drain()
+    asked = array("Q", sorted(random.choices(range(store.last_seq + 20), k=300)))
+    start, stop = sorted(random.randrange(301) for _ in range(2))
+    held, others = sort_out(store._list, store._reading._contents, asked, start, stop)
+    assert list(held) == [each for each in asked[start:stop] if each in live]
+    assert list(others) == [at for at in range(start, stop) if asked[at] not in live]
+    assert store.held(asked) == array("Q", [each for each in asked if each in live])
