@@ -57,6 +57,7 @@ from jetstream_server.store.ports import (
 )
 from jetstream_server.store.tally import Tally
 
+_NAMES_AT_ONCE = 20_000  # of forgotten subjects, in some milliseconds
 BLOCK_BYTES = 8 * 1024 * 1024  # as the genuine server; a larger single record gets its own block
 
 
@@ -245,7 +246,7 @@ class FileStore:
         """Let go of memory when nothing was written since the last call."""
         has_rested = self._log.rest()
         self._retire_emptied()
-        return has_rested
+        return self._table.let_go(_NAMES_AT_ONCE) or has_rested
 
     # -- looking ---------------------------------------------------------------------------
 
@@ -307,6 +308,11 @@ class FileStore:
         """Return the number of matching messages with start <= sequence < stop."""
         return self._reading.count(wanted, start, stop)
 
+    def prepare_count(self, wanted: SubjectFilter | None, start: int, entries_max: int) -> bool:
+        """Count beforehand, in about so many messages, what `count` is to say; tell whether all of
+        it is counted."""
+        return self._reading.prepare_count(wanted, start, entries_max)
+
     def subject_counts(self, pattern: bytes) -> dict[bytes, int]:
         """Return message counts of the matching subjects that have messages."""
         return self._subjects.counts(pattern)
@@ -349,6 +355,7 @@ class FileStore:
         """Everything queued before the flush is on disk: go on with what waited for that."""
         self._log.flushed()
         self._files.flushed()
+        self._table.let_go(_NAMES_AT_ONCE)
         if self._compaction.worn and not self._health.offline:
             with contextlib.suppress(StoreError):  # then the store is offline, and says why
                 self._compaction.tidy(())

@@ -318,6 +318,10 @@ class MemoryStore:
         end_index = len(self._order) if stop is None else self._find(stop)
         return sum(s in self._messages for s in self._order[self._find(start) : end_index])
 
+    def prepare_count(self, wanted: SubjectFilter | None, start: int, entries_max: int) -> bool:
+        """Nothing is remembered."""
+        return True
+
     def subject_counts(self, pattern: bytes) -> dict[bytes, int]:
         """Return message counts of the matching subjects."""
         wanted = PatternFilter((pattern,))

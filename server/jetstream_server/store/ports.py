@@ -288,6 +288,11 @@ class MessageStore(Protocol):
         """Return the number of matching messages with start <= sequence < stop."""
         ...
 
+    def prepare_count(self, wanted: SubjectFilter | None, start: int, entries_max: int) -> bool:
+        """Count beforehand, in about so many more messages, what `count` from `start` on is to say;
+        tell whether that is known. If not, the next `count` takes as long as there is more."""
+        ...
+
     def subject_counts(self, pattern: bytes) -> dict[bytes, int]:
         """Return message counts of the matching subjects that still have messages."""
         ...

@@ -51,12 +51,13 @@ from jetstream_server.jetstream.wire.go_json import (
 )
 from jetstream_server.jetstream.wire.go_time import ZERO_TEXT, format_time
 from jetstream_server.protocol import headers as header_block
-from jetstream_server.store.ports import MessageStore, SubjectFilter
+from jetstream_server.store.ports import MessageStore
 
 # How many entries one answer holds.
 NAMES_MAX = 1024
 LIST_MAX = 256
 SUBJECTS_AT_ONCE = 200_000  # for a filter, in a few milliseconds
+MESSAGES_AT_ONCE = 200_000  # counted, likewise
 
 _PAGE: dict[str, Any] = {"total": 0, "offset": 0, "limit": 0, "consumers": []}
 
@@ -171,12 +172,26 @@ def _create(
     """Make a consumer; where there are very many subjects to look at first, in slices."""
     stream = catalog.streams.get(body.stream_name)  # whether it is there is looked at in its place
     if stream is not None and config.filters and not stream.store.offline:
-        store = stream.store
-        wanted = store.filter(config.filters)
-        if not store.decide(wanted, SUBJECTS_AT_ONCE):
-            work = partial(_create_sliced, catalog, request, body, config, store, wanted)
+        looks = _look_ahead(stream.store, config)
+        if next(looks, True) is None:
+            work = partial(_create_sliced, catalog, request, body, config, looks)
             return Sliced(catalog.context.slices, work)
     return _create_now(catalog, request, body, config)
+
+
+def _look_ahead(store: MessageStore, config: ConsumerConfig) -> Iterator[None]:
+    """Find out what a consumer asks of its stream when it is made, a slice with each step. It is
+    known to all who ask as long as this lives."""
+    wanted = store.filter(config.filters)
+    while not store.decide(wanted, SUBJECTS_AT_ONCE):
+        yield
+    start = 0
+    if config.deliver_policy == "by_start_sequence":
+        start = config.opt_start_seq
+    elif config.deliver_policy == "by_start_time" and config.opt_start_time is not None:
+        start = store.sequence_at(int(config.opt_start_time))
+    while start and not store.prepare_count(wanted, start, MESSAGES_AT_ONCE):
+        yield
 
 
 def _create_sliced(
@@ -184,11 +199,9 @@ def _create_sliced(
     request: Request,
     body: CreateConsumerRequest,
     config: ConsumerConfig,
-    store: MessageStore,
-    wanted: SubjectFilter | None,
+    looks: Iterator[None],
 ) -> Iterator[dict[str, Any] | None]:
-    while not store.decide(wanted, SUBJECTS_AT_ONCE):  # known to all who ask as long as it is held
-        yield None
+    yield from looks
     yield _create_now(catalog, request, body, config)
 
 

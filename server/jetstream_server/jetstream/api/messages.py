@@ -6,13 +6,15 @@ A successful MSG.GET is neither counted nor audited, a failed one is.
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from jetstream_server.core.subject import is_valid_subject
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.api.request import Request, route
+from jetstream_server.jetstream.api.request import Later, Request, route
 from jetstream_server.jetstream.api.request_body import read_body
 from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.slices import Sliced
 from jetstream_server.jetstream.wire.go_json import (
     GoModel,
     Int,
@@ -49,13 +51,17 @@ class MessageDeleteRequest(GoModel):
 
 
 @route("STREAM.MSG.GET.*", "stream_msg_get_response", quiet=True)
-def get(catalog: Catalog, request: Request) -> dict[str, Any]:
-    """Return one stored message."""
+def get(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
+    """Return one stored message; the next one of a subject is looked for in slices."""
     if is_empty_request(request.body):
         raise errors.BAD_REQUEST()
     body = read_body(catalog.context, request, MessageGetRequest)
     _check_selectors(body)
     store = catalog.stream(request.tokens[-1]).store
+    if body.next_by_subj:
+        search = _search(catalog, request.tokens[-1], body)
+        found = next(search)
+        return found if found is not None else Sliced(catalog.context.slices, lambda: search)
     message = _find(store, body)
     if message is None:
         raise errors.NO_MESSAGE_FOUND()
@@ -86,8 +92,38 @@ def _check_selectors(body: MessageGetRequest) -> None:
         raise errors.BAD_REQUEST()
 
 
+def _search(
+    catalog: Catalog, name: str, body: MessageGetRequest
+) -> Iterator[dict[str, Any] | None]:
+    """Look for the next message of a subject, a block with each step.
+
+    Where it has looked no such message can come up any more, so it finds what is the next one at
+    the moment at which it is found.
+    """
+    pattern = body.next_by_subj.encode()
+    if not is_valid_subject(pattern):
+        raise errors.NO_MESSAGE_FOUND()
+    stream = catalog.stream(name)
+    store, sequence = stream.store, body.seq
+    wanted = store.filter([pattern])
+    if body.start_time is not None:
+        sequence = store.sequence_at(body.start_time)
+    while True:
+        window = store.window(wanted, sequence, 1, 0)
+        if window.sequences:
+            message = store.load(window.sequences[0])
+            assert message is not None, "it is in the window"
+            yield {"message": _described(message, body.no_hdr)}
+        if window.next_seq > store.last_seq:
+            raise errors.NO_MESSAGE_FOUND()
+        sequence = window.next_seq
+        yield None
+        if catalog.stream(name) is not stream:  # or there is none any more
+            raise errors.STREAM_NOT_FOUND()
+
+
 def _find(store: MessageStore, body: MessageGetRequest) -> StoredMessage | None:
-    pattern = (body.last_by_subj or body.next_by_subj).encode()
+    pattern = body.last_by_subj.encode()
     if pattern and not is_valid_subject(pattern):
         return None
     if body.last_by_subj:
@@ -95,8 +131,6 @@ def _find(store: MessageStore, body: MessageGetRequest) -> StoredMessage | None:
     start = body.seq
     if body.start_time is not None:
         start = store.sequence_at(body.start_time)
-    if body.next_by_subj:
-        return store.load_next(store.filter([pattern]), start)
     if body.start_time is not None:
         return store.load_next(None, start)
     return store.load(start)

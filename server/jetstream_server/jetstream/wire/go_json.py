@@ -168,7 +168,7 @@ def looks_like_json(body: bytes) -> bool:
 
 # A longer request is not looked at letter by letter, which takes a millisecond for each KiB: the
 # text of its refusal may differ, and of two members of one name the last is the only one.
-PRECISE_BYTES_MAX = 32 * 1024
+PRECISE_BYTES_MAX = 16 * 1024
 
 # It fits no unsigned integer, and is zero to whoever reads quickly.
 _NEGATIVE_ZERO = re.compile(rb"[\[:,\s]-0[\s,}\]]")

@@ -157,13 +157,34 @@ class BlockReading:
         last_seq = self._list.last_seq
         end = last_seq + 1 if stop is None else min(stop, last_seq + 1)
         chosen = wanted if isinstance(wanted, SubjectSet) else None
-        whole = self._total(chosen)
-        first = self._list.oldest()[0]
-        if start <= first and end > last_seq:
-            return whole
-        if end > last_seq and start - first < end - start:
-            return whole - self._count_between(chosen, first, start)
+        if end > last_seq and self._is_in_front(start):
+            return self._total(chosen) - self._count_between(chosen, 0, start)
         return self._count_between(chosen, start, end)
+
+    def prepare_count(self, wanted: SubjectFilter | None, start: int, entries_max: int) -> bool:
+        """Count in blocks, of about so many messages together, for `count` from `start` on; tell
+        whether it has all that it takes."""
+        self._health.check()
+        if not isinstance(wanted, SubjectSet):
+            return True
+        low, high = start, self._list.last_seq + 1
+        if self._is_in_front(start):
+            low, high = 0, start
+        for block in self._list.blocks[self._list.index_of(low) :]:
+            if block.last_seq >= high:
+                break
+            if low > block.first_seq or wanted.in_blocks.of(block) is not None:
+                continue
+            if entries_max <= 0:
+                return False
+            entries_max -= block.count
+            self._count_between(wanted, block.first_seq, block.last_seq + 1)
+        return True
+
+    def _is_in_front(self, start: int) -> bool:
+        """Tell whether there is less before a sequence than from there on."""
+        first = self._list.oldest()[0]
+        return start - first < self._list.last_seq + 1 - start
 
     def _total(self, wanted: SubjectSet | None) -> int:
         if wanted is None:

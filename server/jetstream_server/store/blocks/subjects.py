@@ -72,6 +72,7 @@ class SubjectTable:
         self.present = 0
         self.generation = 0
         self.recent: dict[int, None] | None = None
+        self._forgotten: list[bytes] = []
         self._sets: WeakValueDictionary[tuple[bytes, ...], SubjectSet] = WeakValueDictionary()
         self._kept: deque[SubjectSet] = deque(maxlen=_SETS_KEPT)
 
@@ -128,7 +129,8 @@ class SubjectTable:
 
     def renumber(self) -> None:
         """Forget subjects without messages; nobody may hold numbers across this."""
-        kept = [number for number, count in enumerate(self.counts) if count]
+        kept = filters.present(b"\1" * len(self.names), self.counts, self.lasts, 0, _ANY_SEQ)
+        self._forgotten += self.names  # to free half a million at once takes a tenth of a second
         self.names = [self.names[number] for number in kept]
         self.ids = {name: number for number, name in enumerate(self.names)}
         self.counts = array("Q", [self.counts[number] for number in kept])
@@ -136,6 +138,12 @@ class SubjectTable:
         self.lasts = array("Q", [self.lasts[number] for number in kept])
         self.generation += 1
         self.recent = None
+
+    def let_go(self, names_max: int) -> bool:
+        """Free some names of subjects that were forgotten; tell whether there were any."""
+        is_due = bool(self._forgotten)
+        del self._forgotten[-names_max:]
+        return is_due
 
 
 class SubjectSet:

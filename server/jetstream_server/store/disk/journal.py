@@ -6,26 +6,26 @@ wait for that a hundred times. So the contents of configs are appended to a jour
 whole flush with one write and one sync. When no more are being made, the files are put in place, a
 few at a time, while nobody waits.
 
-    <root>/journal-0, journal-1     used in turn; written over from the start, never beyond need
+    <root>/journal-0, journal-1     used in turn; overwritten from the start, no larger than needed
     <root>/journal-0.damaged        a copy of one that was damaged, until somebody removes it
 
 What stands in them is in `journal_entries.py`. Serials rise through both files and are never used
-twice, so what an earlier use left behind the last entry is recognised by its lower one. Entries are
-notes in one file until it has many or some time has passed; then notes go to the other file and the
-contents noted in the first one are put in place. Only when all of them are durable there is the
-first one wiped, and may be used again.
+twice, so anything left after the last entry by an earlier use is recognised by its lower serial.
+Notes go to one file until it holds many or some time has passed; then they go to the other file,
+and the contents noted in the first one are put in place. Only when all of them are durable there is
+the first file wiped and used again.
 
 Invariants:
 
-- What is read of a path is what was noted last, in place or not (`content`, `names`); after a crash
-  `load` finds it. A journal that was overtaken by the files is harmless: it holds the same.
-- A folder or file of which a file of the journal tells is removed only after the removal is noted,
-  for otherwise a crash would bring it back. A removal is carried out again at a start unless
-  something below it was noted later; the flush sees to it that the removal is durable by then.
-- No path is both noted and written in another way.
-- A note that was durable and cannot be read is damage, and no torn tail: what it tells of is
-  damaged like its file would be, and where even the path is gone, `damage` says so as long as the
-  copy of the file is there.
+- Reading a path gives what was noted last, in place or not (`content`, `names`); after a crash
+  `load` finds it. A journal whose contents are in place already is harmless: it holds the same.
+- A folder or file that the journal mentions is removed only after the removal is noted, or a crash
+  would bring it back. A removal is carried out again at a start unless something below it was noted
+  later; the flush makes sure that the removal is durable by then.
+- No path is both noted and written in any other way.
+- A note that was durable and cannot be read is damage and no torn tail. If only its content is
+  damaged, the file it is about counts as damaged; if even the path is gone, `damage` says so for as
+  long as the copy of the journal is there.
 
 While a flush runs the notes belong to the worker thread; the loop may only look.
 """
@@ -238,8 +238,8 @@ class Journal:
         half.used = start + len(data)
 
     def _encode(self, durable: int, kind: int, name: str, raw: bytes) -> bytes:
-        """Return an entry; what is left on the disk of one that fails is of a lower serial than
-        the one that takes its place."""
+        """Return an entry. What an entry that fails leaves on the disk has a lower serial than the
+        one that takes its place."""
         path = name[len(str(self._root)) + 1 :].encode("utf-8", "surrogateescape")
         return journal_entries.encode(self._take_serial(), durable, kind, path, raw)
 
@@ -255,7 +255,7 @@ class Journal:
         try:
             if not half.has_begun:
                 self._begin(half, handle)
-            # Also of one that was there: whoever made it may have ended before that.
+            # Also of an existing one: the process that made it may have ended before that.
             self._disk.sync_folder(self._root)
         except BaseException:
             self._disk.close(handle)

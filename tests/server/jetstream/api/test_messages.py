@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from array import array
 from typing import Any
 
 import pytest
+from jetstream_server.store.ports import Window
 
 HEADERS = b"NATS/1.0\r\nA: 1\r\n\r\n"
 
@@ -121,3 +124,55 @@ def test_delete_is_refused(stored: Any) -> None:
         10057,
         "message delete not permitted",
     )
+
+
+def turn(exchange: Any) -> list[Any]:
+    """Have a turn; return the answers."""
+    exchange.output.sends_after_flush.clear()
+    exchange.now += 1_000_000
+    for each in exchange.context.deadlines.pop_due(exchange.now):
+        each.tick(exchange.now)
+    return [json.loads(data) for subject, data in exchange.sent() if subject == b"_INBOX.1"]
+
+
+@pytest.mark.parametrize("between", ["nothing", "publish", "purge", "delete", "made anew"])
+def test_the_next_message_of_a_subject_is_looked_for_in_slices(
+    stored: Any, monkeypatch: pytest.MonkeyPatch, between: str
+) -> None:
+    def in_pieces(store: Any) -> None:
+        window = store.window
+
+        def one(wanted: Any, sequence: int, count_max: int, bytes_max: int) -> Any:
+            found = window(wanted, sequence, count_max, bytes_max)
+            if sequence < 1 or found.sequences[:1] != array("Q", [sequence]):
+                found = Window(b"", array("Q"), array("Q"), array("Q"), sequence + 1)
+            return found
+
+        monkeypatch.setattr(store, "window", one)
+
+    store = stored.catalog.streams["S"].store
+    in_pieces(store)
+    asked = json.dumps({"seq": 2, "next_by_subj": "s.c"}).encode()
+    if between == "nothing":
+        asked = asked.replace(b"s.c", b"s.a")
+    assert stored.raw("STREAM.MSG.GET.S", asked) is None
+    if between == "publish":
+        stored.publish("s.c", b"new")
+    elif between == "purge":
+        stored.ask("STREAM.PURGE.S")
+    elif between in ("delete", "made anew"):
+        stored.ask("STREAM.DELETE.S")
+        if between == "made anew":
+            stored.ask("STREAM.CREATE.S", {"name": "S", "subjects": ["s.*"]})
+            stored.publish("s.c")
+    answers = [answer for _ in range(6) for answer in turn(stored)]
+    (answer,) = answers
+    match between:
+        case "nothing":
+            assert answer["message"]["seq"] == 3
+        case "publish":
+            assert answer["message"]["seq"] == 4
+        case "purge":
+            assert answer["error"]["err_code"] == 10037
+        case _:
+            assert answer["error"]["err_code"] == 10059

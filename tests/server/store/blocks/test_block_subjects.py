@@ -106,6 +106,8 @@ def test_what_is_remembered_of_blocks_is_true(
         expected = twin.matching(pattern, start, stop)
         assert twin.store.count(wanted, start, stop) == len(expected)
         expected = twin.matching(pattern, start, 1 << 60)
+        while random.random() < 0.8 and not twin.store.prepare_count(wanted, start, 1):
+            pass
         assert twin.store.count(wanted, start) == len(expected)
         assert walked(twin.store, wanted, max(start, 1)) == expected
 
@@ -130,6 +132,28 @@ def test_a_rare_subject_is_not_looked_for_twice_in_the_same_block(
     store.delete([600])
     assert store.count(wanted, 500) == 1
     assert len(looked_into) < 20
+
+
+@pytest.mark.parametrize("start", [300, 700])
+def test_what_is_counted_beforehand_is_not_counted_again(
+    sim_disk_module: Any, monkeypatch: pytest.MonkeyPatch, start: int
+) -> None:
+    commit = GroupCommit(sim_disk_module.SimDisk(Random(1)))
+    store = FileStore(Path("/s"), commit, block_bytes=1000)
+    for number in range(1, 1001):
+        store.append(b"s.%d" % (number % 3), b"", b"", 5)
+    wanted = store.filter([b"s.1"])
+    steps = 1
+    while not store.prepare_count(wanted, start, 30):
+        steps += 1
+    assert 5 < steps < 40
+    looked_into: list[Any] = []
+    contents = store._reading._contents
+    of = contents.of
+    monkeypatch.setattr(contents, "of", lambda block: (looked_into.append(block), of(block))[1])
+    assert store.count(wanted, start) == len([n for n in range(start, 1001) if n % 3 == 1])
+    assert len(looked_into) <= 2
+    assert store.prepare_count(None, start, 1)
 
 
 @pytest.mark.parametrize("seed", range(40))

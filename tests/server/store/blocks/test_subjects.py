@@ -52,3 +52,12 @@ def test_wildcards_are_decided_about_in_slices():
     assert chosen.decide(0)  # at least one
     assert list(chosen.flags()) == [1] * 11
     assert table.choose([b"a.3"]).decide(0)  # without a wildcard there is nothing to look at
+
+
+def test_forgotten_names_are_let_go_some_at_a_time():
+    table = SubjectTable()
+    numbers = table.add([b"s.%d" % number for number in range(10)])
+    table.counts[numbers[3]] = 1
+    table.renumber()
+    assert table.names == [b"s.3"]
+    assert [table.let_go(4) for _ in range(4)] == [True, True, True, False]
