@@ -48,7 +48,7 @@ from jetstream_server.store.disk.journal_entries import (
     ENTRIES_AT,
     FILE_GONE,
     FOLDER_GONE,
-    Entry,
+    JournalEntry,
     Reading,
 )
 from jetstream_server.store.disk.owner import Owner
@@ -448,7 +448,7 @@ class Journal:
             f" missing or outdated; remove {copies[0]} when you have seen to them"
         )
 
-    def _take_in(self, half: _Half, entry: Entry, gone: dict[str, bool]) -> None:
+    def _take_in(self, half: _Half, entry: JournalEntry, gone: dict[str, bool]) -> None:
         name = f"{self._root}/{entry.path.decode('utf-8', 'surrogateescape')}"
         above = name
         while len(above) > len(str(self._root)):

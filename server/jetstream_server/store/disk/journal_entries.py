@@ -34,7 +34,7 @@ ENTRIES_AT = 2 * _SECTOR_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """One entry.
 
     Attributes:
@@ -69,14 +69,14 @@ class Reading:
     """
 
     begun: int = 0
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[JournalEntry] = field(default_factory=list)
     stop: int = ENTRIES_AT
     highest: int = 0
     damage: list[int] = field(default_factory=list)
 
 
 def encode(serial: int, durable: int, kind: int, path: bytes = b"", raw: bytes = b"") -> bytes:
-    """Return an entry; the arguments are as in `Entry`."""
+    """Return an entry; the arguments are as in `JournalEntry`."""
     assert len(path) <= PATH_BYTES_MAX, "no system has longer ones"
     head = _HEAD.pack(crc32c(raw), len(raw), serial, durable, kind, len(path)) + path
     return b"".join((_CHECK.pack(_MARK, crc32c(head)), head, raw))
@@ -96,7 +96,7 @@ def read(stored: bytes) -> Reading:
             reading.begun = max(reading.begun, entry.serial)
     at = ENTRIES_AT
     last = reading.highest = reading.begun
-    behind: list[tuple[int, Entry]] | None = None
+    behind: list[tuple[int, JournalEntry]] | None = None
     while at < len(stored):
         entry = _entry(stored, at)
         if entry is None or entry.serial <= last or not entry.is_whole:
@@ -121,14 +121,14 @@ def read(stored: bytes) -> Reading:
     return reading
 
 
-def _entries_behind(stored: bytes, at: int) -> Iterator[tuple[int, Entry]]:
+def _entries_behind(stored: bytes, at: int) -> Iterator[tuple[int, JournalEntry]]:
     """Yield what looks like an entry behind `at`, and where it stands."""
     while (at := stored.find(_MARK, at + 1)) >= 0:
         if (entry := _entry(stored, at)) is not None:
             yield at, entry
 
 
-def _entry(stored: bytes, at: int) -> Entry | None:
+def _entry(stored: bytes, at: int) -> JournalEntry | None:
     """Return the entry that begins at `at`, None when its head is none."""
     head_at = at + _CHECK.size
     path_at = head_at + _HEAD.size
@@ -141,4 +141,4 @@ def _entry(stored: bytes, at: int) -> Entry | None:
     if mark != _MARK or stop > len(stored) or crc32c(stored[head_at:raw_at]) != checksum:
         return None
     path, raw = stored[path_at:raw_at], stored[raw_at:stop]
-    return Entry(serial, durable, kind, path, raw, stop, crc32c(raw) == content_checksum)
+    return JournalEntry(serial, durable, kind, path, raw, stop, crc32c(raw) == content_checksum)
