@@ -98,7 +98,7 @@ def _changing_questions(tree: ast.Module) -> Iterator[str]:
             for method in kind.body:
                 is_question = isinstance(method, ast.FunctionDef) and _is_question(method)
                 if is_question and any(map(_is_own, _changed(method))):
-                    yield f"{kind.name}.{method.name}"
+                    yield f"{kind.name}.{method.name}"  # type: ignore[attr-defined]
 
 
 def _is_question(method: ast.FunctionDef) -> bool:

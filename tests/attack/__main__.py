@@ -101,7 +101,7 @@ class Attack:
                     if is_on_purpose(act, ours.ears, theirs.ears):
                         break
                     answered = (_kind(act), *answers)
-                    self.differences[answered] += 1
+                    self.differences[answered] += 1  # type: ignore[index]
                     self._examples.setdefault(answered, seed)
                     break  # what comes after it may come of it
 

@@ -92,10 +92,10 @@ class Cluster:
     def rest(self, *streams: str) -> None:
         """Wait until all servers answer and every replica has what its leader has."""
         for at in range(SIZE):
-            self.until(lambda at=at: self.ask(at).request("INFO") and True)
+            self.until(lambda at=at: self.ask(at).request("INFO") and True)  # type: ignore[misc]
         for name in streams:
             self.until(
-                lambda name=name: all(
+                lambda name=name: all(  # type: ignore[misc]
                     one["current"] and not one.get("lag")
                     for one in self.info(name)["cluster"]["replicas"]
                 )

@@ -87,7 +87,7 @@ def test_the_thread_ends_when_nobody_wants_more() -> None:
     source = Source([batch(number, AHEAD_BYTES) for number in range(10)])
     ahead = read_ahead(source)
     next(ahead)
-    ahead.close()
+    ahead.close()  # type: ignore[attr-defined]
     source.join()
     assert sum(source.read.acquire(blocking=False) for _ in range(11)) < 4
 
@@ -106,6 +106,6 @@ def test_a_generator_is_closed_in_the_thread_that_ran_it() -> None:
 
     ahead = read_ahead(made())
     next(ahead)
-    ahead.close()
+    ahead.close()  # type: ignore[attr-defined]
     assert is_closed.wait(10)
     assert closed_in != [threading.current_thread()]

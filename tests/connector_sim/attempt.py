@@ -109,7 +109,7 @@ class Attempt:
     @classmethod
     def of(cls, *known: Any) -> Callable[[int], Attempt]:
         """What makes the attempts of one task."""
-        return lambda number: cls(*known, number)
+        return lambda number: cls(*known, number)  # type: ignore[call-arg]
 
     def begin(self, ended: Callable[[Attempt], None]) -> None:
         """Start reading."""

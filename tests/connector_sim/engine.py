@@ -197,7 +197,7 @@ class Query:
                 if _text(end) == _text(start):
                     if is_once:
                         return
-                    yield Join(lambda: False, driver.now() + TRIGGER_S)
+                    yield Join(lambda: False, driver.now() + TRIGGER_S)  # type: ignore[misc]
                     continue
                 yield from self._step(driver, "before the offsets are logged")
                 self._check_own(driver)
@@ -219,7 +219,7 @@ class Query:
         tasks = self._tasks(driver, batch)
         for task in tasks:
             task.launch()
-        yield Join(lambda: all(t.is_over for t in tasks), FOREVER_S)
+        yield Join(lambda: all(t.is_over for t in tasks), FOREVER_S)  # type: ignore[misc]
         if any(task.result is None for task in tasks):
             raise JobFailedError(f"batch {batch}")
         yield from self._step(driver, "before the sink's commit")
@@ -278,7 +278,7 @@ class Query:
             agenda = self.world.agenda
             agenda.plan(agenda.clock.now_ns, self.die)
             pause_s = 0.001 if self.habits.haunted else FOREVER_S
-            yield Join(lambda: False, driver.now() + pause_s)
+            yield Join(lambda: False, driver.now() + pause_s)  # type: ignore[misc]
 
 
 class Task:

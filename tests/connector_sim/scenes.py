@@ -6,6 +6,7 @@ import base64
 import contextlib
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructType
@@ -131,9 +132,5 @@ def rows_of(batches: list[pa.RecordBatch]) -> Iterator[tuple[int, bytes | None]]
 @contextlib.contextmanager
 def small_chunks() -> Iterator[None]:
     """Chunks of 100 bytes, so that an object has several and not many bytes."""
-    before = object_publisher.CHUNK_BYTES
-    object_publisher.CHUNK_BYTES = 100
-    try:
+    with patch.object(object_publisher, "CHUNK_BYTES", 100):
         yield
-    finally:
-        object_publisher.CHUNK_BYTES = before

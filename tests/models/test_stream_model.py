@@ -353,7 +353,8 @@ class StreamMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def leave(self, data: Any) -> None:
         name = data.draw(st.sampled_from(sorted(self.stream.consumers)))
-        self.stream.consumers[name].delete(self.now)
+        consumer: Any = self.stream.consumers[name]  # the port has what a stream needs of it
+        consumer.delete(self.now)
         del self.twin.readers[name]
         self.twin.sweep()
         self.output.sends_after_flush.clear()
@@ -362,7 +363,7 @@ class StreamMachine(RuleBasedStateMachine):
     @rule(data=st.data(), count=st.integers(1, 4))
     def consume(self, data: Any, count: int) -> None:
         name = data.draw(st.sampled_from(sorted(self.stream.consumers)))
-        consumer = self.stream.consumers[name]
+        consumer: Any = self.stream.consumers[name]
         consumer.pull.request(b"in", b'{"batch":%d,"no_wait":true}' % count, self.now)
         consumer.advance(self.now)
         replies = [

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from jsonschema import Draft7Validator, ValidationError
 
-SCHEMAS = Path(__file__).parent / "schemas"
+SCHEMAS = Path(__file__).parent / "published"
 PUB_ACK = "io.nats.jetstream.api.v1.pub_ack_response"
 UNTYPED = "no type"
 _DIGITS = re.compile(r"\d+")

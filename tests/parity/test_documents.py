@@ -61,7 +61,7 @@ def test_every_field_of_the_schemas_is_known_to_the_server():
     words = {word for path in server.rglob("*.py") for word in re.findall(r"\w+", path.read_text())}
     fields = {
         field
-        for path in (FOLDER / "schemas").rglob("*.json")
+        for path in (FOLDER / "published").rglob("*.json")
         for field in properties(json.loads(path.read_text()))
     }
     assert fields - words == UNUSED

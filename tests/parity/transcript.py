@@ -43,7 +43,7 @@ _MASKS = [
 def masked(text: str) -> str:
     """Return a line with everything that differs between two runs replaced."""
     for pattern, replacement in _MASKS:
-        text = pattern.sub(replacement, text)
+        text = pattern.sub(replacement, text)  # type: ignore[call-overload]
     return text
 
 

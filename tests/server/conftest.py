@@ -210,7 +210,7 @@ class ConsumerBench:
                 messages = list(_frames(send.data))
                 assert len(messages) == send.count
                 send.subscription.delivered += send.count
-                send.subscription.receiver.received += messages
+                send.subscription.receiver.received += messages  # type: ignore[attr-defined]
             elif isinstance(send, Handover):
                 receiver = send.subscription.receiver
                 receiver.receive(Stretch.of_server(send.run, send.subscription, self.now))

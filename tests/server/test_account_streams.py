@@ -11,13 +11,12 @@ from random import Random
 import pytest
 from jetstream_server.account_streams import AccountStreams, store_dir
 from jetstream_server.base.clock import SECOND
-from jetstream_server.base.errors import StoreError
+from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.config.lexer import parse_text
 from jetstream_server.config.load import options_of
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.jetstream.configs.account_limits import AccountLimits
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
-from jetstream_server.jetstream.errors import ApiError
 from jetstream_server.node.auth.auth import Authenticator
 from jetstream_server.node.node import Node
 from jetstream_server.node.reload import arrange_accounts

@@ -113,7 +113,7 @@ def growth(tmp_path: Path) -> Callable[..., float]:
             if prepare is not None:
                 prepare(bench, size)
             said = act(bench, size)
-            counts.append(lines_of(lambda bench=bench, said=said: bench.say(said)))
+            counts.append(lines_of(lambda bench=bench, said=said: bench.say(said)))  # type: ignore[misc]
         return counts[1] / counts[0]
 
     return measure

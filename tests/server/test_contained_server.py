@@ -86,6 +86,7 @@ class Client:
     def __init__(self, server: Process, user: str = "a", name: str = "") -> None:
         self.socket = socket.create_connection(("127.0.0.1", server.port), LONGEST_SECONDS)
         self.heard = b""
+        self.served = 0
         options = {"user": user, "pass": "x", "name": name, "verbose": False, "headers": True}
         options |= {"no_responders": True}
         self.say(b"CONNECT %b\r\nSUB _I.> 1\r\n" % json.dumps(options).encode())
@@ -154,7 +155,6 @@ def witness(server: Process) -> Client:
     client.api("STREAM.CREATE.W", {"name": "W", "subjects": ["w.>"]})
     config = {"durable_name": "C", "ack_policy": "explicit"}
     client.api("CONSUMER.CREATE.W.C", {"stream_name": "W", "config": config})
-    client.served = 0
     return client
 
 

@@ -17,8 +17,8 @@ def write(spark, genuine, control, request):
         writer = frame.write.format("jetstream").mode(mode).option("servers", genuine.url)
         writer.options(**{"stream": name, **options}).save()
 
-    save.stream = name
-    save.count = lambda: control.stream_state(name).messages
+    save.stream = name  # type: ignore[attr-defined]
+    save.count = lambda: control.stream_state(name).messages  # type: ignore[attr-defined]
     return save
 
 

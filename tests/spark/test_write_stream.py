@@ -33,9 +33,9 @@ def query(spark, genuine, control, tmp_path, request):
         (folder / file).write_text("\n".join(rows) + "\n")
         time.sleep(0.02)  # files are taken in the order of their times
 
-    run.add, run.checkpoint = add, tmp_path / "checkpoint"
-    run.count = lambda: control.stream_state(name).messages
-    run.stream = name
+    run.add, run.checkpoint = add, tmp_path / "checkpoint"  # type: ignore[attr-defined]
+    run.count = lambda: control.stream_state(name).messages  # type: ignore[attr-defined]
+    run.stream = name  # type: ignore[attr-defined]
     return run
 
 

@@ -97,7 +97,7 @@ def test_blocks_are_handed_over_between_effects_and_an_early_end_closes():
     for block in (reading := iterate(production())):
         log.append(block)
         if block == "b":
-            reading.close()
+            reading.close()  # type: ignore[attr-defined]
     assert log == ["a", "b", "closed"]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from jetstream_spark.command import copy
 from jetstream_spark.command.copy_plan import CopyError, CopyPlan
+from jetstream_spark.command.copy_streams import StreamOrigin
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_a_stream_to_files_and_back_and_to_another(filled, make_stream, genuine,
 
 
 def test_a_copy_that_is_cut_off_goes_on(filled, make_stream, genuine, run, tmp_path, monkeypatch):
-    read, left = copy.StreamOrigin.read, [0]
+    read, left = StreamOrigin.read, [0]
 
     def breaking(self, plan, chunk):
         for batch in read(self, plan, chunk):
@@ -70,7 +71,7 @@ def test_a_copy_that_is_cut_off_goes_on(filled, make_stream, genuine, run, tmp_p
                 raise CopyError("cut off.")
             yield batch.slice(1)
 
-    monkeypatch.setattr(copy.StreamOrigin, "read", breaking)
+    monkeypatch.setattr(StreamOrigin, "read", breaking)
     other = make_stream(genuine.url)
     rename = ("--rename", f"{filled.subject}={other.subject}")
     for target, words in ((f"stream:{other.name}", rename), (str(tmp_path / "files"), ())):

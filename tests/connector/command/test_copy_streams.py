@@ -66,7 +66,7 @@ def into(make_stream, genuine):
         given = {"servers": stream.url, "stream": stream.name, "ledgerBucket": f"l-{stream.name}"}
         return StreamDestination({**given, **options}, "a copy", renaming)
 
-    make.stream = stream
+    make.stream = stream  # type: ignore[attr-defined]
     return make
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -91,7 +92,7 @@ def test_watching_says_a_line_each_time_until_it_is_stopped(
         if next(pauses, "stop") == "stop":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(lag.time, "sleep", pause)
+    monkeypatch.setattr(time, "sleep", pause)
     words = ["lag", str(checkpoint.folder), "-o", f"servers={stream.url}", "--watch", "7"]
     result = command(*words, "--json")
     assert [json.loads(one)[0]["lag"] for one in result.output.splitlines()] == [2, 2, 2]

@@ -34,7 +34,7 @@ def ledger(stream, command, monkeypatch):
         options = ("-o", f"servers={stream.url}", "--bucket", bucket)
         return command("ledger", *words, *options, input=input)
 
-    ask.known = lambda: {one.key for one in run(read_entries(control, bucket))}
+    ask.known = lambda: {one.key for one in run(read_entries(control, bucket))}  # type: ignore[attr-defined]
     return ask
 
 

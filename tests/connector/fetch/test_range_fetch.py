@@ -284,7 +284,7 @@ def test_a_server_that_is_leaving_is_left_before_it_cuts(stream):
     reading = fetch(stream, 1, 3_001)
     opened = set()
     for _ in iterate(reading.blocks()):
-        flow = reading._way._delivery.flow
+        flow = reading._way._delivery.flow  # type: ignore[attr-defined]
         opened.add(id(flow))
         flow.is_leaving = True
     assert reading.position == 3_001 and len(opened) > 1

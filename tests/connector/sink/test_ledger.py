@@ -31,7 +31,7 @@ def make_ledger(stream):
             Ledger(stream.control.inner, bucket, Scope(kind, name, version), stream.name)
         )
 
-    make.bucket, make.stream = Blocking(KvBucket(stream.control.inner, bucket)), stream
+    make.bucket, make.stream = Blocking(KvBucket(stream.control.inner, bucket)), stream  # type: ignore[attr-defined]
     return make
 
 
@@ -176,7 +176,7 @@ def test_what_a_dead_driver_left_of_its_job_is_removed_a_month_later(make_ledger
             return self.host.wall_time_ns() + self.by_ns
 
     def entries(job: str) -> bool:
-        ledger = Ledger(*known, Scope(ScopeKind.JOB, job, 0), make_ledger.stream.name)
+        ledger = Ledger(*known, Scope(ScopeKind.JOB, job, 0), make_ledger.stream.name)  # type: ignore[call-arg]
         return make_ledger.bucket.get(f"{ledger._key}.0") is not None
 
     control = make_ledger.stream.control.inner

@@ -30,7 +30,7 @@ def options(**given: str) -> SinkOptions:
 def schema(**columns: object) -> StructType:
     struct = StructType()
     for name, kind in columns.items():
-        struct = struct.add(name, kind)
+        struct = struct.add(name, kind)  # type: ignore[call-overload]
     return struct
 
 

@@ -41,7 +41,7 @@ def rows(source: BatchReader) -> list[int]:
 def test_all_of_a_stream_in_order(stream):
     publish(stream, 20)
     source = reader(stream, minPartitions=3)
-    assert [str(one.range) for one in source.partitions()] == [
+    assert [str(one.range) for one in source.partitions()] == [  # type: ignore[attr-defined]
         f"[1, 8) of stream '{stream.name}'",
         f"[8, 15) of stream '{stream.name}'",
         f"[15, 21) of stream '{stream.name}'",

@@ -75,7 +75,7 @@ def test_who_takes_no_more_steps_has_stopped_it(run, connected, name):
             world.api.ask = counted
             steps = search(MessageReader(world.api, name), Wanted(">", "y"))
             assert (await anext(steps)).share < 0.5
-            await steps.aclose()
+            await steps.aclose()  # type: ignore[attr-defined]
             before = len(asked)
             await asyncio.sleep(0.05)
             assert len(asked) == before < 400

@@ -41,7 +41,7 @@ def test_two_browsers_see_what_each_has_asked_for(run, browse, name):
             for text in (name, "no such"):
                 await user.open("/streams")
                 [table] = user.find(ui.table).elements
-                await until(lambda table=table: table.rows)
+                await until(lambda table=table: table.rows)  # type: ignore[misc]
                 user.find("filter").type(text)
                 tables.append(table)
             assert [len(table.rows) for table in tables] == [1, 0]

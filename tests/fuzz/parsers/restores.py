@@ -13,7 +13,7 @@ from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Output
-from jetstream_server.jetstream.snapshots import rebuild
+from jetstream_server.jetstream.snapshots import archive
 from jetstream_server.jetstream.snapshots.archive import END, MAGIC, encode_entry
 from jetstream_server.jetstream.snapshots.rebuild import Rebuild, RebuildError
 from jetstream_server.store.vault import MemoryVault
@@ -69,7 +69,8 @@ def restored(data: bytes) -> None:
         stream.store.load(sequence)
     for _ in range(3):
         stream.tick(NOW + 10**10)
-    for consumer in list(stream.consumers.values()):
+    consumers: list[Any] = list(stream.consumers.values())
+    for consumer in consumers:
         consumer.info(NOW)
         consumer.advance(NOW)
     with contextlib.suppress(ApiError):
@@ -85,8 +86,8 @@ _CONSUMER = (
 
 def _backup(headers: bytes) -> bytes:
     state = b'{"messages":2,"first_seq":1,"last_seq":2,"consumer_count":1}'
-    entries = encode_entry(rebuild.STATE_NAME, 1, state)
-    entries += encode_entry(rebuild.CONSUMER_PREFIX + b"C", 1, _CONSUMER)
+    entries = encode_entry(archive.STATE_NAME, 1, state)
+    entries += encode_entry(archive.CONSUMER_PREFIX + b"C", 1, _CONSUMER)
     entries += encode_entry(b"r.a", NOW, b"1", sequence=1)
     return entries + encode_entry(b"r.b", NOW, b"2", sequence=2, headers=headers) + END
 

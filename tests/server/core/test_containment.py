@@ -89,7 +89,7 @@ def test_what_the_table_does_not_know_goes_on_to_the_caller(containment):
 
 def test_what_could_break_a_promise_goes_on_to_the_caller(containment):
     inner = Inner()
-    inner.act = Disk().act
+    inner.act = Disk().act  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="half written"):
         contain(containment, Outer(inner).act, ValueError("half written"))
     assert inner.given_up == []

@@ -31,7 +31,7 @@ def test_work_is_done_elsewhere_in_order_and_answered_on_the_loop():
             answers.append((len(failures), error, threading.get_ident()))
 
         for number in range(3):
-            worker.run(lambda number=number: work(number), done)
+            worker.run(lambda number=number: work(number), done)  # type: ignore[misc]
         await answered(answers, 3)
         here = threading.get_ident()
         assert answers == [(0, None, here), (1, None, here), (2, None, here)]
@@ -93,7 +93,7 @@ def test_what_was_done_is_not_held_until_there_is_more_to_do():
         block = Block()
         is_gone = threading.Event()
         weakref.finalize(block, is_gone.set)
-        worker.run(lambda block=block: [], lambda *answer: answers.append(answer))
+        worker.run(lambda block=block: [], lambda *answer: answers.append(answer))  # type: ignore[misc]
         del block
         await answered(answers, 1)
         assert is_gone.wait(10)  # no other task comes

@@ -310,7 +310,7 @@ class StepWorker:
         self.given = work, done
 
     def finish(self) -> None:
-        work, done = self.given
+        work, done = self.given  # type: ignore[attr-defined]
         self.given = None
         done(work(), None)
 

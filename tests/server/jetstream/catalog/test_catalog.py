@@ -16,7 +16,8 @@ from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream.catalog import catalog as catalogs
 from jetstream_server.jetstream.catalog import outages
-from jetstream_server.jetstream.catalog.catalog import Catalog, Usage
+from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.catalog.metering import Usage
 from jetstream_server.jetstream.configs.account_limits import AccountLimits, ServerLimits
 from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.configs.stream_config import StreamConfig

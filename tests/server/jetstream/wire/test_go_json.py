@@ -308,9 +308,9 @@ def test_every_short_request_is_read_as_letter_by_letter(seed: int, strict: bool
         )
         precisely = go_json._read_precisely(body, strict)
         expected = outcome(
-            lambda read=precisely: go_json._decode_nodes(*read, StreamConfigRequest, strict)
+            lambda read=precisely: go_json._decode_nodes(*read, StreamConfigRequest, strict)  # type: ignore[call-arg, misc]
         )
-        found = outcome(lambda body=body: go_json.decode(body, StreamConfigRequest, strict=strict))
+        found = outcome(lambda body=body: go_json.decode(body, StreamConfigRequest, strict=strict))  # type: ignore[misc]
         assert found == expected, body
 
 

@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 from jetstream_server.base.errors import StoreError
-from jetstream_server.store.blocks import compressed_block
 from jetstream_server.store.blocks.compressed_block import (
     MAGIC,
     CompressedBlock,
@@ -17,6 +16,7 @@ from jetstream_server.store.blocks.compressed_block import (
     inflate_whole,
     is_compressed,
 )
+from jetstream_server.structures import snappy
 
 PATH = Path("/store/1.blk")
 
@@ -138,7 +138,7 @@ def test_a_chunk_that_claims_to_be_huge_takes_no_memory():
 
 def test_what_does_not_come_back_is_not_compressed(monkeypatch):
     whole = text(1000)
-    monkeypatch.setattr(compressed_block.snappy, "decompress", lambda block: b"something else")
+    monkeypatch.setattr(snappy, "decompress", lambda block: b"something else")
     parts = compress(whole, 400)
     assert parts[1:-1] == [whole[:400], whole[400:800], whole[800:]]
     assert inflate_whole(b"".join(parts), PATH) == whole
