@@ -192,9 +192,11 @@ def test_rows_taken_after_the_window_are_told(make_stream, genuine, caplog) -> N
     assert "100 rows may be written twice" in caplog.text
 
 
-def test_without_a_named_stream_the_promised_window_is_counted_on(forgetful) -> None:
-    run(without_answer(writing(forgetful, stream=None), carries_rows))
-    assert contents(forgetful) == expected()
+def test_without_a_named_stream_the_promised_window_is_counted_on(make_stream, genuine) -> None:
+    mindful = make_stream(genuine.url)
+    run(without_answer(writing(mindful, stream=None), carries_rows))
+    assert contents(mindful) == expected()
+    forgetful = make_stream(genuine.url, duplicate_window=FORGETFUL)
     options = {"stream": None, "minDuplicateWindow": "2s", "ackTimeout": "1900ms"}
     with pytest.raises(NotAcknowledgedError, match=r"minDuplicateWindow.*Set the option stream"):
         run(delayed(without_answer(writing(forgetful, **options), carries_rows), WINDOW_S))
