@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.console.conftest import Served
 from tests.console.test_cli import end, get, start
@@ -78,7 +78,7 @@ class Visit:
         if not url.startswith(ours):
             self.bad.append(url)
 
-    def _hear(self, message: object) -> None:
+    def _hear(self, message: ConsoleMessage) -> None:
         # A network of the machine that comes or goes while a page is loaded is not the page's.
         if message.type == "error" and "ERR_NETWORK_CHANGED" not in message.text:
             self.bad.append(message.text)
