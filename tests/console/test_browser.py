@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, expect, sync_playwright
 
 from tests.console.conftest import Served
 from tests.console.test_cli import end, get, start
@@ -68,7 +68,7 @@ class Visit:
     def __init__(self, page: Page, address: str) -> None:
         self.page = page
         self.bad: list[str] = []
-        page.on("dialog", lambda dialog: (self.bad.append(dialog.message), dialog.dismiss()))
+        page.on("dialog", self._dismiss)
         page.on("pageerror", lambda error: self.bad.append(str(error)))
         page.on("request", lambda request: self._look(request.url, address))
         page.on("console", self._hear)
@@ -77,6 +77,10 @@ class Visit:
         ours = (address, address.replace("http", "ws"), "data:", "blob:")
         if not url.startswith(ours):
             self.bad.append(url)
+
+    def _dismiss(self, dialog: Dialog) -> None:
+        self.bad.append(dialog.message)
+        dialog.dismiss()
 
     def _hear(self, message: ConsoleMessage) -> None:
         # A network of the machine that comes or goes while a page is loaded is not the page's.

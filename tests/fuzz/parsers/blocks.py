@@ -10,10 +10,11 @@ from pathlib import Path
 from random import Random
 
 from jetstream_server.base.errors import StoreError
+from jetstream_server.kernels import record_format
 from jetstream_server.kernels.record_format import CHECKED_FROM, PREFIX, PREFIX_BYTES
 from jetstream_server.kernels.records import checksum
 from jetstream_server.protocol.ops import PubRun
-from jetstream_server.store.blocks import erasure, tombstone
+from jetstream_server.store.blocks import tombstone
 from jetstream_server.store.blocks.compressed_block import compress, is_compressed
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.file import FileStore
@@ -34,7 +35,7 @@ def sound(data: bytes) -> bytes:
         size, _, _, _, _, subject, kind = PREFIX.unpack_from(block, at)
         if not PREFIX_BYTES <= size <= len(block) - at:
             break
-        if kind == erasure.ERASED:
+        if kind == record_format.ERASED:
             stop = min(at + PREFIX_BYTES + subject, at + size)
             covered = bytes(block[at : at + 4]) + bytes(block[at + CHECKED_FROM : stop])
         else:
