@@ -17,7 +17,7 @@ def engine() -> object:
     import docker
 
     try:
-        client = docker.from_env()  # type: ignore[attr-defined]
+        client = docker.from_env()
         client.ping()
     except docker.errors.DockerException as error:
         pytest.skip(f"no Docker engine: {str(error)[:80]}")

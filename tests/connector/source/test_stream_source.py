@@ -450,7 +450,7 @@ def orders(start_genuine, make_stream, monkeypatch):
             place.control.request_message(f"orders.{number}.a", b"%d" % i)
         return name
 
-    make.place = place  # type: ignore[attr-defined]
+    make.place = place
     return make
 
 
@@ -472,7 +472,7 @@ def test_streams_that_match_are_found_while_the_query_runs(orders):
     assert read(place, first, second) == [2, 3, 4]
     # A batch is the same when it is planned again from the checkpoint.
     replayed = [Offsets.from_json(json.loads(json.dumps(o.to_json()))) for o in (first, second)]
-    assert plan_ranges(*replayed, 1000, 1, 8) == plan_ranges(first, second, 1000, 1, 8)  # type: ignore[call-arg]
+    assert plan_ranges(*replayed, 1000, 1, 8) == plan_ranges(first, second, 1000, 1, 8)
     assert source.latest_offset(second) == second, "nothing new"
     assert query(place, **pattern).latest_offset(second) == second, "after a restart as well"
     # What is gone is loss, and with the user's consent forgotten.
