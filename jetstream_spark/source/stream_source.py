@@ -267,9 +267,7 @@ class StreamSource:
     def _counts_overtaken(self) -> bool:
         """Whether a batch has ended whose tasks may have missed something that is not counted
         yet."""
-        options = self.options
-        is_told = options.fail_on_data_loss or options.expects_removals
-        return self._batch_start is not None and not is_told
+        return self._batch_start is not None and not self.options.fail_on_data_loss
 
     def _note_overtaken(self, at: Offsets, tails: Mapping[str, Tail | None]) -> None:
         """Whether the finished batch read messages that were about to be removed.
@@ -286,7 +284,7 @@ class StreamSource:
             tail = tails.get(whole.stream)
             gone_below = whole.stop  # all of them, if the stream is gone or was made again
             if tail is not None and tail.created == whole.created:
-                if tail.is_consumed:
+                if tail.is_consumed or self.options.expects_removals:
                     continue
                 gone_below = min(tail.first, whole.stop)
             self._lost.note_overtaken(whole.stream, whole.start, gone_below)

@@ -294,6 +294,21 @@ def test_a_work_queue_made_anew_while_a_batch_is_read_is_counted(genuine, make_s
     assert source.report()["overtaken"] == 7
 
 
+def test_with_subjects_an_interest_stream_that_is_made_anew_is_counted(genuine, make_stream):
+    """Others remove what the query does not read, which is no loss; that all is gone is."""
+    held = make_stream(genuine.url, retention="interest")
+    named = {"commitMode": "ack", "consumer": "COUNTS", "subjects": f"{held.subject}.a"}
+    source = query(held, **named, **ACCEPT)
+    start = source.initial_offset()
+    publish(held, 4)
+    end = source.latest_offset(start)
+    held.control.request(f"STREAM.DELETE.{held.name}")
+    body = {"name": held.name, "subjects": [f"{held.subject}.>"], "retention": "interest"}
+    held.control.request(f"STREAM.CREATE.{held.name}", body)
+    source.latest_offset(end)
+    assert source.report()["overtaken"] == 4
+
+
 def test_a_run_that_ends_where_the_stream_ended_counts_what_goes_meanwhile(stream):
     """With availableNow: the ends stand, and what is removed below them is loss all the same."""
     publish(stream, 10)
