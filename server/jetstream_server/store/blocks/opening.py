@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from jetstream_server.base.errors import StoreError
 from jetstream_server.store.blocks import recovery, tombstone
+from jetstream_server.store.blocks.block import Block
 from jetstream_server.store.blocks.block_files import BlockFiles
 from jetstream_server.store.blocks.block_list import BlockList
 from jetstream_server.store.blocks.block_log import BlockLog
@@ -57,8 +59,9 @@ class Opening:
         high_water, trouble = self.high_water.load()
         findings = recovery.read_folder(self.folder, self.commit.disk, self.table, high_water)
         self.health.notes += [*([trouble] if trouble else []), *findings.notes]
-        floor = 0
+        floor = last = 0
         for found in findings.blocks:
+            last = _end(found.block, last)
             self._number_from(found)
             for stone in found.tombstones:
                 if stone.kind in (tombstone.STARTED, tombstone.FLOOR):
@@ -145,3 +148,22 @@ class Opening:
             self.compaction.retire_emptied()
         self.high_water.restate()
         self.commit.remove(self.owner, self.folder / ACCEPT_NAME, waits=True)
+
+
+def _end(block: Block, last: int) -> int:
+    """Return the last sequence of the blocks up to this one.
+
+    Args:
+        last: of those before it.
+
+    Raises:
+        StoreError: it begins within them, so one of the files is another one's.
+    """
+    if not block.count:
+        return last
+    if block.first_seq <= last:
+        reason = (
+            f"a block begins with message {block.first_seq}, and one before it ends with {last}"
+        )
+        raise StoreError(reason, str(block.path), 0)
+    return block.last_seq

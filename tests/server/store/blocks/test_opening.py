@@ -72,6 +72,19 @@ def test_a_sequence_too_far_from_the_first_of_its_block_is_damage(disk):
     assert store.offline == f"a stored record is damaged ({path} at byte {at})"
 
 
+def test_a_block_in_the_place_of_a_later_one_is_damage(disk):
+    store, commit = open_store(disk, block_bytes=1000)
+    publish(store, 30)
+    commit.drain()
+    path = FOLDER / "2.blk"
+    disk.put(path, disk.read(FOLDER / "1.blk"))
+    disk.remove(path.with_suffix(".idx"))
+    store, _ = open_store(disk, block_bytes=1000)
+    assert store.offline == (
+        f"a block begins with message 1, and one before it ends with 10 ({path} at byte 0)"
+    )
+
+
 def test_leftovers_of_a_crash_are_removed(disk):
     store, commit = open_store(disk)
     publish(store, 3)
