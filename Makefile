@@ -12,6 +12,7 @@ help:
 	@echo "make test   install everything, then all checks and tests"
 	@echo "make check  formatting, lint, types, import rules, dead code; no tests"
 	@echo "make test-pure  the tests of the server and of the connector, with the kernels in pure Python"
+	@echo "make coverage  which branches the tests of what has no I/O go"
 	@echo "make kernels  compiles the kernels beside their sources, for work on them"
 	@echo "make bench  this server beside the genuine one, on this machine"
 	@echo "make stall  how long what one client sends keeps another one waiting, ours beside genuine"
@@ -104,6 +105,20 @@ test-pure: $(READY)-test
 	JETSTREAM_PURE=1 $(BIN)/pytest tests/server \
 	  $(foreach part,$(filter server/%,$(PURE_PARTS)),--ignore=tests/$(part)) || failed=1; \
 	exit $$failed
+
+# Of what has no I/O, by its own tests. Coverage sees no compiled code, so kernels are pure here, and
+# it looks into no other process: what whole servers play besides does not count.
+COVERED := protocol core structures store jetstream
+COVERED_TESTS ?= $(addprefix tests/server/,$(COVERED)) tests/connector
+
+.PHONY: coverage
+coverage: kernels
+	$(INSTALL) coverage
+	PYTHONPATH=server:. JETSTREAM_PURE=1 $(BIN)/coverage run -m pytest --timeout 600 $(COVERED_TESTS)
+	$(BIN)/coverage report --sort cover --skip-covered
+	@for part in $(addprefix */jetstream_server/,$(COVERED)) '*/jetstream_spark'; do \
+	  echo "$$part: $$($(BIN)/coverage report --format total --include "$$part/*") %"; \
+	done
 
 # Kernels beside their sources, for what runs from the working copy.
 kernels: $(READY)-test
