@@ -43,7 +43,7 @@ ID_BYTES_MAX = 64
 _COMMITS = (b"1", b"eob")
 _COMMIT_LINE = b"%b: 1\r\n" % names.BATCH_COMMIT
 _PART_MAX = 1 << 16  # messages of a batch that a crash cut short
-_DIGITS_MAX = 18
+_DIGITS_MAX = 20
 
 
 @dataclass(slots=True)
@@ -76,7 +76,8 @@ class AtomicBatches:
         if len(batch_id) > ID_BYTES_MAX:
             raise errors.ATOMIC_PUBLISH_INVALID_BATCH_ID()
         position = message.special.get(names.BATCH_SEQUENCE, b"")
-        if not position.isdigit() or len(position) > _DIGITS_MAX:
+        is_number = position.isdigit() and len(position) <= _DIGITS_MAX
+        if not is_number or int(position) >= 1 << 64:
             raise errors.ATOMIC_PUBLISH_MISSING_SEQ()
         commit = message.special.get(names.BATCH_COMMIT, b"")
         batch = self._joined(message, int(position), commit, now)
