@@ -1,7 +1,11 @@
-"""The image of the bundled server: built, started, used by a client, its streams kept."""
+"""The image of the bundled server: built, started, used by a client, its streams kept.
+
+Set JETSTREAM_IMAGE to test an image that is there already, as docker/without_docker.sh does.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +30,9 @@ def engine() -> object:
 
 @pytest.fixture(scope="module")
 def image(engine) -> str:
-    """The image, built from this tree."""
+    """The image, built from this tree unless one is named."""
+    if named := os.environ.get("JETSTREAM_IMAGE"):
+        return named
     engine.images.build(path=str(ROOT), dockerfile="docker/Dockerfile", tag=TAG, rm=True)
     return TAG
 
