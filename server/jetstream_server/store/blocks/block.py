@@ -103,12 +103,12 @@ class Content:
 
     @property
     def is_numbered(self) -> bool:
-        """Tell whether `table_ids` is there, or is made in no time."""
+        """Tell whether `table_ids` is there, or can be made at no cost."""
         return self._numbering is None
 
     def marked(self, patterns: tuple[bytes, ...]) -> bytes:
-        """Return which of the block's own subjects patterns match, a byte for each; to be asked
-        as long as it is not numbered."""
+        """Return which of the block's own subjects the patterns match, one byte for each; only
+        meant for content that is not numbered yet."""
         assert self._numbering is not None, "it is not numbered"
         return filters.mark_stored(*self._numbering.names(), patterns)
 

@@ -30,8 +30,9 @@ from jetstream_server.store.blocks.subjects import SubjectSet, SubjectTable
 from jetstream_server.store.blocks.tombstone import Tombstone
 from jetstream_server.store.ports import SubjectFilter
 
-LOOKED_AT_MAX = 4  # blocks in which a purge finds nothing, before others get their turn
-NUMBERED_MAX = 20_000  # subjects of a block that get their numbers, likewise
+# After so much work a purge lets others have their turn:
+LOOKED_AT_MAX = 4  # blocks in which it found nothing
+NUMBERED_MAX = 20_000  # subjects of a block that it numbered
 _ALL = 1 << 62
 
 

@@ -106,7 +106,7 @@ class BlockSubjects:
         chosen = wanted if isinstance(wanted, SubjectSet) else table.choose((b">",))
         limit = self._list.last_seq if up_to is None else min(up_to, self._list.last_seq)
         numbers = chosen.matching(0, limit)
-        if count_max is not None and len(numbers) > count_max:  # each has one, whichever it is
+        if count_max is not None and len(numbers) > count_max:  # each has one, whichever that is
             return array("Q", sorted(table.lasts[number] for number in numbers[: count_max + 1]))
         if limit < self._list.last_seq:
             numbers += chosen.matching(limit + 1)
@@ -132,8 +132,8 @@ class BlockSubjects:
         return found, missing
 
     def _newest(self, numbers: array[int], limit: int, count_max: int) -> array[int]:
-        """Return the last sequences, at most `limit`, of many subjects in one walk back: of all of
-        them, or of `count_max`."""
+        """Walk back once for the last sequences (at most `limit`) of many subjects: of all of them,
+        or of `count_max`."""
         firsts = self._table.firsts
         pending, left = bytearray(len(self._table.names)), 0
         for number in numbers:
