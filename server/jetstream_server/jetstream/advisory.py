@@ -1,7 +1,7 @@
 """What JetStream tells the world about streams and API calls (docs/reference/events.md#advisories).
 
 Advisories are ordinary messages, published in the asset's account and only where somebody listens;
-nothing is built otherwise. Those of consumers are in `consumer_advisory.py`.
+otherwise nothing is built. Those of consumers are in `consumer_advisory.py`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def publish_api_audit(
 
 
 def _internal_client(context: Context, now: int) -> dict[str, Any]:
-    # No connection stands behind it: it begins with its request, and has no number.
+    # There is no connection behind it: it begins with its request, and has no number.
     return {
         "start": format_time(now),
         "id": 0,

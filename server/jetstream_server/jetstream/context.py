@@ -21,8 +21,8 @@ from jetstream_server.structures.deadline_heap import DeadlineHeap
 class Losses(Protocol):
     """Takes what is given up after something that nobody foresaw, and brings it back.
 
-    What is given up are a consumer or a feed, which import this module: `Any` here; or a stream,
-    which all its parts know by its store.
+    What is given up is a consumer or a feed, which are `Any` here because they import this module;
+    or a stream, which all its parts know by its store.
     """
 
     def give_up_consumer(self, consumer: Any, incident: Incident, now: int) -> None:
@@ -78,12 +78,12 @@ class Context:
         ready: consumers to `advance` at the end of the turn, in order of waking.
         watching: consumers that deliver while somebody listens; to be woken when interest changes.
         copying: those that copy from other streams.
-        ingest_limits: what one stream takes in in one turn.
+        ingest_limits: what one stream may take in per turn.
         batches: what all accounts of the server have open, and may have.
         workload: how many requests a turn of the server takes on.
         log: notes for the operator: level (`INF`, `WRN`, `ERR`) and text.
         containment: of exceptions that nobody foresaw.
-        outages: takes what is given up for them, None where nothing is.
+        outages: takes what is given up because of them, None where nothing ever is.
         is_strict: whether a request with unknown fields is refused.
     """
 

@@ -11,7 +11,7 @@ class Ending(Enum):
     Attributes:
         DELETED: for good; its files go.
         SHUTDOWN: the server ends, and goes on later with what is stored.
-        INTERRUPTED: it is given up for a while. Readers know the word of a leader that moves, and
+        INTERRUPTED: it is given up for a while. Readers get the words for a leader that moves, and
             ask again.
     """
 
@@ -21,5 +21,5 @@ class Ending(Enum):
 
     @property
     def is_for_good(self) -> bool:
-        """Whether nothing comes back."""
+        """Whether it never comes back."""
         return self is Ending.DELETED

@@ -1,9 +1,9 @@
 """How many batches may be open, and how many are: shared by all streams of a server.
 
-The limits are those of `jetstream { limits { batch { ... } } }`. What the file names holds for
-atomic and for fast batches; by default a fast batch, of which the server keeps no messages, may
-be open more often. Specification: docs/reference/publishing.md#atomic-batches; probed with
-nats-server 2.15.1.
+The limits are those of `jetstream { limits { batch { ... } } }`. What the configuration file sets
+holds for atomic and for fast batches; by default a fast batch, of which the server keeps no
+messages, may be open more often. Specification: docs/reference/publishing.md#atomic-batches; probed
+with nats-server 2.15.1.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class OpenBatches:
 
     @classmethod
     def limited(cls, per_stream: int, total: int, messages_max: int, idle_ns: int) -> Self:
-        """Return none open, with limits; one of 0 or less is the default."""
+        """Return the limits, with no batch open yet; a limit of 0 or less means the default."""
         batches = cls()
         for open_count in (batches.atomic, batches.fast):
             open_count.per_stream = per_stream if per_stream > 0 else open_count.per_stream

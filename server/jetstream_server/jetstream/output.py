@@ -44,7 +44,7 @@ class Handover:
 
 @dataclass(slots=True)
 class Released:
-    """Nothing to send: answers that went before are off a client's account."""
+    """Nothing to send: the answers before it no longer count as a client's."""
 
     answers: Answers
     size: int
@@ -104,7 +104,7 @@ class Output:
         """Deliver messages within the server after the flush.
 
         What a mirror stores must not outlive its origin's messages: their sequences would be used
-        again, for messages that the mirror then takes for known ones.
+        again, for messages that the mirror would then take for known ones.
         """
         self.sends_after_flush.append(Handover(subscription, run))
         self.delivered_bytes += len(run.chunk)
@@ -142,7 +142,7 @@ class Output:
 
         Args:
             framed: gives the MSG frames for messages from one up to another, for a sid.
-            body: gives the answer to one message, where several or others than clients listen.
+            body: gives the answer to one message, for where several listen, or others than clients.
         """
         index = start
         while index < stop:
@@ -160,7 +160,7 @@ class Output:
         """Return (cut, reply, target) for the messages from `start` that are answered alike.
 
         They end before `cut`. `reply` is empty where they want no answer; `target` is the one
-        subscription that takes all the answers, None where there is no such one.
+        subscription that takes all the answers, None if there is none.
         """
         cut, reply, exact = acks.reply_run(run.chunk, run.fields, start, stop)
         if not reply:

@@ -1,7 +1,7 @@
 """Answers that take more than a turn's worth of work: a slice of one of them a turn.
 
-A few are worked on in turn, so that a short one is not behind a long one; the others wait, and what
-they tell of is looked at when they are begun. So what is held in memory for them is bounded.
+A few are worked on in turn, so that a short one does not wait for a long one. The others wait, and
+what they report is looked up only when they begin; so the memory held for them is bounded.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Slices:
             self._end(job, outcome)
 
     def give_up(self, incident: Incident, now: int) -> None:
-        """End the one whose slice it was, and tell so."""
+        """End the one whose slice it was, and report it."""
         job, self._job = self._job, None
         if job is not None:
             self._end(job, errors.STREAM_GENERAL_ERROR(str(incident)))

@@ -59,7 +59,8 @@ class Stream:
         removal: what leaves it.
         publishing: how a publish gets in.
         sourcing: the streams that it copies from.
-        found_last_seq: last sequence when the store was opened; what was due is stored by now.
+        found_last_seq: last sequence when the store was opened, before what had become due was
+            stored.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Stream:
         self.publishing.take(stretch)
 
     def receive_traced(self, run: PubRun, now: int, outcome: StoringOutcome) -> None:
-        """Take the only message of a run, and note what became of it, or would have."""
+        """Take the only message of a run, and note what became of it or would have."""
         self.publishing.take_traced(run, now, outcome)
 
     # -- removing --------------------------------------------------------------------------
@@ -215,7 +216,7 @@ class Stream:
         self.contents.dedupe.forget()
 
     def give_up(self, incident: Incident, now: int) -> None:
-        """Go offline, as more or less may be in memory than there should be."""
+        """Go offline, as memory may hold more or less than it should."""
         self.removal.give_up(incident, now)
 
     def abandon(self, reason: str) -> None:
@@ -223,7 +224,7 @@ class Stream:
         self.contents.abandon(reason)
 
     def rest(self) -> bool:
-        """Let the store let go of memory if nobody writes to it; tell whether it did."""
+        """Have the store release memory if nobody writes to it; tell whether it did."""
         return self.store.rest()
 
     # -- looking ---------------------------------------------------------------------------

@@ -25,7 +25,7 @@ def info(catalog: Catalog, request: Request) -> dict[str, Any]:
         "consumers": catalog.consumer_count(),
     }
     answer: dict[str, Any] = {**held, "limits": limits.to_wire()}
-    if limits.tiers:  # each has its own, and the limits of everything are none
+    if limits.tiers:  # each has its own limits, and overall there are none
         answer["limits"] = {key: type(value)() for key, value in limits.to_wire().items()}
     if catalog.context.domain:
         answer["domain"] = catalog.context.domain

@@ -1,7 +1,8 @@
 """The CONSUMER verbs: CREATE, DURABLE.CREATE, INFO, LIST, NAMES, DELETE, PAUSE, UNPIN, RESET.
 
-MSG.NEXT is not here: it is a subscription of each pull consumer, so that asking for one that does
-not exist meets no responders. Order of checks: docs/reference/api.md#order-of-checks.
+MSG.NEXT is not here: it is a subscription of each pull consumer, so that whoever asks a consumer
+that does not exist is told that there are no responders. Order of checks:
+docs/reference/api.md#order-of-checks.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def create_durable(catalog: Catalog, request: Request) -> dict[str, Any] | Later
 
 @route("CONSUMER.CREATE.*", "consumer_create_response", **_CREATE)
 def create_unnamed(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
-    """Make a consumer whose subject does not name it: ephemeral, the older way."""
+    """Make a consumer that the subject does not name: an ephemeral one, the older way."""
     body = _read_create_of(catalog, request, request.tokens[2])
     if body.config.durable_name:
         raise errors.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME()
@@ -161,7 +162,8 @@ def _read_create_of(catalog: Catalog, request: Request, stream: str) -> CreateCo
 
 
 def _check_separators(name: str) -> None:
-    # What else a name may not hold is checked later; a name that loses is never checked.
+    # Everything else that a name may not contain is checked later; the name that loses is never
+    # checked.
     if "/" in name or "\\" in name:
         raise errors.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS()
 
@@ -169,8 +171,8 @@ def _check_separators(name: str) -> None:
 def _create(
     catalog: Catalog, request: Request, body: CreateConsumerRequest, config: ConsumerConfig
 ) -> dict[str, Any] | Later:
-    """Make a consumer; where there are very many subjects to look at first, in slices."""
-    stream = catalog.streams.get(body.stream_name)  # whether it is there is looked at in its place
+    """Make a consumer; in slices, if very many subjects have to be looked at first."""
+    stream = catalog.streams.get(body.stream_name)  # if it is missing, that is refused in due order
     if stream is not None and config.filters and not stream.store.offline:
         looks = _look_ahead(stream.store, config)
         if next(looks, True) is None:
@@ -180,8 +182,8 @@ def _create(
 
 
 def _look_ahead(store: MessageStore, config: ConsumerConfig) -> Iterator[None]:
-    """Find out what a consumer asks of its stream when it is made, a slice with each step. It is
-    known to all who ask as long as this lives."""
+    """Find out, one slice a step, what a consumer will ask of its stream when it is made. Whoever
+    asks the store gets these findings for as long as this generator lives."""
     wanted = store.filter(config.filters)
     while not store.decide(wanted, SUBJECTS_AT_ONCE):
         yield
@@ -211,7 +213,7 @@ def _create_now(
     bounds = catalog.consumer_bounds()
     check_replicas(config, bounds)
     if is_own_subject(config.deliver_subject.encode()) and not is_from_server(request.origin):
-        # It would be heard there as the consumer of a mirror or source.
+        # Whoever listens there would take it for the consumer of a mirror or source.
         raise errors.CONSUMER_INVALID_DELIVER_SUBJECT()
     stream = catalog.stream(body.stream_name)
     if is_for_copying := config.direct or config.sourcing:
@@ -305,7 +307,7 @@ def delete(catalog: Catalog, request: Request) -> dict[str, Any]:
     if not is_empty_request(request.body):
         raise errors.NOT_EMPTY_REQUEST()
     consumer = catalog.stream(request.tokens[2]).consumers.get(request.tokens[3])
-    if not isinstance(consumer, HaltedConsumer):  # which can be removed
+    if not isinstance(consumer, HaltedConsumer):  # that one can be removed, too
         consumer = _find(catalog, request)
     consumer.delete(request.now)
     return {"success": True}
@@ -325,7 +327,7 @@ def _read_pause(context: Context, request: Request) -> ConsumerPauseRequest:
     check=_read_pause,
 )
 def pause(catalog: Catalog, request: Request) -> dict[str, Any]:
-    """Hold delivery back until a time; none, or one that has passed, resumes it."""
+    """Hold delivery back until a time; no time, or one that has passed, resumes it."""
     body = _read_pause(catalog.context, request)
     consumer = _find(catalog, request)
     pause_consumer(consumer, body.pause_until, request.now)

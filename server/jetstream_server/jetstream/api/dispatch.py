@@ -37,7 +37,7 @@ HANDLERS = (account, cluster, consumers, messages, snapshots, streams, templates
 
 PREFIX = b"$JS.API."
 TYPE = "io.nats.jetstream.api.v1."
-# Of the system account: what is asked of the server, and what everything else leads to.
+# For the system account: verbs that others answer for the server, and the route of all other verbs.
 _OF_SERVERS = ("ACCOUNT", "META", "SERVER")
 _SYSTEM = Route((">",), "system_response", lambda catalog, request: None, {}, level_first=False)
 _CREATE_FAILED = errors.STREAM_CREATE_FAILED("").err_code
@@ -89,7 +89,7 @@ class Api:
         return self
 
     def subscribe(self) -> None:
-        """Start to take requests."""
+        """Start taking requests."""
         for subscription in self.subscriptions:
             self._context.sublist.insert(subscription)
 
@@ -113,7 +113,8 @@ class Api:
             tokens = subject.decode(errors="replace").split(".")[2:]
             route = _system_route(tokens) if self._is_system else find_route(tokens)
             payload, headers, reply = run.payload(index), run.headers(index), run.reply(index)
-            # Headers stand where the genuine server looks for who asks the system account.
+            # In a request to the system account, headers take the place where the genuine server
+            # looks for who is asking.
             if route is None or (headers and self._is_system and route is not _SYSTEM):
                 continue
             if answers is not None:
@@ -158,7 +159,7 @@ class Api:
 
     def _is_of_full_disk(self, outcome: dict[str, Any] | ApiError) -> bool:
         """Tell whether a refusal says that the disk is full: the next flush may be long in coming,
-        and this tells of nothing that waits for it."""
+        and the refusal reports nothing that has to wait for it."""
         return (
             isinstance(outcome, ApiError)
             and outcome.err_code == _CREATE_FAILED
@@ -167,7 +168,7 @@ class Api:
         )
 
     def _run(self, route: Route, request: Request) -> dict[str, Any] | ApiError | Later | None:
-        """Return the fields of the answer or the refusal, or what will know them later."""
+        """Return the fields of the answer or the refusal, or what will have them later."""
         try:
             if route.level_first:
                 check_required_level(request.headers)

@@ -97,8 +97,8 @@ def _search(
 ) -> Iterator[dict[str, Any] | None]:
     """Look for the next message of a subject, a block with each step.
 
-    Where it has looked no such message can come up any more, so it finds what is the next one at
-    the moment at which it is found.
+    No such message can appear where it has already looked, so what it finds is the next one at that
+    moment.
     """
     pattern = body.next_by_subj.encode()
     if not is_valid_subject(pattern):
@@ -118,7 +118,7 @@ def _search(
             raise errors.NO_MESSAGE_FOUND()
         sequence = window.next_seq
         yield None
-        if catalog.stream(name) is not stream:  # or there is none any more
+        if catalog.stream(name) is not stream:  # raises if it is gone
             raise errors.STREAM_NOT_FOUND()
 
 

@@ -17,7 +17,7 @@ from jetstream_server.jetstream.slices import Outcome
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.jetstream.streams.removal.removal_checks import check_purge
 
-_PAUSE_NS = MILLISECOND  # between two slices; also how soon to look again for a disk that is behind
+_PAUSE_NS = MILLISECOND  # between two slices; also before another look at a disk that is behind
 
 
 class Purging:
@@ -50,12 +50,12 @@ class Purging:
         return self._purged if self._remove(now) else None
 
     def go_on(self, finished: Callable[[Outcome], None]) -> None:
-        """Remove the rest in turns to come, then tell."""
+        """Remove the rest in later turns, then report that it is done."""
         self._finished = finished
         self._stream.context.wake(self)
 
     def give_up(self, incident: Incident, now: int) -> None:
-        """End, and tell so."""
+        """End, and report it."""
         finished, self._finished = self._finished, None
         if finished is not None:
             finished(errors.STREAM_GENERAL_ERROR(str(incident)))
@@ -90,7 +90,7 @@ class Purging:
             self._start, removed = store.purge_some(self._wanted, self._start, self._stop, left)
             self._purged += removed
             self._left -= removed
-            # Each slice, for consumers look between two of them: what is gone must not be counted.
+            # After each slice, because consumers look in between: what is gone must not be counted.
             is_single = removed == 1 and (self._wanted is not None or self._keep > 0)
             self._stream.removal.tell_purged(now, is_single=is_single)
             return removed >= left or self._start >= self._stop

@@ -42,12 +42,12 @@ class Request:
 # A handler returns the fields of the response (without `type`), or raises ApiError. It may return
 # None when it answers by itself (a status, a stream of messages, silence).
 Handler = Callable[["Catalog", Request], "dict[str, Any] | Later | None"]
-# What is refused whether the account has JetStream or not raises ApiError here as well.
+# What is refused whether or not the account has JetStream raises ApiError here as well.
 Check = Callable[["Context", Request], object]
 
 
 class Later(Protocol):
-    """An answer that takes more turns."""
+    """An answer that takes several turns."""
 
     def go_on(self, finished: Callable[[dict[str, Any] | ApiError], None]) -> None:
         """Work on it, then hand over the fields or the refusal."""
@@ -67,9 +67,10 @@ class Route:
             look at their body first, or at nothing at all.
         quiet: whether success is neither counted nor audited.
         silent: whether refusals are not either.
-        is_costly: whether it makes, changes or removes files, or tells of very many things.
-        check: what an account without JetStream looks at before it says so, None for nothing.
-        by_consumer: whether a consumer answers for itself: where there is none, nobody does.
+        is_costly: whether it makes, changes or removes files, or lists very many things.
+        check: what is checked before an account without JetStream says that it has none; None for
+            nothing.
+        by_consumer: whether a consumer answers for itself: if it does not exist, nobody answers.
     """
 
     pattern: tuple[str, ...]
@@ -84,7 +85,7 @@ class Route:
     by_consumer: bool = False
 
 
-# Verbs that are costly, the second token of each.
+# The second tokens of the costly verbs.
 _COSTLY = frozenset(
     ("CREATE", "DURABLE", "UPDATE", "DELETE", "LIST", "NAMES", "PURGE", "SNAPSHOT", "RESTORE")
 )

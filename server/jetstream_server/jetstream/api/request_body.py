@@ -22,7 +22,7 @@ def read_body(context: Context, request: Request, model: type[Model]) -> Model:
 
 
 def read_body_if_json(context: Context, request: Request, model: type[Model]) -> Model:
-    """Return the body, the model's zero value where it is neither an object nor a list.
+    """Return the body; the model's zero value if it is neither an object nor a list.
 
     Raises:
         ApiError: 10025 with the text of the first mistake.

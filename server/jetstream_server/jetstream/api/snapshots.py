@@ -40,7 +40,7 @@ class StreamSnapshotRequest(GoModel):
 
 
 class StreamRestoreRequest(GoModel):
-    """The body of STREAM.RESTORE; the state is only looked at for its form."""
+    """The body of STREAM.RESTORE; only the form of the state is checked."""
 
     go_name: ClassVar[str] = "JSApiStreamRestoreRequest"
     config: StreamConfig = Field(default_factory=StreamConfig.model_construct)
@@ -49,8 +49,8 @@ class StreamRestoreRequest(GoModel):
 
 @dataclass(frozen=True, slots=True)
 class _BegunSnapshot:
-    """A snapshot that begins behind its answer: it tells of itself after the audit of the request,
-    as the genuine server's does."""
+    """A snapshot that begins after its answer: its advisory follows the audit of the request, as in
+    the genuine server."""
 
     sent: Snapshot
     answer: dict[str, Any]

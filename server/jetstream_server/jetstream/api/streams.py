@@ -108,7 +108,7 @@ def update(catalog: Catalog, request: Request) -> dict[str, Any]:
 
 @route("STREAM.INFO.*", "stream_info_response", _PAGE)
 def info(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
-    """Show a stream, on demand with its subjects and missing sequences."""
+    """Show a stream; on request also its subjects and missing sequences."""
     body = read_body_if_json(catalog.context, request, StreamInfoRequest)
     stream = catalog.stream(request.tokens[-1])
     page, subjects = dict(_PAGE), None
@@ -128,10 +128,10 @@ def info(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
 def _sliced_info(
     catalog: Catalog, request: Request, body: StreamInfoRequest
 ) -> Iterator[dict[str, Any] | None]:
-    """Show a stream with very many subjects as it is when this is begun."""
+    """Show a stream with very many subjects as it is when this begins."""
     stream = catalog.stream(request.tokens[-1])
     deleted = stream.store.deleted() if body.deleted_details else None
-    answer = full_info(stream, request.now, {"": 0}, deleted)  # for the place that they have
+    answer = full_info(stream, request.now, {"": 0}, deleted)  # holds the place of the subjects
     offset = max(body.offset, 0)
     page = SubjectPage(stream.store.census(), body.subjects_filter.encode(), offset, SUBJECTS_MAX)
     yield from page.slices()
@@ -195,7 +195,7 @@ def purge(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
             f"sequence is too large, maximum allowed is {SEQUENCE_MAX}"
         )
     pattern = body.filter.encode()
-    # Below a sequence, each block has to be looked at for how many of each subject go.
+    # For a purge below a sequence, each block has to be asked how many of each subject go.
     is_quick = body.seq <= 1 or body.seq > stream.store.last_seq
     if not pattern and not body.keep and is_quick:
         return {"success": True, "purged": stream.purge(pattern, body.seq, 0, request.now)}

@@ -49,7 +49,7 @@ from jetstream_server.jetstream.context import Context, Runnable
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.store.ports import StreamFolder, Vault
 
-# Restores under way at a time, of one account: each may fill the disk.
+# Restores that one account may have under way at a time: each may fill the disk.
 RESTORES_MAX = 16
 TURN_BYTES = 4 * OUTBOX_LOW_BYTES  # delivered by all consumers of an account
 
@@ -68,12 +68,12 @@ class Catalog:
 
     Attributes:
         context: what they share.
-        outages: what was given up, and is to come back.
-        server_limits: of the server.
+        outages: what was given up and is to come back.
+        server_limits: what the server as a whole allows.
         streams: those that serve, by name.
-        metering: what they hold, and may.
-        offline: those that do not, by name.
-        templates: of its streams.
+        metering: what they hold, and what they may hold.
+        offline: those that do not serve, by name.
+        templates: the stream templates.
         restoring: configs of those that a restore is making, by name.
         api_total: API requests answered.
         api_errors: of these, refusals.
@@ -114,7 +114,7 @@ class Catalog:
         self._unread: dict[tuple[str, str], str] = {}  # consumers that could not be read, and why
         self._captured = CapturedSubjects()  # by which stream; brought up to date by `_changed`
         self._spools: set[int] = set()  # numbers of restores under way
-        self._reported: set[str] = set()  # warnings that were logged, so that each is once
+        self._reported: set[str] = set()  # warnings that were logged, so that each is logged once
 
     # -- finding ---------------------------------------------------------------------------
 
@@ -151,8 +151,8 @@ class Catalog:
         return self.streams[name].store.offline
 
     def unread_consumers(self, stream: str) -> list[tuple[str, str]]:
-        """Return the consumers that are there and could not be read, and why, until they are made
-        again or their stream is removed."""
+        """Return the consumers that exist but could not be read, and why; each until it is made
+        again or its stream is removed."""
         found = self.streams.get(stream)
         return [
             (consumer, reason)
@@ -172,11 +172,11 @@ class Catalog:
     ) -> Stream:
         """Make a stream, or return the one that has just this config.
 
-        One that lost its config gets this one, and serves again with all that it had.
+        A stream that lost its config gets this one, and serves again with everything that it had.
 
         Args:
             names_storage: the request says which storage. Then, as in the genuine server, there
-                must be room for the stream once more, even if it is there.
+                must be room for the stream a second time, even if it exists already.
 
         Raises:
             ApiError: refused; the first of the genuine server's checks that fails.
@@ -296,7 +296,7 @@ class Catalog:
         spool.remove()
 
     def _spool_folder(self, number: int) -> StreamFolder:
-        # No stream can have a name with a dot; what a crash left in the folder goes.
+        # No stream can have a name with a dot; what a crash left in the folder is removed.
         return self._vault.folder(f".restore-{number}", memory=False)
 
     def begin_restore(self, config: StreamConfig) -> tuple[StreamConfig, StreamFolder]:
@@ -306,7 +306,7 @@ class Catalog:
             Its config with defaults, and an empty folder.
 
         Raises:
-            ApiError: such a stream can not be made.
+            ApiError: such a stream cannot be made.
         """
         if config.name in (self.streams | self.offline | self.restoring):
             raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
@@ -321,14 +321,14 @@ class Catalog:
             config = sealed(config)
         self._check_overlap(config)
         check_filters(config)
-        self._check_disk()  # where chunks are kept of any stream
+        self._check_disk()  # the chunks of any stream are kept there
         folder = self._vault.folder(config.name, memory=config.is_memory)
         folder.begin_filling()
         self.restoring[config.name] = config
         return config, folder
 
     def finish_restore(self, config: StreamConfig, folder: StreamFolder, now: int) -> Stream:
-        """Let a stream serve whose folder is filled."""
+        """Have a stream serve now that its folder is filled."""
         del self.restoring[config.name]
         stream = self._open(config, now, folder, now)
         save_config(folder, config, now)
@@ -342,7 +342,7 @@ class Catalog:
         folder.remove()
 
     def limit(self, limits: AccountLimits) -> None:
-        """Have other limits from now on; streams that exceed them stay as they are."""
+        """Apply other limits from now on; streams that exceed them stay as they are."""
         self.metering.limits = limits
         for stream in self.streams.values():
             self.metering.admit(stream)
@@ -410,7 +410,7 @@ class Catalog:
             self._drop(name, incident, folder, now)
 
     def _drop(self, name: str, incident: Incident, folder: StreamFolder, now: int) -> None:
-        """List as offline a stream that something tripped over as it was opened."""
+        """List as offline a stream that could not be opened for a reason that nobody foresaw."""
         if name in self.offline:  # given up while it was opened
             return
         if opened := self.streams.get(name):
@@ -450,7 +450,7 @@ class Catalog:
             raise StoreError(
                 f"unsupported - required API level: {level}, current API level: {API_LEVEL}"
             )
-        if config.first_seq:  # what nothing was ever stored in begins there still
+        if config.first_seq:  # where nothing was ever stored, it still begins there
             memory = config.is_memory
             folder = self._vault.folder(name, memory=memory, first_seq=config.first_seq)
         for note in folder.messages().notes:
@@ -461,7 +461,7 @@ class Catalog:
         stream = self._open(config, created, folder, now)
         unread = self.outages.restore_consumers(stream, now)
         self._unread |= {(name, consumer): reason for consumer, reason in unread.items()}
-        # What only a consumer that could not be read still needs must not be swept away.
+        # Messages that only an unreadable consumer still needs must not be swept away.
         if not unread:
             stream.removal.sweep()
 
@@ -475,8 +475,8 @@ class Catalog:
             self._deliver(now)
 
     def _deliver(self, now: int) -> None:
-        """Let each consumer that was woken deliver, until it is enough for a turn; the others are
-        the first in the next."""
+        """Let each consumer that was woken deliver, until a turn has had enough; the others come
+        first in the next one."""
         context, output = self.context, self.context.output
         ready = list(context.ready)
         context.ready.clear()
@@ -526,8 +526,8 @@ class Catalog:
             self._guarded(stream.stop, now)
 
     def _guarded(self, act: Callable[[int], None], now: int) -> None:
-        """Keep a disk that disagrees about one stream from stopping the others; the store itself
-        goes offline and says why from then on. Likewise what trips in a way nobody foresaw."""
+        """Keep a failure of the disk in one stream from stopping the others; the store itself goes
+        offline and says why from then on. The same goes for exceptions that nobody foresaw."""
         try:
             act(now)
         except StoreError as error:
@@ -575,7 +575,8 @@ class Catalog:
         check_config(config, limits, self.server_limits, configs, pedantic=pedantic)
 
     def _with_defaults(self, config: StreamConfig) -> StreamConfig:
-        """Fill in what the client left open; a mirror of a stream here answers as that does."""
+        """Fill in what the client left open; a mirror of a stream of this account answers direct
+        gets if that stream does."""
         config = with_defaults(config, self.server_limits.duplicate_window_ns)
         mirror = config.mirror
         if mirror is None or mirror.external is not None or mirror.name not in self.streams:
@@ -590,12 +591,13 @@ class Catalog:
             raise errors.MAXIMUM_STREAMS_LIMIT()
 
     def _check_disk(self) -> None:
-        """Refuse what a full disk would hold up for nobody knows how long."""
+        """Refuse what a full disk would hold up for an unknown time."""
         if full := self._vault.full:
             raise errors.STREAM_CREATE_FAILED(full)
 
     def _config_of(self, name: str) -> StreamConfig | None:
-        """Return what a stream is or is to be; None when it is not there, or nobody knows."""
+        """Return the config that a stream has or is to have; None if there is no such stream, or
+        its config is not known."""
         if (config := self.restoring.get(name)) is not None:
             return config
         if (offline := self.offline.get(name)) is not None:

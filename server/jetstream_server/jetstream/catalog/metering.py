@@ -64,7 +64,7 @@ class Metering:
         stream.contents.allowance = self.allowance(stream.config)
 
     def dismiss(self, stream: Stream) -> None:
-        """Count a stream no more."""
+        """Stop counting a stream."""
         stream.store.count_in(None)
 
     def held_bytes(self, *, memory: bool) -> int:
@@ -113,7 +113,8 @@ class Metering:
         """Refuse a stream for which there is no room beside what others have reserved.
 
         Args:
-            is_twice: the server must have room for it beside the stream that has its name.
+            is_twice: the server must have room for it in addition to the stream that already has
+                its name.
 
         Raises:
             ApiError: 10120, 10026, 10028, 10047.
@@ -122,9 +123,9 @@ class Metering:
         limits = self.limits_for(config)
         if 0 < limits.max_consumers < config.max_consumers:
             raise errors.MAXIMUM_CONSUMERS_LIMIT()
-        # A stream without max_bytes reserves next to nothing, but not out of nothing.
+        # A stream without max_bytes reserves next to nothing, but there must be room for that.
         wanted = config.max_bytes if config.max_bytes >= 0 else 1
-        if not self.limits.tiers:  # whose limits are for each replica
+        if not self.limits.tiers:  # theirs are for each replica
             wanted *= max(config.num_replicas, 1)
         largest = limits.max_usage(memory=memory)
         is_beyond = largest >= 0 and largest < wanted + (
@@ -141,7 +142,7 @@ class Metering:
             raise errors.STORAGE_RESOURCES_EXCEEDED()
 
     def is_of_no_tier_here(self, config: StreamConfig) -> bool:
-        """Tell whether a stream is of a tier of those with replicas, of which there are none."""
+        """Tell whether a stream belongs to a tier of streams with replicas; there are none here."""
         return bool(self.limits.tiers) and config.num_replicas > 1
 
     def limits_for(self, config: StreamConfig) -> AccountLimits:

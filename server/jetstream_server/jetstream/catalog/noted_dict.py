@@ -1,4 +1,4 @@
-"""A dictionary that notes which of its keys have changed, for who follows many of them."""
+"""A dictionary that notes which of its keys have changed, for those who follow many of them."""
 
 from __future__ import annotations
 

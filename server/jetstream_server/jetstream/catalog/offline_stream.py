@@ -17,7 +17,8 @@ class OfflineStream:
         reason: why not, as API errors and healthz show it.
         folder: where it is kept; untouched, so that a repair or a newer server finds everything.
         lacks_config: whether a config is all that it needs.
-        config: as long as it may come back by itself; its subjects are not to be given to others.
+        config: set while the stream may come back by itself; no other stream may take its subjects
+            then.
     """
 
     name: str

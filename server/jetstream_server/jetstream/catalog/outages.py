@@ -6,7 +6,7 @@ pause that doubles each time. A stream that trips over the same input again stay
 server is restarted, or somebody sees to it. After an hour without trouble the count starts over.
 
 Nothing that was acknowledged is lost by it: what was queued for the disk still gets there, what is
-read back is what is there, and answers that told of what had yet to be saved are withdrawn.
+read back is what is there, and answers that reported what was not saved yet are withdrawn.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Outages:
         self.not_opened(self._catalog.take_offline(stream, str(incident)), incident, now)
 
     def not_opened(self, offline: OfflineStream, incident: Incident, now: int) -> None:
-        """A stream tripped while it was opened: try once more, for it may not be the stream."""
+        """A stream tripped while it was opened: try once more, as the cause may lie elsewhere."""
         self._bring_back_later(offline, [], incident, now)
 
     def _bring_back_later(
@@ -254,7 +254,7 @@ class Comeback:
         """Open the stream again once the disk has all that was queued for it."""
         catalog, context, offline = self._catalog, self._context, self._offline
         if catalog.offline.get(offline.name) is not offline:
-            return  # removed, or somebody was here before
+            return  # removed, or somebody was quicker
         if not offline.folder.is_settled:
             context.deadlines.schedule(self, now + _SETTLING_NS)
             return

@@ -34,7 +34,7 @@ class Spool:
         """Return the next chunk and let go of it, None when there is no more.
 
         Raises:
-            StoreError: it can not be read.
+            StoreError: it cannot be read.
         """
         message = self._store.load_next(None, self._next_seq)
         if message is None:

@@ -7,8 +7,8 @@ refused.
 
 nats-server has dropped templates; this follows nats-server 2.9 and the published schemas of the
 API. Where those disagree the schemas win: -1 streams is no limit and a template's config has no
-name. Unlike there, templates do not overlap and survive a restart, no stream is made beyond
-the limit, and a publisher that can not be served is told so.
+name. Unlike there, templates survive a restart and do not overlap, no stream is made beyond the
+limit, and a publisher that cannot be served is told so.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ class StreamTemplates:
         """Remove one, with its streams and their messages.
 
         Raises:
-            ApiError: 10068 there is none; 10067 a stream can not be removed.
+            ApiError: 10068 there is none; 10067 a stream cannot be removed.
         """
         template = self.template(name)
         template.unsubscribe()
@@ -242,7 +242,7 @@ class StreamTemplates:
         """Take up what is in the file.
 
         Raises:
-            StoreError: the file can not be read.
+            StoreError: the file cannot be read.
         """
         data = self._file.load()
         if data is None:

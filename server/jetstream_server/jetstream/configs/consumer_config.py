@@ -62,7 +62,8 @@ class ConsumerBounds:
     is_standalone: bool = True
 
     def is_full(self, count: int, of_stream: int) -> bool:
-        """Tell whether a stream that allows so many consumers itself has no room beside `count`."""
+        """Tell whether a stream whose own limit is `of_stream` has no room beside `count`
+        others."""
         given = [limit for limit in (of_stream, self.max_consumers) if limit > 0]
         return 0 < min(given, default=self.default_max_consumers) <= count
 
@@ -121,7 +122,7 @@ class ConsumerConfig(GoModel):
 
     @property
     def is_durable(self) -> bool:
-        """Return whether the consumer stays without activity, unless a threshold is set."""
+        """Return whether the consumer stays when nobody uses it, unless a threshold is set."""
         return bool(self.durable_name)
 
     @property
@@ -133,7 +134,7 @@ class ConsumerConfig(GoModel):
 
     @property
     def sample_percent(self) -> int:
-        """Return how many percent of the acks are reported."""
+        """Return the percentage of acks that are reported."""
         return int(self.sample_freq.removesuffix("%")) if self.sample_freq else 0
 
 
@@ -237,7 +238,7 @@ def _check_pedantic(config: ConsumerConfig, stream: StreamConfig, bounds: Consum
 
 
 def default_threshold(stream: StreamConfig, *, is_durable: bool) -> int:
-    """Return the idle time after which a consumer that names none goes; 0 or less is never."""
+    """Return the idle time after which a consumer that sets none is removed; 0 or less is never."""
     limit = int(stream.consumer_limits.inactive_threshold)
     return limit if is_durable or limit > 0 else _EPHEMERAL_THRESHOLD_NS
 

@@ -78,7 +78,7 @@ def _origin(source: StreamSource, streams: Streams) -> StreamConfig | None:
 
 
 def check_cycle(config: StreamConfig, streams: Streams) -> None:
-    """Refuse a stream that would copy from itself, if only by way of others.
+    """Refuse a stream that would copy from itself, even if only by way of others.
 
     A filter on the source that closes the circle breaks it, unless it takes what is published to
     the very stream that has the source: two streams may each source what is published to the other.
@@ -122,7 +122,7 @@ def check_sources(config: StreamConfig, streams: Streams) -> None:
     for source in config.sources:
         if not is_stream_name(source.name):
             raise errors.SOURCE_INVALID_STREAM_NAME()
-        # Where it starts does not make a source another one.
+        # Sources that differ only in where they start are the same source.
         identity = (
             source.name,
             source.external.api if source.external is not None else "",

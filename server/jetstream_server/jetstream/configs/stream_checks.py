@@ -51,7 +51,7 @@ _RESERVED = (
     ("jetstream", (b"$JS.>", b"$JSC.>", b"$NRG.>"), b"$JS.EVENT.>"),
     ("system", (b"$SYS.>",), b"$SYS.ACCOUNT.>"),
 )
-# The first tokens of what may overlap them.
+# The first tokens of subjects that may overlap these prefixes.
 _RESERVED_BEGINNINGS = frozenset((b"*", b">", b"$JS", b"$JSC", b"$NRG", b"$SYS"))
 
 
@@ -115,7 +115,7 @@ def check_update(old: StreamConfig, new: StreamConfig) -> None:
     Raises:
         ApiError: the first mistake.
     """
-    _check_counter(new)  # again, for markers allow TTLs
+    _check_counter(new)  # again, because markers allow TTLs
     if new.name != old.name:
         raise _invalid("stream configuration name must match original")
     if new.storage != old.storage:

@@ -177,7 +177,7 @@ def is_stream_name(name: str) -> bool:
 
 
 def with_defaults(config: StreamConfig, duplicate_window_ns_max: int = -1) -> StreamConfig:
-    """Fill in what the client left open; of a config that has passed the checks.
+    """Fill in what the client left open, in a config that has passed the checks.
 
     Args:
         duplicate_window_ns_max: the server's limit, -1 for none.

@@ -53,8 +53,8 @@ def ack_sequence(subject: bytes) -> int:
 
 
 def ack_counts(subject: bytes) -> tuple[int, int]:
-    """Return how often and as which of the consumer's deliveries a message was out, by its ack
-    subject; -1 for what is not a number."""
+    """Return what an ack subject tells of a message: how often it was out, and which of the
+    consumer's deliveries it was; -1 for what is not a number."""
     parts = subject.split(b".")
     token = _SEQUENCE_TOKEN_V1 if len(parts) == _TOKENS_V1 else _SEQUENCE_TOKEN_V2
     return unsigned(parts[token - 1]), unsigned(parts[token + 1])
@@ -76,7 +76,7 @@ def ack_verb(body: bytes) -> tuple[Verb, bytes]:
 
 
 def nak_delay(text: bytes) -> int:
-    """Return the delay in ns asked for behind `-NAK`, 0 when there is none or it is not one."""
+    """Return the delay in ns asked for behind `-NAK`, 0 when it is missing or malformed."""
     if text[:1] == b"{":
         try:
             delay = orjson.loads(text).get("delay", 0)
@@ -126,8 +126,8 @@ class Acks:
         shared.wake()
 
     def take_last(self, headers: bytes, now: int) -> None:
-        """Take the answer to flow control of a consumer that is acknowledged by it: everything up
-        to the last message that it names."""
+        """Take an answer to flow control as the ack that it is for such a consumer: of everything
+        up to the last message that it names."""
         last = unsigned(header(headers, _LAST_STREAM_SEQ))
         if last >= 0:
             progress = self._shared.progress
@@ -142,7 +142,7 @@ class Acks:
         sequence = ack_sequence(subject)
         is_known = sequence >= 0 and (not sequence or shared.progress.cursor.has_passed(sequence))
         verb, text = ack_verb(body)
-        # What was never delivered is not acknowledged, and what is nothing asks for nothing
+        # What was never delivered cannot be acknowledged, and an unknown body changes nothing
         # (docs/reference/consumers.md#acks).
         is_answered = sequence != 0
         if verb is Verb.NEXT:
@@ -176,7 +176,7 @@ class Acks:
         *,
         is_answered: bool = False,
     ) -> None:
-        """Take acks of these sequences, which stand in the run from `first` on."""
+        """Take acks of these sequences, which are in the run from `first` on."""
         shared = self._shared
         progress = shared.progress
         floor = progress.floor_stream_seq
@@ -208,8 +208,8 @@ class Acks:
     def _late(self, sequences: array[int], settled: array[int]) -> array[int]:
         """Return which of the others the stream keeps although this consumer was done with them.
 
-        Nothing is remembered of a message that was given up on after its first delivery; whether
-        it was by the limit of today does not matter.
+        Nothing is remembered of a message that was given up on after its first delivery; it does
+        not matter whether the limit was the same then as now.
         """
         shared = self._shared
         progress, stream = shared.progress, shared.stream
@@ -230,7 +230,8 @@ class Acks:
         return late
 
     def _acked(self, settled: array[int], floor: int, now: int, *, is_answered: bool) -> None:
-        """Have what an ack changed saved, from a floor before it, and the stream told."""
+        """Have what an ack changed saved, and tell the stream; `floor` is the one before the
+        ack."""
         shared = self._shared
         shared.acked_at = now
         # What an earlier ack changed may not be on disk yet.
@@ -289,7 +290,7 @@ class Acks:
 
 
 def _percentile(nuid: Nuid) -> int:
-    """Return a number from 0 up to 99, all alike."""
+    """Return a number from 0 to 99, all equally likely."""
     number = 0
     for character in nuid.short(4):
         number = number * len(DIGITS) + DIGITS.index(character)

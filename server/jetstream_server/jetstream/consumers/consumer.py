@@ -165,8 +165,8 @@ class Consumer:
         self._subscriptions.append(subscription)
 
     def stop(self, ending: Ending, now: int) -> None:
-        """Stop for good or for now: waiting pulls are told, subscriptions go, timers end. With the
-        deletion of the consumer its files go, and others are told of it."""
+        """Stop for good or for now: waiting pulls are told, subscriptions go, timers end. When the
+        consumer is deleted its files go too, and others are told."""
         if self._is_stopped:
             return
         self._is_stopped = True
@@ -185,7 +185,7 @@ class Consumer:
     def give_up(self, incident: Incident, now: int) -> None:
         """Stop, and save nothing: what memory says may be wrong.
 
-        Answers of this turn that tell of what is not saved yet are withdrawn.
+        Answers of this turn that report what is not saved yet are withdrawn.
         """
         if self._is_stopped:
             return
@@ -219,15 +219,15 @@ class Consumer:
             # The client's connection wakes it when it drains; what waits for a flush does not.
             self._timers.schedule("retry", now + _RETRY_NS)
         if supply.settled:
-            # Delivered is as good as acknowledged here; only now nobody reads from the store's
-            # buffers any more.
+            # Here, delivered is as good as acknowledged. It is settled only now, because the
+            # store's buffers were read from until now.
             self.settle(supply.settled, now)
             supply.settled = array("Q")
         self.files.end_turn()
         self._arm()
 
     def put_off(self, now: int) -> None:
-        """Deliver nothing in this turn, and have saved what its answers tell of."""
+        """Deliver nothing in this turn, but save what its answers report."""
         if not self._is_stopped:
             self.files.end_turn()
 
@@ -258,7 +258,7 @@ class Consumer:
 
     @property
     def blocked(self) -> bool:
-        """Return whether it would send more, but a client does not read."""
+        """Return whether it would send more if a client were reading."""
         return self.shared.is_blocked
 
     @property
@@ -364,8 +364,8 @@ class Consumer:
         """The stream was purged, perhaps of single subjects; its new bounds are given.
 
         Args:
-            is_single: one message went, of a subject or to keep others. The genuine server tells of
-                that as of a deletion; of any other purge it tells nothing.
+            is_single: one message went, because of its subject or because others were kept. The
+                genuine server reports that like a deletion; it does not report any other purge.
         """
         progress = self.progress
         known = {*progress.pending.sequences(), *progress.redelivery.counts}
@@ -393,7 +393,7 @@ class Consumer:
     def info(self, now: int) -> dict[str, Any]:
         """Return ConsumerInfo as STREAM.INFO and CONSUMER.INFO show it, without `type`.
 
-        Requests to which nobody listens end with it, as they do with the genuine server's.
+        Making it ends the requests whose replies nobody listens for, as in the genuine server.
         """
         self.pull.drop_unheard()
         return consumer_info(

@@ -29,7 +29,7 @@ class ConsumerContext:
     Attributes:
         stream: the stream it reads.
         name: its name, generated or given.
-        config: as stored, defaults filled in; another one after an update.
+        config: as stored, defaults filled in; replaced by an update.
         progress: what is delivered and acknowledged.
         delivery: the way out.
         advisories: what it tells the world.
@@ -42,7 +42,7 @@ class ConsumerContext:
         is_blocked: it would send more, but a client does not read; to be woken when that drains.
         active_at: when somebody last asked for messages, or acknowledged some.
         delivered_at, acked_at: when that last happened, 0 for never.
-        is_reset_by_server: a part of this server that listens has had it start over.
+        is_reset_by_server: a listener inside this server has had it start over.
     """
 
     stream: Stream
@@ -64,8 +64,8 @@ class ConsumerContext:
     is_reset_by_server: bool = False
 
     def heeds(self, origin: Origin | None) -> bool:
-        """Tell whether what somebody says about deliveries counts: of a consumer that a mirror or
-        source reads, only that mirror or source may say how far it came."""
+        """Tell whether somebody's word about deliveries counts: if a mirror or source reads the
+        consumer, only that mirror or source may say how far it came."""
         if not (self.config.sourcing or self.is_reset_by_server):
             return True
         return is_from_server(origin)

@@ -109,7 +109,7 @@ def create_consumer(
 
 
 def _configs_beside(existing: object, stream: Stream) -> list[ConsumerConfig]:
-    """Return what the other consumers of a stream are, without the server's own."""
+    """Return the configs of the other consumers of a stream, without the server's own."""
     return [
         consumer.config
         for consumer in stream.consumers.values()
@@ -121,7 +121,7 @@ def _check_count(config: ConsumerConfig, stream: Stream, bounds: ConsumerBounds)
     if config.direct or config.sourcing:
         return
     largest = stream.config.max_consumers
-    # There are hardly ever so many that it matters which of them count.
+    # First all of them: hardly ever are there so many that it matters which of them count.
     if bounds.is_full(len(stream.consumers), largest) and bounds.is_full(
         len(_configs_beside(None, stream)), largest
     ):
@@ -245,7 +245,7 @@ def pause_consumer(consumer: Consumer, until: Instant | None, now: int) -> None:
 
 
 def reset_consumer(consumer: Consumer, sequence: int, now: int) -> int:
-    """Start a consumer over, from a sequence or (0) from behind its ack floor; return that.
+    """Start a consumer over from a sequence, or (0) right after its ack floor; return where.
 
     Raises:
         ApiError: 10204: the deliver policy does not allow this sequence.
@@ -289,7 +289,7 @@ def restore_consumer(
         last_seq: of the stream when it was opened, if the files are from before that.
 
     Raises:
-        StoreError: the config can not be read.
+        StoreError: the config cannot be read.
     """
     config, created, first_state = _load_config(files[0])
     state, problem = _load_state(files[1])
@@ -324,7 +324,7 @@ def restore_consumer(
 def restart_consumer(
     stream: Stream, name: str, config: ConsumerConfig, created: int, next_seq: int, now: int
 ) -> Consumer:
-    """Start one over that keeps no state, with what is not known to be acknowledged."""
+    """Restart a consumer that keeps no state, with all that is not known to be acknowledged."""
     progress = _new_progress(stream, config)
     if progress.cursor.next_seq < next_seq:
         progress.reset(next_seq)
@@ -380,10 +380,10 @@ def _load_state(file: StateFile) -> tuple[bytes | None, str]:
 def _restored_progress(
     stream: Stream, config: ConsumerConfig, state: bytes, last_seq: int
 ) -> tuple[Progress, bool]:
-    """Return what a saved state tells of, and whether it told of messages that are lost.
+    """Return the progress in a saved state, and whether it covers messages that are lost.
 
     Raises:
-        StoreError: it is none.
+        StoreError: these bytes are not a state.
     """
     progress = _new_progress(stream, config)
     restore_state(progress, state)
@@ -406,10 +406,10 @@ def _forget_missing(
 ) -> bool:
     """Bring saved progress in line with what the stream still has.
 
-    The stream's last messages may be lost: those that were not acknowledged, as a state can be on
-    disk before the messages it tells of, and where the stream does not sync. Their sequences will
-    be used again, for messages that this consumer must not skip; whether it delivered the lost
-    ones or passed over them.
+    The stream's last messages may be lost: those that were not acknowledged, as a state can reach
+    the disk before the messages it covers; or others, where the stream does not sync. Their
+    sequences will be used again for messages that this consumer must not skip, whether it delivered
+    the lost ones or passed over them.
 
     Returns:
         Whether it was ahead of the stream.

@@ -52,7 +52,7 @@ class ConsumerFiles:
         self._unsaved_answers: list[Send] = []
 
     def changed(self, now: int, *, must_precede_answer: bool = False) -> None:
-        """Progress changed: save it before an answer that tells of it, or else before long."""
+        """Progress changed: save it before an answer that reports it, or otherwise before long."""
         if self.files is None:
             return
         self._is_unsaved = True
@@ -63,11 +63,11 @@ class ConsumerFiles:
             self._shared.timers.schedule("save", now + _SAVE_NS)
 
     def answer(self, reply: bytes) -> None:
-        """Answer an ack; not before what it changed is saved."""
+        """Answer an ack, but not before what it changed is saved."""
         self._unsaved_answers.append(self._output.publish(reply, b""))
 
     def end_turn(self) -> None:
-        """Queue for the disk what the answers of this turn tell of."""
+        """Queue for the disk what the answers of this turn report."""
         if self._must_save_now:
             self.save()
         self._unsaved_answers.clear()
@@ -106,7 +106,7 @@ class ConsumerFiles:
             self.files[0].save(encode(stored))
             self.save()
             return
-        # Both in one file, for a second one takes two syncs more.
+        # Both in one file, because a second one would take two more syncs.
         stored["state"] = b64encode(encode_state(shared.progress)).decode()
         self._note_saved()
         self.files[0].save(encode(stored))
@@ -117,7 +117,7 @@ class ConsumerFiles:
         self._shared.timers.cancel("save")
 
     def withdraw(self) -> None:
-        """Save nothing from now on, and take back the answers that tell of what is not saved."""
+        """Save nothing from now on, and take back the answers that report what is not saved."""
         self._is_unsaved = False
         self._output.withdraw(self._unsaved_answers)
         self._unsaved_answers.clear()

@@ -53,7 +53,7 @@ def consumer_info(
 
 
 def pause_left_ns(until: int, now: int) -> int:
-    """Return how long a pause until a time still is, at most as long as a duration can be."""
+    """Return how long a pause still lasts, at most as long as a duration can be."""
     return min(max(until - now, 0), DURATION_NS_MAX)
 
 

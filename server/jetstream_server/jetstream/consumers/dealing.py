@@ -19,7 +19,7 @@ def deal(batches: Sequence[int], count: int) -> list[list[range]]:
         count: how many messages there are.
 
     Returns:
-        For each request ranges of places from 0 up to `count`, rising.
+        For each request, ranges of places from 0 up to `count`, rising.
     """
     shares: list[list[range]] = [[] for _ in batches]
     left = list(batches)

@@ -6,7 +6,7 @@ stored subject, and only the sid leads them to the inbox, so they cannot be publ
 else (docs/reference/consumers.md#delivery). Statuses are published: they carry the inbox as their
 subject.
 
-It does not decide what is sent and keeps no state but where the last queue member was.
+It does not decide what is sent, and the only state it keeps is where the last queue member was.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import Window
 
 _VERSION_LINE = b"NATS/1.0"
-# Clients often make a new inbox for each request; beyond so many, old ones are looked through.
+# Clients often make a new inbox for each request; beyond this many, the old ones are checked.
 _IN_FLIGHT_MAX = 64
 
 
@@ -40,8 +40,8 @@ class DeliveryBatch:
         window: where they are; the batch is the first `count`.
         delivered: how often each has been out, this time included.
         first_consumer_seq: consumer sequence of the first; it rises by one.
-        pending: how many messages are left behind the first.
-        is_falling: `pending` falls by one a message: they go out for the first time.
+        pending: how many messages are left after the first.
+        is_falling: `pending` falls by one with each message: they go out for the first time.
     """
 
     window: Window
@@ -60,7 +60,7 @@ class InFlight:
     during one flush.
 
     Attributes:
-        until: they are all handed over when the subscription has been delivered so much.
+        until: they are all handed over once this much has been delivered to the subscription.
         bytes: their size.
     """
 
@@ -216,7 +216,8 @@ class Delivery:
         return batch.window.sizes[at] + self.reply_bytes(batch, at)
 
     def charged_bytes(self, batch: DeliveryBatch) -> int | None:
-        """Return what a batch counts towards `max_bytes`, None when that takes a look at each.
+        """Return what a batch counts towards `max_bytes`, None when each would have to be looked
+        at.
 
         The sizes and the `reply_bytes` of all its messages, by counting digits for stretches.
         """
@@ -242,9 +243,9 @@ class Delivery:
         return sum(window.sizes[:count]) + count * head + digits
 
     def even_stretch(self, batch: DeliveryBatch) -> tuple[int, int]:
-        """Return how many messages at the front have `reply_bytes` alike, and how many bytes.
+        """Return how many messages at the front have equal `reply_bytes`, and how many bytes.
 
-        They are alike until a number of the ack subject has another number of digits.
+        They are equal until a number in the ack subject gains or loses a digit.
         """
         window, first = batch.window, batch.first_consumer_seq
         sequence = window.sequences[0]

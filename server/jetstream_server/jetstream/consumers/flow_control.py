@@ -1,9 +1,9 @@
 """Flow control of push consumers: how many bytes may be on their way to the client.
 
-When half the window is in flight the client is asked; its answer, which comes after it took what
-came before, credits what was in flight at the question and doubles the window. When the whole
-window is in flight nothing more goes (docs/reference/consumers.md#push: 100 KB messages are asked
-about after 11, stop after 21, and one answer lets 32 more through).
+When half the window is in flight the client is asked. It answers once it has taken everything
+before the question; the answer credits what was in flight then, and doubles the window. When the
+whole window is in flight nothing more goes (docs/reference/consumers.md#push: 100 KB messages are
+asked about after 11, stop after 21, and one answer lets 32 more through).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A consumer that was given up for the time being, in its place among the consumers of its stream.
 
-It keeps what the consumer has yet to read: to an interest stream it wants whatever the filter
+It keeps what the consumer has yet to read: on an interest stream it wants whatever the filter
 matches. Clients that ask it for messages wait. It is restarted from its stored state after a pause;
-then those who waited are told to ask again. One that keeps no state is restarted where everything
-before was acknowledged, and the server's own consumers go: mirrors and sources make theirs again.
+then those who waited are told to ask again. One that keeps no state is restarted at the point up to
+which everything was acknowledged. The server's own consumers go: mirrors and sources make new ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from jetstream_server.store.ports import StateFile
 if TYPE_CHECKING:
     from jetstream_server.jetstream.stream import Stream
 
-# Of requests that wait for the restart; more are told at once.
+# Requests that may wait for the restart; any more are answered at once.
 _WAITING_MAX = 512
 _AGAIN = b"NATS/1.0 %b\r\n\r\n" % Ending.INTERRUPTED.value
 
@@ -129,7 +129,7 @@ class HaltedConsumer:
         for reply in self._waiting:
             self._context.output.publish(reply, b"", headers=_AGAIN)
         self._waiting.clear()
-        self.stream.removal.sweep()  # nothing was removed for it meanwhile
+        self.stream.removal.sweep()  # meanwhile nothing was removed on its behalf
         text = f"consumer {restarted.name} of stream {self.stream.name} was restarted"
         self._context.log("INF", text)
 
@@ -198,7 +198,7 @@ class HaltedConsumer:
         return any(matches(pattern, subject) for pattern in config.filters)
 
     def needs(self, sequence: int, subject: bytes) -> bool:
-        """Keep whatever it may have to read: how far it came is looked at when it is restarted."""
+        """Keep whatever it may have to read: how far it came is found out when it is restarted."""
         return self.wants(subject)
 
     def stored(self, first_seq: int, last_seq: int, now: int) -> None:

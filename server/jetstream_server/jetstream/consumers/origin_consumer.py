@@ -1,10 +1,10 @@
 """The origin's side of mirroring and sourcing: the consumers that mirrors and sources ask for.
 
 A request says `direct` and `sourcing`. On a stream with limits it gets a consumer that nobody else
-sees, under a name of its own each time. On a stream that removes what is consumed it gets a
-durable consumer with acks by flow control, so that nothing goes before it is stored elsewhere; a
-request of the same name takes that one over, from behind its ack floor. Either way the answer names
-the identity of the stream, so that a source notices when a stream of the same name is another one.
+sees, under a name of its own each time. On a stream that removes what is consumed it gets a durable
+consumer with acks by flow control, so that nothing goes before it is stored elsewhere; a request of
+the same name takes that one over, from right after its ack floor. Either way the answer names the
+identity of the stream, so that a source notices when a stream of the same name is another one.
 
 Specification: docs/reference/mirrors.md#consumers-at-the-origin.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def stream_identity(stream: Stream) -> bytes:
-    """Return what tells a stream from others that had its name before."""
+    """Return what tells a stream apart from others that had its name before."""
     return name_hash(f"{stream.name} {stream.context.account} {stream.created}").encode()
 
 

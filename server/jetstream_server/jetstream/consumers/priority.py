@@ -48,7 +48,7 @@ def refusal(config: ConsumerConfig, request: PullRequest) -> bytes:
         return b"400 Bad Request - Not a Overflow Priority consumer"
     if request.pin and policy != "pinned_client":
         return b"400 Bad Request - Not a Pinned Client Priority consumer"
-    if request.is_text:  # it can name no group, and is for none
+    if request.is_text:  # it cannot name a group, and is for none
         return b""
     if not 0 <= request.priority <= _PRIORITY_MAX:
         return b"400 Bad Request - Priority must be between 0 and 9"

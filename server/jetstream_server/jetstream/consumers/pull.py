@@ -37,7 +37,7 @@ _NO_MESSAGES = b"404 No Messages"
 _WRONG_PIN = b"423 Nats-Wrong-Pin-Id"
 _ANY_COUNT = 1 << 62
 _priority = attrgetter("priority")
-# How much of the smallest limit of bytes is dealt out at once: replies are charged, too.
+# One part in this many of the smallest byte limit is dealt out at once: replies are charged, too.
 _SHARE = 8
 
 
@@ -54,7 +54,7 @@ class Pull:
         self._inactivity = inactivity
         # Insertion order is the order of service; a served request moves to the end.
         self._waiting: dict[PullRequest, None] = {}
-        self._searches = False  # what was last to be served waits for the next turn
+        self._searches = False  # a search for messages goes on in the next turn
         self.pin = Pin()
 
     # -- requests come in ------------------------------------------------------------------
@@ -126,7 +126,7 @@ class Pull:
         return b""
 
     def _may_answer_at_once(self, request: PullRequest) -> bool:
-        """Refuse a no_wait request that can get nothing; True when it shall be queued."""
+        """Refuse a no_wait request that can get nothing; True if it is to be queued."""
         progress = self._shared.progress
         available = progress.cursor.num_pending() + progress.redelivery.queued
         if not available:
@@ -226,7 +226,7 @@ class Pull:
         return sent
 
     def _deal_within(self, turns: list[tuple[PullRequest, Match]], budget: int, now: int) -> int:
-        """Deal out to requests with limits of bytes what none of them can be too small for.
+        """Deal out to requests with byte limits what is sure to fit even the smallest limit.
 
         Returns:
             The bytes queued; 0 when it has to be looked at message by message.
@@ -236,7 +236,7 @@ class Pull:
             return 0
         limited = [(at, request) for at, (request, _) in enumerate(turns) if request.limits_bytes]
         limit = min(request.max_bytes for _, request in limited)
-        # Up to the first one that is complete, as its end is told right behind its last message.
+        # Up to the first one that is complete, as its status follows right after its last message.
         room = min(
             (request.batch - 1) * len(turns) + at + 1 for at, (request, _) in enumerate(turns)
         )
@@ -422,8 +422,8 @@ class Pull:
     def _end_no_wait(self) -> None:
         """Answer the no_wait requests that got what there was.
 
-        Behind `max_ack_pending` there is more, so they wait for acks like any other, but not beyond
-        the next heartbeat of any request.
+        If `max_ack_pending` holds more back, they wait for acks like any other, but not beyond the
+        next heartbeat of any request.
         """
         for request in list(self._waiting):
             if request.no_wait and (request.delivered or not request.expires_at):
@@ -492,7 +492,7 @@ class Pull:
 
     @property
     def num_waiting(self) -> int:
-        """How many requests wait."""
+        """Return how many requests wait."""
         return len(self._waiting)
 
     @property

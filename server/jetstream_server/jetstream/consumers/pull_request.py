@@ -1,6 +1,6 @@
 """One request for messages, and how it is read from a MSG.NEXT body.
 
-An empty body asks for one message, decimal text for so many, a JSON object spells it all out; any
+An empty body asks for one message, decimal text for that many, a JSON object spells it all out; any
 other text counts as one (docs/reference/consumers.md#pull-requests). Clients send these by the
 thousand, so an ordinary object takes the quick way through orjson, and only an odd one the decoder
 with Go's error texts.
@@ -62,7 +62,7 @@ class PullRequest:
         heartbeat_at: when the next one is due.
         delivered: messages sent so far.
         group, min_pending, min_ack_pending, pin, priority: for priority groups.
-        is_text: asked for without JSON, which can not name a group: served behind those that do.
+        is_text: asked for without JSON, so it cannot name a group: served after those that do.
     """
 
     reply: bytes

@@ -122,7 +122,7 @@ class Push:
         extra = len(shared.delivery.ack_head) + _NUMBERS_BYTES
         size = sum(offer.window.sizes) + count * extra
         if self._rate is not None or (self._flow is not None and not self._flow.has_room(size)):
-            # Something is to be decided within the batch; without a rate, twice a window.
+            # Something has to be decided within the batch; without a rate, that is twice a window.
             sizes = [size + extra for size in offer.window.sizes]
             if self._flow is not None:
                 count = min(count, self._flow.allowed(sizes))

@@ -20,7 +20,8 @@ from jetstream_server.jetstream.consumers.progress.selection import (
 )
 from jetstream_server.store.ports import Window
 
-# Beforehand, only subjects and payloads are counted; tiny messages are sent in many times that.
+# A limit of messages, because bytes are counted without ack subjects beforehand, and a tiny message
+# becomes many times as large when it is sent.
 OFFER_MESSAGES_MAX = 8192
 
 
@@ -37,8 +38,8 @@ class Supply:
 
     Attributes:
         is_searching: `prepare` has found nothing so far, and is to be called again.
-        settled: what was taken since it was last emptied and needs no ack; the stream may remove
-            it once it is sent, for until then the store's buffers are read from.
+        settled: what was taken since it was last emptied and needs no ack; the stream may remove it
+            once it is sent, as it is read from the store's buffers until then.
     """
 
     def __init__(self, shared: ConsumerContext, files: ConsumerFiles) -> None:
@@ -59,8 +60,8 @@ class Supply:
         return progress.redelivery.queued + (progress.cursor.num_pending() if progress.room else 0)
 
     def pass_over(self, now: int) -> None:
-        """Give up messages in front that were out as often as allowed, whoever waits, and pass
-        over those that nobody wants."""
+        """Give up messages in front that were out as often as allowed, whoever waits, and skip
+        those that nobody wants."""
         if self._shared.is_paused:
             return
         progress = self._shared.progress

@@ -1,4 +1,4 @@
-"""What the consumer at an origin delivered: messages, and the numbers that their ack subjects tell.
+"""What the consumer at an origin delivered: messages, and the numbers in their ack subjects.
 
 Specification: docs/reference/mirrors.md#consumers-at-the-origin.
 """

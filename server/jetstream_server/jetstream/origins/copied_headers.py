@@ -42,7 +42,8 @@ def is_special(headers: bytes) -> bool:
 
 
 def disregard(message: Candidate, config: StreamConfig) -> None:
-    """Have headers of a copy kept, but not acted upon, that its stream would not take itself."""
+    """Have those headers kept, but not acted upon, that the copying stream would not take
+    itself."""
     special = message.special
     special.pop(names.STREAM_SOURCE, None)
     if not config.allow_msg_ttl:

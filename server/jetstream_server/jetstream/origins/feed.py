@@ -65,14 +65,14 @@ class FeedReader(Protocol):
 
     @property
     def identity(self) -> bytes | None:
-        """Return the identity of the origin that `position` is about, None not to insist."""
+        """Return the identity of the origin that `position` is about, None if it may be any."""
         ...
 
     def begin(self, skipped: int, identity: bytes, now: int) -> None:
         """The origin has made the consumer.
 
         Args:
-            skipped: the consumer starts behind this origin sequence.
+            skipped: the consumer starts after this origin sequence.
             identity: of the origin, empty when it does not tell.
         """
         ...
@@ -176,7 +176,7 @@ class Feed:
         self._made_name = ""
 
     def give_up(self, incident: Incident, now: int) -> None:
-        """Make the line again after a pause, which doubles each time."""
+        """Set the line up again after a pause, which doubles each time."""
         if self._stage is _Stage.STOPPED:
             return
         self._incidents += 1
@@ -261,7 +261,7 @@ class Feed:
     # -- hearing ---------------------------------------------------------------------------
 
     def receive(self, stretch: Stretch) -> None:
-        """Take deliveries, statuses, and the answer to the request; of clients, nothing."""
+        """Take deliveries, statuses, and the answer to the request; nothing that clients send."""
         if not is_from_server(stretch.origin):
             return
         run, start = stretch.run, stretch.start
@@ -321,7 +321,7 @@ class Feed:
 
         Args:
             is_early: it came before the answer; a prepared consumer may have sent it before it was
-                reset, so that it does not follow on what is expected.
+                reset, so it need not be what is expected next.
         """
         if self._stage is not _Stage.RUNNING:
             return  # the messages before were refused
@@ -342,7 +342,7 @@ class Feed:
                 self._wait(0, now)  # something is missing
             return
         is_taken = self._reader.take(Arrival(run, start, sequences, timestamps), now)
-        # Counted as the genuine server does, where the last message left is no lag.
+        # Counted as in the genuine server, where a single message left is no lag.
         refused = sum(sequence > self._reader.position for sequence in sequences)
         self.lag = max(pending + max(refused - 1, 0) - 1, 0)
         if not is_taken:
@@ -366,7 +366,8 @@ class Feed:
                 self._answer_flow_control(stalled)
 
     def _answer_flow_control(self, subject: bytes) -> None:
-        """Say how far all is held; to a consumer with acks by flow control that is the ack."""
+        """Say up to where everything is held; for a consumer with acks by flow control that is the
+        ack."""
         if subject:
             block = header_block.build(
                 [

@@ -1,9 +1,9 @@
 """A mirror: the messages of one other stream, with its sequences and times.
 
-What the origin no longer has stays away here too, as missing sequences; what it removes later is
-kept. Nobody publishes to a mirror. Where to go on after a restart is the last sequence stored, so
-there is no state besides the messages. Once it has caught up a mirror with `mirror_direct` answers
-the direct gets of its origin, as one member of a queue group.
+What the origin no longer has is missing here too, as sequences without a message; what it removes
+later is kept. Nobody publishes to a mirror. Where to go on after a restart is the last sequence
+stored, so there is no state besides the messages. Once it has caught up a mirror with
+`mirror_direct` answers the direct gets of its origin, as one member of a queue group.
 
 Specification: docs/reference/mirrors.md#mirrors.
 """
@@ -38,7 +38,7 @@ class Mirror:
     """What makes a stream a mirror. A FeedReader.
 
     Attributes:
-        is_complete: nothing was passed over that is not held, since the line was last made.
+        is_complete: since the line was last set up, nothing was passed over that is not held.
     """
 
     def __init__(self, contents: Contents, context: Context, origin: StreamSource) -> None:
@@ -120,8 +120,8 @@ class Mirror:
     def _holds(self, sequences: Sequence[int], timestamps: Sequence[int]) -> bool:
         """Tell whether these, up to the position, were stored here, as far as can be known.
 
-        An origin that was made anew has other messages under the same sequences. They are younger:
-        than the message here, or where that is gone, than the last one.
+        An origin that was deleted and made again has other messages under the same sequences. They
+        are younger than the message here or, if that is gone, than the last one.
         """
         store = self._contents.store
         newest = store.state().last_ts
@@ -164,7 +164,7 @@ class Mirror:
         self._contents.append_run(run, start, end, now, arrival.timestamps[at:stop])
 
     def _append_one(self, arrival: Arrival, at: int, now: int) -> None:
-        """Store one message: behind a gap, or one that a header or the config concerns."""
+        """Store one message: after a gap, or because a header or the config concerns it."""
         contents, run, index = self._contents, arrival.run, arrival.start + at
         sequence, timestamp = arrival.sequences[at], arrival.timestamps[at]
         subject = run.subject(index)

@@ -107,7 +107,7 @@ class OriginRequest:
         return {}
 
     def new_deliver_subject(self) -> str:
-        """Return where deliveries shall go, another one each time."""
+        """Return the subject for deliveries, a new one each time."""
         source = self._source
         if source.consumer is not None:
             return source.consumer.deliver_subject

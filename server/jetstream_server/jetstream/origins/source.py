@@ -51,7 +51,7 @@ class Source:
 
     Attributes:
         config: the entry.
-        key: what tells it from the others.
+        key: what tells it apart from the others.
         feed: the line from the origin.
     """
 
@@ -87,11 +87,11 @@ class Source:
 
     @property
     def is_complete(self) -> bool:
-        """Return that what was taken is held: what a copy cannot be made of is refused."""
+        """Return True, as all that was taken is held: what cannot be copied is refused."""
         return True
 
     def resume(self, position: SourcePosition) -> None:
-        """Go on behind what a stored message tells."""
+        """Go on after the position that a stored message tells."""
         self._position = position.sequence
         self._identity = position.identity.encode()
 

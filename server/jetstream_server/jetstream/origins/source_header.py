@@ -23,7 +23,8 @@ _LINE = b"\r\n"
 
 
 def source_key(source: StreamSource) -> str:
-    """Return what tells a source from the others of its stream: origin, filters, destinations."""
+    """Return what tells a source apart from the others of its stream: origin, filters,
+    destinations."""
     origin = source.name
     if source.external is not None:
         origin += ":" + name_hash(source.external.api)
@@ -56,7 +57,7 @@ class SourcePosition:
 
 
 def parse_source(value: bytes) -> SourcePosition | None:
-    """Return what a header says, None when it is none."""
+    """Return what a header says, None when it is malformed."""
     words = value.decode("utf-8", "replace").split(" ")
     if len(words) not in _WORDS or (sequence := unsigned(words[1])) < 0:
         return None

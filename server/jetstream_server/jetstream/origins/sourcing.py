@@ -1,12 +1,12 @@
 """What a stream copies from: nothing, the origin that it mirrors, or its sources.
 
 Starts and stops the feeds with the stream, follows updates of its config, finds again where each
-source was, and describes them for STREAM.INFO. How messages get into the stream is `mirror.py` and
-`source.py`.
+source was, and describes them for STREAM.INFO. How messages get into the stream is in `mirror.py`
+and `source.py`.
 
 Where a source was is told by the newest of its messages. As messages are removed, by limits or by
-the consumers of a work queue, it is also noted in a file. A note holds for what was stored until
-then; it is not believed when the store has lost messages since (it does not sync, say).
+the consumers of a work queue, it is also noted in a file. A note covers what was stored up to then;
+it is not believed if the store has lost messages since (for instance because it does not sync).
 
 Specification: docs/reference/mirrors.md#sources.
 """
@@ -187,7 +187,7 @@ class Sourcing:
         noted_until, noted = self._noted()
         if noted_until > self._last_known:
             noted_until, noted = 0, {}
-            self._is_false = True  # and true again once their sequences are used again
+            self._is_false = True  # it would seem true once their sequences are used again
         noted = {key: position for key, position in noted.items() if key in keys}
         found = last_positions(store, keys & noted.keys(), noted_until + 1)
         found |= last_positions(store, keys - noted.keys())

@@ -88,7 +88,8 @@ class ConsumerRecord:
     _live_seq: int
 
     def progress(self, store: MessageStore) -> Progress:
-        """Return the progress; what is pending waits for its ack on, as if nothing had been."""
+        """Return the progress; what is pending goes on waiting for its ack, as if nothing had
+        happened."""
         next_seq = self._delivered[1] + 1
         cursor = Cursor(store, self.config.filters, next_seq)
         if self._snapshot:
@@ -119,7 +120,7 @@ def decode_consumer(
     """Read the payload of a consumer's entry.
 
     Raises:
-        ArchiveError: it can not be read, its state contradicts itself, or the stream may not have
+        ArchiveError: it cannot be read, its state contradicts itself, or the stream may not have
             such a consumer.
     """
     record = _load(name, payload)
@@ -205,8 +206,8 @@ def _contradiction(
 
 
 def _rising(pending: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Let consumer sequences rise with stream sequences, as the floor is counted by them; the
-    genuine server's do, unless a message was stored again there."""
+    """Make consumer sequences rise with stream sequences, because the floor is counted by them. The
+    genuine server's rise anyway, unless a message was stored again there."""
     rising: list[tuple[int, int, int]] = []
     below = 1 << 63
     for sequence, consumer_seq, sent_at in reversed(pending):

@@ -2,8 +2,9 @@
 
 Name, subjects, storage and limits are those of the config given; sequences, times, deletes and
 consumers come from the archive. Until the end there is no stream, only a name that nobody else can
-take and a folder without a config, which a crash makes a leftover. Errors that come from the
-archive carry the genuine server's texts (probed there); unlike it, a failure leaves nothing behind.
+take and a folder without a config, which after a crash is only a leftover. Errors that come from
+the archive carry the genuine server's texts (probed there); unlike it, a failure leaves nothing
+behind.
 
 Specification: docs/reference/streams.md#snapshots.
 """
@@ -70,14 +71,15 @@ class StreamState(GoModel):
 
 
 class RebuildError(Exception):
-    """The stream can not be made; the text goes to the client after `restore failed: `."""
+    """The stream cannot be made; the text goes to the client after `restore failed: `."""
 
 
 class Rebuild:
     """One stream on its way back.
 
     Raises:
-        RebuildError: the config is refused; by every method, the archive is; nothing is left then.
+        RebuildError: the config is refused; or, from every method, the archive is. Nothing is left
+            then.
     """
 
     def __init__(self, catalog: Catalog, config: StreamConfig) -> None:
@@ -115,7 +117,7 @@ class Rebuild:
                 if block is None:
                     break
                 if self.is_complete:
-                    return len(block)  # nothing behind the end matters
+                    return len(block)  # nothing after the end matters
                 self._archive.feed(block)
                 size = self._store_entries()
         except (S2Error, ArchiveError) as error:

@@ -49,7 +49,7 @@ class Restore:
         """Open a restore.
 
         Args:
-            config: as requested; checked again in the end.
+            config: as requested; checked again at the end.
 
         Raises:
             ApiError: 10023: too many are under way.
@@ -109,7 +109,7 @@ class Restore:
             self._failure = error.reason
 
     def tick(self, now: int) -> None:
-        """The client has gone silent; or a flush failed that the next step waited for."""
+        """The client has gone silent; or the flush failed for which the next step was waiting."""
         if self._rebuild is None:
             self._abandon()
         else:

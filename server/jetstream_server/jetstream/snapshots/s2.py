@@ -22,7 +22,7 @@ _IDENTIFIERS = (b"S2sTwO", b"sNaPpY")
 
 _COMPRESSED = 0x00
 _UNCOMPRESSED = 0x01
-_UNSKIPPABLE_STOP = 0x80  # frames of a lower type that is not known end the reading
+_UNSKIPPABLE_STOP = 0x80  # unknown frames of a lower type end the reading
 _IDENTIFIER = 0xFF
 _HEAD_BYTES = 4
 _CHECKSUM_BYTES = 4

@@ -80,7 +80,7 @@ class SnapshotContent:
         """Return the next frames, empty at the end and after it.
 
         Raises:
-            StoreError: the store can not be read.
+            StoreError: the store cannot be read.
         """
         if self._head:
             head, self._head = self._head, b""
@@ -175,7 +175,7 @@ class Snapshot:
             self._context.wake(self)
 
     def give_up(self, incident: Incident, now: int) -> None:
-        """End, and tell so."""
+        """End, and report it."""
         if not self._subscription.closed:
             text = str(incident)
             self._end(now, text, b"NATS/1.0 500 %b\r\n\r\n" % text.encode())
@@ -202,8 +202,8 @@ class Snapshot:
     def _is_awaited(self) -> bool:
         """Whether somebody has subscribed to the very subject.
 
-        A client may subscribe only when it has the answer; until then a wildcard of its inbox takes
-        what comes for the answer to another request.
+        A client may subscribe only once it has the answer; until then, a wildcard subscription of
+        its inbox would take the chunks for answers to another request.
         """
         match = self._context.sublist.match(self._deliver)
         return any(each.subject == self._deliver for each in match.plain)

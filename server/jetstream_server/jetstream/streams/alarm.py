@@ -34,10 +34,10 @@ class Alarm:
             self._deadlines.schedule(self._owner, at)
 
     def rang(self) -> None:
-        """Be set to nothing."""
+        """It rang: it is not set any more."""
         self.at = NEVER
 
     def cancel(self) -> None:
-        """Do not ring."""
+        """Do not ring any more."""
         self.at = NEVER
         self._deadlines.cancel(self._owner)

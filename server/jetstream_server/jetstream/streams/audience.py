@@ -14,7 +14,7 @@ from jetstream_server.protocol.ops import PubRun
 
 Subjects = Collection[bytes] | None
 
-_FEW_CONSUMERS = 8  # so many are woken sooner than looked at
+_FEW_CONSUMERS = 8  # waking this many is quicker than looking at each
 _FEW_MESSAGES = 64
 _REMEMBERED_MAX = 4096
 

@@ -2,13 +2,13 @@
 
 Messages come in as runs, one by one, as batches and as copies of another stream's; whichever way,
 the same follows: ids and deadlines are noted, the consumers told, the limits enforced, the timer
-set. What leaves is the part `removal.py`.
+set. What leaves is the business of `removal.py`.
 
 Nothing here knows who publishes, refuses for what a message says, or answers. Whether a message may
-come in is decided before, by `admission.py`, which looks at this state and changes none of it; who
-decides, applies and answers are `publishing.py` and what it is made of, and `origins`. They depend
-on this part, it on none of them. So the same calls in the same order lead to the same state,
-wherever they are made.
+come in is decided before, by `admission.py`, which looks at this state and changes none of it;
+`publishing.py` with its parts, and `origins`, decide, apply and answer. They depend on this module,
+and it depends on none of them. So the same calls in the same order lead to the same state, wherever
+they are made.
 
 Invariants: a message that was refused has used no sequence; consumers hear of every sequence
 stored, skipped or removed, except of those that they settled themselves.

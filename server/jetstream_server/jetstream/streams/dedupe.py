@@ -25,7 +25,7 @@ from jetstream_server.kernels.seen_ids import SeenIds
 from jetstream_server.store.ports import MessageStore, Window
 
 # Ids recorded within a spell leave together. Nobody notices 10 ms in 2 min; and however long the
-# window, it has few thousand spells.
+# window, it has a few thousand spells at most.
 _SPELL_NS = 10 * MILLISECOND
 _SPELLS_MAX = 8192
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Receiver, Subscription
 
-# By subject and queue group, which is empty for who takes everything.
+# By subject and queue group, which is empty for those who take everything.
 Wanted = Mapping[tuple[bytes, bytes], Receiver]
 
 

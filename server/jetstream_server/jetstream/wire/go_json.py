@@ -91,8 +91,8 @@ class GoModel(BaseModel):
     """A JSON object of the API; immutable, compared by value."""
 
     # Requests are checked by `decode`, so most models never need pydantic's validator: it is built
-    # when one does. Without any, 3 MiB of what builds them are not imported; so a default that is
-    # a model is made by `model_construct`.
+    # when one does. As long as none does, the 3 MiB that build validators are not imported; so a
+    # default that is a model is made by `model_construct`.
     model_config = ConfigDict(
         frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True
     )
@@ -167,10 +167,10 @@ def looks_like_json(body: bytes) -> bool:
 # -- decoding ---------------------------------------------------------------------------------
 
 # A longer request is not looked at letter by letter, which takes a millisecond for each KiB: the
-# text of its refusal may differ, and of two members of one name the last is the only one.
+# text of its refusal may differ, and of two members with the same name only the last one is seen.
 PRECISE_BYTES_MAX = 16 * 1024
 
-# It fits no unsigned integer, and is zero to whoever reads quickly.
+# Minus zero: it fits no unsigned integer, but the quick reader takes it for zero.
 _NEGATIVE_ZERO = re.compile(rb"[\[:,\s]-0[\s,}\]]")
 _EMPTY_OBJECT = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
 

@@ -1,7 +1,7 @@
 """One value of JSON as orjson has read it, seen as the precise reader's `JsonNode` is.
 
-orjson is fifty times as fast, and does not tell everything: how a number was written, and what of
-two members of one name came first. `has_single_keys` tells whether the latter matters.
+orjson is fifty times as fast, and does not tell everything: how a number was written, and which of
+two members with the same name came first. `has_single_keys` tells whether the latter matters.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ReadValue:
 
     @property
     def source(self) -> str:
-        """Return the value as JSON; blanks and escapes may have been others."""
+        """Return the value as JSON; blanks and escapes may differ from what was sent."""
         return orjson.dumps(self.plain).decode()
 
 
@@ -63,8 +63,8 @@ def _members(plain: dict[str, Any]) -> Iterator[tuple[str, ReadValue]]:
 def has_single_keys(text: bytes, plain: Any) -> bool:
     """Tell whether no object in `text` has two members of one name; False if that is hard to tell.
 
-    The members that orjson has kept, and the colons in strings, are all the colons there are, if no
-    member got lost. What is deeper than requests may be is not counted, either.
+    If no member got lost, the members that orjson has kept and the colons in strings account for
+    all colons. What is nested deeper than requests may be is not counted, either.
     """
     if _ESCAPED_COLON.search(text):
         return False

@@ -228,7 +228,7 @@ class AckPending:
         return found
 
     def compact(self) -> None:
-        """Forget where messages were that have left, so that their sequences may come again."""
+        """Forget the places of messages that have left, so that their sequences may come again."""
         self.runs = [run.compacted() for run in self.runs]
         self._firsts = [run.sequences[0] for run in self.runs]
 

@@ -33,7 +33,7 @@ class Cursor:
     Attributes:
         next_seq: the first sequence not looked at; `delivered.stream_seq` is one less.
         patterns: the filter subjects; empty for everything.
-        is_searching: `window` was last called while much is still to be looked through.
+        is_searching: the last call of `window` ended with much still to look through.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Cursor:
         self.refilter(patterns)
 
     def refilter(self, patterns: Sequence[bytes]) -> None:
-        """Change the filter; what was delivered stays delivered."""
+        """Change the filter; what has been delivered stays delivered."""
         self.patterns = tuple(patterns)
         self._wanted = self._store.filter(self.patterns)
         self._counted_seq = None

@@ -179,8 +179,8 @@ class Progress:
     def _raise_floor(self, before: tuple[int, int] | None, *, strictly: bool = True) -> None:
         """Move the floor after something left; `before` was the lowest pending until then.
 
-        Strictly, the floor moves only from right below the lowest pending: behind a message that
-        was given up on it waits until nothing is pending.
+        If `strictly`, the floor only moves from right below the lowest pending message: before a
+        message that was given up on it waits until nothing is pending.
         """
         first = self.pending.first()
         if first is None:
@@ -216,7 +216,7 @@ class Progress:
         return self.postpone(sequence, now + wait + _ACK_WAIT_SLACK_NS)
 
     def waiting_since(self, sequence: int, sent_at: int) -> int:
-        """Return from when on the ack wait of a pending message is counted, as `work` does.
+        """Return when the ack wait of a pending message began, counted as in `work`.
 
         Args:
             sent_at: when its run was sent.
@@ -296,7 +296,7 @@ class Progress:
         self._drop(0, first_seq, strictly=True)
 
     def rewind(self, next_seq: int) -> None:
-        """Go back behind messages that are lost, as their sequences will be used again."""
+        """Go back to before messages that are lost, as their sequences will be used again."""
         self.removed(next_seq, max(self.stream_seq, self.cursor.next_seq) + 1)
         self.pending.compact()
         self.stream_seq = min(self.stream_seq, next_seq - 1)

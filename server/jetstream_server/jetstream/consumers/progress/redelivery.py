@@ -1,13 +1,13 @@
 """Which messages go out again, when, and how often they have been out.
 
 Three things: a queue of sequences to deliver again, in the order in which they became due; the
-deadlines of single messages (redelivered before, delayed by a NAK, prolonged by WPI); and the
-number of times each message beyond its first delivery went out. The ack wait of a first delivery
-belongs to its run in `ack_pending.py`, so a message that is acked in time costs nothing here.
+deadlines of single messages (redelivered before, delayed by a NAK, prolonged by WPI); and how often
+each message went out after its first delivery. The ack wait of a first delivery belongs to its run
+in `ack_pending.py`, so a message that is acked in time costs nothing here.
 
 Messages come and go by the hundred thousand when a client dies, so everything is done to many at
-once: the queue is made of runs of rising sequences, deadlines are kept in waves of messages
-that went out together, and both are left lazily.
+once: the queue is made of runs of rising sequences, deadlines are kept in waves of messages that
+went out together, and messages leave both lazily.
 
 Order (docs/reference/consumers.md#redelivery): what expires together goes out in stream order, NAKs
 in the order of their arrival; nothing is queued twice.
@@ -26,8 +26,8 @@ _RUN_MAX = 4096
 
 
 class RisingRun:
-    """Part of the queue: rising sequences, from `at` on. One counts only while it has the ticket
-    of its run, so that leaving the queue need not look for it here."""
+    """Part of the queue: rising sequences, from `at` on. A sequence counts only while it has the
+    ticket of its run, so it can leave the queue without being looked for here."""
 
     __slots__ = ("at", "sequences", "ticket")
 

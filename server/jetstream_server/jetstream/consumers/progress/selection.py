@@ -1,7 +1,7 @@
 """A window of chosen sequences: messages that go out again, the newest of each subject.
 
-The store gives what is stored from a sequence on; here it is brought down to what was asked for,
-with nothing done per message but in loops that the interpreter's own types run.
+The store gives what is stored from a sequence on; here that is cut down to what was asked for.
+Whatever is done per message is done in loops inside the interpreter's own types.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import compress, filterfalse
 
 from jetstream_server.store.ports import MessageStore, Window
 
-# So many unwanted messages are read for each wanted one; where more lie between, fewer are taken.
+# This many unwanted messages are read for each wanted one; if more lie between, fewer are taken.
 _SPREAD = 8
 
 
@@ -24,8 +24,8 @@ def chosen_window(store: MessageStore, chosen: array[int], bytes_max: int) -> Wi
         bytes_max: of wire sizes, of all that is looked at; one message may exceed it.
 
     Returns:
-        A window, perhaps empty. What was chosen, lies below its `next_seq` and is not in it is
-        not stored any more.
+        A window, perhaps empty. A chosen sequence below its `next_seq` that is not in it is not
+        stored any more.
     """
     count = len(chosen)
     while count > 1 and chosen[count - 1] - chosen[0] >= count * _SPREAD:

@@ -6,9 +6,9 @@ checked at the commit, in order, and the first refusal ends the batch.
 
 All-or-nothing holds across crashes too. A batch is appended as one run, whose records a crash can
 only cut short at the end. The last message of a batch, and no other, is stored with
-`Nats-Batch-Commit`, so a store that ends in a message of a batch without it ends in part of a
-batch, and `drop_unfinished` removes that part on recovery. For this to be sure, nothing else may
-store `Nats-Batch-Id` in such a stream: fast batches and fired schedules strip it.
+`Nats-Batch-Commit`, so a store whose last message is of a batch, but without that header, ends in
+part of a batch, and `drop_unfinished` removes that part on recovery. For this to be sure, nothing
+else may store `Nats-Batch-Id` in such a stream: fast batches and fired schedules strip it.
 
 Batches that are not committed are in memory only: a restart forgets them, as the genuine server
 does. Specification: docs/reference/publishing.md#atomic-batches.
@@ -156,8 +156,8 @@ class AtomicBatches:
 def drop_unfinished(store: MessageStore) -> int:
     """Remove the part of a batch with which the store ends after a crash; return how many messages.
 
-    These are messages of one batch that count down to its first; what a backup brought may say
-    anything.
+    These are messages of one batch whose numbers count down to its first; messages out of a backup
+    may have any numbers.
     """
     last_seq, gone = store.last_seq, list[int]()
     newest = store.load(last_seq)

@@ -1,4 +1,4 @@
-"""A whole atomic batch: whether all of it may be stored is decided, then it is."""
+"""A whole atomic batch: first it is decided whether all of it may be stored, then it is stored."""
 
 from __future__ import annotations
 

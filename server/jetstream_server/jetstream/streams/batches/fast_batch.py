@@ -132,7 +132,7 @@ class FastBatches:
                 raise errors.BATCH_PUBLISH_UNKNOWN_BATCH_ID()
             if not self._open.has_room():
                 raise errors.BATCH_PUBLISH_TOO_MANY_INFLIGHT()
-            # With others at work, begin carefully.
+            # While other batches are open, begin carefully.
             batch = _OpenFastBatch(1 if self._open else min(place.flow, _FIRST_INTERVAL_MAX))
             self._open.add(place.batch, batch)
             if place.op == BEGIN and not self._contents.config.no_ack:

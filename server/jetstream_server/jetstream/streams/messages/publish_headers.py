@@ -96,8 +96,8 @@ def without(block: bytes, key: bytes) -> bytes:
 def extended(block: bytes, lines: bytes) -> bytes:
     """Return a block with header lines, each ending in CR LF, added at its end.
 
-    The last two bytes make room for them, whatever they are: so does the genuine server, also
-    with a block that is none.
+    The last two bytes make room for them, whatever they are: so does the genuine server, even with
+    a block that is not one.
     """
     return b"%b%b\r\n" % (block[:-2] if block else b"NATS/1.0\r\n", lines)
 

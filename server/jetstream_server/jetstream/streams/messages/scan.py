@@ -21,8 +21,8 @@ def stored(
 ) -> Iterator[tuple[int, int, bytes, bytes]]:
     """Yield (sequence, timestamp, subject, headers) of the messages from `sequence` on.
 
-    `holding`, the name of a header, lets whole windows be passed over in which it does not occur;
-    what is given is still to be looked at, as it may occur in a neighbour or in a payload.
+    `holding` is the name of a header: whole windows in which it does not occur are passed over.
+    Each message still has to be checked, as the name may occur in a neighbour or in a payload.
     """
     last = store.last_seq
     unpack = PREFIX.unpack_from

@@ -75,7 +75,7 @@ class DirectGet:
         self._output = output
 
     def receive(self, stretch: Stretch) -> None:
-        """Answer requests as far as there is room; one without reply is of no consequence."""
+        """Answer requests as far as there is room; one without a reply has no effect."""
         run, index, stop, answers = stretch.run, stretch.start, stretch.stop, stretch.answers
         while index < stop:
             cut, reply, target = self._output.reply_stretch(run, index, stop)
@@ -101,7 +101,7 @@ class DirectGet:
                         index = self._answer_found(replies, run, index, asked)
                         continue
                 except StoreError:
-                    together = False  # each of them is told
+                    together = False  # then each one is told
             self._answer(replies, run, index)
             index += 1
         return index

@@ -1,7 +1,7 @@
 """A page of the subjects of a stream with very many: sorted, and counted at one moment.
 
-Half a million subjects take half a second to look at and to sort, so it is done in slices. What the
-answer tells of is the moment at which it was begun, whatever is published meanwhile.
+Half a million subjects take half a second to look at and to sort, so it is done in slices. The
+answer shows the moment at which it was begun, whatever is published meanwhile.
 """
 
 from __future__ import annotations

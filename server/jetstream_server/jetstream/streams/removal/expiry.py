@@ -2,10 +2,10 @@
 
 This finds what is over and removes it; when to look is the stream's business (`Stream.tick`). The
 store ends the oldest messages by itself. Only two cases need a look at single messages first:
-messages that last (`Nats-TTL: never`), and delete markers, for which the subjects must be known.
-A marker is an empty message that tells readers of a subject that its last message aged away. Those
-that a full disk has no room for are owed; a restart forgets of them.
-Specification: docs/reference/streams.md#limits and #subject-delete-markers.
+messages that last (`Nats-TTL: never`), and delete markers, for which the subjects must be known. A
+marker is an empty message that tells readers of a subject that its last message aged away. Those
+that a full disk has no room for are owed; a restart forgets them. Specification:
+docs/reference/streams.md#limits and #subject-delete-markers.
 """
 
 from __future__ import annotations

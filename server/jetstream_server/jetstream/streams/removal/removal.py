@@ -1,6 +1,6 @@
 """What leaves a stream and when: by limits, with age, at a purge, when no consumer needs it.
 
-Whichever way, the consumers are told, but for what they settled themselves. Whether a request may
+Either way the consumers are told, except about what they settled themselves. Whether a request may
 remove anything is decided before (`removal_checks.py`).
 
 Specification: docs/reference/streams.md#reading-and-removing and #limits.
@@ -55,7 +55,7 @@ class Removal:
         self.trimming.follow(config)
 
     def give_up(self, incident: Incident, now: int) -> None:
-        """Have the stream go offline: more or less may be left than there should be."""
+        """Have the stream go offline: more or less may be left than should be."""
         if self._context.outages is not None:
             self._context.outages.give_up_stream(self._store, incident, now)
 

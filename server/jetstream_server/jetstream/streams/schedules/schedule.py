@@ -35,7 +35,7 @@ _DROPPED_WHOLE = (names.MESSAGE_ID, names.TTL, names.ROLLUP, names.BATCH_ID)
 class Schedules:
     """The schedules of one stream.
 
-    One that trips over itself in a way that nobody foresaw is left out; the others go on.
+    A schedule that fails in a way that nobody foresaw is left out; the others go on.
 
     Attributes:
         subjects: on which a schedule is stored.
@@ -79,12 +79,13 @@ class Schedules:
             return
         due = timing.at
         if due is None:
-            # What was planned is of an earlier schedule there, or of none, if it is not later.
+            # A planned time that is not later than the message is from an earlier schedule there,
+            # or from none.
             due = planned if planned > timestamp else timing.next_after(now)
         self._plan(subject, due)
 
     def noted(self, subject: bytes, special: dict[bytes, bytes], now: int) -> None:
-        """A message was stored: begin its schedule, or end the one that it takes the place of."""
+        """A message was stored: begin its schedule, or end the one that it replaces."""
         if names.SCHEDULE in special:
             timing = timing_of(special)
             assert timing is not None, special

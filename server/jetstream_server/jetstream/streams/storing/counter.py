@@ -38,7 +38,8 @@ _UNFIT = (
 
 
 def check_increment(message: Candidate, *, is_counter: bool) -> None:
-    """Refuse an increment that is none or has no counter, or a message that is more than that.
+    """Refuse an increment that is malformed or meets no counter, or a message that is more than an
+    increment.
 
     Raises:
         ApiError: 10171, 10168, 10170, 10171.

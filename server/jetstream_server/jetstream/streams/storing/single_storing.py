@@ -1,4 +1,4 @@
-"""One message on its own: whether it may be stored is decided, then it is."""
+"""One message on its own: first it is decided whether it may be stored, then it is stored."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _WITHOUT_NUMBER = (
 )
 _WRONG_SEQUENCE = errors.STREAM_WRONG_LAST_SEQUENCE(0).err_code
 _WRONG_ID = errors.STREAM_WRONG_LAST_MSG_ID("").err_code
-# What is found out only when all else is right: the subject is known by then.
+# What is found out last, when all else is right: the subject is known by then.
 _LATE = (errors.STREAM_STORE_FAILED("").err_code, errors.MESSAGE_TTL_INVALID().err_code)
 
 
@@ -39,7 +39,7 @@ class StoringOutcome:
         is_only: whether the message is looked at, and not stored.
 
     Attributes:
-        subject: under which it is stored; empty where it came not so far.
+        subject: under which it is stored; empty if it did not get that far.
         error: why it is not stored.
         is_unwanted: whether no consumer needs it.
         is_staged: whether it waits for the rest of its batch.
@@ -61,8 +61,8 @@ class StoringOutcome:
     def staged(self, message: Candidate) -> bool:
         """Note a message of an atomic batch; tell whether it is to go on as part of it.
 
-        Only a message that would complete one is left out for being looked at: any other is
-        stored with its batch, whatever it says. So does the genuine server.
+        `is_only` keeps out only a message that would complete a batch: any other is stored with its
+        batch, whatever it says, as in the genuine server.
         """
         is_last = names.BATCH_COMMIT in message.special
         self.is_staged = not is_last
