@@ -33,7 +33,7 @@ class ClientSubscriptions:
         return iter(list(self.by_sid.values()))
 
     def objection(self, op: Sub, rights: Rights, tokens_max: int) -> Fault | None:
-        """Return why a new one cannot be, None if it can.
+        """Return why there cannot be a new one, None if there can.
 
         Args:
             tokens_max: most tokens of a subject, 0 for any number.
@@ -55,7 +55,7 @@ class ClientSubscriptions:
         return subscription
 
     def limited(self, op: Unsub) -> Subscription | None:
-        """Let one end after a number of messages; return it if it ends now."""
+        """Have one end after a number of messages; return it if it ends now."""
         subscription = self.by_sid.get(op.sid)
         if subscription is None:
             return None

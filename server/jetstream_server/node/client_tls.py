@@ -1,4 +1,4 @@
-"""What TLS has said of a client, for who looks at it later."""
+"""What TLS has told about a client, for those who look at it later."""
 
 from __future__ import annotations
 

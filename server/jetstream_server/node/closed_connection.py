@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from jetstream_server.node.accounts.account import Account
     from jetstream_server.node.session import Session
 
-# Of all of them together, some 5 MB. Clients that come and go with thousands of subscriptions must
+# For all of them together, some 5 MB. Clients that come and go with thousands of subscriptions must
 # not fill the memory with what they had.
 SUBSCRIPTIONS_MAX = 20_000
-# A connection that had more is kept without them: noting them all would hold up the others.
+# A connection that had more is kept without them: noting them all would hold up other clients.
 SUBSCRIPTIONS_OF_ONE_MAX = 5000
 
 _TOLD = ("name", "lang", "version")

@@ -1,8 +1,8 @@
 """Lame duck: the server takes no more clients and moves on those it has, one by one.
 
 Clients are told first and have a grace period to go by themselves. Then connections are closed,
-spread over what is left of the duration but at most about a second apart, in an order of chance, so
-that they do not all arrive elsewhere at once (docs/reference/protocol.md#lame-duck).
+spread over what is left of the duration but at most about a second apart, in random order, so that
+they do not all arrive elsewhere at once (docs/reference/protocol.md#lame-duck).
 
 JetStream serves until the last client has gone: there is no other server that could take over.
 """
@@ -25,10 +25,10 @@ class LameDuck:
 
     Args:
         sessions: the clients.
-        now: the clients have been told.
-        duration_ns: until the last is closed, at most.
-        grace_ns: before the first is.
-        random: the order, and how far apart.
+        now: when the clients were told.
+        duration_ns: time until the last is closed, at most.
+        grace_ns: time before the first is closed.
+        random: decides the order, and how far apart.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ class Listener:
         host, port: where it listens.
         client_type: `nats` or `websocket`.
         tls_required: clients must begin TLS.
-        tls_verify: with a certificate of their own.
+        tls_verify: clients must show a certificate of their own.
         tls_available: clients may begin TLS.
         maps_certificates: a client's certificate says who it is.
         certificate: what the listener itself shows to those who begin TLS, in DER.

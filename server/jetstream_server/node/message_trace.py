@@ -1,4 +1,4 @@
-"""What happens to one message on its way, as it is told to who traces it.
+"""What happens to one message on its way, as reported to whoever traces it.
 
 The document is the genuine server's: the server, the message's headers and size, and its events:
 `in`, `sm` (a subject mapping), `se` and `si` (through a stream's or a service's import), `js` and
@@ -101,7 +101,7 @@ class MessageTrace:
         self._add("eg", event)
 
     def send(self, node: Introduced, now: int) -> None:
-        """Tell all this, unless the message waits for the rest of its batch."""
+        """Report all this, unless the message waits for the rest of its batch."""
         subject = self._request.subject
         if self._is_staged or not is_valid_literal(subject) or is_own_subject(subject):
             return
@@ -150,7 +150,7 @@ def _text(raw: bytes) -> str:
 def _encoded(body: bytes, encoding: str) -> bytes:
     if encoding == "gzip":
         return gzip.compress(body, mtime=0)
-    # Imported here: a server that nobody asks for it starts sooner without.
+    # Imported here: a server that nobody asks for traces starts sooner without it.
     import cramjam
 
     return bytes(cramjam.snappy.compress(body))

@@ -39,12 +39,12 @@ from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.info import Info
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
-# A consumer that delivers to a stream that feeds a consumer ... settles in a few rounds; a cycle
-# that a configuration can still make must not keep the turn from ending.
+# A consumer that delivers to a stream that feeds a consumer and so on: that settles in a few
+# rounds. A configuration can still make a cycle; it must not keep the turn from ending.
 _ROUNDS_MAX = 16
 
-# What clients say is acted on in pieces, so that nobody waits for all that somebody has said. What
-# they publish counts little: a whole run of messages is one.
+# What clients say is acted on in pieces, so that nobody has to wait for all that another has said.
+# What they publish counts little: a whole run of messages is one.
 OPS_OF_TURN_MAX = 2000
 OPS_OF_SESSION_MAX = 1000
 GIVEN_UP_OF_TURN_MAX = 2000
@@ -85,7 +85,7 @@ class Node:
     """A server.
 
     Args:
-        options: what the operator said; others of them after a reload.
+        options: what the operator said; replaced by a reload.
         authenticator: who may connect.
         random: the only source of chance; seeded in tests.
         note: takes operator's notes: level (`INF`, `WRN`, `ERR`, `DBG`) and text.
@@ -117,7 +117,7 @@ class Node:
         self.name = options.server_name or self.server_id
         self.listener = Listener(options.host, port, auth_timeout_ns=options.auth_timeout_ns)
         self.listeners: tuple[Listener, ...] = ()  # those with TLS or WebSocket
-        self._stirred: dict[Account, None] = {}  # with work for this turn; accounts add themselves
+        self._stirred: dict[Account, None] = {}  # have work for this turn; accounts add themselves
         self.accounts: dict[str, Account] = {}
         self.add_account(GLOBAL_ACCOUNT)
         self.sessions: dict[int, Session] = {}  # by cid
@@ -132,7 +132,7 @@ class Node:
         self.links = AccountLinks({}, {}, random)
         self.is_half_reloaded = False  # a reload has tripped halfway
         self.disk_full = ""  # which file or folder finds no room, as the pump was told
-        self.storage_damage = ""  # of what concerns no single stream, until the next start
+        self.storage_damage = ""  # damage that concerns no single stream; kept until the next start
         self.workload = Workload(UNITS_OF_TURN)
         self.events = 0  # answers and events in the name of the server so far
         self._next_cid = 1  # never used twice
@@ -224,7 +224,7 @@ class Node:
         ).line()
 
     def tell(self, event: Callable[..., None], *told: Any) -> None:
-        """Have something told or done for the server itself; what cannot be done is left out.
+        """Report or do something for the server itself; what cannot be done is left out.
 
         Args:
             told: what `event` is given, the time last.
@@ -279,7 +279,7 @@ class Node:
 
     def _run_sessions(self, now: int) -> None:
         """Give sessions that were fed their turn, as many as may be heard in one turn of the node;
-        the others are the first in the next."""
+        the others come first in the next one."""
         fed, self._fed = self._fed, {}
         ops_left = OPS_OF_TURN_MAX
         waiting = iter(fed)
@@ -293,8 +293,8 @@ class Node:
                 self._fed = {**dict.fromkeys(waiting), **self._fed}
 
     def _forget_given_up(self) -> None:
-        """Take out of the accounts' lists what clients that are gone had subscribed to, as much as
-        there is time for in a turn; who publishes meanwhile meets nobody there."""
+        """Take the subscriptions of clients that are gone out of the accounts' lists, as many as a
+        turn has time for; whoever publishes meanwhile does not reach them."""
         left = GIVEN_UP_OF_TURN_MAX
         while self._given_up and left > 0:
             account, subscriptions = self._given_up[0]
@@ -315,7 +315,7 @@ class Node:
             self.containment.contain(error, now)
 
     def _run_accounts(self, now: int) -> None:
-        """Give accounts their turn: those that something is due in or has happened to."""
+        """Give accounts their turn: those in which something is due or has happened."""
         for account in self._account_timers.pop_due(now):
             account.stir()
         rounds = 0
@@ -357,7 +357,7 @@ class Node:
         return deadline
 
     def rest(self) -> bool:
-        """Let go of memory that streams at rest hold; tell whether there is something to flush.
+        """Release memory that streams at rest hold; tell whether there is something to flush.
 
         To be called every few seconds: at rest is what was not written to since the last call.
         """
@@ -423,7 +423,7 @@ class Node:
         return totals
 
     def enter_lame_duck(self, now: int) -> LameDuck:
-        """Tell the clients to go elsewhere, and close those that do not, over a while."""
+        """Tell the clients to go elsewhere, and over a while close those that do not."""
         options = self.options
         if self.lame_duck is None:
             self.lame_duck = LameDuck(

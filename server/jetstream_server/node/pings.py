@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from jetstream_server.base.clock import SECOND
 
-# The genuine server measures the round trip about two seconds after CONNECT; before, a client may
-# be busy with TLS, where a PING in clear would be out of place.
+# The genuine server measures the round trip about two seconds after CONNECT; before that, a client
+# may be busy with TLS, where a plain PING would be out of place.
 FIRST_PING_NS = 2 * SECOND
 
 
@@ -13,11 +13,11 @@ class Pings:
     """The pings of one client.
 
     Args:
-        now: the client is there.
+        now: when the client came.
         interval_ns: until the first.
 
     Attributes:
-        rtt_ns: the round trip as measured last, 0 before.
+        rtt_ns: the round trip as last measured, 0 before that.
         next_at: when the next is due.
     """
 
@@ -40,11 +40,11 @@ class Pings:
         self.next_at = now + min(FIRST_PING_NS, interval_ns)
 
     def has_lost(self, count_max: int) -> bool:
-        """Tell whether so many are without an answer that the client counts as gone."""
+        """Tell whether so many are unanswered that the client counts as gone."""
         return self._open >= count_max
 
     def sent(self, now: int, interval_ns: int) -> None:
-        """Wait for the answer to one, and for the time of the next."""
+        """Note that one was sent: wait for its answer, and for the time of the next."""
         self._open += 1
         self._asked_at = now
         self.next_at = now + interval_ns

@@ -1,8 +1,9 @@
-"""How what one client publishes gets to the router: in whole runs where nothing is looked at.
+"""How the messages of one client get to the router: in whole runs where nothing has to be looked
+at.
 
-What has to be looked at goes message by message: where subjects are mapped, where only some may be
-published to, where the client wants to hear of each. A message that asks for a trace goes its own
-way (`traced_route.py`). Both cost much more, so of both there is only so much in a turn.
+What has to be looked at goes message by message: if subjects are mapped, if only some may be
+published to, or if the client wants an answer to each. A message that asks for a trace goes its own
+way (`traced_route.py`). Both cost much more, so there is only a limited amount of either in a turn.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ from jetstream_server.protocol import errors as faults
 from jetstream_server.protocol.errors import Fault
 from jetstream_server.protocol.ops import STRIDE, PubRun
 
-# A trace costs a hundred times what its message does: how many one client has in a turn.
+# How many trace events one client has in a turn: a trace costs a hundred times what its message
+# does.
 TRACE_EVENTS_OF_TURN_MAX = 200
-# What may be put off, and with it what is behind it.
+# What may be put off, together with what follows it.
 _REQUESTS = b"$JS."
-# Of those that are looked at one by one, which takes microseconds each.
+# How many are looked at one by one, which takes microseconds each.
 MESSAGES_OF_TURN_MAX = 1000
 
 
@@ -67,7 +69,7 @@ class Publishing:
         answers: what is under way to the client.
         traffic: counts what it publishes.
         account: where it publishes.
-        rights: what it may.
+        rights: what it may do.
     """
 
     def __init__(
@@ -120,14 +122,14 @@ class Publishing:
         return self._left_from(run, start) if start < count else None
 
     def _left_from(self, run: PubRun, start: int) -> PubRun:
-        """Return the messages from `start` on, which are not published yet after all."""
+        """Return the messages from `start` on, which are left for later after all."""
         left = PubRun(run.chunk, run.fields[start * STRIDE :])
         self._traffic.in_msgs -= left.count
         self._traffic.in_bytes -= frames.published_bytes(left.fields)
         return left
 
     def _publish_stretch(self, run: PubRun, start: int, count: int, now: int) -> int:
-        """Publish messages of which none asks for a trace; return how far it came: all the way, or
+        """Publish messages none of which asks for a trace; return how far it came: all the way, or
         as far as there is time and room for what they ask for."""
         if not self._is_plain:
             stop = min(count, start + MESSAGES_OF_TURN_MAX)
@@ -215,8 +217,8 @@ class Publishing:
         return fault is None
 
     def _objection(self, run: PubRun, index: int, now: int) -> Fault | None:
-        """Return why a message may not be published; a client that may is told so if it wants to
-        know."""
+        """Return why a message may not be published; a client that may publish it is told so if it
+        wants to know."""
         subject, reply = run.subject(index), run.reply(index)
         if not self._rights.use_to_publish(subject, now):
             return faults.publish_denied(subject)

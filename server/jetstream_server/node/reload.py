@@ -1,7 +1,7 @@
 """A node follows a changed configuration: users, permissions, accounts, limits, imports.
 
 What may be changed was checked before (`config/changes.py`). Clients stay connected unless their
-user is gone, has another account or other credentials, or there are too many of them; they lose
+user is gone or has another account or other credentials, or there are too many clients; they lose
 the subscriptions that they may no longer have. Specification:
 docs/reference/configuration.md#reload.
 """
@@ -27,7 +27,7 @@ def arrange_accounts(node: Node, options: ServerOptions) -> None:
     """Give a node the accounts of a configuration, with their limits, mappings and imports.
 
     Raises:
-        ConfigError: a mapping cannot be.
+        ConfigError: a mapping is impossible.
     """
     configured = accounts_of(options)
     mappings = {GLOBAL_ACCOUNT: options.mappings}
@@ -57,7 +57,7 @@ def reload(node: Node, options: ServerOptions, authenticator: Gatekeeper, now: i
     """Follow a configuration that is allowed to replace the one before.
 
     Raises:
-        ConfigError: a mapping cannot be; nothing has changed then.
+        ConfigError: a mapping is impossible; nothing has changed then.
     """
     arrange_accounts(node, options)
     before, after = accounts_of(node.options), accounts_of(options)

@@ -15,7 +15,7 @@ NOBODY = User()
 
 
 class Rights:
-    """The rights of one client, from when they were given until others are.
+    """The rights of one client, from when they are given until they are replaced.
 
     Args:
         user: who it is, None for nobody yet.
@@ -24,7 +24,7 @@ class Rights:
 
     Attributes:
         permissions: None where nothing is restricted.
-        expected: answers that it may publish all the same; None where it is not so restricted.
+        expected: answers that it may publish all the same; None if it is not restricted that way.
         payload_bytes_max: of one message, -1 for no limit.
         subscriptions_max: at a time, -1 for no limit.
     """
@@ -42,7 +42,7 @@ class Rights:
         self.payload_bytes_max = _lowest(
             options.max_payload, limits.payload_bytes_max, user.payload_bytes_max
         )
-        # The server's limit is off at 0, those of accounts and users below 0.
+        # The server's limit is off at 0, those of accounts and users are off below 0.
         self.subscriptions_max = _lowest(
             options.max_subscriptions or -1,
             limits.subscriptions_max,
@@ -51,11 +51,11 @@ class Rights:
 
     @property
     def ends(self) -> list[int]:
-        """Return when user and account expire, as far as they do."""
+        """Return when user and account expire, if they do."""
         return [each for each in (self._user.expires_at, self._user.account_expires_at) if each]
 
     def expired(self, now: int) -> Fault | None:
-        """Return why they have ended, None while they have not."""
+        """Return why these rights have ended, None while they have not."""
         if 0 < self._user.expires_at <= now:
             return faults.USER_EXPIRED
         if 0 < self._user.account_expires_at <= now:
@@ -76,5 +76,5 @@ class Rights:
 
 
 def _lowest(*limits: int) -> int:
-    """Return the lowest of several limits, -1 when none is one."""
+    """Return the lowest of several limits, -1 if none of them limits anything."""
     return min((each for each in limits if each >= 0), default=-1)

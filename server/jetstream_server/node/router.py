@@ -3,7 +3,7 @@
 Subject to targets is a dictionary that is dropped whenever the account's interest changes. Two
 subjects with the same subscribers share one `Targets` object, so a run over many subjects of one
 stream stays one run. Where whatever follows a prefix reaches the same subscribers, the prefix is
-kept instead of the subjects, the shortest there is: acks, and identifiers in one of the last
+kept instead of the subjects, the shortest there is. For acks, and identifiers in one of the last
 tokens, are new with every message.
 """
 
@@ -46,8 +46,8 @@ class Router:
     Args:
         sublist: the account's interest.
         random: picks members of queue groups.
-        store_failed: told when a receiver met a damaged or failed store. What it should have taken
-            is lost on it, as it would be if the stream were not there; the others get theirs.
+        store_failed: told when a receiver met a damaged or failed store. What the receiver should
+            have taken is lost to it, as if the stream did not exist; the others get theirs.
         containment: of what a receiver raises that nobody foresaw; again the others get theirs.
     """
 
@@ -63,7 +63,7 @@ class Router:
         self._store_failed = store_failed
         self._containment = containment
         self._routes: dict[bytes, Targets | None] = {}
-        # By how many tokens are behind the prefix.
+        # By how many tokens follow the prefix.
         self._families: list[dict[bytes, Targets | None]] = [
             {} for _ in range(subjects.TAIL_TOKENS_MAX + 1)
         ]
@@ -82,10 +82,10 @@ class Router:
         """Deliver messages `start` up to `stop` of a run to everybody who wants them.
 
         Args:
-            answers: who says all of it waits as soon as requests are put off here.
+            answers: of whoever says all this, who has to wait as soon as requests are put off here.
 
         Returns:
-            How far it came: `stop`, or where that was.
+            How far it came: `stop`, or where requests were put off.
         """
         if stop is None:
             stop = run.count
@@ -152,7 +152,7 @@ class Router:
         return reached
 
     def reached(self, subject: bytes, origin: Origin) -> Iterator[tuple[Subscription, bool]]:
-        """Iterate over who gets one message, of each queue group one member.
+        """Iterate over those who get one message, with one member of each queue group.
 
         The second value tells whether it is the publisher, who does not want it back.
         """
@@ -193,7 +193,7 @@ class Router:
             self._forget()
         family, place = self._routes, subject
         match = None
-        # What holds behind a prefix holds behind a longer one.
+        # What holds after a prefix holds after a longer one.
         for prefix, tokens in prefixes:
             wider = self._sublist.match_below(prefix, tokens)
             if wider is None:

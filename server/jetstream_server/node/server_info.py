@@ -8,7 +8,7 @@ from jetstream_server import NATS_VERSION
 from jetstream_server.config.options import ServerOptions
 from jetstream_server.jetstream.wire.go_time import format_time
 
-# What the genuine server has behind switches of its configuration; none of it is here.
+# What the genuine server has switches for in its configuration; none of it exists here.
 FEATURE_FLAGS = {
     "js_ack_fc_v2": False,
     "js_api_reply_v2": False,

@@ -1,8 +1,8 @@
 """How long services take to answer, told on a subject of the exporting account.
 
 An export says how many of its requests are timed, in percent, or that headers of distributed
-tracing decide; the metric then tells those headers. One metric is sent for each timed request: of
-an answer (200), or why there was none. Statuses, fields and headers as probed with 2.15.1
+tracing decide; the metric then tells those headers. One metric is sent for each timed request:
+about its answer (200), or why there was none. Statuses, fields and headers as probed with 2.15.1
 (schema `io.nats.server.metric.v1.service_latency`).
 """
 
@@ -41,8 +41,8 @@ _B3_FAMILY = (_B3_ID, "X-B3-Parentspanid", "X-B3-Spanid", _B3_SAMPLED)
 
 @dataclass(frozen=True, slots=True)
 class LatencyTerms:
-    """What an export says: how many of a hundred requests are timed, 0 for those whose headers
-    ask for it, and on which subject that is told."""
+    """What an export says: how many of a hundred requests are timed, 0 for those whose headers ask
+    for it, and on which subject that is reported."""
 
     percent: int
     subject: bytes
@@ -69,7 +69,8 @@ class TimedRequest:
         return int(self.requestor.get("rtt", 0))
 
     def answered(self, responder: dict[str, Any] | None, event_id: str, now: int) -> bytes:
-        """Return the metric of an answer; the system's own part is within the turn."""
+        """Return the metric of an answer; the server's own share of the time lies within one
+        turn."""
         taken = now - self.started_at
         responder_rtt = int(responder.get("rtt", 0)) if responder else 0
         return self._metric(
@@ -141,7 +142,7 @@ def traced(block: bytes) -> dict[str, list[str]] | None:
         return None
     if sampled := _first(given, _B3_SAMPLED):
         return _of(given, _B3_FAMILY) if sampled == "1" else None
-    if _first(given, _B3_ID):  # left to who receives it
+    if _first(given, _B3_ID):  # left to whoever receives it
         return _of(given, _B3_FAMILY)
     if b3 := _first(given, _B3):
         parts = b3.split("-")

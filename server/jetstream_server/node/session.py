@@ -1,11 +1,11 @@
-"""One client's session: what it says is acted on, what it is to hear is queued.
+"""One client's session: what it says is acted on, and what it should hear is queued.
 
 A session reads bytes (`feed`), acts on them when its turn comes (`run`), and is itself the
 receiver of its subscriptions. It has no socket: `net` takes its output and closes the connection
 once `closing` names a reason.
 
 It puts its parts together and knows what each is for: where it is between greeting and farewell
-(`session_state.py`), who it is (`sign_in.py`), what it may (`rights.py`), what it publishes
+(`session_state.py`), who it is (`sign_in.py`), what it may do (`rights.py`), what it publishes
 (`publishing.py`) and has subscribed to (`client_subscriptions.py`), whether it is still there
 (`pings.py`), and what it has yet to be sent (`outbox.py`).
 
@@ -62,7 +62,7 @@ class Host(Protocol):
         name: of the server.
         server_id: its key.
         random: the only source of chance.
-        events: how often it was introduced in answers and events.
+        events: how often it has introduced itself in answers and events.
         options: what the operator said.
         authenticator: who may connect.
         password_checker: compares passwords that take long.
@@ -286,7 +286,7 @@ class Session:
                 self._ops = ops[number:]
                 return number
             if self.sign_in.is_waiting:
-                self._ops = ops[number - 1 :]  # CONNECT once more, when that is known
+                self._ops = ops[number - 1 :]  # CONNECT is acted on again, once the answer is known
                 return number
         return len(ops)
 
@@ -355,7 +355,7 @@ class Session:
             self._node.note_output(self)
 
     def give_up(self, incident: Incident, now: int) -> None:
-        """End the connection: what it was in the middle of may be half done."""
+        """End the connection, as an exception may have left its work half done."""
         if not self.closing:
             self._ops.clear()
             self.refuse(faults.INTERNAL)
@@ -416,7 +416,8 @@ class Session:
             self._unsubscribe(subscription)
 
     def unanswered(self, run: PubRun, start: int, stop: int) -> None:
-        """Tell this publisher that nobody listens, for messages that carry a reply it reads."""
+        """Tell this publisher that nobody listens, for those messages whose reply subject it
+        listens to."""
         if not self.sign_in.wishes.no_responders:
             return
         for index in range(start, stop):
@@ -520,7 +521,7 @@ class Session:
                 self._unsubscribe(subscription)
 
     def _adopt(self) -> None:
-        """Have all parts go by what user and account allow."""
+        """Make all parts follow what user and account allow."""
         options, wishes = self._node.options, self.sign_in.wishes
         self._rights = Rights(self.user, self.account.limits, options)
         self.parser.control_line_max = options.max_control_line
@@ -570,7 +571,7 @@ class Session:
         """Take no more: the connection is gone.
 
         Returns:
-            What it has subscribed to, closed, but in the account's list yet.
+            Its subscriptions, closed, but still in the account's list.
         """
         self.sign_in.forget(self._node.password_checker)
         self.account.clients.discard(self.cid)
@@ -580,7 +581,7 @@ class Session:
         return self._subscriptions.close()
 
 
-# What follows from each op; of what is published, what is left for a later turn.
+# What each op leads to; for PUB, the messages that are left for a later turn.
 _ACTIONS: dict[type, Callable[[Session, Any], PubRun | None]] = {
     Connect: Session._connect,
     PubRun: Session._publish,

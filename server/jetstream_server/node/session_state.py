@@ -37,7 +37,7 @@ class SignInClock(Enum):
     """Whether the time allowed for signing in runs out."""
 
     RUNS = auto()
-    RUNS_WHERE_REQUIRED = auto()  # who may go without signing in has to say something at least
+    RUNS_WHERE_REQUIRED = auto()  # even somebody who need not sign in has to say something
     RUNS_WHERE_NOBODY_IS_ANONYMOUS = auto()
     STANDS = auto()
 
@@ -128,7 +128,7 @@ class Lifecycle:
 
         Args:
             is_required: not everybody may connect.
-            admits_anonymous: who does not sign in is somebody.
+            admits_anonymous: those who do not sign in count as a user.
         """
         match self.allowed.clock:
             case SignInClock.RUNS:

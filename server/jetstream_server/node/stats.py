@@ -15,7 +15,7 @@ class Traffic:
     out_bytes: int = 0
 
     def subtract(self, other: Traffic) -> None:
-        """Take another's counts off these."""
+        """Subtract another's counts from these."""
         self.in_msgs -= other.in_msgs
         self.in_bytes -= other.in_bytes
         self.out_msgs -= other.out_msgs

@@ -23,7 +23,7 @@ _ERROR = re.compile(r"-ERR '(.*)'")
 
 
 class Client(Protocol):
-    """Who speaks, as far as the log tells."""
+    """Who speaks, as far as the log shows it."""
 
     cid: int
     host: str
@@ -52,7 +52,7 @@ class Trace:
     Args:
         note: takes level and text.
         payload_max: how much of a payload is shown, 0 for all of it.
-        headers_only: of messages with headers these are shown, of others nothing.
+        headers_only: for messages with headers only these are shown, for others nothing.
     """
 
     def __init__(

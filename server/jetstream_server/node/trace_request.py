@@ -1,7 +1,7 @@
-"""Whether a published message is to be traced, and where that is told.
+"""Whether a published message is to be traced, and where the trace goes.
 
-A client asks for it with `Nats-Trace-Dest`; an account may have a share of the messages traced that
-carry a sampled `traceparent` of the W3C. What asks for it and has `Nats-Trace-Only` is neither
+A client asks for it with `Nats-Trace-Dest`; an account may have a share of those messages traced
+that carry a sampled W3C `traceparent`. A message that asks for it with `Nats-Trace-Only` is neither
 stored nor delivered. Names, values and their order of importance as probed with 2.15.1.
 """
 
@@ -32,7 +32,8 @@ Headers = dict[bytes, list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class TraceTerms:
-    """What an account says: where traces of sampled messages go, and of how many in a hundred."""
+    """What an account says: where traces of sampled messages go, and how many in a hundred are
+    traced."""
 
     subject: bytes
     percent: int
@@ -44,9 +45,9 @@ class TraceRequest:
 
     Attributes:
         subject: where the trace goes.
-        headers: all that the message has.
+        headers: all headers of the message.
         is_only: whether the message is neither stored nor delivered.
-        is_asked_for: by the message itself, not by its account.
+        is_asked_for: the message itself asks for it, not its account.
         encoding: of the trace: `gzip`, `snappy`, or empty.
     """
 
@@ -82,12 +83,12 @@ def is_of_other_server(block: bytes) -> bool:
 
 
 def without_trace(block: bytes) -> bytes:
-    """Return a header block that asks nobody else for a trace."""
+    """Return a header block that asks nobody further on for a trace."""
     return with_destination(block, DISABLED)
 
 
 def with_destination(block: bytes, subject: bytes) -> bytes:
-    """Return a header block that has traces go to another subject."""
+    """Return a header block whose traces go to another subject."""
     return extended(without(block, DESTINATION), b"%b: %b\r\n" % (DESTINATION, subject))
 
 

@@ -2,8 +2,8 @@
 
 Receivers that are not to get the message (`Nats-Trace-Only`) are passed over. Those that only look
 things up in this server get it all the same, as in the genuine one: direct gets, acks, requests for
-messages. Over an import the trace goes on where its owner allows it; otherwise the message says
-behind it that it is not traced.
+messages. The trace goes on across an import if its owner allows that; otherwise the message that
+crosses says that it is not traced.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TracedRoute:
         self._now = now
 
     def route(self, account: Account, run: PubRun, origin: Origin) -> None:
-        """Deliver the only message of a run to who wants it in an account."""
+        """Deliver the only message of a run to those who want it in an account."""
         reached = False
         for subscription, is_own in account.router.reached(run.subject(0), origin):
             try:
@@ -107,7 +107,7 @@ class TracedRoute:
     def _export(
         self, shadow: Shadow, subscription: Subscription, run: PubRun, origin: Origin
     ) -> bool:
-        """Deliver to who imports the stream."""
+        """Deliver to the account that imports the stream."""
         if not shadow.takes(origin):
             return True
         renamed = shadow.renamed(run, 0, 1, origin)
@@ -139,7 +139,7 @@ class TracedRoute:
 
 
 def _kept(run: PubRun) -> PubRun:
-    """Return a message as it is stored: who gets it later asks for no trace."""
+    """Return a message as it is stored: when it is delivered later it asks for no trace."""
     return _with_headers(run, replaced(run.headers(0), DESTINATION, DISABLED))
 
 

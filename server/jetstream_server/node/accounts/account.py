@@ -46,20 +46,21 @@ class Account:
 
     Attributes:
         name: `$G` for the global one; the key of one with a JWT.
-        name_tag: what it is called; of one with a JWT, otherwise its name.
+        name_tag: what it is called: the name in its JWT if it has one, else its name.
         sublist: all its interest, the server's own included.
         output: what its JetStream wants sent.
         containment: of exceptions that nobody foresaw.
         router: delivers what its clients publish.
         catalog: its streams, None while JetStream is off for it.
         limits: of its clients.
-        updated_at: when its options last changed, 0 for not since the start.
-        mappings: of what its clients publish, None without any.
-        trace_terms: which messages are traced that do not ask for it, None for none.
+        updated_at: when its options last changed, 0 if not since the start.
+        mappings: of what its clients publish, None if there are none.
+        trace_terms: which messages are traced without asking for it, None for none.
         clients: ids of the sessions that are connected to it.
-        traffic: of its clients that are gone; of those that moved here, less what was before.
+        traffic: of its clients that are gone; for those that moved here, less what they had before.
         replies: stands in for reply subjects of other accounts.
-        exporters: the accounts whose messages reach its clients, by whatever number of imports.
+        exporters: the accounts whose messages reach its clients, however many imports are in
+            between.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Account:
         return deadline
 
     def store_failed(self, error: StoreError) -> None:
-        """Note that one of its streams could not take something."""
+        """Note that one of its streams could not store something."""
         if self.catalog is not None:
             self.catalog.report(error)
 

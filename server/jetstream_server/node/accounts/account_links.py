@@ -1,7 +1,7 @@
 """The imports of all accounts, as configured, joined to what the others export.
 
 Names, rights and mappings were checked when the configuration was read. A new configuration takes
-the old links down and makes its own; what is on its way meets its end at the replies.
+the old links down and makes its own; what is still on its way ends at the replies.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class AccountLinks:
         )
 
     def _reached(self, name: str) -> list[str]:
-        """Return the accounts that one imports from, directly or not."""
+        """Return the accounts that one imports from, directly or indirectly."""
         reached: dict[str, None] = {}
         waiting = [name]
         while waiting:
@@ -98,7 +98,7 @@ class AccountLinks:
 
 
 def has_own_api(options: AccountOptions | None) -> bool:
-    """Tell whether an account's API is its own: it may import another account's in its place."""
+    """Tell whether an account's API is its own: it may import another account's instead."""
     return options is None or not any(
         entry.kind == "service" and entry.local_subject == _API for entry in options.imports
     )

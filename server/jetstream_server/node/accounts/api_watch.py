@@ -1,9 +1,9 @@
 """Requests to JetStream's API, as the system account hears them: `nats server watch` lives on it.
 
 In the genuine server the API is a service of the system account, so whoever subscribes there to
-`$JS.API.>` is told of everybody's requests, with who asks in a header. Here each account has its
-own, and its requests are passed on. The reply is a stand-in that leads nowhere: it is JetStream
-that answers.
+`$JS.API.>` hears everybody's requests, with a header that says who asks. Here each account has an
+API of its own, and its requests are passed on. The reply is a stand-in that leads nowhere, as
+JetStream answers itself.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ApiWatch:
         self._nuid = Nuid(random)
 
     def heard(self, run: PubRun, index: int, origin: Origin | None, now: int) -> None:
-        """Tell of one request of another account."""
+        """Report one request of another account."""
         subject = run.subject(index)
         match = self._system.sublist.match(subject)
         if match.empty or origin is None:

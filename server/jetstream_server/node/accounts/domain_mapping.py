@@ -1,8 +1,8 @@
 """`$JS.<domain>.API.>`: the same API under the name of its JetStream domain.
 
 Clients that reach a server through a leaf node, or are configured with a domain, put its name into
-the subject. The server that has the domain maps it back; whoever is not there answers under the
-plain subject, 503 included (docs/reference/configuration.md#domains).
+the subject. The server that has the domain maps it back; what does not exist there is answered for
+under the plain subject, including the 503 (docs/reference/configuration.md#domains).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DomainMapping:
         self.subscription = Subscription(self._prefix + b">", self)
 
     def subscribe(self) -> None:
-        """Start to map."""
+        """Start mapping."""
         self._account.sublist.insert(self.subscription)
 
     def receive(self, stretch: Stretch) -> None:

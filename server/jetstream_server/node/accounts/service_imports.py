@@ -31,7 +31,7 @@ from jetstream_server.protocol.ops import PubRun
 if TYPE_CHECKING:
     from jetstream_server.node.accounts.account import Account
 
-# What a service may know about a client that does not share more.
+# What a service may know about a client when no more is shared.
 _UNSHARED = ("acc", "svc", "rtt")
 # The order of the fields that are added on the way.
 _BEFORE_SERVICE = ("start", "host", "id", "acc")
@@ -47,7 +47,7 @@ class ServiceImport:
         terms: what the export says about answers.
         random: chooses the requests whose answers are timed.
         is_sharing: whether the service is told who the client is.
-        allows_trace: whether who traces a request learns what becomes of it there.
+        allows_trace: whether somebody who traces a request learns what becomes of it there.
     """
 
     def __init__(
@@ -79,7 +79,8 @@ class ServiceImport:
         self.importer.sublist.remove(self.subscription)
 
     def subject_of(self, subject: bytes) -> bytes:
-        """Return what the exporter calls a subject, its own mappings included; empty for lost."""
+        """Return what the exporter calls a subject, its own mappings included; empty if it is
+        lost."""
         subject = self._mapping.reverse(subject)
         mappings = self.exporter.mappings
         return subject if mappings is None else mappings.apply(subject)
@@ -106,7 +107,7 @@ class ServiceImport:
         return request, PubRun.of(messages)
 
     def with_trace_here(self, run: PubRun, destination: bytes, now: int) -> PubRun:
-        """Return a request that has traces of it go to the requester by way of this account."""
+        """Return a request whose traces go to the requester by way of this account."""
         replies = self.exporter.replies
         stand_in = replies.expect(self.importer, destination, self._terms, now)
         headers = with_destination(run.headers(0), stand_in)
@@ -125,11 +126,11 @@ class ServiceImport:
 
 
 class ServiceRequest:
-    """Requests on their way into another account. The Publisher of them there.
+    """Requests on their way into another account, where this is their Publisher.
 
     Attributes:
         info: what the service is told of the client.
-        header: the same as a header line.
+        header: the same, as a header line.
     """
 
     echo = True
@@ -196,6 +197,6 @@ class ServiceRequest:
 
 
 def _with_service(info: dict[str, Any], account: str) -> dict[str, Any]:
-    """Return the info with the account that the request was made for last."""
+    """Return the info with `account` as the last one for which the request was made."""
     first = {key: info[key] for key in _BEFORE_SERVICE if key in info}
     return first | {"svc": account} | {key: info[key] for key in info if key not in first}

@@ -2,9 +2,9 @@
 
 A request that an import carries into an account gets a reply subject of that account,
 `_R_.<account>.<request>`, instead of the requester's, which means nothing there. What is published
-to it is published to the requester's, in the requester's account. A request of a `singleton`
-service has one answer; others end with an empty one. An answer that takes longer than the export
-allows is lost. Replies that are ack subjects are left alone by imports, so a pull request's
+to it is published to the requester's, in the requester's account. A request to a `singleton`
+service has one answer; those to others end with an empty one. An answer that takes longer than the
+export allows is lost. Replies that are ack subjects are left alone by imports, so a pull request's
 messages can be acknowledged (docs/reference/accounts.md#imports-and-exports; texts and limits
 probed with 2.15.1).
 
@@ -32,14 +32,14 @@ from jetstream_server.structures.deadline_heap import DeadlineHeap
 ACK_PREFIX = b"$JS.ACK."
 SINGLETON = "singleton"
 _NAME_CHARACTERS = 6
-# Requests that nobody answers are forgotten when their time is over, or beyond so many.
+# Requests that nobody answers are forgotten when their time is over, or when there are too many.
 _OPEN_MAX = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseTerms:
-    """What an export says about answers: `singleton`, `stream` or `chunked`, for how long, and how
-    the time to them is told."""
+    """What an export says about answers: `singleton`, `stream` or `chunked`, how long they may
+    take, and how their latency is reported."""
 
     kind: str
     threshold_ns: int
@@ -56,7 +56,7 @@ class Space(Protocol):
 
     @property
     def output(self) -> Output:
-        """What it has to say in the server's name."""
+        """What it sends in the server's name."""
         ...
 
     @property
@@ -129,7 +129,7 @@ class ServiceReplies:
             self._timed.cancel(subject)
 
     def run(self, now: int) -> None:
-        """Tell of the timed requests whose time is over."""
+        """Report the timed requests whose time is over."""
         for subject in self._timed.pop_due(now):
             expected = self._open.pop(subject, None)
             if expected is not None:
@@ -140,7 +140,7 @@ class ServiceReplies:
         return self._timed.next_deadline()
 
     def tell_failure(self, timed: TimedRequest | None, status: int, now: int) -> None:
-        """Tell of a timed request that got no answer."""
+        """Report a timed request that got no answer."""
         if timed is not None:
             self._tell(timed, timed.failed(status, self._nuid.next(), now))
 
@@ -148,7 +148,7 @@ class ServiceReplies:
         self._account.output.publish_now(timed.subject, metric)
 
     def _forget_late(self, now: int) -> None:
-        """Drop what is over among the oldest; one look a request keeps pace."""
+        """Drop the oldest that are over; looking once for each new request keeps up."""
         for _ in range(2):
             subject = next(iter(self._open), b"")
             expected = self._open.get(subject)
@@ -174,7 +174,7 @@ class ServiceReplies:
         return resolved(match, expected.reply)
 
     def receive(self, stretch: Stretch) -> None:
-        """Hand answers on to who asked."""
+        """Hand answers on to whoever asked."""
         for index in stretch.indices:
             self._answer(stretch.run, index, stretch.origin, stretch.now)
 

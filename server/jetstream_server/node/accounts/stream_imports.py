@@ -1,7 +1,7 @@
 """Streams of messages from another account: each subscription has a shadow over there.
 
 A subscription that overlaps what is imported gets a second one in the exporting account, for the
-part that overlaps and under the exporter's subjects. So messages are routed there as ever, an
+part that overlaps and under the exporter's subjects. So messages are routed there as always, an
 account without imports pays nothing, queue groups of one name share across accounts, and a push
 consumer of the exporter sees that somebody listens. Replies are left as they are.
 
@@ -36,7 +36,7 @@ class StreamImport:
         importer: whose subscriptions get shadows.
         exporter: where.
         mapping: from the exporter's subjects to the importer's.
-        allows_trace: whether who traces a message learns what becomes of it here.
+        allows_trace: whether somebody who traces a message learns what becomes of it here.
     """
 
     def __init__(

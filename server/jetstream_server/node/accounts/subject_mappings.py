@@ -2,9 +2,9 @@
 
 A subject goes to one of its destinations by their weights, as parts of a hundred. What is left of
 the hundred stays with the subject itself, unless that is a destination too: then it is lost, which
-is how a bad network is tried out. Permissions are those of the subject before. Specification:
-docs/reference/configuration.md#subject-mappings; the genuine server's choice among several sources
-is random, here a literal one wins, then the first in the file.
+is a way to try out a bad network. Permissions apply to the subject before the mapping.
+Specification: docs/reference/configuration.md#subject-mappings; the genuine server chooses among
+several sources at random; here a literal one wins, then the first in the file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jetstream_server.core.transform import Transform, TransformError
 
 _HUNDRED = 100
 
-# Destinations with the bound below which a random number chooses them.
+# Destinations, each with the bound below which a random number chooses it.
 _Choices = list[tuple[int, Transform]]
 
 
@@ -65,7 +65,7 @@ class SubjectMappings:
 
 def _choices(mapping: SubjectMapping) -> _Choices:
     bound, choices = 0, []
-    # Destinations of a named cluster are not for a server without one.
+    # Destinations for a named cluster do not concern a server without one.
     destinations = [each for each in mapping.destinations if not each.cluster]
     for destination in destinations:
         bound += destination.weight

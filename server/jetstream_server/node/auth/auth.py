@@ -1,8 +1,8 @@
 """Who a client is: CONNECT credentials against the configured users.
 
-Passwords that look like bcrypt hashes are checked as such, others are compared in constant time.
-Who has an nkey instead signs the nonce of its connection's INFO. Users with JWTs are admitted by
-`operator.py`.
+Passwords that look like bcrypt hashes are checked as such, others are compared in constant time. A
+user with an nkey signs the nonce in the INFO of its connection instead. Users with JWTs are
+admitted by `operator.py`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ GLOBAL_ACCOUNT = "$G"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user, configured or with a JWT; known by a name, by an nkey, or by neither and a token.
+    """A user, configured or with a JWT; known by a name, by an nkey, or by a token alone.
 
     Attributes:
         connection_types: how it may connect, such as `STANDARD`; empty for any way.
         subscriptions_max, payload_bytes_max: -1 for no limits of its own.
         expires_at, account_expires_at: when it, or its account, expires, in nanoseconds;
             0 for never.
-        jwt, claims: how it has proved that, empty and None for a configured one.
+        jwt, claims: how it has proved who it is; empty and None for a configured one.
     """
 
     account: str = GLOBAL_ACCOUNT
@@ -56,7 +56,7 @@ class SignInFacts:
 
     Attributes:
         nonce: what had to be signed.
-        connection_type: how it was made.
+        connection_type: how the connection was made.
         certificate_names: what its certificate calls the client, where that decides.
         host: where the client is.
         now: when, in nanoseconds.
@@ -92,13 +92,13 @@ class Gatekeeper(Protocol):
         ...
 
     def anonymous(self) -> User | None:
-        """Return the user of a client that has not sent CONNECT yet."""
+        """Return whom a client counts as before it has sent CONNECT."""
         ...
 
     def question(
         self, options: dict[str, Any], facts: SignInFacts = ...
     ) -> PasswordQuestion | None:
-        """Return what has to be found out first, so that `authenticate` need not wait; mostly
+        """Return what has to be found out first, so that `authenticate` need not wait; usually
         nothing."""
         ...
 
@@ -107,7 +107,7 @@ class Gatekeeper(Protocol):
         ...
 
     def successor(self, user: User, now: int) -> User | Fault | None:
-        """Return who a user is under these rules: another, somebody to be told off, or nobody."""
+        """Return who a user is under these rules: another user, one to be refused, or nobody."""
         ...
 
 
@@ -117,7 +117,7 @@ class Authenticator:
     Args:
         users: everybody who may connect; empty lets everybody in.
         no_auth_user: whom a client without any credential becomes, empty for nobody.
-        make_nonce: gives what clients have to sign; nobody may be able to foretell it.
+        make_nonce: gives what clients have to sign; nobody may be able to predict it.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Authenticator:
         return self._make_nonce() if self._by_key else ""
 
     def anonymous(self) -> User | None:
-        """Return who a client is that has not said CONNECT yet."""
+        """Return whom a client counts as before it has sent CONNECT."""
         return self.authenticate({})
 
     def question(
@@ -183,7 +183,7 @@ class Authenticator:
     def successor(self, user: User, now: int = 0) -> User | None:
         """Return who a user of an earlier configuration is now, None for nobody.
 
-        Whoever had no name is nobody, unless users are not asked who they are.
+        A user without a name is nobody, unless users are not asked who they are.
         """
         if not self.is_required:
             return User()
@@ -196,7 +196,8 @@ class Authenticator:
         token = options.get("auth_token") or ""
         name = options.get("user") or ""
         password = options.get("pass") or ""
-        # What nobody is configured with says nothing: clients send all the credentials they have.
+        # A kind of credential that no user is configured with is ignored: clients send all they
+        # have.
         if self._by_key and (key := options.get("nkey")):
             user = self._by_key.get(key)
             signature = options.get("sig") or ""

@@ -32,12 +32,13 @@ _FIELD_TYPES: dict[str, type] = {
 
 
 def known(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that mean something; a client could pile up others without end."""
+    """Return the fields that mean something; otherwise a client could pile up any number of
+    others."""
     return {name: value for name, value in options.items() if name in _FIELD_TYPES}
 
 
 def without_nulls(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that are not null, which is as good as left out."""
+    """Return the fields that are not null; null is as good as left out."""
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -57,7 +58,7 @@ class Wishes:
     """How a client wants to be talked to.
 
     Attributes:
-        verbose: it is told of each thing that it did right.
+        verbose: it is told whenever it did something right.
         pedantic: it is told of subjects that nobody can receive.
         echo: it gets what it publishes itself.
         headers: it understands HMSG.

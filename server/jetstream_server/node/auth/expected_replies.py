@@ -32,7 +32,7 @@ class ExpectedReplies:
 
     def __init__(self, rules: ResponseRules) -> None:
         self._rules = rules
-        # Subject to when it was delivered and how many answers there were, oldest first.
+        # By subject: when it was delivered, and how many answers there were; oldest first.
         self._open: dict[bytes, tuple[int, int]] = {}
 
     def __len__(self) -> int:

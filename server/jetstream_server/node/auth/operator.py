@@ -1,7 +1,7 @@
 """Users who come with JWTs: an operator signs accounts, and accounts sign users.
 
-A client proves who it is with the JWT of a user and, unless it is a bearer's, with a signature of
-its connection's nonce. The checks and their order are the genuine server's
+A client proves who it is with the JWT of a user and, unless that is a bearer token, with a
+signature of its connection's nonce. The checks and their order are the genuine server's
 (docs/reference/accounts.md#jwts).
 """
 
@@ -36,7 +36,7 @@ class OperatorGatekeeper:
     Args:
         operator: as configured.
         accounts: as their JWTs claim them, by key.
-        make_nonce: gives what clients have to sign; nobody may be able to foretell it.
+        make_nonce: gives what clients have to sign; nobody may be able to predict it.
         note: takes why somebody was refused: level and text.
     """
 
@@ -60,7 +60,7 @@ class OperatorGatekeeper:
         return self._make_nonce()
 
     def anonymous(self) -> User | None:
-        """Return nobody: even who has no JWT has to say so."""
+        """Return None: even a client without a JWT has to send CONNECT."""
         return None
 
     def question(self, options: dict[str, Any], facts: SignInFacts = _ANY) -> None:
@@ -108,7 +108,7 @@ class OperatorGatekeeper:
         """Return what a JWT claims; without one, what the sentinel claims.
 
         Raises:
-            RefusedError: it is none.
+            RefusedError: it is not a JWT.
         """
         try:
             return UserClaims.read(token or self._operator.default_sentinel)
@@ -119,7 +119,7 @@ class OperatorGatekeeper:
         """Return the user of a JWT, whoever shows it.
 
         Raises:
-            RefusedError: there is none.
+            RefusedError: there is no such user.
         """
         now_s = now // SECOND
         pinned = self._operator.pinned_accounts
@@ -131,7 +131,7 @@ class OperatorGatekeeper:
             raise RefusedError("Account JWT lookup error")
         if not account.has_signed(claims):
             raise RefusedError("User JWT issuer is not known")
-        # From here on it is what an account of the operator says, and not just anybody.
+        # From here on these are the words of an account of the operator, not of just anybody.
         if problem := claims.nats.problem():
             raise RefusedError(f"User JWT not valid: {problem}")
         if not claims.is_current(now_s):
@@ -162,7 +162,8 @@ class OperatorGatekeeper:
 
 
 def _nanoseconds(moment_s: int) -> int:
-    """Return a moment in nanoseconds, the last that 64 bits hold for all after it (2262)."""
+    """Return a moment in nanoseconds; any later one becomes the last that 64 bits hold (in
+    2262)."""
     return min(moment_s * SECOND, _LAST_MOMENT)
 
 

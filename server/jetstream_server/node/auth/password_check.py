@@ -1,9 +1,9 @@
-"""Passwords that are kept as bcrypt hashes: to compare one takes a tenth of a second, on purpose.
+"""Passwords that are kept as bcrypt hashes: comparing one takes a tenth of a second, on purpose.
 
 A node has better to do meanwhile. It asks a `PasswordChecker`, goes on with everybody else, and is
 told the answer like anything else that comes in. How many are compared at a time, and whose turn it
-is, is the checker's business (`net/password_threads.py`); how long a client may wait is the sign-in
-timeout's.
+is, is the checker's business (`net/password_threads.py`); how long a client may wait is up to the
+sign-in timeout.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PasswordQuestion:
         import bcrypt  # here: most servers have no such password, and are smaller without it
 
         try:
-            # The hash is of so many bytes, whatever follows.
+            # Only this many bytes are hashed, whatever follows.
             given = self.given.encode()[:_BCRYPT_BYTES_MAX]
             return bcrypt.checkpw(given, self.hashed.encode())
         except ValueError:  # a damaged hash
@@ -48,20 +48,20 @@ class PasswordChecker(Protocol):
         """Have a password compared that somebody at `host` has given.
 
         Args:
-            answered: told once, now or later, or never: when too many are asked about already.
+            answered: told once, now or later; or never, if too many are waiting already.
         """
         ...
 
     def forget(self, answered: Callable[[bool], None]) -> None:
-        """Take a question back, if it has not come to its turn: nobody waits for the answer."""
+        """Take a question back if its turn has not come: nobody waits for the answer."""
         ...
 
 
 class AtOnce:
-    """Compares where it is asked. A `PasswordChecker` for a node that nobody else waits for."""
+    """Compares at once. A `PasswordChecker` for a node that nobody else waits for."""
 
     def ask(self, question: PasswordQuestion, host: str, answered: Callable[[bool], None]) -> None:
-        """Compare, and tell."""
+        """Compare, and report the answer."""
         answered(question.answer())
 
     def forget(self, answered: Callable[[bool], None]) -> None:

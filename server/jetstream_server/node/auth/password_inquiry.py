@@ -29,7 +29,7 @@ class PasswordInquiry:
 
     @property
     def is_answered(self) -> bool:
-        """Return whether the answer has come, and nobody has taken it."""
+        """Return whether the answer has come and nobody has taken it yet."""
         return self._is_right is not None
 
     def ask(self, question: PasswordQuestion | None, checker: PasswordChecker, now: int) -> None:

@@ -1,8 +1,8 @@
 """What a signing key's scope grants to one user: its template with the user's names put in.
 
 Subjects of a template may hold `{{name()}}`, `{{subject()}}`, `{{account-name()}}`,
-`{{account-subject()}}`, `{{tag(x)}}` and `{{account-tag(x)}}`. A tag with several values makes a
-subject of each. An allowed subject that comes out malformed allows nothing; a denied one refuses
+`{{account-subject()}}`, `{{tag(x)}}` and `{{account-tag(x)}}`. A tag with several values makes one
+subject for each. An allowed subject that comes out malformed allows nothing; a denied one refuses
 the user, who would have more rights than was meant.
 """
 

@@ -1,10 +1,10 @@
 """Which subjects a user may publish to and subscribe to.
 
 Deny beats allow; without an allow list everything is allowed. An entry may name a queue group, and
-is then about subscriptions with that queue only; where such an entry allows a subject, the others
-that do say nothing about subscriptions with a queue. What a subscription asks for is compared token
-by token as if it were a subject, so `*` allows, or denies, a subscription to `>`. All this is the
-genuine server's, as random rules show (`tests/parity/test_permission_rules.py`,
+is then about subscriptions with that queue only; where such an entry allows a subject, other
+entries that allow it do not apply to subscriptions with a queue. What a subscription asks for is
+compared token by token as if it were a subject, so `*` allows, or denies, a subscription to `>`.
+All this is the genuine server's, as random rules show (`tests/parity/test_permission_rules.py`,
 docs/reference/accounts.md#permissions).
 
 So a subscription may reach more than it should. What is denied is filtered at delivery, and so is

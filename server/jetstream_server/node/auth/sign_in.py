@@ -1,4 +1,5 @@
-"""Who a client says it is: its CONNECT, from the wire to a user, or to why it may not connect."""
+"""Who a client says it is: from its CONNECT on the wire to a user, or to the reason why it may not
+connect."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class SignIn:
         host: of the client.
         listener: the listener by which it came.
         nonce: what it has to sign, where it has a key.
-        compared: called when a password has been compared that took time.
+        compared: called when a password that took time has been compared.
 
     Attributes:
         options: the fields of CONNECT.
