@@ -2,10 +2,10 @@
 
 A request can be ten thousand times smaller than its answer: what a client asks for in one turn may
 be more than it can take before it counts as a slow consumer, and more than fits into memory. So
-only so much is under way to a client at a time. Once that is reached, the rest of its requests are
-put off, and with them whatever it says behind them, until it has taken what it was told. It is not
-read from meanwhile, so TCP slows it down. The same is done with requests that a turn has no time
-for (`core/workload.py`).
+only a limited amount is under way to a client at a time. Once that is reached, the rest of its
+requests are put off, and with them whatever it says after them, until it has taken what it was
+sent. It is not read from meanwhile, so TCP slows it down. The same is done with requests that a
+turn has no time for (`core/workload.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jetstream_server.core.containment import UNCONTAINED, Containment
 
 
 class Backlogged(Protocol):
-    """A client, as far as it is behind."""
+    """A client, as far as its unsent output is concerned."""
 
     @property
     def backlog_bytes(self) -> int:
@@ -30,7 +30,7 @@ class Postponable(Protocol):
     """Requests that can be received another time."""
 
     def receive(self, now: int) -> None:
-        """Have them received; they may be put off again."""
+        """Receive them; they may be put off again."""
         ...
 
 
@@ -40,7 +40,7 @@ class Answers:
     Args:
         outlet: the client.
         go_on: called when there is room again and something was put off.
-        containment: of what answers raise that nobody foresaw.
+        containment: of exceptions in answers that nobody foresaw.
 
     Attributes:
         postponed: what was put off, in order.
@@ -60,7 +60,7 @@ class Answers:
 
     @property
     def room_bytes(self) -> int:
-        """Return how much more may be answered now; no request begins when that is nothing."""
+        """Return how much more may be answered now; no request begins if that is nothing."""
         return max(OUTBOX_HIGH_BYTES - self._outlet.backlog_bytes - self._owed_bytes, 0)
 
     def owe(self, size: int) -> None:

@@ -2,12 +2,12 @@
 
 A boundary is a `try` around a whole piece of work: a client's turn, a receiver's stretch, a timer.
 It costs nothing until something is raised. Then the traceback tells which parts the exception has
-come through, and `fault_domains.py` which of them may be half changed: these are given up, each in
-its own way, and the boundary goes on with the next piece of work. What the table has nothing to say
-about goes on to the next boundary out, in the end to the pump, which stops the process.
+come through, and `fault_domains.py` tells which of them may be half changed: these are given up,
+each in its own way, and the boundary goes on with the next piece of work. Exceptions that the table
+says nothing about go on to the next boundary, and in the end to the pump, which stops the process.
 
 Containment is off unless somebody says where to log: in tests, models and the simulator a defect
-ends what is run.
+ends the run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jetstream_server.core.fault_domains import Domain, row_of
 
 _CAUSES_MAX = 1000  # remembered, so that each is logged once
 _TEXT_MAX = 300
-_MESSAGES_MAX = 1024  # of a stretch that tell it from others
+_MESSAGES_MAX = 1024  # messages of a stretch that tell it apart from others
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Incident:
     """One exception that was contained.
 
     Attributes:
-        number: counts from 1; the server's log tells more under it.
+        number: counts from 1; the server's log tells more under this number.
         domain: the widest that was given up.
         identity: the same for the same input at the same place.
     """
@@ -80,7 +80,7 @@ class Containment:
             now: handed on to what is given up.
 
         Raises:
-            Exception: the same, when that is none of what can be given up.
+            Exception: the same one, if nothing that it came through can be given up.
         """
         note = self._note
         if note is None or isinstance(error, MemoryError):
@@ -164,7 +164,7 @@ def _input(frames: list[FrameType]) -> Iterator[bytes]:
 
 def _report(incident: Incident, error: Exception) -> str:
     """Return what the log says: one line, and where it came up."""
-    # In what an exception says may be what a client has sent.
+    # The text of an exception may contain what a client has sent.
     text = repr(str(error))[:_TEXT_MAX]
     line = f"incident {incident.number} contained, {incident.domain.word} given up"
     places = "".join(traceback.format_tb(error.__traceback__)).rstrip("\n")

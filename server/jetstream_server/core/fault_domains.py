@@ -1,10 +1,10 @@
-"""What is given up when something fails that nobody foresaw: one table.
+"""What is given up when something fails in a way that nobody foresaw: one table.
 
-An exception that escapes is caught at the nearest boundary (`core/containment.py`). On the way from
-there to where it came up lie the parts that may be half changed: whatever is in this table goes,
-and nothing else does. A part whose state the code in question only looks at is not given up; what
-was asked of it fails. So the choice depends on the code that ran, and the same input leads to the
-same choice everywhere.
+An exception that escapes is caught at the nearest boundary (`core/containment.py`). The parts that
+may be half changed lie between there and the place where it was raised: whichever of them is in
+this table is given up, and nothing else is. A part whose state the code only looks at is not given
+up; just what was asked of it fails. So the choice depends on the code that ran, and the same input
+leads to the same choice everywhere.
 
 A place is a class or a function, as tracebacks name it; a method of a class goes before the class.
 """
@@ -24,7 +24,7 @@ class Domain(IntEnum):
     LINK = 4  # between accounts: closed until the next reload
     SOURCE = 5  # the line from an origin: made again after a pause
     CONSUMER = 6  # stopped, and restarted from its stored state after a pause
-    STREAM = 7  # offline, and brought back from its store after a pause; twice for one input: stays
+    STREAM = 7  # offline, brought back from its store after a pause; twice for one input: stays so
     PROCESS = 8  # going on could break a promise: exit code 2
 
     @property
@@ -37,7 +37,7 @@ class Row(NamedTuple):
     """One place.
 
     Attributes:
-        domain: what goes when an exception passes through here.
+        domain: what is given up when an exception passes through here.
         given_up: which object that is, by way of the place's own variables; empty for nothing that
             could be half changed.
     """
@@ -160,7 +160,7 @@ PLACES: dict[str, Row] = {
 
 
 def row_of(place: str) -> Row | None:
-    """Return what is said of a place, None when nothing is.
+    """Return what the table says about a place, None when it says nothing.
 
     Args:
         place: the qualified name of a function.

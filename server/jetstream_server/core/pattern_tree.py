@@ -1,10 +1,11 @@
 """Many patterns, and whether any two of them overlap.
 
-Two patterns at a time is `overlaps` in `core/subject.py`; of ten thousand that would be fifty
-million pairs. Here patterns that begin alike share their beginning, and two trees are walked at
-once, where they can meet: as long as most patterns differ in a token that both write out, that is
-no more than looking at each of them once. With stars in the right places patterns can be made that
-meet nearly everywhere without ever overlapping; so the walk has an end, in proportion to the trees.
+`overlaps` in `core/subject.py` compares two patterns at a time; with ten thousand patterns that
+would be fifty million pairs. Here patterns that begin alike share their beginning, and two trees
+are walked at once, wherever they can meet. As long as most patterns differ in a literal token, that
+is no more than looking at each of them once. With stars in the right places, patterns can meet
+nearly everywhere without ever overlapping; so the length of the walk is limited, in proportion to
+the trees.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from jetstream_server.core.subject import overlaps
 
-# Places looked at: for each token in the trees, and besides.
+# How many places are looked at: for each token in the trees, and in addition.
 STEPS_OF_TOKEN_MAX = 3
 STEPS_MAX = 20_000
 
@@ -23,7 +24,7 @@ class TooManyMeetError(ValueError):
     """Patterns with stars that cannot be told apart with reasonable effort."""
 
 
-_NONE: dict[bytes, Any] = {}  # of the many places that nothing follows; never written to
+_NONE: dict[bytes, Any] = {}  # shared by the many places that nothing follows; never written to
 
 
 class _Branch:
@@ -35,7 +36,7 @@ class _Branch:
         self.literals: dict[bytes, _Branch] = _NONE
         self.star: _Branch | None = None
         self.count = 0  # of patterns that end here
-        self.tails = 0  # and that end with a `>` behind this
+        self.tails = 0  # and of those that end with a `>` after this
 
     @property
     def goes_on(self) -> bool:
@@ -52,7 +53,7 @@ class _Branch:
 
 
 class PatternTree:
-    """Patterns, each any number of times. What is malformed is compared as `overlaps` does."""
+    """Patterns, each any number of times. Malformed ones are compared as `overlaps` does."""
 
     def __init__(self, patterns: Iterable[bytes] = ()) -> None:
         self._root = _Branch()
@@ -84,7 +85,7 @@ class PatternTree:
         place.count += 1
 
     def remove(self, pattern: bytes) -> None:
-        """Take out a pattern that is there."""
+        """Take out a pattern that is in the tree."""
         path: list[tuple[_Branch, bytes]] = []
         place = self._root
         for token in pattern.split(b"."):
@@ -133,7 +134,7 @@ class PatternTree:
         Raises:
             TooManyMeetError: that takes too long to find out.
         """
-        # What is large and known is not looked at for what is small and new.
+        # A large tree that is known already is not searched for the sake of a small new one.
         steps_max = _steps_max(min(self._tokens, other._tokens))
         return _meet(self._root, other._root, steps_max) == _FOUND
 
@@ -180,7 +181,7 @@ def _meet(one: _Branch, two: _Branch, steps_left: int) -> int:
 
 
 def _are_different_literals(patterns: list[bytes]) -> bool:
-    """Tell whether there are no wildcards, and nothing twice, which is soon seen."""
+    """Tell whether there are no wildcards and no pattern twice, which is quick to see."""
     together = b"".join(patterns)
     return b"*" not in together and b">" not in together and len({*patterns}) == len(patterns)
 
@@ -196,7 +197,7 @@ def first_overlap(patterns: list[bytes]) -> tuple[int, int] | None:
     tree = PatternTree(patterns)
     if not tree.overlaps_itself():
         return None
-    # Where there is one, which is the first is found from the front: by taking them out.
+    # If there is one, the first is found from the front, by taking patterns out.
     steps_left = _steps_max(sum(pattern.count(b".") + 1 for pattern in patterns))
     for place, pattern in enumerate(patterns):
         tree.remove(pattern)

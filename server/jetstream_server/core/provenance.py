@@ -1,7 +1,7 @@
 """Whether something was sent by the server itself.
 
 Mirrors and sources speak with their origins over subjects that clients see as well. What arrives
-there counts only if a part of this server has sent it, whatever accounts it came through.
+there counts only if a part of this server has sent it, through whatever accounts it came.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from jetstream_server.core.subscription import Origin
 
 # Where answers to requests of the server's own parts go.
 OWN_INBOX = b"$JSC."
-# Where nothing may go in a client's name: deliveries to mirrors and sources, their flow control.
+# Where nothing may go in a client's name: deliveries to mirrors and sources, and their flow
+# control.
 OWN = (OWN_INBOX, b"$JS.M.", b"$JS.S.", b"$JS.FC.")
 
 

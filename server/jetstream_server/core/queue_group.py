@@ -1,7 +1,7 @@
 """Choosing the member of a queue group that gets the next stretch of messages.
 
-The start is random and the walk goes round until a member can take it, as in the genuine server
-(docs/reference/protocol.md#delivery). Who can take it is for the caller to say.
+The start is random, and the walk goes round until it finds a member that can take them, as in the
+genuine server (docs/reference/protocol.md#delivery). The caller decides who can take them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Subscriptions that stand for interest elsewhere.
 
 A consumer writes deliveries straight into the frames of the client that asked, which may be in
-another account: the reply it was given is then a stand-in, taken by a `Relay` that knows what is
-behind it.
+another account: the reply it was given is then a stand-in, and belongs to a `Relay` that knows what
+is behind it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from jetstream_server.core.sublist import Match
 
-# Stand-ins for reply subjects begin so, as in the genuine server.
+# Stand-ins for reply subjects begin like this, as in the genuine server.
 REPLY_PREFIX = b"_R_."
 
 

@@ -285,7 +285,8 @@ class Sublist:
         return not self.match(subject).empty
 
     def fanouts(self) -> list[int]:
-        """Return how many each answer in the cache reaches, a queue group counted as one."""
+        """Return how many subscriptions each answer in the cache reaches; a queue group counts as
+        one."""
         return [len(each.plain) + len(each.queues) for each in self._matches.values()]
 
     def __iter__(self) -> Iterator[Subscription]:

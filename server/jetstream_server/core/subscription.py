@@ -77,7 +77,7 @@ class Subscription:
         outlet: the same object when it is a client session, else None; consumers encode
             deliveries for it themselves.
         delivered: messages delivered so far (counts towards `max_messages`).
-        max_messages: automatic UNSUB after so many deliveries; 0 is never.
+        max_messages: automatic UNSUB after this many deliveries; 0 is never.
         closed: set when removed, so that holders of a stale match notice.
     """
 
@@ -123,7 +123,7 @@ class Stretch:
     Attributes:
         run: where the messages are.
         start: the index of the first.
-        stop: the index behind the last.
+        stop: the index after the last.
         subscription: what has matched them.
         origin: who published them, None for the server itself.
         now: the turn's time.
@@ -177,7 +177,7 @@ class PostponedRequests:
         self._start = start
 
     def receive(self, now: int) -> None:
-        """Hand them over, unless whom they are for has gone meanwhile."""
+        """Hand them over, unless the receiver has gone meanwhile."""
         start, of = self._start, self._stretch
         if not of.subscription.closed:
             of.subscription.receiver.receive(

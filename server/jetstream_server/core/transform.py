@@ -82,7 +82,7 @@ class Transform:
         self.destination = destination
         _check_destination(destination)
         self._steps, self._has_tail = _parse(self.source, destination)
-        # The tokens that `>` of the source stands for start here.
+        # The tokens that the source's `>` stands for start here.
         self._tail_start = len(self.source.split(b".")) - 1
 
     def __repr__(self) -> str:
@@ -91,8 +91,8 @@ class Transform:
     def apply(self, subject: bytes, random: Random) -> bytes | None:
         """Return the new subject, None when `subject` does not match the source.
 
-        A destination can make a malformed subject of it (`split` of nothing but separators); the
-        genuine server stores even that.
+        The result can be malformed (`split` of nothing but separators); the genuine server stores
+        even that.
         """
         if not matches(self.source, subject):
             return None
@@ -104,7 +104,7 @@ class Transform:
 
 
 def _check_destination(destination: bytes) -> None:
-    """Refuse what is wrong with the destination on its own."""
+    """Refuse what is wrong with the destination alone."""
     after_tail = False
     for token in destination.split(b"."):
         if not token or after_tail:
@@ -261,7 +261,7 @@ def _split(place: int, separator: bytes) -> Step:
 def _cut_step(place: int, cut: _Cut, size: int) -> Step:
     def step(subject: bytes, given: list[bytes], random: Random) -> bytes:
         token = given[place]
-        # Sizes that cut nothing off leave the token alone.
+        # Sizes that would cut nothing off leave the token alone.
         return cut(token, size) if 0 < size < len(token) else token
 
     return step

@@ -1,15 +1,16 @@
 """Subjects of one account under the names they have in another, both ways.
 
 Unlike a transform (`core/transform.py`) every wildcard of the source stands somewhere in the target
-and nothing is computed, so it can be undone, and applied to patterns: interest travels against the
-messages. What fits together is checked where the configuration is read (`config/link_checks.py`).
+and nothing is computed, so it can be undone, and applied to patterns: interest travels in the
+direction opposite to the messages. What fits together is checked where the configuration is read
+(`config/link_checks.py`).
 """
 
 from __future__ import annotations
 
 _TAIL = b">"
 _STAR = b"*"
-_NUMBER_BYTES_MAX = 20  # more name no wildcard of any subject
+_NUMBER_BYTES_MAX = 20  # a longer number names no wildcard of any subject
 
 
 class WildcardMapping:

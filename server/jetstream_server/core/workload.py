@@ -1,12 +1,12 @@
-"""How much is taken on in one turn of what takes long: requests of the API.
+"""How much work that takes long, which is API requests, is taken on in one turn.
 
-Five hundred streams can be asked for in one write, or by five hundred clients at once, and whoever
-else wants something would wait for all of them. So a turn takes on requests worth so many units;
-the others are put off, with whatever their clients say behind them (`core/answers.py`), and come
-in the next turns, each client in its turn.
+Five hundred streams can be asked for in one write, or by five hundred clients at once, and
+everybody else would have to wait for all of them. So a turn takes on requests worth a number of
+units; the others are put off, together with whatever their clients say after them
+(`core/answers.py`), and come in the next turns, each client in its turn.
 
-What makes files waits for the disk as well while that is behind: the answers to others are held
-for the same flush.
+While the disk is behind, requests that make files wait for it as well, because the answers to
+others are held for the same flush.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNIT_BYTES = 4096  # of a request's body
 
 
 def units_of(size: int, *, is_costly: bool) -> int:
-    """Return what a request with a body of so many bytes is worth."""
+    """Return what a request with a body of this many bytes is worth."""
     return (FILE_UNITS if is_costly else 1) + size // UNIT_BYTES
 
 
@@ -33,7 +33,7 @@ class Workload:
     Attributes:
         is_held: the disk is behind.
         used: what this turn has taken on.
-        waiting: those that want something taken on, the longest waiting first.
+        waiting: those who want something taken on; who has waited longest comes first.
     """
 
     def __init__(self, units_max: int = sys.maxsize) -> None:
@@ -43,7 +43,7 @@ class Workload:
         self.waiting: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """A turn begins: those that wait go on, the longest waiting first."""
+        """A turn begins: those that wait go on, in the order in which they came."""
         self.used = 0
         if self.waiting and not self.is_held:
             waiting, self.waiting = self.waiting, []
@@ -51,7 +51,7 @@ class Workload:
                 go_on()
 
     def takes(self, units: int) -> bool:
-        """Take on a request, or tell that it has to wait."""
+        """Take on a request, or say that it has to wait."""
         if self.is_held and units >= FILE_UNITS:
             return False
         if self.used and self.used + units > self._units_max:
@@ -65,5 +65,5 @@ class Workload:
 
     @property
     def is_due(self) -> bool:
-        """Return whether somebody waits for no more than a turn."""
+        """Return whether somebody waits just for another turn."""
         return bool(self.waiting) and not self.is_held
