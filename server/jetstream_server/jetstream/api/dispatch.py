@@ -195,7 +195,7 @@ def find_route(tokens: list[str]) -> Route | None:
 
 
 def _system_route(tokens: list[str]) -> Route | None:
-    """Return the route of what the system account asks, None for what others answer there."""
+    """Return the route of a request to the system account; None if others answer it."""
     if tokens == ["INFO"]:
         return find_route(tokens)
     return None if tokens[0] in _OF_SERVERS else _SYSTEM
