@@ -1,15 +1,15 @@
 """Keeps the event loop awake between the requests of a client that waits for each answer.
 
-A thread that goes to sleep and is woken again pays for it: tens of microseconds until it runs, and
-then caches that have forgotten it. A client that publishes one message at a time makes the server
-pay that for each. So while such requests come one soon after the other, the loop looks for the
-next one instead of sleeping (`net.core.busy_poll` of Linux is the same idea one floor lower, and
-the scheduler of the Go runtime spins in the same place).
+A thread that goes to sleep and is woken again pays for it: it takes tens of microseconds until it
+runs, and by then the caches have forgotten it. A client that publishes one message at a time makes
+the server pay that for each. So while such requests come one soon after the other, the loop looks
+for the next one instead of sleeping (`net.core.busy_poll` of Linux is the same idea one floor
+lower, and the scheduler of the Go runtime spins at the same point).
 
-What it costs is bounded: nothing before `STREAK_MIN` lone requests have come, each within `wait_ns`
-of the answer to the one before; then at most `wait_ns` for each of them, and once more at their
-end. Turns with more than `LONE_BYTES_MAX` of input do not count. Where there is only one core, the
-client needs it to send anything (`has_core_to_spare`).
+Its cost is bounded: there is none before `STREAK_MIN` lone requests have come, each within
+`wait_ns` of the answer to the one before; after that, it is at most `wait_ns` for each of them, and
+once more at their end. Turns with more than `LONE_BYTES_MAX` of input do not count. Where there is
+only one core, the client needs it to send anything (`has_core_to_spare`).
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class BusyPoll:
         self._is_polling = False
 
     def turn_began(self, now: int) -> None:
-        """Judge by what was read, and when, whether a client waits for each answer."""
+        """Judge from what was read, and when, whether a client waits for each answer."""
         before, self._read_bytes = self._read_bytes, self._intake.read_bytes
         is_lone = 0 < self._read_bytes - before <= LONE_BYTES_MAX
         is_soon = now - self._answered_at <= self._wait_ns
         self._streak = self._streak + 1 if is_lone and is_soon else 0
 
     def answered(self) -> None:
-        """Stay awake for a while if one does; everything has been written."""
+        """Stay awake for a while if one does; everything has been written by now."""
         self._answered_at = now = self._clock.now()
         if self._streak >= STREAK_MIN:
             self._until = now + self._wait_ns

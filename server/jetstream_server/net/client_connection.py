@@ -1,8 +1,8 @@
 """A client's socket: bytes in to the session, the session's output out.
 
 Back-pressure towards publishers is `intake.py`. Towards subscribers: the transport says when its
-buffer is full (`pause_writing`); until it has drained, the session's backlog counts what lies
-there, consumers stop delivering to it at the high mark, and a client that keeps not reading is cut
+buffer is full (`pause_writing`); until it has drained, the session's backlog counts what is in it;
+consumers stop delivering to the client at the high mark, and a client that keeps not reading is cut
 off at `max_pending`, or when it has taken nothing for as long as `write_deadline`. A closing
 connection waits no longer than that for its client to take what is left.
 """
@@ -34,7 +34,7 @@ class ClientConnection(asyncio.Protocol):
         self._listener = listener
         self._transport: asyncio.Transport
         self._session: Session
-        self._handed_over = 0  # bytes, to the transport
+        self._handed_over = 0  # bytes handed to the transport so far
         self._is_given_up = False
         self._stall: asyncio.TimerHandle | None = None
 
@@ -47,7 +47,7 @@ class ClientConnection(asyncio.Protocol):
         self._session = self._pump.node.open_session(host, port, now, self._listener)
         self._pump.connections[self._session] = self
         if self._pump.node.lame_duck is not None:
-            self._session.close("Server Shutdown")  # it came before the listeners were closed
+            self._session.close("Server Shutdown")  # it came before the listeners closed
         self._pump.wake()
 
     def data_received(self, data: bytes) -> None:
@@ -79,7 +79,7 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def has_postponed(self) -> bool:
-        """Return whether it waits for something before it acts on what the client said."""
+        """Return whether it has to wait before it can act on what the client said."""
         return self._session.has_postponed
 
     def pause_reading(self) -> None:
@@ -109,7 +109,7 @@ class ClientConnection(asyncio.Protocol):
             elif not self._transport.is_closing():
                 self._say_goodbye(session.closing)
                 self._close()
-            # Its socket may live on for a while; its share of a queue group must not.
+            # The socket may live on for a while; the client's share of a queue group must not.
             self._end_session(session.closing)
 
     def _write(self, data: bytes) -> None:
@@ -120,7 +120,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport.write(data)
 
     def _say_goodbye(self, reason: str) -> None:
-        """Say that the connection ends; plain NATS has no word for it."""
+        """Say that the connection ends; in plain NATS there is nothing to say."""
 
     def close(self) -> None:
         """Close after what is written has gone out; the server is ending."""

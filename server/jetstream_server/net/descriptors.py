@@ -1,9 +1,9 @@
-"""File descriptors: as many as the system gives, and some of them kept for the disk.
+"""File descriptors: as many as the system gives, some of them kept back for the disk.
 
 A server without a free descriptor cannot open a file, and a stream whose file cannot be opened is
-as good as broken. So clients are turned away while a few are still free. Where the system allows
-it there are many more than clients: its soft limit, often 1024, is raised to the hard one at the
-start, as every program written in Go does.
+as good as broken. So clients are turned away while a few are still free. Where the system allows it
+there are many more descriptors than clients: the soft limit, often 1024, is raised to the hard one
+at the start, as in every program written in Go.
 """
 
 from __future__ import annotations
@@ -49,6 +49,6 @@ def _raised() -> int:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
-        except (ValueError, OSError):  # some systems have limits that they do not tell
+        except (ValueError, OSError):  # some systems have limits that they do not disclose
             pass
     return soft if soft != resource.RLIM_INFINITY else 1 << 30

@@ -1,8 +1,8 @@
 """The thread that waits for the disk, so that the event loop does not.
 
 One thread, one piece of work after the other, each answered on the loop. It does less than an
-executor and costs less: no future is made, copied and looked after, which for a flush of a few
-messages was as dear as the flush.
+executor and costs less: no future is made, copied and watched, which cost as much as the flush
+itself if that had only a few messages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jetstream_server.store.disk.owner import Owner
 
 Failures = list[tuple[Owner, StoreError]]
 FlushWork = Callable[[], Failures]
-# Told what the disk did not take; or, with nothing else, of an error that is ours.
+# Told about writes that failed; or, with none of those, about an error of our own.
 Done = Callable[[Failures, BaseException | None], None]
 
 
@@ -27,7 +27,7 @@ class Worker(Protocol):
     """Where flushes run."""
 
     def run(self, work: FlushWork, done: Done) -> None:
-        """Do `work` elsewhere, then call `done` on the loop."""
+        """Do `work` outside the loop, then call `done` on it."""
         ...
 
     def stop(self) -> None:
@@ -45,7 +45,7 @@ class FlushWorker:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._tasks: SimpleQueue[tuple[FlushWork, Done] | None] = SimpleQueue()
-        # A daemon: a server that failed ends, whatever its disk does.
+        # A daemon: a server that has failed ends, whatever its disk is doing.
         self._thread = Thread(target=self._serve, name="flush", daemon=True)
         self._thread.start()
 
@@ -67,7 +67,7 @@ class FlushWorker:
                 failures = work()
             except BaseException as unexpected:
                 error = unexpected
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is waiting
                 self._loop.call_soon_threadsafe(done, failures, error)
             # Not held until the next task comes: a flush carries whole blocks.
             del task, work, done, failures, error

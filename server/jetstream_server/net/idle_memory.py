@@ -1,10 +1,10 @@
-"""Gives memory back when a busy time is over, and has streams at rest let go of theirs.
+"""Gives memory back when a busy time is over, and has streams at rest release theirs.
 
 Blocks and chunks that have been freed stay with the allocator, which is right as long as there is
 more to come: pages that are given back have to be fetched, and cleared, again. A server that has
 stored a few gigabytes and rests now has no use for them. Some is freed long after: message ids when
-their window is over, a stream that is deleted while nothing else happens. So a server that was ever
-busy asks the allocator now and then how much more lies idle.
+their window is over, a stream that is deleted while nothing else happens. So a server that has ever
+been busy asks the allocator now and then how much more is idle.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ class Allocator(Protocol):
     """What hands out the memory of this process."""
 
     def trim(self) -> None:
-        """Give back what can be; a few milliseconds."""
+        """Give back what can be given back; takes a few milliseconds."""
 
     def free_bytes(self) -> int:
-        """Count what is not handed out, given back or not; 0 where nobody can tell."""
+        """Return the bytes that are not handed out, given back or not; 0 where nobody can tell."""
 
 
 class GlibcAllocator:
     """The C library's; elsewhere nothing is known and nothing is done."""
 
     def trim(self) -> None:
-        """Give back what can be."""
+        """Give back what can be given back."""
         give_back = getattr(_c_library(), "malloc_trim", None)
         if give_back is not None:
             give_back(0)
 
     def free_bytes(self) -> int:
-        """Count what is not handed out; glibc tells since 2.33."""
+        """Return the bytes that are not handed out; glibc tells since 2.33."""
         count = _mallinfo2()
         return int(count().fordblks) if count is not None else 0
 
@@ -71,7 +71,7 @@ class IdleMemory:
     Args:
         loop: where to be called from.
         intake: knows how much was read.
-        rest: has streams at rest let go of memory, and tells whether any did.
+        rest: has streams at rest release memory, and tells whether any did.
         allocator: gives memory back.
     """
 
@@ -90,11 +90,11 @@ class IdleMemory:
         self._was_busy = False
         self._was_ever_busy = False
         self._quiet_looks = 0
-        self._free_bytes = 0  # when it was trimmed last; less since if some was used again
+        self._free_bytes = 0  # at the last trim; less since, if some of it was used again
         self._timer = loop.call_later(LOOK_S, self._look)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._timer.cancel()
 
     def _look(self) -> None:

@@ -1,7 +1,7 @@
 """How much is read from whom: a fair share a turn, and no more than the disk can take.
 
-Three reasons not to read from a connection, all of which leave what its client sends in the socket,
-where TCP slows the client down:
+There are three reasons not to read from a connection. In each case what its client sends stays in
+the socket, where TCP slows the client down:
 
 - It has used up its share of the turn (`TURN_READ_BYTES`). It goes on with the next turn.
 - It publishes while more than `UNFLUSHED_HIGH_BYTES` wait for the disk. It goes on when that is
@@ -9,7 +9,7 @@ where TCP slows the client down:
   nothing are never held up by this.
 - It asks for more than it takes (`core/answers.py`). It goes on once nothing is put off any more.
 
-A full disk is not a slow one: publishes are refused then, which needs no room, so everybody is
+A full disk is not a slow one: it makes publishes be refused, which needs no room, so everybody is
 read from.
 """
 
@@ -25,7 +25,7 @@ from jetstream_server.base.limits import (
 
 
 class ReadableConnection(Protocol):
-    """A connection as it is read from."""
+    """A connection, as the side that reads from it sees it."""
 
     @property
     def published(self) -> int:
@@ -55,7 +55,7 @@ class Intake:
 
     def __init__(self) -> None:
         self.read_bytes = 0
-        # This turn's: bytes read, and messages published before.
+        # In this turn: the bytes read, and the messages published before it.
         self._read: dict[ReadableConnection, tuple[int, int]] = {}
         # A source is in one of these at most.
         self._resting: dict[ReadableConnection, None] = {}  # until the end of the turn
@@ -82,7 +82,7 @@ class Intake:
         self._asking.pop(source, None)
 
     def turned(self, unflushed_bytes: int) -> None:
-        """A turn is over: let those read on that may."""
+        """A turn is over: those that may read on do so."""
         for source in self._read:
             if source.has_postponed and source not in self._held_up:
                 self._move(source, self._asking)
@@ -110,7 +110,7 @@ class Intake:
         reason[source] = None
 
     def flushed(self, unflushed_bytes: int) -> None:
-        """The disk has taken something: let publishers go on when it is enough."""
+        """The disk has taken something: publishers go on if that is enough."""
         if unflushed_bytes < UNFLUSHED_LOW_BYTES:
             held_up, self._held_up = self._held_up, {}
             for source in held_up:

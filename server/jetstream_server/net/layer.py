@@ -1,9 +1,10 @@
 """What may lie between a socket and a session: TLS, WebSocket, or one on the other.
 
-A layer works on bytes and has no socket, so it can be fed in any cuts. `LayeredConnection` passes
-what arrives up through its layer and what the session sends down through it.
+A layer works on bytes and has no socket, so it can be fed in pieces of any size.
+`LayeredConnection` passes what arrives up through its layer and what the session sends down through
+it.
 
-A layer that has failed takes no more and sends no more, but for its goodbye.
+A layer that has failed takes no more, and sends no more except its goodbye.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ class LayerError(Exception):
 
     Attributes:
         reason: why the connection closes, as `/connz` names it.
-        received: what had come for above before it did; that still counts.
+        received: what had arrived for the layer above before that; it still counts.
     """
 
     def __init__(self, reason: str, detail: str, received: bytes = b"") -> None:
@@ -35,7 +36,7 @@ class Layer(Protocol):
 
     @property
     def is_holding(self) -> bool:
-        """Return whether there is more to be had from `receive` without anything arriving."""
+        """Return whether `receive` has more to give although nothing arrives."""
         ...
 
     def receive(self, data: bytes) -> bytes:
@@ -72,7 +73,7 @@ class Stacked:
 
     @property
     def is_over(self) -> bool:
-        """Return whether the peer has said goodbye in either."""
+        """Return whether the peer has said goodbye in either layer."""
         return self._upper.is_over or (self._lower.is_over and not self.is_holding)
 
     @property

@@ -1,8 +1,8 @@
 """A client whose bytes go through TLS, WebSocket, or both.
 
-On the clients' port INFO goes out in clear, and the first byte of what comes back tells whether
-TLS begins. With `handshake_first` nothing is said before TLS; with a delay, the client's silence
-for that long means that it waits for INFO. Where TLS may still begin nothing but INFO is said in
+On the clients' port INFO goes out in clear, and the first byte of what comes back tells whether TLS
+begins. With `handshake_first` nothing is said before TLS; with a delay, the client's silence for
+that long means that it waits for INFO. As long as TLS may still begin, nothing but INFO is said in
 clear. A peer that comes by WebSocket is a client once its request is granted
 (`upgrading_connection.py`).
 
@@ -31,10 +31,10 @@ class LayeredConnection(ClientConnection):
 
     Args:
         pump: runs the node.
-        terms: on which the client came in.
-        layer: what lies between already, all set up; None where TLS may begin.
+        terms: those on which the client came in.
+        layer: what lies in between already, all set up; None where TLS may begin.
         tls: the part of it that is TLS.
-        credentials: fields of CONNECT that the client has given below.
+        credentials: fields of CONNECT that the client has given to the layers below.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class LayeredConnection(ClientConnection):
         self._timers.append(loop.call_later(delay_ns / SECOND, act))
 
     def _greet(self) -> None:
-        """Say INFO in clear to a client that waits for it."""
+        """Send INFO in clear to a client that waits for it."""
         if self._is_undecided and self._held and not self._has_greeted:
             self._has_greeted = True
             self._send(self._held.pop(0))
@@ -104,7 +104,7 @@ class LayeredConnection(ClientConnection):
             self._contain(error)
 
     def _take(self, data: bytes) -> None:
-        """Take bytes, maybe none where the layer is holding some."""
+        """Take bytes; maybe none, if the layer is holding some."""
         failure: LayerError | None = None
         plain = data
         try:
@@ -114,11 +114,12 @@ class LayeredConnection(ClientConnection):
                 plain = self._through(self._layer, data)
         except LayerError as error:
             failure, plain = error, error.received
-        # What is inflated costs what it then is; what yields nothing has been read all the same.
+        # Inflated bytes count at their inflated size; bytes that yield nothing were read all the
+        # same.
         self.pass_on(plain, max(len(data), len(plain)), failure)
 
     def pass_on(self, plain: bytes, size: int, failure: LayerError | None) -> None:
-        """Act on what the layer has yielded, for which `size` bytes are counted as read."""
+        """Act on what the layer has yielded; `size` bytes are counted as read for it."""
         if plain:
             self._session.feed(plain)
         self._pump.intake.took(self, size)
@@ -177,7 +178,7 @@ class LayeredConnection(ClientConnection):
         self._end_after_turn(error.reason)
 
     def _end_after_turn(self, reason: str) -> None:
-        """End the session when it has acted on what was received before."""
+        """End the session once it has acted on what was received before."""
         asyncio.get_running_loop().call_soon(self._end, reason)
 
     def _end(self, reason: str) -> None:
@@ -209,7 +210,7 @@ class LayeredConnection(ClientConnection):
             self._layer.end(reason)
             self._flush()
         elif self._is_undecided and not self._is_mute:
-            self._greet()  # with what was said after it, and is why it ends
+            self._greet()  # with what was said after it, which is why it ends
             if not self._terms.listener.tls_required:
                 for data in self._held:
                     self._send(data)
@@ -228,7 +229,7 @@ class LayeredConnection(ClientConnection):
 
 
 def check_pin(terms: ListenerTerms, tls: TlsLayer) -> None:
-    """Look whether a client's certificate is one of those that are let in.
+    """Check that a client's certificate is one of those that are let in.
 
     Raises:
         LayerError: it is not.

@@ -23,7 +23,7 @@ class ListenerTerms:
         tls: the server's side of TLS, None without.
         tls_timeout_ns: how long a client has to come through the layers.
         greets_after_ns: how long INFO waits for a client to begin TLS; 0 greets in clear at once,
-            -1 only through TLS.
+            -1 greets only through TLS.
         pinned_certs: keys of which a client's certificate must have one; empty for any.
         websocket: the rules of WebSocket, None where clients speak NATS right away.
     """
@@ -37,7 +37,7 @@ class ListenerTerms:
 
 
 def client_terms(options: ServerOptions, tls: TlsOptions, listener: Listener) -> ListenerTerms:
-    """Return what is asked of clients with TLS; `listener` is theirs without.
+    """Return what is asked of clients with TLS; `listener` describes the listener without it.
 
     Raises:
         ConfigError: what the `tls` block names cannot be used.

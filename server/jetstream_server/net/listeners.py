@@ -1,7 +1,7 @@
 """Where clients come in: by TCP, with TLS or without, and by WebSocket.
 
 Sockets are `listening.py`'s, what is asked of those who connect is `listener_terms.py`'s. Clients
-that come when descriptors run short are turned away without a word.
+that come when descriptors are running out are turned away without a word.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WEBSOCKET = "websocket"
 
 
 class TurnedAway(asyncio.Protocol):
-    """A connection that there is no room for."""
+    """A connection for which there is no room."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Close it."""
@@ -93,7 +93,7 @@ class Listeners:
         websocket = _served_websocket(options)
         if options.tls is None and websocket is None:
             return {}
-        # Imported here: most servers are without, and start sooner.
+        # Imported here: most servers do without it, and start sooner.
         from jetstream_server.net.listener_terms import client_terms, websocket_terms
 
         made: dict[str, ListenerTerms] = {}
@@ -110,7 +110,7 @@ class Listeners:
 
     @property
     def pinned_certs(self) -> tuple[str, ...]:
-        """The keys of which a client without WebSocket must have one; empty for any."""
+        """The keys one of which a client without WebSocket must have; empty for any."""
         terms = self._terms.get(_TCP)
         return terms.pinned_certs if terms is not None else ()
 
@@ -159,7 +159,7 @@ class Listeners:
         return await listening.serve(bound, connection)
 
     def _look_for_room(self, bound: socket.socket) -> bool:
-        """Tell whether one more may come in; say when that changes."""
+        """Tell whether one more may come in; log it when that changes."""
         found = self._descriptors
         has_room = found.has_room(bound.fileno())
         if has_room != self._had_room:

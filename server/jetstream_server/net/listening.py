@@ -16,7 +16,8 @@ _MAPPED = "::ffff:"
 def bind(host: str, port: int, what: str = "port") -> socket.socket:
     """Return a bound TCP socket; port -1 picks a free one.
 
-    Every address is one of IPv6 as well, as `localhost` is for many clients first.
+    A host that stands for every address includes IPv6, which many clients try first for
+    `localhost`.
 
     Raises:
         ConfigError: with the genuine server's words, which test suites look for.
@@ -68,16 +69,18 @@ def address_of(listener: socket.socket) -> tuple[str, int]:
 
 
 def peer_of(transport: asyncio.BaseTransport) -> tuple[str, int]:
-    """Return the host and port of a client; an IPv4 address as such, whatever was listening."""
+    """Return the host and port of a client; an IPv4 address is shown as such, whatever was
+    listening."""
     host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
     return str(host).removeprefix(_MAPPED) if "." in str(host) else str(host), int(port)
 
 
 def advertised(address: str, host: str, port: int) -> tuple[str, int]:
-    """Return the host and port that clients are told: of `client_advertise`, else where it listens.
+    """Return the host and port that clients are told: those of `client_advertise`, else where it
+    listens.
 
     Raises:
-        ConfigError: the port is none.
+        ConfigError: the port is not a port.
     """
     if not address:
         return host, port

@@ -24,9 +24,9 @@ class LogSettings:
     Attributes:
         debug, trace: whether DBG and TRC lines are written.
         logtime: whether lines carry the time.
-        utc: whether it is that of Greenwich.
+        utc: whether that time is UTC.
         path: a file to append to, stderr when empty.
-        size_max, files_max: of that file; see `LogFile`.
+        size_max, files_max: limits of that file; see `LogFile`.
     """
 
     debug: bool = False
@@ -52,7 +52,7 @@ class LogSettings:
 
     @property
     def file(self) -> tuple[str, int, int]:
-        """Return what the file is made of."""
+        """Return the settings that concern the file."""
         return self.path, self.size_max, self.files_max
 
 
@@ -68,7 +68,7 @@ class ServerLog:
         self._file = _open(self._settings)
 
     def follow(self, settings: LogSettings) -> None:
-        """Take other settings.
+        """Apply other settings.
 
         Raises:
             ConfigError: the file cannot be written; nothing has changed then.
@@ -81,7 +81,7 @@ class ServerLog:
         self._settings = settings
 
     def reopen(self) -> None:
-        """Go on in a file that is there now: the old one was moved away."""
+        """Go on in a new file of the same name: the old one was moved away."""
         if self._file is None:
             return
         try:

@@ -1,6 +1,6 @@
 """A log file that starts again at a given size, keeping the latest old ones beside it.
 
-An old file is named after the time at which it was put aside, as the genuine server does:
+An old file is named after the time at which it was put aside, as in the genuine server:
 `nats.log.2026.01.02.15.04.05.678901234`.
 """
 
@@ -65,7 +65,8 @@ class LogFile:
             self._path.rename(backup)
             file = self._open()
         except OSError:
-            # Better a file too large than none: it goes on, and tries again as much later.
+            # Better a file that is too large than none: it goes on, and tries again after as much
+            # more.
             self._rotate_at = self._file.tell() + self._size_max
             return ""
         self._file.close()
@@ -88,5 +89,5 @@ class LogFile:
         return sorted(found)
 
     def close(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         self._file.close()

@@ -1,6 +1,6 @@
-"""What callbacks of the event loop raise: timers of connections, sockets that come and go.
+"""Exceptions in callbacks of the event loop: timers of connections, sockets that come and go.
 
-The pump's turn has boundaries of its own; whatever it raises all the same stops the process there.
+The pump's turn has boundaries of its own; an exception that gets past them stops the process there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def contain_callbacks(
     clock: Clock,
     failed: Callable[[BaseException], None],
 ) -> None:
-    """Have what callbacks raise contained; what cannot be is logged by the loop, as ever.
+    """Contain what callbacks raise; what cannot be contained is logged by the loop, as usual.
 
     Args:
         failed: told that there is no memory left: nothing can be promised then.

@@ -1,6 +1,6 @@
 """Monitoring over HTTP, on the server's own loop.
 
-The web libraries are imported only when `-m` asks for them: a server in a test starts without.
+The web libraries are imported only when `-m` asks for them: a server in a test starts without them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 class _Http(H11Protocol):
-    """One connection, closed at once where it would take a descriptor that the disk may need."""
+    """One connection, closed at once if it would take a descriptor that the disk may need."""
 
     def connection_made(self, transport: Any) -> None:
         """Let it in, or not."""
@@ -85,7 +85,7 @@ class MonitorHttp:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to serve."""
+        """Start serving."""
         self._task = asyncio.create_task(self._server.serve(sockets=[self._listener]))
 
     async def stop(self) -> None:

@@ -1,9 +1,9 @@
 """The threads in which passwords are compared, so that the event loop goes on.
 
 Addresses take turns: a client that tries a hundred passwords waits for its own, while another's
-comes next. A core is left to the loop. Of each address and in all only so many wait; who comes
-beyond that is not answered, and its connection ends with the sign-in timeout, as it would if it
-waited in line that long.
+comes next. One core is left to the loop. Only so many may wait, for each address and in all; those
+who come on top of that are not answered, and their connections end with the sign-in timeout, as if
+they had waited in line that long.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ class PasswordThreads:
     """Compares passwords in threads of its own. A `PasswordChecker`.
 
     Args:
-        wake: called when an answer was told, on the loop that is running now.
-        threads: how many, begun with the first question; a core less than there are by default.
+        wake: called after each answer, on the loop that is running now.
+        threads: how many, started with the first question; by default one less than there are
+            cores.
     """
 
     def __init__(self, wake: Callable[[], None], threads: int = 0) -> None:
@@ -41,7 +42,7 @@ class PasswordThreads:
         self._begun = 0
         self._busy = 0
         self._count = 0
-        # Whose turn is next stands first.
+        # The address whose turn is next comes first.
         self._waiting: OrderedDict[str, dict[Answered, PasswordQuestion]] = OrderedDict()
 
     def ask(self, question: PasswordQuestion, host: str, answered: Answered) -> None:
@@ -64,14 +65,14 @@ class PasswordThreads:
                 return
 
     def stop(self) -> None:
-        """End the threads, when they have compared what they are at."""
+        """End the threads once they have finished their comparisons."""
         self._waiting.clear()
         self._count = 0
         for _ in range(self._begun):
             self._tasks.put(None)
 
     def _begin(self) -> None:
-        """Give the threads that have nothing to do the next questions."""
+        """Give the next questions to threads that have nothing to do."""
         while self._waiting and self._busy < self._threads:
             host, questions = self._waiting.popitem(last=False)
             answered = next(iter(questions))
@@ -92,7 +93,7 @@ class PasswordThreads:
             is_right = False
             with contextlib.suppress(Exception):  # what cannot be compared is not right
                 is_right = question.answer()
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is waiting
                 self._loop.call_soon_threadsafe(self._tell, answered, is_right)
             del task, question, answered
 

@@ -1,4 +1,4 @@
-"""Files that tell other programs of this process: its number, and where it can be reached."""
+"""Files that tell other programs about this process: its number, and where it can be reached."""
 
 from __future__ import annotations
 

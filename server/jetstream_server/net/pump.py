@@ -8,11 +8,11 @@
 5. Each touched socket is written once.
 6. One timer is armed for the next deadline.
 
-What is read from whom in 1 is decided by `intake.py`.
+`intake.py` decides what is read from whom in step 1.
 
-A flush that fails releases nothing: everything that waited for it is dropped, and with it what has
-been held back since, which may tell of writes that went down with the failed ones. So no client is
-told of a write that is not there. Clients see a missing ack, as they would after a crash.
+A flush that fails releases nothing: everything that waited for it is dropped, and so is what has
+been held back since, as that may report writes that were lost with the failed ones. So no client is
+told of a write that is not there. Clients miss an ack, as they would after a crash.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Pump:
         node: the server to run.
         commit: the queue in front of the disk, None for a server that stores nothing.
         clock: where `now` comes from.
-        failed: told once when the pump itself meets an error that is ours.
+        failed: told once when the pump itself meets an error of our own.
         worker: where flushes run; without one, in a thread of the pump's own.
         busy_poll_ns: how long the loop stays awake for a client that waits for each answer.
     """
@@ -91,7 +91,7 @@ class Pump:
             self._loop.call_soon(self._turn)
 
     def rest(self) -> bool:
-        """Have streams at rest let go of memory; tell whether any did."""
+        """Have streams at rest release memory; tell whether any did."""
         if not self.node.rest():
             return False
         self.wake()
@@ -117,12 +117,12 @@ class Pump:
     @property
     def _unflushed_bytes(self) -> int:
         commit = self._commit
-        # What a full disk holds up cannot grow: publishes are refused.
+        # What a full disk holds up cannot grow, because publishes are refused.
         return 0 if commit is None or commit.is_stalled else commit.unflushed_bytes
 
     @property
     def _is_crowded(self) -> bool:
-        """Return whether the disk has enough to do already when this flush is done."""
+        """Return whether the disk already has enough to do after this flush."""
         return self._flushing and self._commit is not None and self._commit.is_crowded
 
     # -- the disk ----------------------------------------------------------------------------
@@ -196,13 +196,13 @@ class Pump:
         self._noted = texts
 
     def _complete(self, flush: Flush, held: Held, failures: Failures, now: int) -> None:
-        """Take a flush back that has been run, and send what waited for it."""
+        """Take back a flush that has been run, and send what waited for it."""
         assert self._commit is not None
         self._commit.complete(flush)
         self._note_failures([failure for _, failure in failures])
         refused = {operation.owner for operation in flush.stalled}
         if any(owner not in refused for owner, _ in failures):
-            # Its owner's writes are lost, those queued meanwhile included.
+            # The writes of its owner are lost, including those queued meanwhile.
             lost, self._waiting = held + self._waiting + self.node.take_held(), []
             self.node.drop(lost)
         elif self._commit.is_stalled:
@@ -265,7 +265,8 @@ class Pump:
         self._worker.stop()
 
     async def _drain(self, commit: GroupCommit) -> Failures:
-        """Have everything carried out, by the worker as well: the loop goes on until the end."""
+        """Carry everything to the disk, through the worker as well: the loop goes on until the
+        end."""
         found: Failures = []
 
         def drained(failures: Failures, error: BaseException | None) -> None:
@@ -275,7 +276,7 @@ class Pump:
             if error is not None:
                 self._failed(error)
 
-        self._flushing = True  # turns that clients still cause leave the disk alone
+        self._flushing = True  # turns that clients still set off leave the disk alone
         self._quiet.clear()
         self._worker.run(commit.drain, drained)
         await self._quiet.wait()

@@ -1,4 +1,4 @@
-"""Where the program is: its threads and tasks, as text for whoever looks for what hangs."""
+"""Where the program is: its threads and tasks, as text for whoever wants to know what hangs."""
 
 from __future__ import annotations
 

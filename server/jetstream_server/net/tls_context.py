@@ -1,7 +1,7 @@
 """A `tls` block as an `ssl.SSLContext`, and what is asked of a client's certificate.
 
 Names of cipher suites and curves are those of Go, as the genuine server's configuration has them;
-suites of TLS 1.3 are never chosen from, in Go as in OpenSSL.
+suites of TLS 1.3 cannot be chosen, neither in Go nor in OpenSSL.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def suite_name(openssl: str) -> str:
 
 
 def _first_curve(names: tuple[str, ...]) -> str:
-    """Return OpenSSL's name of the curve preferred most; Python's `ssl` takes no list."""
+    """Return OpenSSL's name of the most preferred curve; Python's `ssl` takes no list."""
     unknown = [name for name in names if name not in _CURVES]
     if unknown:
         raise ConfigError(f"unrecognized curve preference {unknown[0]}")

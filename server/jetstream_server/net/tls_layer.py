@@ -45,7 +45,7 @@ class TlsLayer:
     def peer_chain(self) -> tuple[bytes, ...]:
         """Return what the client sent, its own certificate first, in DER.
 
-        Before Python 3.13 `ssl` tells of the client's own alone.
+        Before Python 3.13 `ssl` gives only the client's own.
         """
         tell = getattr(self._tls, "get_unverified_chain", None)
         if tell is not None:

@@ -17,7 +17,7 @@ _DELETED = ".jwt.deleted"
 
 
 class TokenFolder:
-    """A folder of JWTs; made if it is not there.
+    """A folder of JWTs, made if it does not exist.
 
     Raises:
         ConfigError: the folder cannot be used.

@@ -1,8 +1,8 @@
 """A connection by WebSocket whose request has not been granted yet.
 
-It is no client: it has no session, counts towards no limit, and leaves nothing behind when it goes.
-What it has to come through are TLS, where the listener has it, and the upgrade request, within the
-handshake timeout. Then it becomes a `LayeredConnection`.
+It is not a client: it has no session, counts towards no limit, and leaves nothing behind when it
+goes. It has to get through TLS, if the listener has that, and through the upgrade request, within
+the handshake timeout. Then it becomes a `LayeredConnection`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class UpgradingConnection(asyncio.Protocol):
     Args:
         pump: runs the node.
         terms: what is asked of those who come.
-        rules: those of them that are about WebSocket.
+        rules: the part of the terms that is about WebSocket.
     """
 
     def __init__(self, pump: Pump, terms: ListenerTerms, rules: WebsocketRules) -> None:
@@ -43,7 +43,7 @@ class UpgradingConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Give the client its time."""
+        """Start the time that the client has."""
         self._transport = cast(asyncio.Transport, transport)
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._terms.tls_timeout_ns / SECOND, self._time_out)
@@ -63,7 +63,7 @@ class UpgradingConnection(asyncio.Protocol):
             pump.node.containment.contain(error, pump.clock.now())
 
     def give_up(self, incident: Incident, now: int) -> None:
-        """Cut it off: nobody is there yet to be told anything."""
+        """Cut it off: there is nobody yet who could be told anything."""
         self._transport.abort()
 
     def _take(self, data: bytes) -> None:

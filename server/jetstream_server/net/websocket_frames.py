@@ -1,12 +1,12 @@
 """WebSocket frames from a client, taken apart while they arrive.
 
 What frames hold is handed on as it comes, so a frame may be as long as its sender likes and costs
-no memory; a library that returns whole frames has to keep them, before anybody has logged in.
-What is deflated is inflated slice by slice, and no further than a message may come to: where one
-kilobyte inflates to a megabyte, others must not wait until all of it has been acted on
-(`READ_BYTES`, beyond which the rest is held until it is asked for).
+no memory; a library that returns whole frames has to keep them, before anybody has logged in. What
+is deflated is inflated slice by slice, and no further than a message may grow: if one kilobyte
+inflates to a megabyte, others must not wait until all of that has been acted on (`READ_BYTES`,
+beyond which the rest is held until it is asked for).
 
-Texts of refusals are the genuine server's, as far as it gets to send them. Specification: RFC 6455,
+Texts of refusals are the genuine server's, where it gets to send them. Specification: RFC 6455,
 chapter 5, RFC 7692; docs/reference/protocol.md#websocket.
 """
 
@@ -40,8 +40,8 @@ class BrokenFrameError(Exception):
     """The client broke the rules of frames.
 
     Attributes:
-        code: with which the connection is closed.
-        received: what came before, for above.
+        code: the one with which the connection is closed.
+        received: what came before it, for the layer above.
     """
 
     def __init__(self, code: CloseCode, text: str) -> None:
@@ -54,10 +54,10 @@ class FrameReader:
     """The frames of one client.
 
     Args:
-        inflated_max: bytes that a compressed message may come to; None where nobody compresses.
+        inflated_max: bytes that a compressed message may inflate to; None where nobody compresses.
 
     Attributes:
-        is_holding: there is more to be had without anything arriving.
+        is_holding: there is more to give although nothing arrives.
         goodbye: what the client's closing frame holds; what follows it is ignored.
     """
 
@@ -74,7 +74,7 @@ class FrameReader:
         self._inflater: zlib._Decompress | None = None  # while a compressed message goes on
         self._packed = b""
         self._is_inflating = False
-        self._inflatable = 0  # bytes that the current message may still come to
+        self._inflatable = 0  # bytes by which the current message may still grow
 
     def take_answers(self) -> bytes:
         """Return the frames that pings ask for, since the last call."""
@@ -109,7 +109,7 @@ class FrameReader:
         return b"".join(pieces)
 
     def _next(self) -> bytes | None:
-        """Go one step on; return what it yields, None when more has to arrive."""
+        """Go on by one step; return what it yields, None when more has to arrive."""
         if self._is_inflating:
             return self._inflate()
         if not self._is_in_frame:
@@ -230,7 +230,7 @@ class FrameReader:
         if self._inflatable < 0:
             text = "maximum payload exceeded"
             raise BrokenFrameError(CloseCode.MESSAGE_TOO_BIG, text)
-        # What follows the last block is nobody's.
+        # What follows the last block belongs to nobody.
         self._packed = b"" if inflater.eof else inflater.unconsumed_tail
         # A full slice may leave something inside, too.
         self._is_inflating = bool(self._packed) or (len(piece) == wanted and not inflater.eof)

@@ -42,7 +42,7 @@ class WebsocketLayer:
     """The server's side of one WebSocket connection.
 
     Attributes:
-        credentials: fields of CONNECT that cookies of the upgrade request stand for.
+        credentials: fields of CONNECT, taken from cookies of the upgrade request.
     """
 
     def __init__(self, rules: WebsocketRules) -> None:
@@ -68,7 +68,7 @@ class WebsocketLayer:
 
     @property
     def is_holding(self) -> bool:
-        """Return whether there is more to be had without anything arriving."""
+        """Return whether there is more to give although nothing arrives."""
         return self._frames is not None and self._broken is None and self._frames.is_holding
 
     def receive(self, data: bytes) -> bytes:
@@ -91,7 +91,7 @@ class WebsocketLayer:
                 self._leaving.append(answers)
 
     def _upgrade(self, data: bytes) -> bytes:
-        """Take bytes of the request; return what is behind it."""
+        """Take bytes of the request; return what follows it."""
         if self._request is None:
             return b""  # it was refused
         try:

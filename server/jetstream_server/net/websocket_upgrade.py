@@ -1,10 +1,9 @@
 """A request to speak WebSocket, and the answer to it.
 
-HTTP is taken apart by h11. Here is what a NATS server makes of it: any path will do, refusals are
-told in one word and the reason is logged, cookies may stand for credentials, and of extensions
-only compression without memory from message to message is known
-(docs/reference/protocol.md#websocket). Lists in headers may come in one line or in several. A
-cookie that cannot be read does not spoil the others.
+h11 takes HTTP apart. Here is what a NATS server makes of it: any path will do, refusals are one
+word and the reason is logged, cookies may stand for credentials, and the only known extension is
+compression without memory from message to message (docs/reference/protocol.md#websocket). Lists in
+headers may come in one line or in several. A cookie that cannot be read does not spoil the others.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _COMPRESSING = (
     f"Sec-WebSocket-Extensions: {_DEFLATE};"
     " server_no_context_takeover; client_no_context_takeover\r\n"
 )
-# What is granted, and a limit for what clients send that costs a server nothing.
+# What is granted; and a limit on what clients send, which costs a server nothing.
 _PARAMETERS = frozenset(
     ("server_no_context_takeover", "client_no_context_takeover", "client_max_window_bits")
 )
@@ -51,9 +50,10 @@ class WebsocketRules:
     Attributes:
         is_secure: it is served over TLS.
         is_same_origin: a browser's page must come from this very host and port.
-        allowed_origins: or from one of these, such as `https://example.com`; empty for any.
+        allowed_origins: or it must come from one of these, such as `https://example.com`; empty for
+            any.
         is_compressing: messages may be deflated, if the client can.
-        inflated_max: bytes that one of them may come to.
+        inflated_max: bytes that one of them may inflate to.
         headers: sent with the upgrade.
         cookies: name of a cookie for each field of CONNECT that it stands for.
     """
@@ -73,9 +73,9 @@ class Upgrade:
 
     Attributes:
         answer: to be sent.
-        rest: what the client has sent behind its request.
+        rest: what the client has sent after its request.
         is_compressing: both sides may deflate.
-        credentials: fields of CONNECT that cookies stand for.
+        credentials: fields of CONNECT, taken from cookies.
     """
 
     answer: bytes
@@ -85,7 +85,7 @@ class Upgrade:
 
 
 class RefusedUpgradeError(Exception):
-    """A request was not granted, for the reason that is the text.
+    """A request was not granted; the text is the reason.
 
     Attributes:
         answer: to be sent before the connection is closed.
@@ -113,13 +113,13 @@ class UpgradeRequest:
         self._headers: dict[str, list[str]] = {}
 
     def receive(self, data: bytes) -> Upgrade | None:
-        """Take bytes; return what is granted once the request is whole.
+        """Take bytes; return what is granted once the request is complete.
 
         Raises:
-            RefusedUpgradeError: it is none, or is not granted.
+            RefusedUpgradeError: it is not a request, or is not granted.
         """
         if not data:
-            return None  # to h11 it would be the end
+            return None  # h11 would take it for the end
         try:
             self._http.receive_data(data)
             event = self._http.next_event()
@@ -153,10 +153,10 @@ class UpgradeRequest:
         return any(_is_deflate(offer) for offer in offers)
 
     def _check(self, request: h11.Request) -> None:
-        """Look for what forbids to grant a request (RFC 6455, 4.2.1).
+        """Look for a reason not to grant a request (RFC 6455, 4.2.1).
 
         Raises:
-            RefusedUpgradeError: there is something.
+            RefusedUpgradeError: there is one.
         """
         if request.target.partition(b"?")[0].endswith(b"/mqtt"):
             raise RefusedUpgradeError(404, "mqtt websocket endpoint not enabled")
