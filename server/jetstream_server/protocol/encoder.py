@@ -1,6 +1,6 @@
-"""What the server says, one frame a call; runs of messages are the kernels' business.
+"""What the server says, one frame per call; runs of messages are the kernels' business.
 
-Subjects, sids and header blocks are written as given: whoever calls has checked them
+Subjects, sids and header blocks are written as given: the caller has checked them
 (docs/reference/protocol.md#transcripts).
 """
 
@@ -17,7 +17,8 @@ OK = b"+OK\r\n"
 PING = b"PING\r\n"
 PONG = b"PONG\r\n"
 
-# Go's encoder, which clients and test suites were written against, escapes what HTML would mind.
+# Go's encoder, which clients and test suites were written against, escapes what has a meaning in
+# HTML.
 _GO_ESCAPES = (
     (b"<", b"\\u003c"),
     (b">", b"\\u003e"),
@@ -46,7 +47,7 @@ def info(fields: dict[str, Any]) -> bytes:
 
 
 def err(text: str) -> bytes:
-    """Return `-ERR '<text>'`; bytes that came in undecodable go out as they were."""
+    """Return `-ERR '<text>'`; bytes that could not be decoded go out as they came in."""
     return b"-ERR '%b'\r\n" % text.encode("utf-8", "surrogateescape")
 
 

@@ -1,7 +1,7 @@
 """Every `-ERR` a client can meet: its exact text, and the close reason when it ends the connection.
 
 Texts and closes as probed on nats-server 2.15.1 (docs/reference/protocol.md#errors); clients match
-on them. An empty text closes without a word: that is how malformed arguments end. Reasons are what
+on them. An empty text closes without a word, which is how malformed arguments end. Reasons are what
 monitoring and disconnect advisories show.
 """
 
@@ -17,7 +17,7 @@ PERMISSIONS_VIOLATION = "Permissions Violation"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way to be told off.
+    """One way in which a client can be refused.
 
     Attributes:
         text: what goes between the quotes of `-ERR '...'`; empty sends nothing.
@@ -48,7 +48,7 @@ CLIENT_SENT_ERROR = Fault("", "Parse Error")
 CONTROL_LINE_EXCEEDED = Fault("maximum control line exceeded", "Maximum Control Line Exceeded")
 PAYLOAD_EXCEEDED = Fault("Maximum Payload Violation", "Maximum Message Payload Exceeded")
 
-# From the server itself, where it fails in a way that nobody foresaw.
+# From the server itself, when it fails in a way that nobody foresaw.
 INTERNAL = Fault("Internal Server Error", "Internal Server Error")
 
 # From the handshake.

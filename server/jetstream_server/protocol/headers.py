@@ -1,6 +1,6 @@
 """Header blocks: `NATS/1.0[ status]`, CR LF, `Key: value` lines, an empty line.
 
-The server never parses a block into an object: it looks for a key, or takes lines out or in, and
+The server never parses a block into an object: it looks for a key, or removes or adds lines, and
 every other byte stays as it was. Clients may send anything as a block, so nothing here fails on
 garbage. A key counts only at the start of a line, up to the colon, in its exact case; its value is
 the rest of the line without leading spaces (docs/reference/protocol.md#headers, as the genuine
@@ -57,7 +57,7 @@ def strip(block: bytes, keys: Iterable[bytes]) -> bytes:
 
 
 def append(block: bytes, added: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return `block` with lines added before its empty line; an empty block is begun."""
+    """Return `block` with lines added before its empty line; if it is empty, begin one."""
     if not block:
         return build(added)
     lines = b"".join([b"%b: %b\r\n" % pair for pair in added])

@@ -1,4 +1,4 @@
-"""What a client says, one small object an op; publishes travel as runs.
+"""What a client says, as one small object per op; publishes travel as runs.
 
 A `PubRun` is a stretch of consecutive PUB and HPUB frames left in the bytes they arrived in: the
 chunk, and an array with `STRIDE` integers for each message. It is the unit in which messages move
@@ -28,7 +28,7 @@ class PubRun:
 
     Attributes:
         chunk: the bytes that hold them; immutable, kept alive by the run.
-        fields: `array('i')` of `STRIDE` positions a message.
+        fields: `array('i')` of `STRIDE` positions per message.
     """
 
     __slots__ = ("chunk", "fields")

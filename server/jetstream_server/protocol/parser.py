@@ -1,15 +1,15 @@
 """A client's bytes to ops (docs/reference/protocol.md#framing and #limits).
 
 Two readers take turns over a chunk. The `frames` kernel takes publishes written the way every
-client writes them, thousands a call. Where it stops, the slow path takes one frame: another verb,
-a publish in lower case or with tabs, the incomplete end of the chunk, or an error, of which it
-alone decides. Publishes of both end up in the same `PubRun`, which is broken only by another op.
+client writes them, thousands per call. Where it stops, the slow path takes one frame: another verb,
+a publish in lower case or with tabs, the incomplete end of the chunk, or an error, which it alone
+decides on. Publishes from both end up in the same `PubRun`, which only another op breaks.
 
 Theory of operation:
 
-- An incomplete frame is held as the list of pieces it came in and joined when there is a reason
-  to look again: its line feed has come, or as many bytes as it declares. So the work is linear in
-  the input, however it is cut.
+- An incomplete frame is held as the list of the pieces in which it came. They are joined when there
+is a reason to look again: its line feed has come, or as many bytes as it declares. So the work is
+linear in the input, however that is cut.
 - A frame is held only up to what its limits allow. Blanks before arguments and whatever follows
   PING, PONG and +OK are unlimited, as in the genuine server, and are dropped as they come.
 - The ops do not depend on how the input is cut.
@@ -49,7 +49,8 @@ _VERBS = {
 }
 _VERB_BYTES_MAX = 7
 _INTEGER_CHARACTERS_MAX = 20
-# A read at least this long is not copied to join it to a torn frame: the frame gets what it lacks.
+# A read of at least this size is not copied to join it to a torn frame; instead the frame gets what
+# it lacks.
 _JOINED_BYTES_MAX = 32 * 1024
 # These take no arguments: the rest of the line is skipped. Ops are not changed, so one will do.
 _WITHOUT_ARGUMENTS: dict[bytes, Op | None] = {b"PING": Ping(), b"PONG": Pong(), b"+OK": None}
@@ -63,9 +64,9 @@ _ARGUMENT = re.compile(rb"[^ \t]")
 # The genuine server lets a lone CR be part of a published subject, but of no other argument.
 _PUBLISH_TOKEN = re.compile(rb"[^ \t]++")
 _TOKEN = re.compile(rb"[^ \t\r]++")
-_SIZE = re.compile(rb"[0-9]{1,9}")  # nine digits at most, as the genuine server
+_SIZE = re.compile(rb"[0-9]{1,9}")  # nine digits at most, as in the genuine server
 
-# At a time; each takes a microsecond or two.
+# How many are read at a time; each takes a microsecond or two.
 OPS_MAX = 2000
 
 # Where the next frame starts, or HELD: the rest of the chunk waits for more.
@@ -112,14 +113,15 @@ class Parser:
         self._ended = False
         self._held: list[bytes] = []  # pieces of the incomplete frame
         self._held_bytes = 0
-        self._awaited_bytes = 0  # no use looking at the held frame before it has so many
+        self._awaited_bytes = 0  # no use looking at the held frame before it has this many
         self._frame_bytes = 0  # how long it will be, if that is known
         self._in_line = False  # ... or before a line feed comes, if its limit allows
-        self._later: deque[bytes] = deque()  # what is to be read, the first from `_unread_at` on
+        self._later: deque[bytes] = deque()  # pieces to be read, the first from `_unread_at` on
         self._unread_at = 0
 
     def feed(self, data: bytes) -> list[Op]:
-        """Return the ops that `data` completes, in order: the first of them, if they are many.
+        """Return the ops that `data` completes, in order; only the first of them, if there are
+        many.
 
         A `Violation` is the last op of a connection; what is fed after it is ignored.
         """
@@ -162,7 +164,7 @@ class Parser:
         return ops
 
     def _complete(self, data: bytes, lacking: int) -> list[Op]:
-        """Parse the held frame with the bytes that it lacks, and what is behind them."""
+        """Parse the held frame with the bytes that it lacks, and then what follows them."""
         frame = b"".join((*self._held, data[:lacking]))
         self._held.clear()
         ops = self._parse(frame)
@@ -346,7 +348,8 @@ def _json_object(arguments: bytes) -> dict[str, Any] | None:
 def _lenient(text: str) -> Any:
     """Return the value of JSON with what Go takes and orjson does not; False for none.
 
-    That is numbers beyond all bounds, nesting, and half of a surrogate pair, which is replaced.
+    That means numbers beyond all bounds, deep nesting, and halves of surrogate pairs, which are
+    replaced.
     """
     try:
         value = json.loads(text, parse_int=_whole, parse_constant=_refuse_constant)
