@@ -1,8 +1,8 @@
 """Accounts as their JWTs claim them, in the form of those that are configured.
 
-So everything below knows one kind of account. An account whose JWT is not valid is left out, and so
-is an import that nobody offers or that needs an activation which is not there: one account must not
-be able to stop the others.
+So everything below knows one kind of account. An account whose JWT is not valid is left out. So is
+an import that nobody offers, or that needs an activation that is missing: one account must not be
+able to stop the others.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _THRESHOLD_NS = ExportOptions("", "").response_threshold_ns
 def claimed_accounts(
     tokens: Mapping[str, str], trusted_keys: Sequence[str], now_s: int
 ) -> tuple[tuple[AccountOptions, ...], list[str]]:
-    """Return the accounts of these JWTs, and what the operator should know of the others.
+    """Return the accounts of these JWTs, and what the operator should know about the others.
 
     Args:
         tokens: JWTs by the keys of accounts.
-        trusted_keys: whose signature makes an account one of the operator.
+        trusted_keys: whose signature makes an account one of the operator's.
         now_s: seconds since 1970.
     """
     claims: dict[str, AccountClaims] = {}
@@ -81,7 +81,7 @@ def valid_account(
 
 @lru_cache(maxsize=_CLAIMS_MAX)
 def _read(token: str) -> AccountClaims:
-    # All accounts are gone through whenever one of them changes.
+    # All accounts are read again whenever one of them changes.
     return AccountClaims.read(token)
 
 
@@ -198,7 +198,7 @@ def _is_activated(
 def _import(entry: ImportClaims) -> ImportOptions:
     subject, to, prefix = entry.subject, entry.local_subject, ""
     if not entry.local_subject and entry.to:
-        # What `to` is in claims of the first version: a stream's prefix, a service's subject there.
+        # In claims of the first version, `to` is a stream's prefix, or a service's subject there.
         if entry.type == "stream":
             prefix = entry.to
         else:

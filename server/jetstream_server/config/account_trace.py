@@ -1,4 +1,4 @@
-"""`msg_trace` of an account: where traces go of messages that a `traceparent` has followed.
+"""`msg_trace` of an account: where the traces of messages with a sampled `traceparent` go.
 
 The texts are the genuine server's (probed with 2.15.1), its misspelling included.
 """

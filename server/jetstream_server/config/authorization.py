@@ -1,7 +1,7 @@
 """The `authorization` and `accounts` blocks: users, permissions, limits, exports, imports.
 
-Everything wrong is collected, in the order of the file. Which account or user another block means
-is checked by `config/load.py`, once all are known.
+Every mistake is collected, in the order of the file. Which account or user another block means is
+checked by `config/load.py`, once all are known.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class _AuthorizationReading:
         }
 
     def claim(self, users: tuple[UserOptions, ...], token: Token) -> None:
-        """Refuse users of a name that another has."""
+        """Refuse users whose name another user has."""
         for user in users:
             name = user.user or user.nkey
             if name in self.names:

@@ -1,8 +1,9 @@
-"""What a configuration that is read again may change while the server runs.
+"""What a configuration may change when it is read again while the server runs.
 
-One option that cannot be changed refuses the whole file: a server that obeys a part of it would be
-one that nobody has described. The texts are the genuine server's, and so is what can be changed,
-except for what this server would have to be restarted for (docs/reference/configuration.md#reload).
+If one option cannot be changed, the whole file is refused: a server that obeyed only part of it
+would be one that nobody has described. The texts are the genuine server's, and so is what can be
+changed, except where this server would have to be restarted
+(docs/reference/configuration.md#reload).
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ _SAID_WITHOUT_VALUE = frozenset(("authorization", "accounts", "server_tags", "se
 
 _ALWAYS_SAID = frozenset(("authorization", "accounts"))
 
-# What the genuine server calls options in its refusals; others are called as they are here.
+# What the genuine server calls options in its refusals; all others keep the names that they have
+# here.
 _NAMES = {
     "host": "Host",
     "http_host": "HTTPHost",
@@ -79,7 +81,7 @@ _SHOWN_BY_NAME = frozenset(("jetstream", "websocket"))
 
 
 def changes(old: ServerOptions, new: ServerOptions) -> list[str]:
-    """Return what the log says of each change, in the order of the options.
+    """Return what the log says about each change, in the order of the options.
 
     Raises:
         ConfigError: something changes that cannot.
@@ -88,7 +90,7 @@ def changes(old: ServerOptions, new: ServerOptions) -> list[str]:
     said = []
     for field in dataclasses.fields(ServerOptions):
         before, after = getattr(old, field.name), getattr(new, field.name)
-        # Users and accounts are gone through whether they differ or not.
+        # Users and accounts are followed whether they differ or not.
         if before == after and not (field.name in _ALWAYS_SAID and _has_users(new)):
             continue
         if field.name == "tls":
@@ -106,7 +108,7 @@ def changes(old: ServerOptions, new: ServerOptions) -> list[str]:
 
 
 def _said_of_tls(before: TlsOptions | None, after: TlsOptions | None) -> list[str]:
-    """Return what the log says of a `tls` block that came, went or changed."""
+    """Return what the log says about a `tls` block that came, went or changed."""
     old, new = before or TlsOptions(), after or TlsOptions()
     said = []
     if old.timeout_ns != new.timeout_ns:
@@ -154,7 +156,7 @@ def _but_preloaded(options: ServerOptions) -> OperatorOptions | None:
 
 
 def _api_imports(old: ServerOptions, new: ServerOptions) -> dict[str, list[bool]]:
-    """Return which accounts had and shall have the API of another instead of their own."""
+    """Return which accounts had, and which are to have, the API of another instead of their own."""
     both: dict[str, list[bool]] = {}
     for at, options in enumerate((old, new)):
         for account in options.accounts:

@@ -1,4 +1,4 @@
-"""The command line: flags to `ServerOptions`, over what the configuration file says.
+"""The command line: flags to `ServerOptions`, which override what the configuration file says.
 
 Flags are read as the genuine server reads them: one dash or two, `=` or a space before the value,
 boolean flags only with `=`; a flag that does not exist prints the usage and ends with code 0.
@@ -90,7 +90,7 @@ class Exit:
 
 @dataclass(slots=True)
 class Flags:
-    """What the command line says; None is not given."""
+    """What the command line says; None if not given."""
 
     host: str | None = None
     port: int | None = None
@@ -163,7 +163,8 @@ _FLAGS: dict[str, tuple[str, type]] = {
     **dict.fromkeys(("v", "version"), ("shows_version", bool)),
 }
 
-# Flags of the genuine server without which this one would not be what was asked for.
+# Flags of the genuine server that cannot be ignored: without them this server would not be what was
+# asked for.
 _REFUSED: dict[str, type] = {
     **dict.fromkeys(("no_advertise", "s", "syslog"), bool),
     **dict.fromkeys(("r", "remote_syslog"), str),

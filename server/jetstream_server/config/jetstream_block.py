@@ -29,7 +29,7 @@ def read_jetstream(token: Token, errors: list[ConfigError]) -> JetStreamOptions:
     """Read the block; what is wrong inside goes to `errors`.
 
     Raises:
-        ConfigError: it is no block at all, or names two folders.
+        ConfigError: it is not a block, or names two folders.
     """
     value = token.value
     if isinstance(value, bool):
@@ -91,7 +91,7 @@ def _cipher(key: str, token: Token) -> str:
 
 
 def _tpm(key: str, token: Token) -> None:
-    # Without the key that it names streams would lie there in clear.
+    # Without the key that it names, streams would be stored in clear.
     text = f'"{key}": keys from a TPM are not supported by this server; use "key"'
     raise error_at(token, text)
 

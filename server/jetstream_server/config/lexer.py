@@ -2,7 +2,7 @@
 
 Maps, arrays, numbers with size suffixes, bare and quoted strings, block strings, `$variables` (from
 enclosing maps, then from the environment), `include`, comments. What each option means is not known
-here; every value remembers where its key stands, so that `config/load.py` can say so.
+here. Every value remembers the place of its key, so that `config/load.py` can name it.
 
 The grammar and the texts of refusals are those of nats-server 2.15.1
 (docs/reference/configuration.md#file-syntax). It differs on purpose where the genuine lexer has a
@@ -64,7 +64,8 @@ class Token:
 
 
 class EmptyConfigError(ConfigError):
-    """The file says nothing: a server starts all the same, a check and a reload refuse it.
+    """There is nothing in the file: a server starts all the same, but a check and a reload refuse
+    it.
 
     Args:
         path: of the file.
@@ -82,7 +83,7 @@ def parse_file(path: str, environment: Mapping[str, str] = os.environ) -> Token:
         A token whose value is the top map.
 
     Raises:
-        EmptyConfigError: it says nothing.
+        EmptyConfigError: there is nothing in it.
         ConfigError: it cannot be read or understood.
     """
     return parse_text(_read(path), path, environment)
@@ -144,7 +145,7 @@ class _ConfigParser:
     Attributes:
         scopes: the maps that enclose the current place, innermost last; variables are looked up
             there.
-        opened: the files and environment variables being parsed, to end circles.
+        opened: the files and environment variables being parsed, so that circles are found.
     """
 
     def __init__(
@@ -306,7 +307,7 @@ class _ConfigParser:
         try:
             if len(self.opened) >= _INCLUDES_MAX:
                 raise ConfigError("files include each other")
-            # A file of its own: it does not see the variables of the one that includes it.
+            # A separate file: it does not see the variables of the one that includes it.
             included: dict[str, Token] = {}
             opened = (*self.opened, path)
             _ConfigParser(_read(path), path, [included], self.environment, opened).top()
@@ -353,7 +354,7 @@ class _ConfigParser:
                 break
             start = self.at
             value = self.value(depth)
-            # A map is placed where it ends; the genuine server does so, too.
+            # The place of a map is where it ends, as in the genuine server.
             items.append(self.token(value, self.at if isinstance(value, dict) else start))
             character = self.skip(_BLANKS)
             if self.skip_comment():

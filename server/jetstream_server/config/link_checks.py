@@ -1,7 +1,7 @@
 """Whether exports and imports fit together: who may import what, mappings, duplicates, cycles.
 
-All of this stands at the place of the `accounts` block in messages, as in the genuine server, since
-it concerns several accounts. It is looked at only when nothing is wrong with any account alone.
+Messages name the place of the `accounts` block for all of this, as in the genuine server, since it
+concerns several accounts. It is looked at only when nothing is wrong with any account alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def check_links(accounts: Sequence[AccountOptions]) -> Iterator[str]:
 def without_wrong_links(
     accounts: Sequence[AccountOptions],
 ) -> tuple[list[AccountOptions], list[str]]:
-    """Return accounts without the imports and timings that cannot be, and why these cannot."""
+    """Return the accounts without impossible imports and timings, and why these are impossible."""
     checks = _Checks(accounts)
     notes: list[str] = []
     kept: dict[str, list[ImportOptions]] = {account.name: [] for account in accounts}
@@ -61,7 +61,7 @@ def without_wrong_links(
 
 
 class _Checks:
-    """One pass; an import counts for the cycles and duplicates of those behind it."""
+    """One pass; an import counts for the cycles and duplicates of those after it."""
 
     def __init__(self, accounts: Sequence[AccountOptions]) -> None:
         self._accounts = {account.name: account for account in accounts}
@@ -111,7 +111,7 @@ class _Checks:
         return "" if entry.prefix else mapping_error(entry)
 
     def _forms_cycle(self, importer: str, entry: ImportOptions) -> bool:
-        """Tell whether what is imported comes, by whatever way, from the importer itself.
+        """Tell whether what is imported comes from the importer itself, by whatever route.
 
         Requests travel from the importer to the exporter, messages of streams the other way; the
         subjects that count are those in the account between two imports.
@@ -133,7 +133,8 @@ class _Checks:
 
 
 def latency_problem(account: AccountOptions, export: ExportOptions) -> str:
-    """Return why answers of a service cannot be timed, empty if they can, or are not to be."""
+    """Return why answers of a service cannot be timed; empty if they can be, or are not meant to
+    be."""
     if export.latency is None:
         return ""
     if export.response != "singleton":
@@ -149,7 +150,7 @@ def latency_problem(account: AccountOptions, export: ExportOptions) -> str:
 def is_authorized(importer: str, exporter: AccountOptions, entry: ImportOptions) -> bool:
     """Tell whether one of the exporter's exports lets an account take this."""
     exports = [export for export in exporter.exports if export.kind == entry.kind]
-    # The last export of a subject replaces those before; that of the very subject decides.
+    # The last export of a subject replaces earlier ones; an export of exactly this subject decides.
     by_subject = {export.subject: export for export in exports}
     export = by_subject.get(entry.subject) or next(
         (each for each in by_subject.values() if is_within(entry.subject, each.subject)), None
@@ -164,7 +165,7 @@ def is_authorized(importer: str, exporter: AccountOptions, entry: ImportOptions)
 
 
 def export_of(exporter: AccountOptions, entry: ImportOptions) -> ExportOptions | None:
-    """Return the export that an import is served by."""
+    """Return the export that serves an import."""
     by_subject = {each.subject: each for each in exporter.exports if each.kind == entry.kind}
     return by_subject.get(entry.subject) or next(
         (each for each in by_subject.values() if is_within(entry.subject, each.subject)), None

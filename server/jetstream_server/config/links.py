@@ -1,8 +1,8 @@
 """The `exports` and `imports` of an account, as written.
 
-Whether an import may be, and what it means together with others, is `link_checks.py`. The texts
-are the genuine server's (probed with 2.15.1); so is that an entry that is neither a stream nor a
-service says nothing.
+Whether an import is possible, and what it means together with others, is decided in
+`link_checks.py`. The texts are the genuine server's (probed with 2.15.1), and as there, an entry
+that is neither a stream nor a service means nothing.
 """
 
 from __future__ import annotations
@@ -128,16 +128,16 @@ class _LinkEntry:
             self._errors.append(error_at(self._entries.pop(key), text))
 
     def refuse_mapped_prefix(self) -> None:
-        """Refuse `to` behind `prefix`; a `prefix` behind `to` replaces it.
+        """Refuse `to` after `prefix`; a `prefix` after `to` replaces it.
 
-        The genuine server refuses one of the two orders, by chance.
+        The genuine server refuses only one of the two orders, by accident.
         """
         if [key for key in self._fields if key in ("prefix", "to")] == ["prefix", "to"]:
             text = "Stream import can not have a 'prefix' and a 'to' property"
             self._errors.append(error_at(self._fields["to"], text))
 
     def read(self, table: values.Table) -> dict[str, Any]:
-        """Return what is given and right, by field name."""
+        """Return the values that are given and valid, by field name."""
         other = {"stream": "service", "service": "stream"}.get(self.kind, "")
         for key in [key for key in self._entries if other and key.lower() == other]:
             token = self._entries.pop(key)

@@ -69,7 +69,7 @@ def load(path: str, environment: Mapping[str, str] = os.environ) -> ServerOption
     """Read a configuration file.
 
     Raises:
-        ConfigError: with all that is wrong; its text ends with a line end, as the genuine one.
+        ConfigError: with all that is wrong; its text ends with a line end, as the genuine one does.
     """
     return options_of(parse_file(path, environment))
 
@@ -147,11 +147,11 @@ class _TopMapReading:
         )
 
     def _read_operator(self, given: dict[str, Any]) -> None:
-        """Read what belongs to an operator, whose accounts stand in place of configured ones."""
+        """Read what belongs to an operator, whose accounts take the place of configured ones."""
         tokens = {name: given.pop(name) for name in _OF_OPERATOR if name in given}
         if not tokens:
             return
-        # Imported here: most servers have no operator, and start sooner without the models.
+        # Imported here: most servers have no operator, and start sooner without these models.
         from jetstream_server.config.operator_block import read_operator
 
         place = next(iter(tokens.values()))
@@ -191,7 +191,7 @@ class _TopMapReading:
             return AuthorizationOptions(), set()
 
     def _check_accounts(self, given: dict[str, Any], accounts: Any) -> None:
-        """Refuse accounts beside a single user or token."""
+        """Refuse accounts next to a single user or token."""
         token: Token = given["accounts"]
         authorization = given.get("authorization") or AuthorizationOptions()
         for account in accounts:

@@ -1,6 +1,6 @@
 """The `mappings` block: subjects that are replaced on publish.
 
-Whether source and destination make a transform is for `core/transform.py`, a floor above, to say.
+Whether source and destination make a transform is decided by `core/transform.py`, a floor above.
 """
 
 from __future__ import annotations

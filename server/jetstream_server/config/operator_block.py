@@ -36,7 +36,7 @@ def read_operator(
 
     Args:
         given: those that are there.
-        system_account: as configured, empty for not at all.
+        system_account: as configured, empty if it is not.
         errors: gets everything that is wrong.
 
     Returns:
@@ -90,7 +90,7 @@ def _problems(
     trusted: list[str],
     system_account: str,
 ) -> Iterator[str]:
-    """Yield what does not go together."""
+    """Yield what is inconsistent."""
     if operators and read.get("trusted_keys"):
         yield "conflicting options for 'TrustedKeys' and 'TrustedOperators'"
     if "resolver" not in read:
@@ -165,7 +165,8 @@ def _trusted_keys(token: Token, errors: list[ConfigError]) -> tuple[str, ...]:
 
 
 def _resolver(token: Token, errors: list[ConfigError]) -> tuple[str, bool]:
-    """Read where accounts come from: the folder, empty for memory, and whether they can go."""
+    """Read where accounts come from: the folder (empty for memory), and whether they can be
+    deleted."""
     if isinstance(token.value, str):
         if token.value.upper() in ("MEM", "MEMORY"):
             return "", False
@@ -193,7 +194,7 @@ _RESOLVER: values.Table = {
     "dir": ("dir", values.string),
     "allow_delete": ("may_delete", values.boolean),
     "hard_delete": ("must_delete", values.boolean),
-    # Of several servers that share accounts with each other.
+    # These are for several servers that share accounts with each other.
     "limit": ("", values.integer),
     "interval": ("", values.string),
     "timeout": ("", values.string),

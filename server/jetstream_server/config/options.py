@@ -61,7 +61,7 @@ class AccountJetStreamOptions:
     """What an account may store; -1 is no limit.
 
     Attributes:
-        tiers: the same for streams of so many replicas, by `R1`, `R3`; instead of all others.
+        tiers: the same for streams with so many replicas, by `R1`, `R3`; instead of all others.
     """
 
     max_memory: int = -1
@@ -77,8 +77,8 @@ class AccountJetStreamOptions:
 
 @dataclass(frozen=True, slots=True)
 class LatencyOptions:
-    """Of how many of a hundred requests of a service the time is told, 0 for those whose headers
-    ask for it, and on which subject."""
+    """What percentage of a service's requests is timed, 0 for those whose headers ask for it; and
+    on which subject the time is reported."""
 
     subject: str
     percent: int = 100
@@ -97,7 +97,7 @@ class ExportOptions:
         response: how many answers a request has: `singleton`, `stream` or `chunked`.
         response_threshold_ns: how long an answer may take, after the request or another answer.
         latency: None where answers are not timed.
-        allows_trace: whether who traces a request learns what becomes of it here.
+        allows_trace: whether somebody who traces a request learns what becomes of it here.
     """
 
     kind: str
@@ -122,7 +122,8 @@ class ImportOptions:
         to: here, with `$1` or `*` for the wildcards of `subject`; empty for the same.
         prefix: of a stream's subjects here; instead of `to`.
         is_sharing: whether a service is told who asks.
-        allows_trace: whether who traces a message of a stream learns what becomes of it here.
+        allows_trace: whether somebody who traces a message of a stream learns what becomes of it
+            here.
     """
 
     kind: str
@@ -151,8 +152,8 @@ class AccountOptions:
         imports: what it takes from other accounts.
         mappings: as `ServerOptions.mappings`.
         claims: what its JWT says, None without an operator.
-        trace_dest: where traces go of messages that others follow; empty for nowhere.
-        trace_percent: of how many of them in a hundred.
+        trace_dest: where traces of messages that others follow go; empty for nowhere.
+        trace_percent: what percentage of them is traced.
     """
 
     name: str
@@ -177,8 +178,8 @@ class OperatorOptions:
     Attributes:
         trusted_keys: who may sign accounts.
         preloaded: JWTs of accounts by their keys.
-        resolver_dir: where JWTs of accounts are kept, and added while the server runs; empty to
-            know only the preloaded ones.
+        resolver_dir: where JWTs of accounts are kept, and added while the server runs; empty if
+            only the preloaded ones are known.
         may_delete: whether accounts can be removed while the server runs.
         default_sentinel: the JWT of clients that have none; empty for nobody.
         pinned_accounts: the only accounts that may be used; empty for all.
@@ -194,7 +195,7 @@ class OperatorOptions:
 
 @dataclass(frozen=True, slots=True)
 class MappingDestination:
-    """Where a mapped subject goes, and in how many of a hundred cases."""
+    """Where a mapped subject goes, and in what percentage of cases."""
 
     subject: str
     weight: int = 100
@@ -216,12 +217,13 @@ class JetStreamOptions:
     Attributes:
         store_dir: as given; empty for the temporary folder. `folder` is what is used.
         max_memory, max_file: bytes; -1 or 0 for what the machine has.
-        sync_interval_ns: 0 acknowledges after the disk has the message (group commit, the
-            default); above, as the genuine server: at once, and the disk is synced this often.
-        max_ha_assets: shown only; of clusters.
-        default_max_consumers: on a stream where nothing else limits them; 0 is 1,000, below none.
-        batches_per_stream, batches_total, batch_messages_max, batch_timeout_ns: of atomic and fast
-            batches; 0 is the default.
+        sync_interval_ns: 0 acknowledges after the disk has the message (group commit, the default);
+            more, as in the genuine server: acknowledges at once, and the disk is synced this often.
+        max_ha_assets: only shown; it is for clusters.
+        default_max_consumers: on a stream where nothing else limits them; 0 means 1,000, less means
+            no limit.
+        batches_per_stream, batches_total, batch_messages_max, batch_timeout_ns: for atomic and fast
+            batches; 0 means the default.
         encryption_key: of everything stored, also a passphrase; empty for no encryption.
         previous_encryption_key: what it was, while it is being changed.
         cipher: `chacha` (ChaCha20-Poly1305) or `aes` (AES-256-GCM).
@@ -256,7 +258,7 @@ class TlsOptions:
 
     Attributes:
         greets_after_ns: how long INFO waits for a client that begins TLS first; 0 greets at once,
-            -1 only through TLS (`handshake_first`).
+            -1 greets only through TLS (`handshake_first`).
     """
 
     cert_file: str = ""
@@ -303,8 +305,8 @@ class ServerOptions:
         busy_poll_ns: how long the server stays awake for a client that waits for each answer.
         mappings: of the global account.
         operator: None where accounts are configured instead.
-        config_file, config_digest: where they come from, both empty without a file.
-        warnings: what the file says and this server does not do, for the log.
+        config_file, config_digest: where the options come from; both empty without a file.
+        warnings: what the file asks for and this server does not do, for the log.
     """
 
     host: str = "0.0.0.0"
@@ -362,6 +364,6 @@ class ServerOptions:
 
     @property
     def auth_timeout_ns(self) -> int:
-        """How long a client has for its CONNECT; the handshake of TLS comes out of it."""
+        """How long a client has for its CONNECT; the TLS handshake counts towards it."""
         usual = self.tls.timeout_ns + SECOND if self.tls is not None else 2 * SECOND
         return self.authorization.timeout_ns or usual

@@ -22,7 +22,7 @@ class SubjectPermissions:
 
 @dataclass(frozen=True, slots=True)
 class ResponsePermissions:
-    """How far replies to received messages are allowed; -1 messages is without limit."""
+    """How far replies to received messages are allowed; -1 messages means no limit."""
 
     max_messages: int = 1
     expires_ns: int = 2 * MINUTE

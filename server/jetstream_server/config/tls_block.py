@@ -1,6 +1,6 @@
 """A `tls` block: files, versions, and who has to show a certificate.
 
-What the files hold is looked at when the listener is made (`net/tls_context.py`).
+What the files hold is checked when the listener is made (`net/tls_context.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def read_tls(key: str, token: Token, errors: list[ConfigError]) -> TlsOptions:
     """Read the block; what is wrong inside goes to `errors`.
 
     Raises:
-        ConfigError: it is no block, or names a certificate without its key.
+        ConfigError: it is not a block, or names a certificate without its key.
     """
     entries = values.mapping(key, token)
     unknown = 'error parsing tls config, unknown field "{}"'

@@ -16,8 +16,8 @@ from jetstream_server.base.errors import ConfigError
 from jetstream_server.config.lexer import Token
 
 ValueReader = Callable[[str, Token], Any]
-# Names as an option file has them (lower case), to the field of the options and its reader; what
-# has no field is read and checked, and then forgotten.
+# From the name in an option file (lower case) to the field of the options and its reader; an option
+# without a field is read and checked, and then forgotten.
 Table = Mapping[str, tuple[str, ValueReader]]
 
 _MAP = "map[string]interface {}"
@@ -167,7 +167,7 @@ def format_duration(duration_ns: int) -> str:
 
 
 def duration(key: str, token: Token) -> int:
-    """Read a duration; a number without unit is refused, as the genuine server does."""
+    """Read a duration; a number without a unit is refused, as in the genuine server."""
     if not isinstance(token.value, str):
         raise error_at(
             token, f'invalid use of field "{key}": {key} should be converted to a duration'
@@ -249,7 +249,7 @@ def address(key: str, token: Token) -> tuple[str | None, int]:
 
 
 def ignored(key: str, token: Token) -> None:
-    """Accept an option that says nothing to this server."""
+    """Accept an option that means nothing to this server."""
 
 
 def read_table(
@@ -266,11 +266,11 @@ def read_table(
         table: what may be in it.
         errors: gets everything that is wrong, in the order of the file.
         unknown: the text for other keys.
-        conversions_at: where values of the wrong type are said to be, for the blocks in which the
-            genuine server names the block instead of the value.
+        conversions_at: the place given for values of the wrong type, for blocks where the genuine
+            server names the block instead of the value.
 
     Returns:
-        What was given and right, by field name.
+        The values that are given and valid, by field name.
     """
     values: dict[str, Any] = {}
     for key, token in entries.items():

@@ -1,4 +1,4 @@
-"""The `websocket` block: a listener for browsers and whoever else speaks WebSocket."""
+"""The `websocket` block: a listener for browsers and others who speak WebSocket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def read_websocket(token: Token, errors: list[ConfigError]) -> WebsocketOptions:
     """Read the block; what is wrong inside goes to `errors`.
 
     Raises:
-        ConfigError: it is no block.
+        ConfigError: it is not a block.
     """
     if not isinstance(token.value, dict):
         text = f"Expected websocket to be a map, got {type_name(token.value)}"

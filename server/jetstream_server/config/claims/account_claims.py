@@ -1,6 +1,6 @@
 """What an account claims: its limits, its signing keys, what it exports and imports.
 
-Limits are -1 for none; what is not given is 0.
+A limit of -1 means none; one that is not given is 0.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class AccountLimitClaims(StorageLimits):
     """All limits of an account.
 
     Attributes:
-        tiered_limits: what it may store in streams of some number of replicas, by `R1`, `R3`;
-            instead of the limits of everything.
+        tiered_limits: what it may store in streams with so many replicas, by `R1`, `R3`; instead of
+            the overall limits.
     """
 
     subs: ClaimInteger = 0
@@ -67,7 +67,7 @@ class AccountLimitClaims(StorageLimits):
         return self.allows_any
 
     def problems(self) -> Iterator[str]:
-        """Yield what does not go together."""
+        """Yield what is inconsistent."""
         if not self.tiered_limits:
             return
         if "" in self.tiered_limits:
@@ -78,7 +78,7 @@ class AccountLimitClaims(StorageLimits):
 
 
 class LatencyClaims(Claims):
-    """How often answers of a service are timed, in percent or by `headers`, and who is told."""
+    """How many answers of a service are timed, in percent or by `headers`, and who is told."""
 
     sampling: ClaimInteger | str = 0
     results: str = ""
@@ -114,7 +114,7 @@ class ImportClaims(Claims):
 
 
 class MappingClaims(Claims):
-    """Where a mapped subject goes, and in how many of a hundred cases."""
+    """Where a mapped subject goes, and in what percentage of cases."""
 
     subject: str
     weight: ClaimInteger = 0
@@ -122,14 +122,14 @@ class MappingClaims(Claims):
 
 
 class TraceClaims(Claims):
-    """Where traces of sampled messages go, and of how many in a hundred, 0 for all."""
+    """Where traces of sampled messages go, and the percentage of messages traced; 0 for all."""
 
     dest: str = ""
     sampling: ClaimInteger = 0
 
 
 class UserScope(Claims):
-    """What those may do whose JWTs one signing key has signed."""
+    """What the users may do whose JWTs were signed with one signing key."""
 
     kind: str
     key: str
@@ -151,7 +151,7 @@ class _AccountBody(Claims):
     @field_validator("signing_keys", mode="before")
     @classmethod
     def _by_key(cls, given: Any) -> Any:
-        """Keys stand for themselves, or with a scope."""
+        """Keys come alone, or with a scope."""
         if not isinstance(given, list):
             raise ValueError("expected a list of keys")
         keys: dict[str, Any] = {}
@@ -186,7 +186,7 @@ class AccountClaims(SignedClaims):
         return modern
 
     def problem(self) -> str:
-        """Return the first thing in it that cannot be, empty for nothing."""
+        """Return the first mistake in it, empty for none."""
         return next(self._problems(), "")
 
     def _problems(self) -> Iterator[str]:
@@ -220,7 +220,8 @@ class AccountClaims(SignedClaims):
                 yield problem
 
     def has_revoked(self, user: UserClaims) -> bool:
-        """Tell whether a user's JWT was issued before all of that user were revoked."""
+        """Tell whether a user's JWT was issued before the time up to which that user's JWTs are
+        revoked."""
         return _is_revoked(self.nats.revocations, user.subject, user.issued_at)
 
     def has_signed(self, user: UserClaims) -> bool:
@@ -245,7 +246,7 @@ class ActivationClaims(SignedClaims):
 
     @classmethod
     def _modern(cls, body: dict[str, Any]) -> dict[str, Any]:
-        """Return claims of version 1, which calls the kind of what is imported its type."""
+        """Return claims of version 1, where the kind of an import is called its type."""
         modern = super()._modern(body)
         modern["nats"]["kind"] = modern["nats"].get("type")
         return modern

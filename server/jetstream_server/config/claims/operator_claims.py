@@ -1,4 +1,5 @@
-"""What the operator of a server claims: which keys may sign accounts, and which accounts go."""
+"""What the operator of a server claims: which keys may sign accounts, and which accounts are to be
+deleted."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class OperatorClaims(SignedClaims):
 
     @property
     def trusted_keys(self) -> tuple[str, ...]:
-        """Whose signature makes an account one of this operator."""
+        """Whose signature makes an account one of this operator's."""
         own = () if self.nats.strict_signing_key_usage else (self.subject,)
         return (*own, *self.nats.signing_keys)
 

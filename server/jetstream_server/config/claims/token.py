@@ -1,10 +1,10 @@
-"""A JWT as NATS has them: read, and its signature checked against the issuer it names.
+"""A JWT in the form that NATS uses: it is read, and its signature checked against the issuer it
+names.
 
-Whether that issuer may be trusted, and whether the claims are valid now, is for others to say;
-until then nothing but their types is looked at. The signature of version 2 covers the header, that
-of version 1 does not, and what version 1 has elsewhere is put where version 2 has it. How versions,
-algorithms and signatures go together was probed with the genuine server 2.15.1
-(docs/reference/accounts.md#jwts).
+Others decide whether that issuer may be trusted, and whether the claims are valid now; until then
+only their types are checked. The signature of version 2 covers the header, that of version 1 does
+not, and what version 1 has elsewhere is put where version 2 has it. How versions, algorithms and
+signatures go together was probed with the genuine server 2.15.1 (docs/reference/accounts.md#jwts).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ALGORITHMS = ("ed25519-nkey", "ed25519")
 _DECORATED = re.compile(r"\s*-{3,}[^\n-]*JWT-{3,}\s*\n(?P<token>\S+)\s*\n")
 
 
-# Whatever else JSON can write as a number is refused, as 64 bits and Go's reader refuse it.
+# Any other number that JSON can write is refused, as it is by Go's reader for 64 bits.
 ClaimInteger = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
 
 
@@ -30,7 +30,7 @@ class ClaimsError(ValueError):
 
 
 class Claims(BaseModel):
-    """Something claimed; `null` is what was left out, and unknown fields say nothing."""
+    """Something claimed; `null` is the same as left out, and unknown fields mean nothing."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
@@ -48,8 +48,8 @@ class SignedClaims(Claims):
     Attributes:
         KIND: what `nats.type` has to be.
         SUBJECT, ISSUERS: kinds of keys.
-        NOT_IN_VERSION_1: fields of `nats` that say nothing in a JWT of version 1.
-        DEFAULTS_OF_VERSION_1: what is meant where one of version 1 says nothing.
+        NOT_IN_VERSION_1: fields of `nats` that mean nothing in a JWT of version 1.
+        DEFAULTS_OF_VERSION_1: what a JWT of version 1 means by leaving a field out.
         token: the JWT itself.
         issued_at, expires_at, not_before: seconds since 1970; 0 for not given.
     """
@@ -73,7 +73,8 @@ class SignedClaims(Claims):
         """Read a JWT that its issuer has signed.
 
         Raises:
-            ClaimsError: it is none, of another kind, or not signed by whom it names.
+            ClaimsError: it is not a JWT, is of another kind, or is not signed by the issuer it
+                names.
         """
         parts = text.strip().split(".")
         if len(parts) != 3:
@@ -104,7 +105,7 @@ class SignedClaims(Claims):
         return claims.model_copy(update={"token": text.strip()})
 
     def decoded(self) -> dict[str, Any]:
-        """Return the whole of what is claimed, as it was written."""
+        """Return all that is claimed, as it was written."""
         body: dict[str, Any] = orjson.loads(nkey.decoded(self.token.split(".")[1]))
         return body
 
@@ -124,7 +125,7 @@ class SignedClaims(Claims):
         nats = body.get("nats")
         if not isinstance(nats, dict):
             raise ClaimsError(f"not {cls.KIND} claim")
-        # Only version 1 has its kind beside what is claimed.
+        # Only version 1 has its kind next to the claims.
         kind, version = nats.get("type"), nats.get("version")
         if body.get("type"):
             kind, version = body["type"], 1
@@ -142,7 +143,7 @@ class SignedClaims(Claims):
         return body | {"nats": cls.DEFAULTS_OF_VERSION_1 | own | moved}
 
     def is_current(self, now_s: int) -> bool:
-        """Tell whether this is the time for which it was issued."""
+        """Tell whether the time lies in the period for which it was issued."""
         return not (self.has_expired(now_s) or now_s < self.not_before)
 
     def has_expired(self, now_s: int) -> bool:

@@ -1,6 +1,6 @@
 """What a user may do, as an account claims it; also what a signing key's scope grants.
 
-Limits are -1 for none; what is not given is 0, which lets nothing through.
+A limit of -1 means none; one that is not given is 0, which lets nothing through.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TIME = re.compile(r"([01]?\d|2[0-3]):[0-5]\d:[0-5]\d")
 
 
 class SubjectClaims(Claims):
-    """Subjects of one direction; nothing given restricts nothing."""
+    """Subjects of one direction; if none are given, nothing is restricted."""
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class SubjectClaims(Claims):
         return not self.allow and not self.deny
 
     def as_options(self) -> SubjectPermissions:
-        """Return the same as it is configured."""
+        """Return the same in the form in which it is configured."""
         return SubjectPermissions(self.allow or None, self.deny)
 
 
@@ -109,7 +109,8 @@ class UserGrants(PermissionClaims):
         return any(address in ip_network(each, strict=False) for each in self.src)
 
     def seconds_left(self, now_s: int) -> int | None:
-        """Return how long it may be connected from now on, None for ever, 0 for not at all."""
+        """Return for how many seconds from now it may be connected; None for ever, 0 for not at
+        all."""
         if not self.times:
             return None
         local = datetime.fromtimestamp(now_s, ZoneInfo(self.locale) if self.locale else UTC)
@@ -125,7 +126,7 @@ class UserGrants(PermissionClaims):
         return 0
 
     def problem(self) -> str:
-        """Return what makes no sense in it, empty for nothing."""
+        """Return what makes no sense in it, empty if all does."""
         for network in self.src:
             try:
                 ip_network(network, strict=False)
@@ -137,7 +138,7 @@ class UserGrants(PermissionClaims):
         if self.locale:
             try:
                 ZoneInfo(self.locale)
-            # A name that is a folder's, or too long for a file's, is no zone's either.
+            # The name of a folder, or a name too long for a file, is no zone's name either.
             except (KeyError, OSError, ValueError):
                 return f"could not parse iana time zone {self.locale!r}"
         return ""
