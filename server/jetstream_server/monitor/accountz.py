@@ -21,7 +21,7 @@ from jetstream_server.node.node import Node
 from jetstream_server.node.stats import Traffic
 
 _RESPONSES = {"singleton": "Singleton", "stream": "Streamed", "chunked": "Chunked"}
-# What the system account offers to others, and what each of them calls it.
+# What the system account offers to others, and what they call it.
 _OFFERED = {
     "$SYS.REQ.USER.*.INFO": "singleton",
     "$JS.API.>": "singleton",
@@ -134,7 +134,7 @@ def _import(entry: ImportOptions) -> dict[str, Any]:
 
 
 def _own_imports(node: Node, name: str) -> list[dict[str, Any]]:
-    """Return the services that every account has, as imports of the system account's.
+    """Return the services that every account has, as imports from the system account.
 
     Here each account has its own; clients see no difference.
     """
@@ -149,7 +149,8 @@ def _own_imports(node: Node, name: str) -> list[dict[str, Any]]:
 def accstatz(
     node: Node, now: int, names: list[str] | None = None, *, unused: bool = False
 ) -> dict[str, Any]:
-    """Return what the clients of accounts do; of those that have any, unless asked for others."""
+    """Return what the clients of accounts do, for accounts that have any unless others are asked
+    for."""
     wanted = [
         account
         for account in node.accounts.values()
@@ -163,7 +164,7 @@ def accstatz(
 
 
 def account_stat(node: Node, account: Account) -> dict[str, Any]:
-    """Return what the clients of an account have done, those that are gone included."""
+    """Return what the clients of an account have done, including those that are gone."""
     traffic = Traffic()
     traffic.add(account.traffic)
     for cid in account.clients:

@@ -32,7 +32,7 @@ def peer_certificates(chain: tuple[bytes, ...]) -> list[dict[str, Any]]:
 
 
 def _contents(certificate: bytes) -> dict[str, str]:
-    """Return what a certificate says of itself; nothing of one that cannot be read."""
+    """Return what a certificate says about itself; nothing for one that cannot be read."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
     from cryptography.x509 import load_der_x509_certificate

@@ -1,4 +1,4 @@
-"""`$SYS.REQ.CLAIMS.*`: what the system account may have done with the JWTs of accounts.
+"""`$SYS.REQ.CLAIMS.*`: what the system account may do with the JWTs of accounts.
 
 | Subject | |
 |---|---|
@@ -42,7 +42,7 @@ class Tokens(Protocol):
         ...
 
     def change(self, changed: Mapping[str, str | None], now: int) -> None:
-        """Keep these instead, None for no more, and follow what they claim.
+        """Keep these instead, with None for one that is to go, and follow what they claim.
 
         Raises:
             ConfigError: they could not be kept, or followed.
@@ -66,7 +66,7 @@ class ClaimsServices:
         self._account = node.accounts[node.options.system_account]
 
     def subscribe(self) -> None:
-        """Begin to act."""
+        """Start acting."""
         subjects = [b"$SYS.REQ.CLAIMS." + verb for verb in _ALL]
         subjects += [b"$SYS.REQ.ACCOUNT.*.CLAIMS." + verb for verb in _ONE]
         for subject in subjects:
@@ -139,10 +139,10 @@ class ClaimsServices:
         return {"data": {"code": 200, "message": f"deleted {len(accounts)} accounts"}}
 
     def _deleted(self, claims: DeletionClaims) -> list[str]:
-        """Return the accounts that are to go.
+        """Return the accounts that are to be deleted.
 
         Raises:
-            ClaimsError: they may not.
+            ClaimsError: they may not be.
         """
         accounts = claims.nats.accounts
         if claims.issuer != claims.subject:

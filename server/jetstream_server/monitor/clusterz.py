@@ -36,5 +36,5 @@ def ipqueuesz(node: Node, now: int) -> dict[str, Any]:
 
 
 def raftz(node: Node, now: int) -> dict[str, Any]:
-    """Return the Raft groups; over HTTP `NO_RAFT` is said instead, with status 404."""
+    """Return the Raft groups; over HTTP the answer is `NO_RAFT` instead, with status 404."""
     return {}

@@ -24,7 +24,7 @@ _ONLY_CLOSED = ("stop", "reason")
 
 ListedConnection = Session | ClosedConnection
 
-# Largest first, but for the first two and the last one.
+# Largest first, except for the first two and the last one.
 _ORDERS: dict[str, Callable[[Any], Any]] = {
     "cid": lambda session: session.cid,
     "start": lambda session: session.start,
@@ -45,7 +45,7 @@ _ORDERS: dict[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class ConnzOptions:
-    """Which connections, in what order, how much of each."""
+    """Which connections, in what order, and how much of each."""
 
     sort: str = "cid"
     auth: bool = False
@@ -133,7 +133,8 @@ def connz(node: Node, now: int, options: ConnzOptions | None = None) -> dict[str
         "total": total,
         "offset": offset,
         "limit": limit,
-        # How the genuine server tells an account that is not there from one without clients.
+        # How the genuine server distinguishes an account that does not exist from one without
+        # clients.
         "connections": [_connection(each, now, options) for each in page] if is_known else None,
     }
 

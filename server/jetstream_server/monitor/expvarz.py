@@ -1,7 +1,7 @@
-"""/debug/vars: what every Go program tells of itself, as far as Python has it.
+"""/debug/vars: what every Go program tells about itself, as far as Python has it.
 
-Of `memstats` there are `Alloc` (in use), `Sys` (the most that was) and `NumGC`; the others count
-what only Go's allocator has. Of the command line there is the program only: a password may follow.
+`memstats` has `Alloc` (in use), `Sys` (the most ever) and `NumGC`; its other fields count what only
+Go's allocator has. The command line is cut to the program's name, as a password may follow.
 """
 
 from __future__ import annotations
@@ -27,5 +27,5 @@ def expvarz() -> dict[str, Any]:
 
 
 def variables() -> dict[str, Any]:
-    """Return the same as a page, which has it in order of the names."""
+    """Return the same as a page, in the order of the names."""
     return dict(sorted(expvarz().items()))

@@ -141,7 +141,7 @@ def _bad(text: str) -> _Ailment:
 
 
 def _given_up(account: str, catalog: Catalog) -> list[_Ailment]:
-    """Return what came of exceptions that nobody foresaw, offline streams aside."""
+    """Return the consequences of exceptions that nobody foresaw, apart from offline streams."""
     return [
         _Ailment(
             503,

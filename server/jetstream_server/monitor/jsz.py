@@ -21,7 +21,7 @@ from jetstream_server.node.accounts.account import Account
 from jetstream_server.node.node import Node
 
 ACCOUNTS_PAGE = 1024
-# How the genuine server shows that an account has reserved nothing: -1 without a sign.
+# How the genuine server shows that an account has reserved nothing: -1 as an unsigned number.
 _NOTHING_RESERVED = 2**64 - 1
 
 
@@ -29,9 +29,9 @@ _NOTHING_RESERVED = 2**64 - 1
 class JszOptions:
     """How deep to go; each level includes those above it.
 
-    `leader-only` and `stream-leader-only` are understood and change nothing: a server alone leads
-    all that it has, which `raft` has it say. `direct_consumers` are those that mirrors and sources
-    made for themselves.
+    `leader-only` and `stream-leader-only` are understood and change nothing: a single server leads
+    all that it has, and with `raft` it says so. `direct_consumers` are those that mirrors and
+    sources made for themselves.
     """
 
     account: str = ""
@@ -70,7 +70,7 @@ class JszOptions:
 
 
 def jsz(node: Node, now: int, options: JszOptions | None = None) -> dict[str, Any]:
-    """Return sums over all accounts, and details of those asked for."""
+    """Return sums over all accounts, and details of those that were asked for."""
     options = options or JszOptions()
     catalogs = {each[0].name: each for each in jetstream_accounts(node)}
     states = [
@@ -88,7 +88,7 @@ def jsz(node: Node, now: int, options: JszOptions | None = None) -> dict[str, An
     if node.disk_full:  # the genuine server shuts JetStream down instead
         view["disk_full"] = node.disk_full
     streams = sum(len(catalog.streams) for _, catalog in catalogs.values())
-    # Without those that mirrors and sources have made for themselves.
+    # Not counting those that mirrors and sources have made for themselves.
     consumers = sum(
         stream.consumer_count
         for _, catalog in catalogs.values()
@@ -168,6 +168,6 @@ def _consumer_detail(consumer: Consumer, now: int, options: JszOptions) -> dict[
     view.pop("config", None)
     if not options.config:
         return view
-    # As it is kept: without what the API adds about the server.
+    # As it is stored, without what the API adds about the server.
     names = ("stream_name", "name", "created")
     return {**{name: view[name] for name in names}, "config": consumer.config.to_wire()} | view

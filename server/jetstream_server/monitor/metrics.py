@@ -1,8 +1,8 @@
 """/metrics: the same numbers for Prometheus.
 
-The genuine server leaves this to an exporter beside it. Metrics have that exporter's names and
-labels (`gnatsd_varz_*`, `jetstream_server_*`, `jetstream_stream_*`, `jetstream_consumer_*`), so
-that its dashboards fit.
+The genuine server leaves this to a separate exporter. Metrics have that exporter's names and labels
+(`gnatsd_varz_*`, `jetstream_server_*`, `jetstream_stream_*`, `jetstream_consumer_*`), so that its
+dashboards fit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CONSUMER_LABELS = (*_STREAM_LABELS, "consumer_name")
 
 
 class _Metrics:
-    """Reads a node when it is asked to."""
+    """Reads a node when asked."""
 
     def __init__(self, node: Node, now: int) -> None:
         self._node = node

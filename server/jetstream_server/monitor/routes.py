@@ -22,7 +22,7 @@ class Answer(NamedTuple):
 
     Attributes:
         compact: written on one line.
-        text: said instead of the view, when it is not empty.
+        text: sent instead of the view, when it is not empty.
     """
 
     view: dict[str, Any]
@@ -102,7 +102,7 @@ _VIEWS: dict[str, Callable[[Node, int, Query], Answer]] = {
     "/debug/vars": _variables,
 }
 PATHS = tuple(_VIEWS)
-# Of those that look into the server's machinery the genuine one does not count the requests.
+# The genuine server does not count requests to pages that look into its machinery.
 _UNCOUNTED = ("/ipqueuesz", "/raftz", "/debug/vars")
 
 

@@ -1,4 +1,5 @@
-"""`$SYS.REQ.SERVER.<id>.RELOAD`, `.KICK`, `.LDM`: what the system account may have the server do.
+"""`$SYS.REQ.SERVER.<id>.RELOAD`, `.KICK`, `.LDM`: what the system account may tell the server to
+do.
 
 `KICK` ends the connection of a client, `LDM` tells a client to go elsewhere; both take
 `{"cid": n}`. `RELOAD` has the configuration read again. A request that cannot be read is logged
@@ -37,7 +38,7 @@ class ServerCommands:
         self._account = node.accounts[node.options.system_account]
 
     def subscribe(self) -> None:
-        """Begin to act."""
+        """Start acting."""
         for verb in _VERBS:
             subject = b"$SYS.REQ.SERVER.%b.%b" % (self._node.server_id.encode(), verb)
             self._account.sublist.insert(Subscription(subject, self))
@@ -70,7 +71,7 @@ class ServerCommands:
         return ""
 
     def _with_client(self, verb: bytes, body: bytes) -> str | None:
-        """Kick or move on a client; return what was wrong, None to stay silent."""
+        """Kick a client or tell it to move on; return what was wrong, None to stay silent."""
         try:
             request = orjson.loads(body)
         except orjson.JSONDecodeError as error:

@@ -1,7 +1,6 @@
 """/subsz: the subscriptions of all accounts, the server's own included.
 
-How often somebody was looked for, and found in the cache, is not counted: that is done for every
-message.
+Look-ups and hits of the cache are not counted, because they happen with every message.
 """
 
 from __future__ import annotations

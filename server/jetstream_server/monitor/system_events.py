@@ -1,4 +1,5 @@
-"""What the server tells the system account: who comes and goes, how the server does, when it ends.
+"""What the server tells the system account: who comes and goes, how the server is doing, when it
+ends.
 
 | Subject | When |
 |---|---|
@@ -9,8 +10,8 @@
 | `$SYS.SERVER.<id>.LAMEDUCK`, `.SHUTDOWN` | no new clients; the end |
 
 An event to which nobody listens is not made. Subjects, schemas and the order of events were probed
-with the genuine server 2.15.1, which also tells of an account's connections when its streams'
-subscriptions change; that says nothing new (docs/reference/events.md#system-events).
+with the genuine server 2.15.1, which also reports an account's connections when its streams'
+subscriptions change; that adds nothing new (docs/reference/events.md#system-events).
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class SystemEvents:
     # -- the server --------------------------------------------------------------------------
 
     def run(self, now: int) -> None:
-        """Tell how the server does when it is time for that."""
+        """Tell how the server is doing, when it is time for that."""
         if now < self._stats_at:
             return
         self._stats_at = now + self._stats_gap_ns
@@ -108,7 +109,7 @@ class SystemEvents:
         return self._stats_at
 
     def tell_stats(self, now: int) -> None:
-        """Tell how the server does."""
+        """Tell how the server is doing."""
         subject = f"$SYS.SERVER.{self._node.server_id}.STATSZ"
         if self._is_wanted(subject):
             body = {"server": server_info(self._node, now), "statsz": statsz(self._node, now)}
@@ -138,14 +139,14 @@ class SystemEvents:
         self._publish(subject, event(kind, self._node, now, fields, event_id))
 
     def _publish(self, subject: str, body: dict[str, Any]) -> None:
-        # Nothing that an event tells of waits for the disk.
+        # Nothing that an event reports waits for the disk.
         self._account.output.publish_now(subject.encode(), encode(body))
 
 
 def event(
     kind: str, node: Node, now: int, fields: dict[str, Any], event_id: str = ""
 ) -> dict[str, Any]:
-    """Return what is told, with what every event begins with."""
+    """Return what is told, after what every event begins with."""
     return {
         "type": _TYPE + kind,
         "id": event_id or node.nuid.next(),
@@ -158,7 +159,7 @@ def event(
 def _client(session: Session, account: str, now: int, **more: str) -> dict[str, Any]:
     info = {"name_tag": account} | session.client_info(now) | {"acc": account}
     if not session.is_connected and (user := session.options.get("user")):
-        info["user"] = user  # as whom it wanted to log in
+        info["user"] = user  # the name under which it wanted to log in
     first = {key: info[key] for key in _CLIENT_FIRST if key in info}
     last = {key: info[key] for key in _CLIENT_LAST if key in info}
     return first | more | last

@@ -1,9 +1,9 @@
 """`$SYS.REQ.>`: what monitoring shows, asked for over NATS.
 
-Every client may ask who it is and what its own account does. Clients of the system account may
-ask about the server, by its id or together with all others (`PING`), about every account, and have
-an account's streams removed. Requests may carry options as JSON, and filters that name the servers
-that are meant; who is not meant stays silent (docs/reference/events.md#requests-to-servers).
+Every client may ask who it is and what its own account does. Clients of the system account may ask
+about the server, by its id or together with all others (`PING`), about every account, and have an
+account's streams removed. Requests may carry options as JSON, and filters that say which servers
+are meant; a server that is not meant stays silent (docs/reference/events.md#requests-to-servers).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class SystemServices:
             self._subscriptions.append(Subscription(_PURGE + b"*", self))
 
     def subscribe(self) -> None:
-        """Begin to answer."""
+        """Start answering."""
         for subscription in self._subscriptions:
             self._account.sublist.insert(subscription)
 
@@ -144,7 +144,8 @@ class SystemServices:
         return {"server": server_info(self._node, now), **fields}
 
     def _purge(self, subject: bytes, now: int) -> dict[str, Any]:
-        """Remove all streams of an account; whether there is one is not told."""
+        """Remove all streams of an account; the answer does not tell whether there is such an
+        account."""
         name = subject[len(_PURGE) :].decode(errors="replace")
         account = self._node.accounts.get(name)
         if account is not None and account.catalog is not None:
@@ -214,7 +215,7 @@ def _healthz(node: Node, now: int, query: Query) -> _Fields:
 
 
 def _profilez(node: Node, now: int, query: Query) -> _Fields:
-    """Say that there is no such profile: those that can be asked for are of the Go runtime."""
+    """Say that there is no such profile: those that can be asked for belong to the Go runtime."""
     name = query.text("name")
     error = f"Profile {json.dumps(name)} not found" if name else "Profile name not specified"
     return {"data": {"profile": None, "error": error}}

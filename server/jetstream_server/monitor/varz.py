@@ -1,4 +1,5 @@
-"""/varz: the server's settings and totals; and what JetStream as a whole is set to and holds."""
+"""/varz: the server's settings and totals, and JetStream's settings and what it holds as a
+whole."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ def varz(node: Node, now: int) -> dict[str, Any]:
 
 
 def _configuration(node: Node) -> dict[str, Any]:
-    """Return what was asked for, and which file set the server up."""
+    """Return what was asked for, and which file the server was set up with."""
     options = node.options
     view: dict[str, Any] = {}
     if requests := node.stats.http_requests:
@@ -93,7 +94,7 @@ def _configuration(node: Node) -> dict[str, Any]:
 
 
 def _machinery(node: Node) -> dict[str, Any]:
-    """Return what went slowly, and what was given up of what failed and nobody foresaw."""
+    """Return what was slow, and what was given up after failures that nobody foresaw."""
     counts = node.containment.counts
     contained = {domain.word: count for domain, count in counts.items() if count}
     return {
@@ -101,7 +102,7 @@ def _machinery(node: Node) -> dict[str, Any]:
         **({"contained_incidents": contained} if contained else {}),
         "slow_consumer_stats": _of_clients(node.stats.slow_consumers),
         "stale_connection_stats": _of_clients(node.stats.stale_connections),
-        # Nobody waits for a turn to use the disk: it has one writer.
+        # Nobody waits for a turn at the disk: it has one writer.
         "disk_io_wait_stats": dict.fromkeys(("waiters", "waits", "wait_time", "max_wait_time"), 0),
     }
 
@@ -154,7 +155,7 @@ def _seconds(nanoseconds: int) -> float:
 
 
 def _traffic(totals: Traffic) -> dict[str, int]:
-    """Return what came and went; all of it is that of clients."""
+    """Return what came in and went out; all of it is from and to clients."""
     return {
         "in_msgs": totals.in_msgs,
         "in_bytes": totals.in_bytes,
@@ -168,7 +169,7 @@ def _traffic(totals: Traffic) -> dict[str, int]:
 
 
 def jetstream_settings(node: Node) -> dict[str, Any]:
-    """Return what JetStream is set to and holds, as /varz and STATSZ show it."""
+    """Return JetStream's settings and what it holds, as /varz and STATSZ show it."""
     return {
         "config": jetstream_config(node),
         "stats": jetstream_stats(node),
@@ -212,7 +213,8 @@ def jetstream_limits(node: Node) -> dict[str, int]:
 def jetstream_accounts(node: Node) -> list[tuple[Account, Catalog]]:
     """Return the accounts with JetStream.
 
-    The global one is none of them where there are others, unless somebody stored something there.
+    If there are other accounts, the global one is not among them unless somebody stored something
+    there.
     """
     has_others = bool(node.options.accounts)
     return [
@@ -260,7 +262,7 @@ def statsz(node: Node, now: int) -> dict[str, Any]:
     }
     if node.options.jetstream.is_enabled:
         view["jetstream"] = jetstream_settings(node)
-        del view["jetstream"]["config"]["store_dir"]  # it is the server's own business
+        del view["jetstream"]["config"]["store_dir"]  # that is the server's own business
     view["gomaxprocs"] = 1
     return view
 
@@ -271,7 +273,7 @@ def subscription_count(node: Node) -> int:
 
 
 def resident_bytes() -> int:
-    """Return the memory in use; where the system does not tell, the most that ever was."""
+    """Return the memory in use; where the system does not tell, the most that was ever in use."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
