@@ -1,7 +1,7 @@
 """`python -m jetstream_server`, and the `jetstream-server` command: what begins before the imports.
 
-They take most of a start. An interrupt that comes meanwhile would end in a traceback, or, where a
-parent ignores interrupts, be lost.
+The imports take most of the time of a start. An interrupt that comes meanwhile would end in a
+traceback; or it would be lost, if a parent ignores interrupts.
 """
 
 import os

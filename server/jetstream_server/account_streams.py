@@ -1,4 +1,5 @@
-"""JetStream of all accounts: opened at the start, given and limited as the configuration says.
+"""JetStream of all accounts: opened at the start, given to accounts and limited as the
+configuration says.
 
 Part of the composition root: it picks the disk, encrypted or not, and the vaults on it. What an
 account does with its streams is the catalog's business (`jetstream/catalog/catalog.py`).
@@ -42,7 +43,7 @@ def store_dir(options: ServerOptions) -> Path:
     """Return where streams are stored, as the genuine server has it where nothing is configured."""
     if options.jetstream.store_dir:
         return Path(options.jetstream.store_dir)
-    import tempfile  # here: whoever says where to store is smaller without it
+    import tempfile  # here: a server that is told where to store is smaller without it
 
     return Path(tempfile.gettempdir()) / "nats"
 
@@ -74,7 +75,7 @@ class AccountStreams:
             given.batch_messages_max,
             given.batch_timeout_ns,
         )
-        self._catalogs: list[Catalog] = []  # the limits of the server are those of all together
+        self._catalogs: list[Catalog] = []  # the limits of the server apply to all of them together
         self._refusing: dict[str, Api] = {}  # of the accounts without JetStream
         self._spares = SpareDescriptors()
         plain = OsDisk(self._spares)
@@ -94,7 +95,7 @@ class AccountStreams:
                 log("ERR", journal.damage)
                 node.storage_damage = journal.damage
             if given.encryption_key and plain.read(self._folder.path / ENCRYPTION_NAME) is None:
-                journal.place(sys.maxsize)  # where it is seen that it is not encrypted
+                journal.place(sys.maxsize)  # there one sees that it is not encrypted
             self._disk, self._block_bytes = _disk_of(options, self._folder, plain, log)
             self.commit = GroupCommit(
                 self._disk,
@@ -116,7 +117,7 @@ class AccountStreams:
             self._open(account, now)
 
     def follow(self, options: ServerOptions, now: int) -> None:
-        """Give accounts the JetStream and the limits that they have from now on."""
+        """Give accounts the JetStream and the limits that they are to have from now on."""
         self._options = options
         for account in self._node.accounts.values():
             limits = self._limits_of(account.name)
@@ -188,7 +189,7 @@ class AccountStreams:
             )
 
     def _watch_of(self, account: Account) -> ApiWatch | None:
-        """Return who is told of requests to an account's API."""
+        """Return who hears of requests to an account's API."""
         system = self._node.add_account(self._options.system_account)
         return ApiWatch(system, self._node.random) if account is not system else None
 

@@ -32,8 +32,8 @@ _SIGNALS = {
     "ldm": signal.SIGUSR2,
 }
 
-# A collection that walks every long-lived object costs milliseconds; what the server makes each
-# turn dies young, so the older generations are looked at rarely.
+# A garbage collection that walks every long-lived object costs milliseconds. What the server makes
+# each turn dies young, so the older generations are collected rarely.
 _GC_THRESHOLDS = (50_000, 20, 100)
 
 

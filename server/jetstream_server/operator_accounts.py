@@ -1,7 +1,7 @@
 """The accounts of an operator: where their JWTs come from, and what happens when they change.
 
-Part of the composition root. JWTs that are preloaded are those of the configuration; with a folder
-they are put there at the start, and what is in the folder counts from then on.
+Part of the composition root. Preloaded JWTs come from the configuration; if there is a folder they
+are put there at the start, and from then on the folder counts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class OperatorAccounts:
         log: notes for the operator: level and text.
 
     Attributes:
-        follow: has the server follow changed accounts; set when there is one.
+        follow: has the server follow changed accounts; set once there is a server.
 
     Raises:
         ConfigError: the folder of JWTs cannot be used.
@@ -54,7 +54,7 @@ class OperatorAccounts:
             self._tokens = dict(operator.preloaded)
             return
         self._tokens = self._folder.tokens()
-        # What was updated since stays.
+        # What has been updated since then stays.
         newer = {
             key: token
             for key, token in operator.preloaded.items()
@@ -64,7 +64,7 @@ class OperatorAccounts:
         self._tokens |= newer
 
     def with_accounts(self, options: ServerOptions, now: int) -> ServerOptions:
-        """Return the options with the accounts that JWTs claim at this time."""
+        """Return the options, with the accounts that the JWTs claim at this time."""
         assert options.operator is not None
         keys = options.operator.trusted_keys
         accounts, notes = claimed_accounts(self._tokens, keys, now // SECOND)
@@ -77,7 +77,7 @@ class OperatorAccounts:
         return self._tokens
 
     def change(self, changed: Mapping[str, str | None], now: int) -> None:
-        """Keep these instead, None for no more, and follow what they claim.
+        """Keep these instead, with None for one that is to go, and follow what they claim.
 
         Raises:
             ConfigError: they could not be kept, or followed.
@@ -106,7 +106,7 @@ class OperatorAccounts:
 
 
 def _is_newer(token: str, other: str) -> bool:
-    """Tell whether one JWT was issued after another, or the other is none."""
+    """Tell whether one JWT was issued after another, or the other is not a JWT."""
     try:
         return AccountClaims.read(token).issued_at > AccountClaims.read(other).issued_at
     except ClaimsError:

@@ -2,7 +2,7 @@
 
 Start: lock the folder, recover the streams, listen, say so. Stop (SIGTERM, SIGINT): tell waiting
 pulls, write everything out, close; exit code 0. SIGHUP has the configuration read again, SIGUSR2
-has clients move on before the end.
+moves clients on before the end.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from jetstream_server.net.monitor_http import MonitorHttp
     from jetstream_server.operator_accounts import OperatorAccounts
 
-# How often a server that is fading looks whether its clients have gone.
+# How often a server in lame duck mode checks whether its clients have gone.
 _FADING_SECONDS = 0.02
 
 
@@ -234,7 +234,7 @@ class Server:
         """Read the configuration again, and the certificates that it names, and follow both.
 
         Raises:
-            ConfigError: it is wrong, or changes what cannot be changed; nothing has changed then.
+            ConfigError: it is wrong, or changes what cannot be changed; then nothing has changed.
         """
         try:
             if self._reread is None:
@@ -267,10 +267,10 @@ class Server:
             listeners.part_with_unpinned(node)
 
     def _follow(self, node: Node, options: ServerOptions, now: int) -> None:
-        """Follow what options say of accounts and users.
+        """Follow what options say about accounts and users.
 
         Raises:
-            ConfigError: they cannot be; nothing has changed then.
+            ConfigError: they cannot be followed; then nothing has changed.
         """
         known = set(node.accounts)
         gatekeeper, was_half = _gatekeeper(options, self.log.write), node.is_half_reloaded
@@ -289,7 +289,7 @@ class Server:
         node.is_half_reloaded = False
 
     def _serve_claims(self, node: Node) -> None:
-        """Let the system account change an operator's accounts, where they can change."""
+        """Let the system account change an operator's accounts, if they can change."""
         accounts, operator = self._operator_accounts, self.options.operator
         if accounts is None or operator is None or not accounts.is_changeable:
             return
@@ -324,7 +324,7 @@ class Server:
         self._ended.set()
 
     def _fail(self, error: BaseException) -> None:
-        """The pump met an error that is ours: say what it was, and stop before doing harm."""
+        """The pump met an error of our own: say what it was, and stop before doing harm."""
         self.log.write("FTL", f"internal error: {type(error).__name__}: {error}")
         self._exit_code = 2
         self._ended.set()
@@ -334,7 +334,7 @@ def _advertised(node: Node, options: ServerOptions) -> Listener:
     """Return the listener as clients are told of it.
 
     Raises:
-        ConfigError: its port is none.
+        ConfigError: its port is not a port.
     """
     host, port = listening.advertised(options.client_advertise, options.host, node.port)
     timeout_ns = options.auth_timeout_ns

@@ -31,7 +31,7 @@ class Clock(Protocol):
     """Where `now` comes from; the simulator brings its own."""
 
     def now(self) -> int:
-        """Nanoseconds since the epoch; each answer is at least the one before."""
+        """Nanoseconds since the epoch; each answer is at least as large as the one before."""
         ...
 
 
@@ -45,7 +45,7 @@ class SystemClock:
         self._offset = time.time_ns() - time.monotonic_ns()
 
     def now(self) -> int:
-        """Return the time of day as it runs on from the start of the process."""
+        """Return the time of day, carried forward from the start of the process."""
         return self._offset + time.monotonic_ns()
 
 

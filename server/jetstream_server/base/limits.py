@@ -1,4 +1,4 @@
-"""Numbers that bound what a peer can make the server hold, with where each comes from."""
+"""Numbers that bound what a peer can make the server hold, and where each comes from."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ CONNECTIONS_MAX = 65536
 OUTBOX_HIGH_BYTES = 4 * 1024 * 1024
 OUTBOX_LOW_BYTES = 1 * 1024 * 1024
 
-# One client's share of a turn; what it has sent beyond waits in its socket for the next turn, so
-# that nobody has to wait for all that a flooding client can send.
+# One client's share of a turn; what it has sent beyond that waits in its socket for the next turn,
+# so that nobody has to wait for all that a flooding client can send.
 TURN_READ_BYTES = 512 * 1024
 
-# Publishers that are faster than the disk are not read from while more than the high mark waits
-# for it, until it is less than the low one.
+# Publishers that are faster than the disk: once more than the high mark waits for it, they are not
+# read from until that is less than the low mark.
 UNFLUSHED_HIGH_BYTES = 32 * 1024 * 1024
 UNFLUSHED_LOW_BYTES = 8 * 1024 * 1024
 

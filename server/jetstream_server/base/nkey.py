@@ -26,10 +26,10 @@ def is_public_key(text: str, *kinds: str) -> bool:
 
 
 def decoded(text: str) -> bytes:
-    """Return what base64 stands for, of either alphabet and with or without its padding.
+    """Return what base64 stands for, in either alphabet and with or without padding.
 
     Raises:
-        ValueError: it is no base64.
+        ValueError: it is not base64.
     """
     text = text.rstrip("=").replace("+", "-").replace("/", "_")
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))
