@@ -1,11 +1,12 @@
-"""What every answer of the console tells the browser: nothing from elsewhere, and in no frame."""
+"""What every answer of the console tells the browser: load nothing from elsewhere, and stay out of
+frames."""
 
 from __future__ import annotations
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# The pages' own libraries compile templates in the browser; what servers sent is never one.
+# The pages' own libraries compile templates in the browser; what servers sent is never a template.
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
@@ -15,7 +16,7 @@ _POLICY = (
 
 
 class AnswerHeaders:
-    """Adds the headers to what an application answers."""
+    """Adds the headers to the answers of an application."""
 
     def __init__(self, application: ASGIApp) -> None:
         self._application = application

@@ -40,13 +40,13 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def add_guards(settings: Settings) -> None:
-    """Put before the pages whatever decides who may see them."""
+    """Put in front of the pages whatever decides who may see them."""
     if settings.page_password is not None:
         password = settings.page_password.resolve("page-password")
         app.add_middleware(PasswordGate, password=password)
     elif is_loopback(settings.host):
-        # Pages of strangers in the same browser may have their name lead here.
-        # Of an address of IPv6 only what stands before the first colon is compared.
+        # Pages of strangers in the same browser may make their own host name lead here. Of an IPv6
+        # address only what stands before the first colon is compared.
         here = ["localhost", "[" if ":" in settings.host else settings.host]
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=here)
     app.add_middleware(AnswerHeaders)

@@ -31,11 +31,11 @@ class Console:
         return self.settings.is_writable
 
     def open(self) -> None:
-        """Begin to connect."""
+        """Start connecting."""
         self.link.open()
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self.link.close()
         if self.monitor is not None:
             await self.monitor.close()

@@ -1,7 +1,7 @@
 """Nobody gets past without the password: pages, files and sockets alike.
 
-Who gave it has a cookie with a secret of this process, so a restart asks again. Wrong ones are
-answered one at a time and late, so that they cannot be tried by the thousand.
+Whoever gave it has a cookie with a secret of this process, so a restart asks again. Wrong passwords
+are answered late and one at a time, so that nobody can try thousands.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PasswordGate:
     """Stands before an application.
 
     Args:
-        application: what is behind it.
+        application: what lies behind it.
         password: what has to be known.
         sleep: waits for some seconds.
     """
@@ -54,7 +54,7 @@ class PasswordGate:
         self._waiting = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let through who has the cookie, ask others for the password."""
+        """Let those through who have the cookie, and ask others for the password."""
         if scope["type"] == "lifespan" or self._is_known(HTTPConnection(scope)):
             await self._application(scope, receive, send)
         elif scope["type"] == "websocket":

@@ -25,7 +25,8 @@ class Settings:
 
     Attributes:
         monitor: address of a server's monitoring; empty for none.
-        page_password: what a browser has to know; None where only this machine can reach it.
+        page_password: what somebody at a browser has to know; None if only this machine can reach
+            it.
         is_writable: whether streams, messages, consumers and buckets may be changed.
     """
 
@@ -78,7 +79,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach what listens there."""
+    """Tell whether only this machine can reach something that listens there."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -13,7 +13,7 @@ class Usage:
     """What an account, or a tier of it, holds.
 
     Attributes:
-        storage_max: bytes; negative without a limit. Likewise the others that end in `max`.
+        storage_max: bytes; negative if there is no limit, as in the others that end in `max`.
     """
 
     tier: str
@@ -32,7 +32,7 @@ class Account:
 
     Attributes:
         total: of the whole account.
-        tiers: by numbers of replicas, where limits are given so.
+        tiers: by number of replicas, if limits are given that way.
     """
 
     domain: str
@@ -46,7 +46,7 @@ async def account(api: Api) -> Account:
     """Return the account.
 
     Raises:
-        AskingError: JetStream is off, or may not be asked.
+        AskingError: JetStream is off, or the user may not ask.
     """
     answer = await api.ask("INFO")
     tiers = part(answer, "tiers")

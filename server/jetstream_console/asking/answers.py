@@ -1,6 +1,6 @@
 """Fields of answers as they may be: absent, of another type, or more than was expected.
 
-Any server is a stranger: what lacks a field is shown without it, and never ends a page.
+Any server is a stranger: an answer that lacks a field is shown without it, and never breaks a page.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ def parsed(payload: bytes) -> dict[str, Any]:
     """Return the JSON object that a server sent.
 
     Raises:
-        RefusedError: it is no JSON object, or it has an error, whose words are the exception's.
+        RefusedError: it is not a JSON object, or it holds an error, whose words the exception
+            takes.
     """
     try:
         found = json.loads(payload.decode("utf-8", "replace"))
         if b"\\ud" in payload.lower():
-            # Half a character can be escaped in JSON, and be sent to no browser.
+            # JSON can escape half a character, which cannot be sent to a browser.
             found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         found = None
@@ -76,7 +77,8 @@ def texts(answer: Answer, key: str) -> tuple[str, ...]:
 
 
 def moment(answer: Answer, key: str) -> datetime | None:
-    """Return a time in UTC, to the microsecond; None where there is none, or it never was."""
+    """Return a time in UTC, to the microsecond; None if there is none, or it is the one that means
+    never."""
     value = text(answer, key)
     if not value or value.startswith(_NEVER):
         return None
@@ -88,7 +90,8 @@ def moment(answer: Answer, key: str) -> datetime | None:
 
 
 def _microseconds(value: str) -> str:
-    """Return a time of RFC 3339 with six digits of a second at most, which is all Python reads."""
+    """Return an RFC 3339 time with at most six digits after the second, which is all that Python
+    reads."""
     head, point, rest = value.partition(".")
     if not point:
         return value

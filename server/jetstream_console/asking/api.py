@@ -31,7 +31,7 @@ class Api:
             what: such as `STREAM.INFO.ORDERS`.
 
         Raises:
-            AskingError: there is none; its text is in the server's own words.
+            AskingError: there is none; the text is in the server's own words.
         """
         payload = json.dumps(body).encode() if body else b""
         return parsed(await self.link.request(f"{self._prefix}.{what}", payload))
@@ -43,11 +43,11 @@ class Api:
         size: Callable[[Mapping[str, Any]], int],
         at_most: int,
     ) -> tuple[list[dict[str, Any]], int]:
-        """Return all pages of an answer, and how many entries the server says that there are.
+        """Return all pages of an answer, and how many entries there are according to the server.
 
         Args:
             size: how many entries a page has.
-            at_most: no page is asked for once there are so many entries.
+            at_most: no further page is asked for once there are this many entries.
         """
         pages: list[dict[str, Any]] = []
         offset = 0
@@ -65,7 +65,7 @@ def token(name: str) -> str:
     """Return the name of a stream, consumer or bucket, which is one word of a subject.
 
     Raises:
-        RefusedError: it cannot be one.
+        RefusedError: it cannot be such a name.
     """
     if not name or any(each in ".*>" or each.isspace() for each in name):
         raise RefusedError(

@@ -1,4 +1,4 @@
-"""Consumers of a stream: what they are asked to be, and how far they are."""
+"""Consumers of a stream: how they are configured, and how far they have come."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Consumer:
         filters: subjects that it delivers; none for all of them.
         pending: messages that it has not delivered yet: how far it lags behind.
         unacknowledged: delivered and not acknowledged.
-        waiting_pulls: requests for messages that wait.
-        delivered_sequence: of the stream, the last one that was delivered.
-        floor_sequence: of the stream, up to which everything is acknowledged.
+        waiting_pulls: requests for messages that are waiting.
+        delivered_sequence: the last sequence of the stream that was delivered.
+        floor_sequence: the sequence of the stream up to which everything is acknowledged.
         paused_until: None while it is not paused.
         config: as the server has it.
     """
@@ -48,7 +48,7 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Consumers:
-    """Consumers of a stream, or as many as are looked at.
+    """The consumers of a stream, or as many of them as are looked at.
 
     Attributes:
         total: how many there are.
@@ -76,19 +76,19 @@ async def consumer_detail(api: Api, stream: str, name: str) -> Consumer:
 
 
 async def pause_consumer(api: Api, stream: str, name: str, until: datetime) -> None:
-    """Have a consumer deliver nothing until a moment; one that is past has it go on."""
+    """Have a consumer deliver nothing until a moment; if that is past, it goes on."""
     body = {"pause_until": until.isoformat().replace("+00:00", "Z")}
     await api.ask(f"CONSUMER.PAUSE.{token(stream)}.{token(name)}", body)
 
 
 async def reset_consumer(api: Api, stream: str, name: str, sequence: int) -> None:
-    """Have a consumer begin again at a sequence of its stream; 0 is right after its floor."""
+    """Have a consumer start over at a sequence of its stream; 0 means right after its floor."""
     body = {"seq": sequence} if sequence else None
     await api.ask(f"CONSUMER.RESET.{token(stream)}.{token(name)}", body)
 
 
 async def delete_consumer(api: Api, stream: str, name: str) -> None:
-    """Remove a consumer, and with it what it knows of its progress."""
+    """Remove a consumer, and its progress with it."""
     await api.ask(f"CONSUMER.DELETE.{token(stream)}.{token(name)}")
 
 

@@ -1,6 +1,7 @@
-"""The connection to the servers: it is made in the background, and comes back by itself.
+"""The connection to the servers: it is made in the background, and restored by itself.
 
-All pages of all browsers share it. It says whether it is there, and whose words keep it from it.
+All pages of all browsers share it. It says whether it is up, and if not, why, in the words of
+whoever refused it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _FORBIDDEN = "permissions violation for "
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Which servers, as whom. Secrets stay references until a connection is made.
+    """Which servers to ask, and as which user. Secrets stay references until a connection is made.
 
     Attributes:
         creds: path of a credentials file.
@@ -50,7 +51,7 @@ class Target:
 
     @property
     def api_prefix(self) -> str:
-        """What subjects of the JetStream API begin with."""
+        """What the subjects of the JetStream API begin with."""
         return f"$JS.{self.domain}.API" if self.domain else "$JS.API"
 
     @property
@@ -78,7 +79,7 @@ class LinkState:
 
 
 class Link:
-    """One connection of the console, made anew whenever it is lost.
+    """One connection of the console, made again whenever it is lost.
 
     Args:
         target: where it is to lead.
@@ -89,7 +90,8 @@ class Link:
         self._client = Client()
         self._connecting: asyncio.Task[None] | None = None
         self._words = "No server has answered yet."
-        # What the server forbids is said apart from any request, in lower case by the client.
+        # The server reports what it forbids apart from any request; the client hands that on in
+        # lower case.
         self._asked: dict[str, set[asyncio.Future[str]]] = {}
 
     @property
@@ -114,7 +116,7 @@ class Link:
         )
 
     def open(self) -> None:
-        """Begin to connect, in the background."""
+        """Start connecting, in the background."""
         if self._connecting is None:
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
 
@@ -156,7 +158,8 @@ class Link:
                 self._asked.pop(subject.lower(), None)
 
     async def subscribe(self, subject: str, pending_bytes: int) -> Subscription:
-        """Listen to a subject; what comes faster than it is taken is dropped beyond some bytes."""
+        """Listen to a subject; if messages come faster than they are taken, those beyond some bytes
+        are dropped."""
         return await self._client.subscribe(subject, pending_bytes_limit=pending_bytes)
 
     async def _said(self, subject: str, payload: bytes, headers: dict[str, str]) -> Msg:
@@ -208,7 +211,7 @@ class Link:
         at = words.lower().find(_FORBIDDEN)
         if at < 0:
             return
-        # The client has lowered the case of what the server said.
+        # The client has put what the server said into lower case.
         said = words[at:].lower()
         for subject, waiting in self._asked.items():
             if f'"{subject}"' in said:
@@ -232,7 +235,7 @@ def _tls(target: Target) -> ssl.SSLContext | None:
 
 
 def _place(server: str) -> str:
-    """Return host and port, and nothing that is secret."""
+    """Return host and port, without anything secret."""
     parts = urlsplit(server if "://" in server else f"nats://{server}")
     try:
         port = parts.port

@@ -1,10 +1,10 @@
 """Messages of a stream, a page at a time, whatever its size and however many are gone.
 
-Messages are got one by one, each by the first sequence at which it may be, several requests at a
-time: `width` requests at consecutive sequences show all that lies in `width` sequences and what
-comes next, so a stream without gaps is read `width` at once, and a gap of a million costs one
-request. No consumer is made, so nothing is acknowledged, no interest is shown, and a work queue can
-be looked at as well.
+Messages are fetched one by one, each by the first sequence at which it may be, with several
+requests at a time. `width` requests at consecutive sequences show everything in those sequences,
+and what comes next. So a stream without gaps is read `width` messages at a time, and a gap of a
+million costs one request. No consumer is made, so nothing is acknowledged, no interest is shown,
+and a work queue can be looked at as well.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jetstream_console.asking.errors import AskingError
 
 PAGE_BYTES = 8 << 20
 _WIDTH_MAX = 32
-# Of a stream whose messages are all gone but for a few, how far one page goes back.
+# How far back one page goes in a stream whose messages are all gone except a few.
 _STEPS_BACK_MAX = 200
 
 
@@ -48,7 +48,7 @@ class Message:
 
     @property
     def headers(self) -> list[tuple[str, str]]:
-        """Names and values in their order; what is not UTF-8 is replaced by the usual sign."""
+        """Names and values in their order; what is not UTF-8 is replaced by the usual character."""
         lines = self.header_block.decode("utf-8", "replace").split("\r\n")[1:]
         pairs = (line.partition(":") for line in lines if line)
         return [(name, value.strip()) for name, _, value in pairs]
@@ -75,7 +75,7 @@ class MessageReader:
 
     Args:
         stream: its name.
-        width_max: requests that are under way at a time, at most.
+        width_max: the most requests that are under way at a time.
     """
 
     def __init__(self, api: Api, stream: str, width_max: int = _WIDTH_MAX) -> None:
@@ -83,7 +83,7 @@ class MessageReader:
         self._what = f"STREAM.MSG.GET.{token(stream)}"
         self._info = f"STREAM.INFO.{token(stream)}"
         self._width_max = width_max
-        # Messages of the next page are taken to be as large as the largest one so far.
+        # Messages of the next page are assumed to be as large as the largest one so far.
         self._largest = 1
 
     async def bounds(self) -> tuple[int, int]:
@@ -92,7 +92,7 @@ class MessageReader:
         return number(state, "first_seq"), number(state, "last_seq") + 1
 
     async def at(self, sequence: int) -> Message:
-        """Return the message of a sequence.
+        """Return the message at a sequence.
 
         Raises:
             AskingError: there is none.
@@ -108,7 +108,7 @@ class MessageReader:
         return await self._get({"last_by_subj": subject})
 
     async def at_or_after(self, sequence: int, pattern: str = ">") -> Message | None:
-        """Return the first message from a sequence on whose subject matches."""
+        """Return the first message, from a sequence on, whose subject matches."""
         try:
             return await self._get({"seq": max(sequence, 1), "next_by_subj": pattern or ">"})
         except AskingError as error:
@@ -127,7 +127,7 @@ class MessageReader:
         """Return messages from a sequence on, at least one if there is any.
 
         Args:
-            until: the sequence before which to stop; none to go on to the end.
+            until: the sequence before which to stop; None to go on to the end.
             bytes_max: about how many bytes of messages are held at a time.
         """
         found: dict[int, Message] = {}
@@ -145,7 +145,7 @@ class MessageReader:
             seen = {each.sequence: each for each in await _all(list(asked)) if each is not None}
             size += sum(each.size for number, each in seen.items() if number not in found)
             found |= seen
-            # Between the last place that was asked for and what was found there is nothing.
+            # There is nothing between the last place that was asked for and what was found.
             beyond = max(seen, default=0)
             has_more = beyond >= position + width - 1
             position = max(position + width, beyond + 1) if has_more else position + width
@@ -158,8 +158,8 @@ class MessageReader:
     async def before(self, end: int, pattern: str = ">", count: int = 50) -> Page:
         """Return the messages right before a sequence.
 
-        There is no request for this, so the sequences before are looked through, twice as many at
-        a time where there is little among them.
+        There is no request for this, so the sequences before it are searched, twice as many at a
+        time where there is little among them.
         """
         first, last = await self.bounds()
         high = min(end, last)
@@ -185,7 +185,7 @@ class MessageReader:
     async def first_at(self, time: datetime) -> int:
         """Return the first sequence whose message is from a moment or later.
 
-        Halves the stream some twenty times; where clocks went back it may be one of several.
+        Halves the stream some twenty times; if clocks went back it may be one of several.
         """
         low, high = await self.bounds()
         while low < high:
@@ -222,7 +222,7 @@ def _decoded(answer: Mapping[str, Any], key: str) -> bytes:
 
 
 async def _all(asked: list[Coroutine[Any, Any, Message | None]]) -> list[Message | None]:
-    """Await all; when one fails, or nobody waits any more, the others are given up."""
+    """Await all of them; when one fails, or nobody is waiting any more, the others are given up."""
     tasks = [asyncio.ensure_future(each) for each in asked]
     try:
         return list(await asyncio.gather(*tasks))

@@ -1,4 +1,4 @@
-"""The monitoring of one server over HTTP, for what the protocol does not tell its clients."""
+"""The monitoring of one server over HTTP, for what the protocol does not tell clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """What `/varz` and `/healthz` say of a server.
+    """What `/varz` and `/healthz` say about a server.
 
     Attributes:
         health: `ok`, or what is wrong.
@@ -84,15 +84,15 @@ class Monitor:
 
     def __init__(self, address: str) -> None:
         self._address = address.rstrip("/")
-        # Proxies of the environment are for the internet.
+        # Proxies set in the environment are meant for the internet.
         self._http = httpx.AsyncClient(timeout=_TIMEOUT_S, trust_env=False)
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._http.aclose()
 
     async def vitals(self) -> Vitals:
-        """Return how the server is.
+        """Return how the server is doing.
 
         Raises:
             AskingError: the monitoring did not answer.
@@ -128,7 +128,7 @@ class Monitor:
         return Connections(rows, max(number(answer, "total"), len(rows)))
 
     async def accounts(self) -> tuple[Mapping[str, Any], ...]:
-        """Return what `/accstatz` says of each account that somebody has used."""
+        """Return what `/accstatz` says about each account that somebody has used."""
         answer = await self._get("/accstatz", {"unused": 1})
         return tuple(parts(answer, "account_statz"))
 
@@ -148,7 +148,7 @@ class Monitor:
             found = json.loads(body)
         except (ValueError, RecursionError):
             found = None
-        # A server that is not well says so with 503, and why.
+        # A server that is not well answers 503, and says why.
         if not isinstance(found, dict) or status not in (200, 503):
             raise RefusedError(f"'{path}' of the monitoring answers with status {status}.", status)
         return found

@@ -1,4 +1,4 @@
-"""How the servers are, looked at every few seconds while somebody looks at the console."""
+"""How the servers are doing, checked every few seconds while somebody looks at the console."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from jetstream_console.asking.monitor import Monitor, Vitals
 from jetstream_console.asking.rates import Sample, Samples, StreamRates
 from jetstream_console.asking.streams import Streams, all_streams
 
-# Looking may take a tenth of the time: the more streams there are, the rarer it becomes.
+# Checking may take a tenth of the time: the more streams there are, the rarer it becomes.
 _SHARE = 0.1
 _EVERY_S = 4.5
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen at one time; what could not be seen is None, and `words` say why."""
+    """What was seen at one moment; what could not be seen is None, and `words` say why."""
 
     streams: Streams | None
     account: Account | None
@@ -47,10 +47,10 @@ class Overview:
         self.look = Look(None, None, None, ())
 
     async def refresh(self) -> Look:
-        """Return what there is to see, not older than some seconds."""
+        """Return what there is to see, no older than a few seconds."""
         async with self._looking:
             start_s = self._clock()
-            # A clock that was set back is no reason to look no more.
+            # A clock that was set back is no reason to stop checking.
             if self._next_s - 2 * _EVERY_S / _SHARE < start_s < self._next_s:
                 return self.look
             words: list[str] = []

@@ -11,10 +11,10 @@ from jetstream_console.asking.link import Link
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a stream says of a message that it took.
+    """What a stream says about a message that it took.
 
     Attributes:
-        is_duplicate: whether it had one of the same id, and took none.
+        is_duplicate: whether it already had a message with the same id, and stored none.
     """
 
     stream: str
@@ -26,7 +26,7 @@ async def publish(link: Link, subject: str, payload: bytes, headers: dict[str, s
     """Publish into whichever stream listens to a subject.
 
     Raises:
-        AskingError: no stream took it; its text is in the server's own words.
+        AskingError: no stream took it; the text is in the server's own words.
     """
     if any(each in ("*", ">") for each in subject.split(".")):
         raise RefusedError(f"'{subject}' has a wildcard: a message has one subject.")
@@ -38,10 +38,10 @@ async def publish(link: Link, subject: str, payload: bytes, headers: dict[str, s
 
 
 def headers_of(lines: str) -> dict[str, str]:
-    """Return headers that were written as `Name: value`, one a line.
+    """Return headers that were written as `Name: value`, one per line.
 
     Raises:
-        RefusedError: a line is none.
+        RefusedError: a line is not a header.
     """
     headers: dict[str, str] = {}
     for line in lines.splitlines():

@@ -10,7 +10,7 @@ from datetime import datetime
 from jetstream_console.asking.streams import Streams
 
 WINDOW_S = 900.0
-# Between looks that are further apart nobody knows when what came in.
+# Between looks that are further apart than this, nobody knows what came in when.
 GAP_S = 60.0
 
 
@@ -47,7 +47,7 @@ class Samples:
         return self._kept[-1].at_s if self._kept else 0.0
 
     def values(self, name: str) -> list[tuple[float, float | None]]:
-        """Return moments and what a gauge was; None stands where nobody looked."""
+        """Return moments and the value of a gauge at each; None where nobody looked."""
         found: list[tuple[float, float | None]] = []
         before: Sample | None = None
         for sample in self._kept:
@@ -58,9 +58,9 @@ class Samples:
         return found
 
     def rates(self, name: str) -> list[tuple[float, float | None]]:
-        """Return moments and how much a counter went up a second until then.
+        """Return moments and how much a counter had gone up per second until each.
 
-        A counter that went down has begun anew, and says nothing of the time before.
+        A counter that went down has started again, and says nothing about the time before.
         """
         found: list[tuple[float, float | None]] = []
         before: Sample | None = None
@@ -76,7 +76,7 @@ class Samples:
 
 
 class StreamRates:
-    """How many messages a second each stream has taken in between two looks at all of them."""
+    """How many messages per second each stream has taken in between two looks at all of them."""
 
     def __init__(self) -> None:
         self._before: dict[str, tuple[datetime | None, int]] = {}
@@ -90,11 +90,12 @@ class StreamRates:
         return self._taken_in
 
     def of(self, stream: str) -> float | None:
-        """Return messages a second, None of a stream that was seen only once."""
+        """Return messages per second; None for a stream that was seen only once."""
         return self._rates.get(stream)
 
     def look(self, now_s: float, streams: Streams) -> None:
-        """Take what streams are now; what is younger than a look before counts from its start."""
+        """Take what streams are now; a stream that is younger than the previous look counts from
+        its start."""
         past_s = now_s - self._before_s
         seen = {row.name: (row.created, row.last_sequence) for row in streams.rows}
         if self._before_s and past_s <= 0:

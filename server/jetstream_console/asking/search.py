@@ -14,11 +14,11 @@ _STEP = 256
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to look for, where.
+    """What to look for, and where.
 
     Attributes:
         pattern: subjects to look at, as NATS writes them.
-        needle: what has to be in the subject or the payload; nothing is in everything.
+        needle: what has to be in the subject or the payload; an empty one is in every message.
     """
 
     pattern: str
@@ -44,7 +44,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How far a search is.
+    """How far a search has come.
 
     Attributes:
         found: what this step found.
@@ -63,7 +63,7 @@ class Step:
 
     @property
     def share(self) -> float:
-        """How much of the way is done, 0 to 1."""
+        """How much of the search is done, 0 to 1."""
         whole = self.end - self.start
         return min(1.0, (self.position - self.start) / whole) if whole > 0 else 1.0
 
@@ -71,7 +71,7 @@ class Step:
 async def search(reader: MessageReader, wanted: Wanted, start: int = 1) -> AsyncIterator[Step]:
     """Look through a stream from a sequence on, up to where it ends now.
 
-    It goes no further than it is awaited: who stops taking steps has stopped the search.
+    It goes no further than the steps that are taken: to stop taking them is to stop the search.
     """
     first, end = await reader.bounds()
     start = position = max(start, first)

@@ -44,11 +44,11 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """All streams of an account, or as many as are looked at.
+    """All streams of an account, or as many of them as are looked at.
 
     Attributes:
         total: how many there are.
-        missing: those that are known and could not be looked at.
+        missing: those that are known but could not be looked at.
     """
 
     rows: tuple[Stream, ...]
@@ -77,7 +77,7 @@ class Origin:
 
     Attributes:
         lag: messages that are not copied yet.
-        silent_ns: since when nothing was heard of it; negative while nothing ever was.
+        silent_ns: for how long nothing has been heard of it; negative while nothing ever was.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class StreamDetail:
-    """All that a server says of one stream.
+    """All that a server says about one stream.
 
     Attributes:
         config: as the server has it.
@@ -115,10 +115,10 @@ class StreamDetail:
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """Subjects of a stream with how many messages each has.
+    """Subjects of a stream, and how many messages each has.
 
     Attributes:
-        total: how many the server says that there are.
+        total: how many there are, according to the server.
     """
 
     counts: Mapping[str, int]
@@ -139,10 +139,10 @@ async def all_streams(api: Api, at_most: int = STREAMS_MAX) -> Streams:
 
 
 async def stream_detail(api: Api, name: str) -> StreamDetail:
-    """Return what is known of a stream.
+    """Return what is known about a stream.
 
     Raises:
-        AskingError: there is none of this name, or it may not be asked for.
+        AskingError: there is no stream of this name, or the user may not ask for it.
     """
     answer = await api.ask(f"STREAM.INFO.{token(name)}")
     state = part(answer, "state")

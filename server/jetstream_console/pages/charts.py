@@ -8,7 +8,7 @@ from nicegui import ui
 
 from jetstream_console.asking.rates import WINDOW_S
 
-# Read on white and on black.
+# They can be read on white and on black.
 _GREY = "#808080"
 
 Series = Sequence[tuple[float, float | None]]

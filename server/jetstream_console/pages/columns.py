@@ -1,4 +1,5 @@
-"""Columns of tables: numbers stay numbers, so that they sort, and are written in the browser."""
+"""Columns of tables: numbers stay numbers so that they can be sorted, and the browser formats
+them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _WRITTEN = {
     ),
 }
 
-# What a cell of a name leads to. Vue writes texts as texts, and the address is part of the row.
+# A cell with a name, as a link. Vue writes texts as texts, and the address is part of the row.
 LINK_CELL = (
     '<q-td :props="props"><a :href="props.row.address" class="nicegui-link">{{ props.value }}</a>'
     "</q-td>"
@@ -22,10 +23,10 @@ LINK_CELL = (
 
 
 def column(name: str, label: str, written: str = "") -> dict[str, Any]:
-    """Return a column that can be sorted by.
+    """Return a column by which rows can be sorted.
 
     Args:
-        name: of the field of its rows.
+        name: the field of its rows.
         written: `count`, `rate` or `size` for numbers, nothing for text.
     """
     found: dict[str, Any] = {"name": name, "label": label, "field": name, "sortable": True}

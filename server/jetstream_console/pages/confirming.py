@@ -1,4 +1,4 @@
-"""Asks before something is destroyed: who does it writes its name."""
+"""Asks before something is destroyed: whoever does it has to type its name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def confirmed(name: str, consequence: str) -> bool:
             ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")
         yes.bind_enabled_from(written, "value", lambda value: value == name)
     try:
-        # A button that is not enabled is the browser's word; the name is looked at here.
+        # That the button was not enabled is only the browser's word; the name is checked here.
         return bool(await dialog) and written.value == name
     finally:
         dialog.clear()

@@ -1,4 +1,4 @@
-"""Bytes that the browser saves, and never shows: they may be a page of a stranger."""
+"""Bytes that the browser saves and never shows: they may be a page of a stranger's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def payload(console: Console, stream: str, sequence: int) -> Response:
 
 
 def attachment(content: bytes, name: str) -> Response:
-    """Return bytes as a file of a name, of which letters that mean something are taken out."""
+    """Return bytes as a file with a name, in which characters with a meaning are replaced."""
     plain = "".join(each if (each.isascii() and each.isalnum()) or each in "-_." else "_"
                     for each in name)  # fmt: skip
     disposition = f'attachment; filename="{plain}"'

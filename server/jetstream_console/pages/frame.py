@@ -1,4 +1,4 @@
-"""What every page has: the way to the others, and how the connection is."""
+"""What every page has: the way to the others, and the state of the connection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @contextmanager
 def frame(console: Console, title: str, *trail: tuple[str, str]) -> Iterator[ui.column]:
-    """Build a page; its own content goes into what this yields.
+    """Build a page; its own content goes into what is yielded here.
 
     Args:
         trail: names and addresses of the pages that this one is below.
@@ -53,7 +53,7 @@ def frame(console: Console, title: str, *trail: tuple[str, str]) -> Iterator[ui.
 
 
 async def answered(place: ui.element, asked: Awaitable[T]) -> T | None:
-    """Return an answer, or say in a place why there is none, in the words of who said no."""
+    """Return an answer, or show in a place why there is none, in the words of whoever said no."""
     try:
         return await asked
     except AskingError as error:
@@ -75,7 +75,7 @@ def refusal(words: str) -> None:
 
 
 def load(place: ui.element, fill: Callable[[], Awaitable[None]]) -> None:
-    """Fill a place once the browser is there, showing until then that something comes."""
+    """Fill a place once the browser is there; until then show that something is coming."""
     with place:
         waiting = ui.spinner()
 

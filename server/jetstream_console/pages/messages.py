@@ -48,7 +48,7 @@ def show(console: Console, stream: str) -> None:
 
 
 class Reading:
-    """Pages of messages, from where one wants to begin."""
+    """Pages of messages, from a place that somebody chooses."""
 
     def __init__(self, reader: MessageReader, stream: str) -> None:
         self._reader = reader
@@ -132,7 +132,7 @@ class Reading:
 
 
 class Searching:
-    """A search that shows how far it is, and ends when it is stopped or nobody looks."""
+    """A search that shows how far it has come, and ends when it is stopped or nobody is looking."""
 
     def __init__(self, reader: MessageReader, stream: str) -> None:
         self._reader = reader
@@ -205,7 +205,7 @@ class Searching:
 
 
 def show_message(stream: str, message: Message) -> None:
-    """Show a message in a line, which opens."""
+    """Show a message as a line that can be opened."""
     caption = f"{when(message.time)} · {size(message.size)} · {preview(message.payload)}"
     head = f"{message.sequence} · {printable(message.subject)}"
     with ui.expansion(head, caption=caption).classes("w-full border-b").mark("message") as line:
@@ -246,7 +246,7 @@ def _time(text: str) -> datetime:
     """Return the moment that somebody wrote, in UTC unless told otherwise.
 
     Raises:
-        RefusedError: it is none.
+        RefusedError: it is not a time.
     """
     try:
         found = datetime.fromisoformat(text)

@@ -1,4 +1,5 @@
-"""The overview: how servers, account and streams are, and were in the last quarter of an hour."""
+"""The overview: how servers, account and streams are doing, and how they did in the last quarter of
+an hour."""
 
 from __future__ import annotations
 
@@ -104,7 +105,7 @@ def _fills(console: Console, look: Look) -> list[dict[str, str]]:
 
 
 def _of(streams: int, look: Look) -> str:
-    """Return a number of streams, and how many there may be."""
+    """Return the number of streams, and how many there may be."""
     most = look.account.total.streams_max if look.account else -1
     return f"{count(streams)} of {count(most)}" if most > 0 else count(streams)
 

@@ -11,7 +11,8 @@ _PER_LINE = 16
 
 
 def as_json(payload: bytes) -> str | None:
-    """Return it indented, None if it is no JSON object or array, or too large to be read here."""
+    """Return it indented; None if it is not a JSON object or array, or too large to be read
+    here."""
     if len(payload) > JSON_BYTES or payload.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
@@ -21,12 +22,12 @@ def as_json(payload: bytes) -> str | None:
 
 
 def as_text(payload: bytes) -> str:
-    """Return it as text; what is not UTF-8, and what steers a terminal, is replaced."""
+    """Return it as text; what is not UTF-8, and control characters, are replaced."""
     return cut(printable(payload[: SHOWN_BYTES * 2].decode("utf-8", "replace")))
 
 
 def as_hex(payload: bytes) -> str:
-    """Return offsets, bytes, and what of them is ASCII."""
+    """Return offsets, bytes, and those bytes that are ASCII as text."""
     lines = []
     for offset in range(0, min(len(payload), HEX_BYTES), _PER_LINE):
         row = payload[offset : offset + _PER_LINE]
@@ -41,7 +42,7 @@ def preview(payload: bytes, length: int = 120) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text without signs that steer, but for ends of lines and tabs."""
+    """Return a text without control characters, except for line ends and tabs."""
     return "".join(
         each if each.isprintable() or each in "\n\t" else "�" for each in text.replace("\r\n", "\n")
     )

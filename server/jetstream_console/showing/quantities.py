@@ -26,7 +26,7 @@ def size(number: float | None) -> str:
 
 
 def rate(number: float | None, unit: str = "") -> str:
-    """Return how many a second."""
+    """Return how many per second."""
     if number is None:
         return _UNKNOWN
     amount = f"{number:.1f}" if 0 < number < 10 else count(number)
@@ -34,7 +34,7 @@ def rate(number: float | None, unit: str = "") -> str:
 
 
 def limit(number: int) -> str:
-    """Return a limit in bytes; JetStream has negative numbers for none."""
+    """Return a limit in bytes; in JetStream a negative number means none."""
     return "no limit" if number < 0 else size(number)
 
 
