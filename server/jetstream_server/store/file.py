@@ -92,16 +92,24 @@ class FileStore:
     ) -> None:
         self._folder = folder
         self._commit = commit
+        # Why the store no longer serves; set by failed writes, damaged blocks, and the end of life.
         self._health = health = Health(folder, commit, self)
         self.notes = health.notes
+        # For each subject its number, its count of messages, and bounds of its first and last
+        # sequence; kept by whoever adds messages or removes them.
         self._table = table = SubjectTable()
         cache = cache or ContentCache(commit.disk)
         contents = BlockContents(cache, table, health, chunk_bytes)
+        # The blocks, oldest first, with the sequences, messages and bytes in them; kept likewise.
         self._list = block_list = BlockList(contents, first_seq)
+        # Questions about messages, and about subjects; they change nothing that is stored.
         self._reading = BlockReading(block_list, contents, health)
         self._subjects = BlockSubjects(block_list, contents, table)
+        # How far the blocks have come, noted beside them; told by the log and by compaction.
         self._high_water = HighWaterLog(folder, commit, self)
+        # Writes, replaces and erases the files of sealed blocks, once these are sealed in memory.
         self._files = BlockFiles(contents, table, commit, self)
+        # The open block: the only one to which messages and tombstones are appended.
         self._log = BlockLog(
             folder,
             commit,
@@ -113,6 +121,7 @@ class FileStore:
             health,
             block_bytes=block_bytes,
         )
+        # Removes blocks without live messages, and rewrites those that are mostly dead.
         self._compaction = Compaction(
             commit,
             self,
@@ -124,6 +133,7 @@ class FileStore:
             self._high_water,
             block_bytes=block_bytes,
         )
+        # Removes messages: single ones, those of subjects, or all below a sequence.
         self._pruning = BlockPruning(
             block_list,
             contents,
@@ -134,10 +144,11 @@ class FileStore:
             self._compaction,
             health,
         )
+        # Removes what exceeds the limits, which each call hands in.
         self._enforcement = Enforcement(
             block_list, contents, table, self._subjects, self._pruning, self._compaction
         )
-        self._is_closed = False
+        self._is_closed = False  # closed, abandoned or removed: there is nothing left to queue
         if not is_fresh:
             self._open()
 

@@ -90,12 +90,12 @@ class BlockLog:
         self._high_water = high_water
         self._health = health
         self._block_bytes = block_bytes
-        self._open: BlockWriter | None = None
-        self._first_room = FIRST_ROOM_BYTES
-        self._full = ""
+        self._open: BlockWriter | None = None  # the last block of the list, if not sealed
+        self._first_room = FIRST_ROOM_BYTES  # bytes of buffer with which the next block begins
+        self._full = ""  # why a flush stalled, until one succeeds; appends are refused
         self._seen = (0, 0)  # the open block and its bytes, when `rest` looked
         self._marked = 0  # bytes of the open block said to be durable
-        self._durable = 0  # bytes of the open block that are
+        self._durable = 0  # bytes of the open block that are durable
         self._epoch = 0  # flushes taken when something was last written to the open block
         self._epochs_used = (0, 0)  # bytes used at the end of the epoch before, and of this one
 

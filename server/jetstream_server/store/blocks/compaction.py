@@ -68,7 +68,7 @@ class Compaction:
         self._files = files
         self._log = log
         self._high_water = high_water
-        self._min_bytes = min(COMPACT_MIN_BYTES, block_bytes // 2)
+        self._min_bytes = min(COMPACT_MIN_BYTES, block_bytes // 2)  # smaller blocks are left alone
         self._rewritten: list[Block] = []  # and perhaps not on the disk yet
 
     def tidy(self, blocks: Iterable[Block]) -> None:

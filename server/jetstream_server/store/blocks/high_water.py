@@ -92,7 +92,7 @@ class HighWaterLog:
     def __init__(self, folder: Path, commit: GroupCommit, owner: Owner) -> None:
         self.path = folder.with_name(HIGH_WATER_NAME)
         self._log = StateLog(self.path, commit, owner)
-        self._said = HighWater()
+        self._said = HighWater()  # what the notes written so far say
 
     def load(self) -> tuple[HighWater, str]:
         """Return what was durable, and what is wrong with the mark: empty when nothing is.

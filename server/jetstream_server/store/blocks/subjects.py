@@ -72,7 +72,8 @@ class SubjectTable:
         self.present = 0
         self.generation = 0
         self.recent: dict[int, None] | None = None
-        self._forgotten: list[bytes] = []
+        self._forgotten: list[bytes] = []  # names that are yet to be freed, some at a time
+        # Compiled patterns that somebody uses, and of those the latest, which stay for a while.
         self._sets: WeakValueDictionary[tuple[bytes, ...], SubjectSet] = WeakValueDictionary()
         self._kept: deque[SubjectSet] = deque(maxlen=_SETS_KEPT)
 
@@ -162,9 +163,9 @@ class SubjectSet:
         self._table = table
         self._literals = [pattern for pattern in patterns if is_literal(pattern)]
         self._wild = tuple(pattern for pattern in patterns if not is_literal(pattern))
-        self._flags = bytearray()
-        self._generation = table.generation
-        self._local: dict[tuple[int, int], bytes] = {}
+        self._flags = bytearray()  # by subject id, 1 if wanted; the ids beyond are undecided
+        self._generation = table.generation  # for which the flags hold
+        self._local: dict[tuple[int, int], bytes] = {}  # flags by a block's own subjects
         self.in_blocks = BlockCounts()
 
     def flags(self) -> bytearray:
