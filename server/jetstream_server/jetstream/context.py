@@ -35,7 +35,7 @@ class Losses(Protocol):
         """Note that nothing comes from an origin."""
 
     def feed_recovered(self, feed: Any) -> None:
-        """Note that what comes is taken again, or that nothing is to come any more."""
+        """Note that what comes is taken again, or that nothing more is to come."""
 
 
 class Scheduled(Hashable, Protocol):
@@ -50,7 +50,7 @@ class Copying(Hashable, Protocol):
     """A stream that copies from others."""
 
     def origin_appeared(self, name: str, now: int) -> None:
-        """A stream was made in this account; whoever waits for it need not wait longer."""
+        """A stream was made in this account; whoever waits for it need not wait any longer."""
         ...
 
 

@@ -1,9 +1,9 @@
 """How many batches may be open, and how many are: shared by all streams of a server.
 
 The limits are those of `jetstream { limits { batch { ... } } }`. What the configuration file sets
-holds for atomic and for fast batches; by default a fast batch, of which the server keeps no
-messages, may be open more often. Specification: docs/reference/publishing.md#atomic-batches; probed
-with nats-server 2.15.1.
+holds for atomic and for fast batches; by default more fast batches may be open, as the server keeps
+no messages for them. Specification: docs/reference/publishing.md#atomic-batches; probed with
+nats-server 2.15.1.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class BatchesOfStream(Generic[B]):
         self._count.count += 1
 
     def keep(self, batch_id: bytes, now: int) -> None:
-        """Note that something of a batch has come; its deadline is the last one now."""
+        """Note that a message of a batch has come; its deadline is now the latest of all."""
         batch = self._open[batch_id] = self._open.pop(batch_id)
         batch.deadline = now + self._limits.idle_ns
 

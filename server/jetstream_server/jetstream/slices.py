@@ -1,4 +1,4 @@
-"""Answers that take more than a turn's worth of work: a slice of one of them a turn.
+"""Answers that take more than a turn's worth of work: each turn does a slice of one of them.
 
 A few are worked on in turn, so that a short one does not wait for a long one. The others wait, and
 what they report is looked up only when they begin; so the memory held for them is bounded.
@@ -44,7 +44,7 @@ class Slices:
         self._begun: deque[_Job] = deque()
         self._waiting: deque[_Job] = deque()
         self._now: int = 0
-        self._job: _Job | None = None  # whose slice it is
+        self._job: _Job | None = None  # the answer whose slice is being worked on
 
     def add(self, work: Work, finished: Callable[[Outcome], None]) -> None:
         """Take on an answer.

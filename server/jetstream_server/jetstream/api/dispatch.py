@@ -44,10 +44,10 @@ _CREATE_FAILED = errors.STREAM_CREATE_FAILED("").err_code
 
 
 class Watch(Protocol):
-    """Who is told of requests."""
+    """Somebody who is told of requests."""
 
     def heard(self, run: PubRun, index: int, origin: Origin | None, now: int) -> None:
-        """One is about to be answered."""
+        """A request is about to be answered."""
         ...
 
 
@@ -158,8 +158,8 @@ class Api:
         )
 
     def _is_of_full_disk(self, outcome: dict[str, Any] | ApiError) -> bool:
-        """Tell whether a refusal says that the disk is full: the next flush may be long in coming,
-        and the refusal reports nothing that has to wait for it."""
+        """Tell whether a refusal says that the disk is full. If it does, the next flush may be long
+        in coming, and the refusal reports nothing that has to wait for it."""
         return (
             isinstance(outcome, ApiError)
             and outcome.err_code == _CREATE_FAILED

@@ -62,7 +62,7 @@ class Route:
         pattern: tokens after `$JS.API.`, with `*` and a final `>`.
         response: suffix of the response type, after `io.nats.jetstream.api.v1.`.
         handler: what answers.
-        zero: fields that the genuine server's error replies carry at their zero value.
+        zero: fields that error replies of the genuine server carry with their zero value.
         level_first: whether a required API level is checked before the handler runs; a few verbs
             look at their body first, or at nothing at all.
         quiet: whether success is neither counted nor audited.

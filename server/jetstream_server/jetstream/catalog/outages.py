@@ -2,8 +2,8 @@
 
 `core/fault_domains.py` says what is given up; here is what follows. A consumer gets a stand-in
 (`consumers/halted_consumer.py`), a stream goes offline; both come back from what is stored, after a
-pause that doubles each time. A stream that trips over the same input again stays offline: until the
-server is restarted, or somebody sees to it. After an hour without trouble the count starts over.
+pause that doubles each time. A stream that trips over the same input again stays offline until the
+server is restarted or somebody sees to it. After an hour without trouble the count starts over.
 
 Nothing that was acknowledged is lost by it: what was queued for the disk still gets there, what is
 read back is what is there, and answers that reported what was not saved yet are withdrawn.
@@ -223,7 +223,7 @@ class Outages:
         self._feeds[feed] = Outage(stream, "", text)
 
     def feed_recovered(self, feed: Feed) -> None:
-        """Note that what comes is taken again, or that nothing is to come any more."""
+        """Note that what comes is taken again, or that nothing more is to come."""
         self._feeds.pop(feed, None)
 
 

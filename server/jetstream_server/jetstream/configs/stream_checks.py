@@ -353,7 +353,7 @@ def _check_republish(config: StreamConfig, pedantic: bool) -> None:
 
 
 def _wildcards(destination: bytes) -> bytes:
-    """Return the pattern of everything a destination can become."""
+    """Return the pattern that matches everything a destination can become."""
     return b".".join(
         b"*" if _PLACEHOLDER.match(token) else token for token in destination.split(b".")
     )

@@ -207,7 +207,7 @@ def with_defaults(config: StreamConfig, duplicate_window_ns_max: int = -1) -> St
 
 
 def sealed(config: StreamConfig) -> StreamConfig:
-    """Return the config of a sealed stream, which nothing changes any more."""
+    """Return the config of a sealed stream, which nothing can change any more."""
     return config.changed(
         max_age=0, discard="new", deny_delete=True, deny_purge=True, allow_rollup_hdrs=False
     )

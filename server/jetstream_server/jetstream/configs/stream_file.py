@@ -16,7 +16,7 @@ _REMEDY = "put it back from a backup and start again, or create the stream with 
 
 
 class LostConfigError(StoreError):
-    """A stream has everything but its config, which whoever makes it again can give."""
+    """A stream has everything but its config; whoever makes it again can supply that."""
 
 
 def save_config(folder: StreamFolder, config: StreamConfig, created: int) -> None:

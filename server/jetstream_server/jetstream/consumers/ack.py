@@ -61,7 +61,7 @@ def ack_counts(subject: bytes) -> tuple[int, int]:
 
 
 def ack_verb(body: bytes) -> tuple[Verb, bytes]:
-    """Return what a body asks for, and the text behind the verb."""
+    """Return what a body asks for, and the text after the verb."""
     if body in (b"", b"+ACK", b"+OK"):
         return Verb.ACK, b""
     if body.startswith(b"-NAK"):
@@ -76,7 +76,7 @@ def ack_verb(body: bytes) -> tuple[Verb, bytes]:
 
 
 def nak_delay(text: bytes) -> int:
-    """Return the delay in ns asked for behind `-NAK`, 0 when it is missing or malformed."""
+    """Return the delay in ns that is asked for after `-NAK`, 0 when it is missing or malformed."""
     if text[:1] == b"{":
         try:
             delay = orjson.loads(text).get("delay", 0)
@@ -195,8 +195,8 @@ class Acks:
         self._acked(settled, floor, now, is_answered=is_answered)
 
     def _last_counting(self, sequences: array[int]) -> int:
-        """Return the last of these whose ack counts for all before it, 0 for none: one that is
-        pending, or was when its message was removed from the stream."""
+        """Return the last of these whose ack counts for everything before it, 0 for none. It is
+        pending, or was so when its message was removed from the stream."""
         progress, store = self._shared.progress, self._shared.stream.store
         pending = progress.last_pending(sequences)
         above = max(pending, progress.floor_stream_seq)

@@ -68,11 +68,11 @@ class Consumer:
         stream: the stream it reads.
         context: what it shares with others of its account.
         created: nanoseconds since the epoch.
-        shared: what its parts share: its config, position and timers.
+        shared: what its parts have in common: config, position and timers.
         files: where it is kept.
         acks: takes what clients acknowledge.
-        pull: those who ask for messages.
-        push: who is sent messages unasked, None for a pull consumer.
+        pull: sends messages to those who ask for them.
+        push: sends messages to those who listen, None for a pull consumer.
         paused_until: when delivery goes on; in the past if it is not paused.
         outage: empty, as it serves.
     """
@@ -339,7 +339,7 @@ class Consumer:
         """Messages in these half-open sequence ranges are gone: drop what is pending of them."""
         progress = self.progress
         if not progress.pending and not progress.redelivery.counts:
-            # The common case where limits trim behind every publish.
+            # The common case: limits trim after every publish.
             progress.cursor.removed(min(ranges)[0], max(stop for _, stop in ranges))
             return
         is_heard = self.advisories.wants_terminations()

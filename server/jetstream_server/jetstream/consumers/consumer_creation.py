@@ -314,7 +314,7 @@ def restore_consumer(
     progress = progress or _first_progress(stream, config, created)
     consumer = Consumer(stream, name, config, created, progress, files)
     consumer.files.has_state_file = has_state_file
-    if is_ahead:  # what is said of lost messages must not be said of others
+    if is_ahead:  # what holds for lost messages must not be said about others
         consumer.files.save()
     stream.add_consumer(consumer)
     consumer.start(now)

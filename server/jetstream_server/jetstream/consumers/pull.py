@@ -1,9 +1,9 @@
 """Pull consumers: requests wait in a queue, and messages are dealt out to them.
 
-Messages go out a window at a time; when several requests wait, each message goes to the next of
-them in turn, so that workers share fairly. A request leaves with a status, or silently when all it
-wanted came or nobody listens on its inbox any more. Statuses are byte-exact: client libraries
-match on them (docs/reference/consumers.md#statuses).
+Messages go out a window at a time; when several requests wait, each message goes to the next one in
+turn, so that workers share fairly. A request leaves with a status, or silently when all it wanted
+came or nobody listens on its inbox any more. Statuses are byte-exact: client libraries match on
+them (docs/reference/consumers.md#statuses).
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ class Pull:
         return sent
 
     def _turns(self, count_max: int, now: int) -> list[tuple[PullRequest, Match]]:
-        """Return the requests that are to get the next messages in turn, at most so many.
+        """Return the requests that are to get the next messages in turn, at most this many.
 
         What makes them eligible is the same for all of them, and stays so while they are served
         (`_steady_count`).
@@ -344,7 +344,7 @@ class Pull:
         outlets: dict[object, tuple[Match, list[range]]] = {}
         for (request, match), share in zip(turns, shares, strict=True):
             if not share:
-                break  # nor is there anything for those behind
+                break  # nor is there anything for those after it
             outlets.setdefault(match.only or request.reply, (match, []))[1].extend(share)
             taken = sum(map(len, share))
             request.delivered += taken

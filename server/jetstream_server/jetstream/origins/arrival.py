@@ -37,7 +37,7 @@ def delivery_numbers(
     run: PubRun, start: int, stop: int, consumer: bytes
 ) -> tuple[list[int], list[int], list[int], int] | None:
     """Return stream sequences, consumer sequences and times out of the ack subjects of a stretch,
-    and how many messages are left behind the last; None when one is none of this consumer."""
+    and how many messages are left after the last; None if one of them is not of this consumer."""
     sequences: list[int] = []
     consumer_seqs: list[int] = []
     timestamps: list[int] = []

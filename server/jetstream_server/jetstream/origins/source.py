@@ -1,9 +1,9 @@
 """One source of a stream: the messages of another one, under sequences of the stream's own.
 
 Each message keeps, in its header `Nats-Stream-Source`, where it comes from. Apart from that it is
-taken like a publish, with the stream's transform, duplicates and limits; only the conditions in
-its headers were settled at the origin. A message that is refused comes again and again until the
-stream takes it, and holds up those behind it: skipping would lose it.
+taken like a publish, with the stream's transform, duplicates and limits; only the conditions in its
+headers were settled at the origin. A message that is refused comes again and again until the stream
+takes it, and holds up those after it: skipping it would lose it.
 
 Messages without special headers go in as one run where the config allows that.
 

@@ -47,7 +47,7 @@ class Sourcing:
     Args:
         contents: of the stream.
         file: where it is noted how far each source came.
-        last_known: the last sequence that a note may tell of; later ones a crash has taken back.
+        last_known: the last sequence that a note may cover; a crash has taken back later ones.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Sourcing:
         self._context = context
         self._file = file
         self._is_unsaved = False
-        self._is_false = False  # the note tells of messages that a crash has taken back
+        self._is_false = False  # the note covers messages that a crash has taken back
         self._last_known = last_known
         self._incidents = 0
         self._mirror: Mirror | None = None
@@ -73,7 +73,7 @@ class Sourcing:
     # -- life ------------------------------------------------------------------------------
 
     def follow_config(self, now: int) -> None:
-        """Copy from what the stream's config says, and from nothing else."""
+        """Copy from what the stream's config names, and from nothing else."""
         config = self._contents.config
         if self._mirror is not None and config.mirror is None:
             self._mirror.stop(for_good=True)
@@ -210,7 +210,7 @@ class Sourcing:
             return 0, {}
 
     def origin_appeared(self, name: str, now: int) -> None:
-        """A stream was made in this account; whoever waits for it need not wait longer."""
+        """A stream was made in this account; whoever waits for it need not wait any longer."""
         for config, feed in self._feeds:
             if config.name == name and config.external is None:
                 feed.origin_appeared(now)

@@ -141,7 +141,7 @@ class ArchiveReader:
         )
 
     def end(self) -> ArchiveError:
-        """Return what is wrong with an archive of which there is no more."""
+        """Return what is wrong with an archive after which nothing more comes."""
         if self._at == len(self._pending):
             return ArchiveError("EOF")
         if not self._is_begun:

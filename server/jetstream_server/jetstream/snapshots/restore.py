@@ -1,9 +1,9 @@
 """A restore: takes the chunks of a snapshot from a client, then makes the stream.
 
 Chunks come as requests on a subject of its own, and each is answered with an empty message once it
-is on disk; they wait in a spool. An empty chunk with a reply says that was all; only then is what
-came looked at, and only then are errors told. A message without reply, or none for `_IDLE_NS`,
-calls the restore off. Whatever ends it but success leaves nothing behind.
+is on disk; they wait in a spool. An empty chunk with a reply says that this was all; only then is
+what came looked at, and only then are errors reported. A message without reply, or none for
+`_IDLE_NS`, calls the restore off. Whatever ends it but success leaves nothing behind.
 
 The stream is made a bounded amount at a time, each step after the one before is on disk: the
 restore wakes itself by a message on its own subject (`.flushed`), which like every message waits
@@ -70,7 +70,7 @@ class Restore:
         self._advisories = TransferAdvisories(context, "restore", config.name, origin, now)
 
     def start(self, now: int) -> None:
-        """Begin to take chunks."""
+        """Start taking chunks."""
         self._advisories.created(now)
         self._context.sublist.insert(self._chunks)
         self._context.deadlines.schedule(self, now + _IDLE_NS)

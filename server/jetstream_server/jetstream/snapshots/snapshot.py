@@ -157,7 +157,7 @@ class Snapshot:
         self._advisories = TransferAdvisories(context, "snapshot", stream.name, origin, now)
 
     def start(self, now: int) -> None:
-        """Begin to wait for somebody who listens."""
+        """Start waiting for somebody who listens."""
         context = self._context
         self._advisories.created(now, state=self.state)
         context.sublist.insert(self._subscription)
@@ -200,7 +200,7 @@ class Snapshot:
 
     @property
     def _is_awaited(self) -> bool:
-        """Whether somebody has subscribed to the very subject.
+        """Whether somebody has subscribed to exactly this subject.
 
         A client may subscribe only once it has the answer; until then, a wildcard subscription of
         its inbox would take the chunks for answers to another request.
@@ -214,7 +214,7 @@ class Snapshot:
         self._context.wake(self)
 
     def tick(self, now: int) -> None:
-        """Nobody has subscribed to the very subject, or nobody acked, in time."""
+        """Nobody has subscribed to exactly this subject, or nobody has acked, in time."""
         if not self._is_sending and self._context.sublist.has_interest(self._deliver):
             self._begin()  # a wildcard will do
         elif not self._is_sending:

@@ -44,7 +44,7 @@ from jetstream_server.store.ports import MessageStore
 EXPIRY_GRANULARITY_NS = 250 * MILLISECOND
 WINDOW_GRANULARITY_NS = 50 * MILLISECOND
 
-Allowance = Callable[[int], ApiError | None]  # the refusal of so many more bytes, if any
+Allowance = Callable[[int], ApiError | None]  # the refusal of that many more bytes, if any
 
 
 class Contents:
@@ -297,7 +297,7 @@ class Contents:
         self._arm_window(now)
 
     def _arm_window(self, now: int) -> None:
-        """An id was noted: have it forgotten in time."""
+        """An id was noted: set the alarm for when it is to be forgotten."""
         if now + self.config.duplicate_window < self._alarm.at:
             self._alarm.set(self.dedupe.next_deadline(), now + WINDOW_GRANULARITY_NS)
 
@@ -329,7 +329,7 @@ class Contents:
             self.after_storing(sequence, sequence, now)
 
     def arm_expiry(self, now: int) -> None:
-        """Have what is over next, and the schedules that come up, seen to in time."""
+        """Set the alarm for what is over next, and for the schedules that come up."""
         self._alarm.set(self.removal.expiry.next_look(now), now)
         if self.schedules is not None:
             self._alarm.set(self.schedules.next_deadline(), now + EXPIRY_GRANULARITY_NS)

@@ -2,8 +2,8 @@
 
 Not a general JSON library: it exists because clients compare the error texts and because the typed
 decoding in `go_json.py` needs the source text of numbers and enums. Offsets count bytes and point
-behind the offending character, as Go's do. Works on bytes; strings are decoded when they are
-taken out, invalid UTF-8 becoming U+FFFD.
+after the offending character, as Go's do. Works on bytes; strings are decoded when they are taken
+out, invalid UTF-8 becoming U+FFFD.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class JsonSyntaxError(ValueError):
 
     Attributes:
         text: what is wrong, in Go's words, without the offset.
-        offset: byte position behind the offending character, -1 when the text just ends.
+        offset: byte position after the offending character, -1 when the text just ends.
     """
 
     def __init__(self, text: str, offset: int) -> None:

@@ -190,7 +190,7 @@ class AckPending:
             run, before = self.runs[place], len(taken)
             cut = settle(run.sequences, run.live, given, at, taken)
             self._took(run, len(taken) - before)
-            if cut == at:  # between two runs, or behind the last
+            if cut == at:  # between two runs, or after the last
                 if place + 1 >= len(self.runs):
                     break
                 cut = bisect_left(given, self._firsts[place + 1], at)

@@ -2,8 +2,8 @@
 
 Little-endian. A header with the counters, then the last-per-subject snapshot, the delivery counts
 and the runs of pending messages, all as plain arrays. A run whose sequences follow each other is
-saved as its first one, and a run of which all is pending without its flags, so that 100,000 pending
-messages are a few kilobytes and a save is a handful of slices.
+saved as its first one, and a run that is pending as a whole is saved without its flags, so that
+100,000 pending messages are a few kilobytes and a save is a handful of slices.
 
 Times are saved too: a restart neither shortens nor renews the wait for an ack. What came due
 meanwhile goes out again at once.

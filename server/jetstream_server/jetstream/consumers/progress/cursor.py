@@ -138,8 +138,8 @@ class Cursor:
             self.next_seq = window.sequences[count - 1] + 1
             self._end_snapshot()
             return
-        # The position is just behind the last message, as INFO shows it; what the window found
-        # unwanted behind that is only remembered.
+        # The position is right after the last message, as INFO shows it; what the window found to
+        # be unwanted after that is only remembered.
         self.next_seq = window.sequences[count - 1] + 1
         if count == len(window):
             self._scanned_seq = window.next_seq

@@ -151,7 +151,8 @@ class Progress:
         return array("Q", filter(counts.__contains__, others))
 
     def is_done_with(self, sequence: int) -> bool:
-        """Tell whether a message is behind this consumer, acknowledged or given up on."""
+        """Tell whether this consumer is done with a message, because it was acknowledged or given
+        up on."""
         return self.cursor.has_passed(sequence) and sequence not in self.pending
 
     def last_pending(self, sequences: array[int]) -> int:
@@ -279,7 +280,7 @@ class Progress:
         return taken
 
     def purged(self, first_seq: int) -> array[int]:
-        """Everything below `first_seq` is gone; return what of it was pending."""
+        """Everything below `first_seq` is gone; return what was pending there."""
         self.cursor.purged(first_seq)
         taken = self._drop(0, first_seq, strictly=False)
         self.floor_stream_seq = max(self.floor_stream_seq, first_seq - 1)
@@ -287,7 +288,8 @@ class Progress:
         return taken
 
     def recovered(self, first_seq: int) -> None:
-        """The stream begins at `first_seq` after a restart; what of it was pending is forgotten.
+        """After a restart the stream begins at `first_seq`; what was pending below that is
+        forgotten.
 
         That does not add to what was delivered and acknowledged: a message that nobody wanted, or
         that a limit took, moves no floor either while the server runs.

@@ -55,7 +55,7 @@ def missing_below(chosen: array[int], window: Window) -> list[int]:
 
 
 def missing(store: MessageStore, chosen: array[int]) -> array[int]:
-    """Return which of rising sequences are not stored any more."""
+    """Return which of these rising sequences are not stored any more."""
     if not chosen or store.count(None, chosen[0], chosen[-1] + 1) == chosen[-1] - chosen[0] + 1:
         return array("Q")
     held = store.held(chosen)

@@ -1,4 +1,4 @@
-"""Fast batches: messages stored as they arrive, acknowledged every so many.
+"""Fast batches: messages stored as they arrive, with one ack for every so many.
 
 A client says everything in the reply subject, `<inbox>.<batch>.<flow>.<gap>.<position>.<op>.$FI`:
 how many messages it wants acknowledged together at most (`flow`), whether a missing message ends

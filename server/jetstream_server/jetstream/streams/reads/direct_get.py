@@ -38,7 +38,8 @@ _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 # A buffer beyond this would have its receiver cut off as a slow consumer.
 _ANSWER_BYTES_MAX = PENDING_BYTES_MAX * 3 // 4
 
-# From so many requests on it pays to look at them together, and so many are looked at ahead.
+# From this many requests on it pays to look at them together, and at most this many are looked at
+# ahead.
 _BULK_MIN = 4
 _BULK_MAX = 2048
 

@@ -1,9 +1,9 @@
 """Counter streams: a message says by how much, the stream stores the sum.
 
 Each stored message of a subject holds the subject's total after it, as the text of an integer of
-any size: `{"val":"42"}`. The header `Nats-Incr` keeps what was added. A total that was sourced from
-other streams is accounted for in `Nats-Counter-Sources`, which is handed on from message to
-message. Specification: docs/reference/publishing.md#counters.
+any size: `{"val":"42"}`. The header `Nats-Incr` keeps what was added. `Nats-Counter-Sources` says
+which part of a total came from other streams; it is handed on from message to message.
+Specification: docs/reference/publishing.md#counters.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def count(store: MessageStore, message: Candidate, staging: Staging | None) -> N
 def convert_total(
     store: MessageStore, message: Candidate, origin: str, origin_subject: str
 ) -> None:
-    """Turn the copy of another stream's counter into an increment of this one: by what was
-    counted there since the copy before.
+    """Turn the copy of another stream's counter into an increment of this one: by what was counted
+    there since the previous copy.
 
     Args:
         origin: the stream that the copy comes from.
