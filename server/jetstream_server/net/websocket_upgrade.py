@@ -1,6 +1,6 @@
 """A request to speak WebSocket, and the answer to it.
 
-h11 takes HTTP apart. Here is what a NATS server makes of it: any path will do, refusals are one
+h11 takes HTTP apart. This is what a NATS server makes of it: any path will do, refusals are one
 word and the reason is logged, cookies may stand for credentials, and the only known extension is
 compression without memory from message to message (docs/reference/protocol.md#websocket). Lists in
 headers may come in one line or in several. A cookie that cannot be read does not spoil the others.

@@ -120,7 +120,7 @@ class Session:
         listener: the listener by which it came.
         start: when it came.
         last_activity: when it was last heard.
-        tls: what TLS has said of it.
+        tls: what TLS has told about it.
         parser: makes ops of its bytes.
         sign_in: who it says it is.
         user: who it is, None for nobody yet.

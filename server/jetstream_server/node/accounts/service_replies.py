@@ -8,7 +8,8 @@ export allows is lost. Replies that are ack subjects are left alone by imports, 
 messages can be acknowledged (docs/reference/accounts.md#imports-and-exports; texts and limits
 probed with 2.15.1).
 
-Consumers do not publish their deliveries; they look behind the stand-in (`core/relay.py`).
+Consumers do not publish their deliveries; they look up what is behind the stand-in
+(`core/relay.py`).
 """
 
 from __future__ import annotations
