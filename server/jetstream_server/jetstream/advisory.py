@@ -21,7 +21,7 @@ _STREAM_ACTIONS = {"create": b"CREATED", "modify": b"UPDATED", "delete": b"DELET
 
 
 def publish_stream_action(context: Context, stream: str, action: str, now: int) -> None:
-    """Tell that a stream was created (`create`), updated (`modify`) or deleted (`delete`)."""
+    """Report that a stream was created (`create`), updated (`modify`) or deleted (`delete`)."""
     subject = b"%b%b.%b" % (_STREAM_SUBJECT, _STREAM_ACTIONS[action], stream.encode())
     if context.sublist.has_interest(subject):
         _publish(context, subject, "stream_action", now, {"stream": stream, "action": action})
@@ -30,7 +30,7 @@ def publish_stream_action(context: Context, stream: str, action: str, now: int) 
 def publish_stream_advisory(
     context: Context, kind: str, stream: str, now: int, fields: dict[str, Any]
 ) -> None:
-    """Tell of something that takes a while: `snapshot_create`, `restore_complete`."""
+    """Report something that takes a while: `snapshot_create`, `restore_complete`."""
     subject = b"%b%b.%b" % (_STREAM_SUBJECT, kind.upper().encode(), stream.encode())
     if context.sublist.has_interest(subject):
         _publish(context, subject, kind, now, {"stream": stream, **fields})
@@ -39,7 +39,7 @@ def publish_stream_advisory(
 def publish_batch_abandoned(
     context: Context, stream: str, batch: str, reason: str, now: int
 ) -> None:
-    """Tell that an atomic batch was given up: `timeout`, `large`, `incomplete`, `unsupported`."""
+    """Report that an atomic batch was given up: `timeout`, `large`, `incomplete`, `unsupported`."""
     subject = b"%bBATCH_ABANDONED.%b" % (_STREAM_SUBJECT, stream.encode())
     if context.sublist.has_interest(subject):
         fields = {"stream": stream, "batch": batch, "reason": reason}
@@ -54,7 +54,7 @@ def publish_api_audit(
     response: bytes,
     now: int,
 ) -> None:
-    """Tell who asked what of the API, and what was answered."""
+    """Report who asked what of the API, and what was answered."""
     if not context.sublist.has_interest(API_SUBJECT):
         return
     fields: dict[str, Any] = {"server": context.server_name}

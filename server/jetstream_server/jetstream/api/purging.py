@@ -1,6 +1,6 @@
 """A purge of some messages, a slice a turn, so that a large one holds nobody up.
 
-What matched when it began is removed; what is published meanwhile stays. It is no transaction:
+What matched when it began is removed; what is published meanwhile stays. It is not a transaction:
 readers see the stream shrink, and a crash leaves what was not reached. The request is answered when
 all of it is done. Specification: docs/reference/streams.md#reading-and-removing.
 """

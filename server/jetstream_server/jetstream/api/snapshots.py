@@ -64,7 +64,7 @@ class _BegunSnapshot:
 
 @route("STREAM.SNAPSHOT.*", "stream_snapshot_response")
 def snapshot(catalog: Catalog, request: Request) -> Later:
-    """Begin to send a stream to a subject."""
+    """Start sending a stream to a subject."""
     if is_empty_request(request.body):
         raise errors.BAD_REQUEST()
     name = request.tokens[-1]
@@ -96,7 +96,7 @@ def snapshot(catalog: Catalog, request: Request) -> Later:
 
 @route("STREAM.RESTORE.*", "stream_restore_response", {"deliver_subject": ""})
 def restore(catalog: Catalog, request: Request) -> dict[str, Any]:
-    """Begin to take the chunks of a snapshot."""
+    """Start taking the chunks of a snapshot."""
     if is_empty_request(request.body):
         raise errors.BAD_REQUEST()
     config = read_body(catalog.context, request, StreamRestoreRequest).config

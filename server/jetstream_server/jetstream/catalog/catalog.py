@@ -504,7 +504,7 @@ class Catalog:
                     self.context.wake(consumer)
 
     def rest(self) -> bool:
-        """Have some stores that nobody writes to let go of memory and note how far they came; tell
+        """Have some stores that nobody writes to release memory and note how far they came; tell
         whether any did."""
         rested = 0
         for stream in list(self.streams.values()):
@@ -536,7 +536,8 @@ class Catalog:
             self.context.containment.contain(error, now)
 
     def report(self, error: StoreError) -> None:
-        """Log what is wrong with a store; once, since everybody who asks it is told."""
+        """Log what is wrong with a store, but only once: everybody who asks the store is told
+        anyway."""
         text = f"account {self.context.account}: {error}"
         if text not in self._reported:
             if len(self._reported) >= _REPORTED_MAX:

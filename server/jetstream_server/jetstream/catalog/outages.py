@@ -171,7 +171,7 @@ class Outages:
                 self._context.containment.contain(error, now)
 
     def abandon_opened(self, stream: Stream, incident: Incident, now: int) -> None:
-        """Take offline a stream that tripped while it was opened."""
+        """Take a stream offline that tripped while it was opened."""
         self._abandon(stream, str(incident), now)
         self.not_opened(self._catalog.take_offline(stream, str(incident)), incident, now)
 

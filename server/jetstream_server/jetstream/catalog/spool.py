@@ -1,7 +1,7 @@
 """Where the chunks of a restore wait until the last of them has come.
 
-A message store in a folder that is no stream's: it never gets a config, so that a crash leaves
-nothing that would be taken for a stream, and whoever uses the folder next finds it empty.
+It is a message store in a folder that belongs to no stream: it never gets a config, so a crash
+leaves nothing that could be taken for a stream, and whoever uses the folder next finds it empty.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Spool:
         self._store.append(b"chunk", b"", chunk, now)
 
     def take(self) -> bytes | None:
-        """Return the next chunk and let go of it, None when there is no more.
+        """Return the next chunk and drop it here; None when there are no more.
 
         Raises:
             StoreError: it cannot be read.

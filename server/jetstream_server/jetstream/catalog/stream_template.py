@@ -92,7 +92,7 @@ class StreamTemplate:
         ]
 
     def subscribe(self) -> None:
-        """Begin to make streams."""
+        """Start making streams."""
         for subscription in self._subscriptions:
             self._context.sublist.insert(subscription)
 
@@ -239,7 +239,7 @@ class StreamTemplates:
         return name in self._templates and stream in self._templates[name].streams()
 
     def recover(self) -> None:
-        """Take up what is in the file.
+        """Take over what is in the file.
 
         Raises:
             StoreError: the file cannot be read.

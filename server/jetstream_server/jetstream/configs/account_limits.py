@@ -72,7 +72,8 @@ class ServerLimits:
         duplicate_window_ns: upper bound of a stream's duplicate_window.
         max_ack_pending: upper bound of a consumer's max_ack_pending.
         max_request_batch: upper bound of a pull consumer's max_batch.
-        default_max_consumers: consumers on a stream for which neither it nor its account says.
+        default_max_consumers: consumers on a stream if neither the stream nor its account sets a
+            limit.
     """
 
     max_memory: int = -1

@@ -51,7 +51,7 @@ class ConsumerBounds:
         max_ack_pending: largest `max_ack_pending`, and its default.
         max_request_batch: largest `max_batch`, and its default.
         max_consumers: consumers per stream.
-        default_max_consumers: the same, where neither the account nor the stream says.
+        default_max_consumers: the same, if neither the account nor the stream sets it.
         is_standalone: no cluster, so one replica at most.
     """
 

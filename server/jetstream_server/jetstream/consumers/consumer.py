@@ -141,7 +141,7 @@ class Consumer:
     # -- life ------------------------------------------------------------------------------
 
     def start(self, now: int) -> None:
-        """Begin to listen and deliver."""
+        """Start listening and delivering."""
         path = f"{self.stream.name}.{self.name}"
         self._subscribe(f"$JS.API.CONSUMER.MSG.NEXT.{path}", self.pull)
         if self.progress.rules.tracks and self.config.ack_policy != "flow_control":
@@ -414,7 +414,7 @@ _DUE = {
 
 
 def account_hash(account: str) -> str:
-    """Return how ack subjects of the longer form name an account.
+    """Return the name of an account in ack subjects of the longer form.
 
     See docs/reference/consumers.md#delivery.
     """

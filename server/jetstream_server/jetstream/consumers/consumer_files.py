@@ -77,7 +77,7 @@ class ConsumerFiles:
         self._save(lazily=False)
 
     def save_late(self) -> None:
-        """Save what nobody waits for; the time for it has come."""
+        """Save what nobody is waiting for: it is due now."""
         if self._is_unsaved:
             self._save(lazily=True)
 

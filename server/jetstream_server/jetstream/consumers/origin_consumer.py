@@ -58,7 +58,7 @@ def suited(stream: Stream, config: ConsumerConfig) -> ConsumerConfig:
     }
     existing = stream.consumers.get(config.name)
     if isinstance(existing, Consumer):
-        start = existing.config  # where it once started cannot be changed, nor does it matter
+        start = existing.config  # where it once started cannot be changed, and does not matter
     else:
         start = ConsumerConfig() if stream.config.retention == "workqueue" else config
     for field in ("deliver_policy", "opt_start_seq", "opt_start_time"):

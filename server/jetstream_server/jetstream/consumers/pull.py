@@ -448,7 +448,7 @@ class Pull:
         shared.timers.schedule("pin", self.pin.deadline)
 
     def unpin(self, reason: str, now: int) -> None:
-        """Give up the chosen client; whoever asks for it (`admin`) is told so even if there is
+        """Give up the chosen client; one who asks for that (`admin`) is told even if there is
         none."""
         shared = self._shared
         if self.pin.id or reason == "admin":

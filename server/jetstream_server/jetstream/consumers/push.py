@@ -21,7 +21,7 @@ from jetstream_server.jetstream.consumers.supply import Offer, Supply
 
 TURN_BYTES = limits.OUTBOX_LOW_BYTES
 _COUNT_MAX = 1 << 20
-_NUMBERS_BYTES = 32  # the numbers of an ack subject, roughly; only flow control counts with it
+_NUMBERS_BYTES = 32  # the numbers of an ack subject, roughly; only flow control uses it
 
 
 class Push:
@@ -31,7 +31,7 @@ class Push:
         take_last: takes the acknowledgement that is in an answer to flow control.
 
     Attributes:
-        is_active: somebody listened when last looked.
+        is_active: somebody listened at the last look.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 What the origin no longer has is missing here too, as sequences without a message; what it removes
 later is kept. Nobody publishes to a mirror. Where to go on after a restart is the last sequence
-stored, so there is no state besides the messages. Once it has caught up a mirror with
+stored, so there is no state besides the messages. Once it has caught up, a mirror with
 `mirror_direct` answers the direct gets of its origin, as one member of a queue group.
 
 Specification: docs/reference/mirrors.md#mirrors.
@@ -181,7 +181,7 @@ class Mirror:
     # -- direct gets -----------------------------------------------------------------------
 
     def answer_for_origin(self) -> None:
-        """Start or stop answering the origin's direct gets, as is due."""
+        """Start or stop answering the origin's direct gets, whichever is due."""
         contents, feed = self._contents, self.feed
         if not contents.config.mirror_direct or self.origin.external is not None:
             self._stop_answering()

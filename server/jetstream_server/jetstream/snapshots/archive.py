@@ -111,7 +111,7 @@ class ArchiveReader:
         """Return the next entry, None when more bytes are needed.
 
         Raises:
-            ArchiveError: this is no archive, or a damaged one.
+            ArchiveError: this is not an archive, or a damaged one.
         """
         if not self._is_begun and not self._begin():
             return None

@@ -135,7 +135,7 @@ class Rebuild:
         return size
 
     def finish(self, now: int) -> Stream:
-        """Let the stream begin to serve, when there is no more of the snapshot."""
+        """Have the stream start serving, now that no more of the snapshot comes."""
         if not self.is_complete:
             if not self._compressed.is_complete:
                 raise RebuildError("s2: corrupt input")

@@ -4,8 +4,8 @@ Messages come in as runs, one by one, as batches and as copies of another stream
 the same follows: ids and deadlines are noted, the consumers told, the limits enforced, the timer
 set. What leaves is the business of `removal.py`.
 
-Nothing here knows who publishes, refuses for what a message says, or answers. Whether a message may
-come in is decided before, by `admission.py`, which looks at this state and changes none of it;
+Nothing here knows who publishes, refuses a message for what it says, or answers. Whether a message
+may come in is decided before, by `admission.py`, which looks at this state and changes none of it;
 `publishing.py` with its parts, and `origins`, decide, apply and answer. They depend on this module,
 and it depends on none of them. So the same calls in the same order lead to the same state, wherever
 they are made.

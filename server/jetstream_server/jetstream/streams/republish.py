@@ -1,7 +1,7 @@
 """Publishing stored messages again, under another subject.
 
-The copy carries the stored headers and, after them, where the message is in the stream. It goes
-out like a message of any client, after the flush, and not to where only the server sends.
+The copy carries the stored headers and, after them, where the message is in the stream. It goes out
+like a message of any client, after the flush, and never to subjects on which only the server sends.
 Specification: docs/reference/streams.md#transforms-and-republishing.
 """
 

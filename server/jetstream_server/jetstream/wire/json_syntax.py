@@ -40,7 +40,8 @@ _ESCAPES = {
 }
 
 
-# Go puts one U+FFFD for each byte that is not UTF-8, Python's `replace` one for each attempt.
+# Go puts one U+FFFD for each byte that is not UTF-8, Python's `replace` one for each malformed
+# sequence.
 _REPLACE_BYTES = "jetstream-replace-bytes"
 codecs.register_error(
     _REPLACE_BYTES,
@@ -73,7 +74,7 @@ class JsonNode:
     Attributes:
         kind: `object`, `array`, `string`, `number`, `bool` or `null`, Go's words for them.
         value: list of (key, JsonNode), list of JsonNode, str, text of the number, bool or None.
-        text: the bytes it stands in, from `start` to `stop`.
+        text: the bytes that hold it, from `start` to `stop`.
     """
 
     kind: str

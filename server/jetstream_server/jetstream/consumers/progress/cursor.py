@@ -167,7 +167,7 @@ class Cursor:
         return self._live_seq
 
     def restore(self, next_seq: int, live_seq: int, snapshot: array[int]) -> None:
-        """Take up a saved position."""
+        """Restore a saved position."""
         self.rewind(next_seq)
         self._snapshot = snapshot
         self._live_seq = live_seq

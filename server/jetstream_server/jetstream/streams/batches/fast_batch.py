@@ -4,7 +4,7 @@ A client says everything in the reply subject, `<inbox>.<batch>.<flow>.<gap>.<po
 how many messages it wants acknowledged together at most (`flow`), whether a missing message ends
 the batch (`gap` is `fail`) or is only reported (`ok`), which message of the batch this is, and what
 it does: begin, go on, commit with or without a message, or ask for the last ack again. Unlike an
-atomic batch, a fast one is no unit: what is stored stays stored. Only the way of acknowledging
+atomic batch, a fast one is not a unit: what is stored stays stored. Only the way of acknowledging
 differs, and the commit is answered with how far the batch came.
 
 Batches are in memory only. Specification: docs/reference/publishing.md#fast-batches.

@@ -54,7 +54,7 @@ class MessageTtls:
         return self._deadlines[0][0] if self._deadlines else None
 
     def pop_due(self, now: int, count_max: int) -> list[int]:
-        """Take out and return the sequences whose time is up, at most so many, rising."""
+        """Take out and return the sequences whose time is up, at most this many, rising."""
         due: list[int] = []
         while self._deadlines and self._deadlines[0][0] <= now and len(due) < count_max:
             due.append(heapq.heappop(self._deadlines)[1])

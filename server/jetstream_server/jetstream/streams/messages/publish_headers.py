@@ -63,14 +63,14 @@ def header(block: bytes, key: bytes) -> bytes:
 
 
 def has_header(block: bytes, key: bytes) -> bool:
-    """Tell whether a key is there, be its value empty."""
+    """Tell whether a key is there, even with an empty value."""
     return b"\r\n%b:" % key in block
 
 
 def storable(block: bytes) -> bytes:
     """Return a header block as it is stored: without a status and without request info.
 
-    A block of nothing else is not stored at all; one that is no NATS header block is left alone.
+    A block of nothing else is not stored at all; one that is not a NATS header block is left alone.
     """
     if not block.startswith(_VERSION):
         return block

@@ -17,7 +17,7 @@ class Staging:
         bytes: what they count towards `max_bytes`.
         subjects: how many on each subject.
         message_ids: their ids.
-        totals: what counters stand at after them, by subject.
+        totals: the values of counters after them, by subject.
     """
 
     __slots__ = ("bytes", "count", "message_ids", "subjects", "totals")

@@ -1,11 +1,12 @@
 """Message schedules: a stored message that makes the stream store other messages later.
 
-A schedule is the newest message of its subject when that carries `Nats-Schedule`: a time (`@at`),
-a period (`@every`), or a cron pattern. When it comes up, the stream stores a copy on the target
+A schedule is the newest message of its subject when that carries `Nats-Schedule`: a time (`@at`), a
+period (`@every`), or a cron pattern. When it comes up, the stream stores a copy on the target
 subject, with the body of the schedule or of the newest message of a source subject. A copy that
-says `Nats-Schedule-Next: purge` ends its schedule; so does any client's message that says the same.
+says `Nats-Schedule-Next: purge` ends its schedule; so does a message of any client that says the
+same.
 
-What comes up when is kept in memory and rebuilt from the stored headers. The newest copy of a
+What comes up, and when, is kept in memory and rebuilt from the stored headers. The newest copy of a
 schedule tells when it was to come up next, so what fell into a time when the server was down is
 made up for, once. Specification: docs/reference/publishing.md#schedules.
 """

@@ -75,7 +75,7 @@ def _check_own(config: StreamConfig, message: Candidate, now: int) -> None:
 def asks_for_schedules(message: Candidate) -> bool:
     """Tell whether a message has headers that a stream without schedules must refuse.
 
-    A time zone alone is not refused, unless there is no such zone.
+    A time zone alone is not refused, unless the zone does not exist.
     """
     special = message.special
     if any(name in special for name in names.SCHEDULES if name != names.SCHEDULE_TIME_ZONE):

@@ -40,7 +40,7 @@ class PubAck:
         return b"%b%d%b" % (self.head, sequence, _DUPLICATE_TAIL)
 
     def taken(self, sequence: int, total: bytes, *, is_new: bool) -> bytes:
-        """Return the answer to one message; `total` is what a counter stands at now, or empty."""
+        """Return the answer to one message; `total` is the value of a counter now, or empty."""
         if not is_new:
             return self.duplicate(sequence)
         return (
