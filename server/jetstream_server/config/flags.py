@@ -220,8 +220,8 @@ def resolve(
     """Return the options: defaults, then the file, then the flags.
 
     Args:
-        may_be_empty: a file that says nothing is only warned of, as the genuine server does when
-            it starts; a reload refuses it.
+        may_be_empty: an empty file only causes a warning, as in the genuine server when it starts;
+            a reload refuses it.
 
     Raises:
         ConfigError: the file is wrong, or flags contradict it.

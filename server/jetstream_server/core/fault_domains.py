@@ -29,7 +29,7 @@ class Domain(IntEnum):
 
     @property
     def word(self) -> str:
-        """Return how logs and monitoring call it."""
+        """Return what logs and monitoring call it."""
         return self.name.lower()
 
 

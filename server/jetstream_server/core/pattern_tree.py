@@ -139,7 +139,7 @@ class PatternTree:
         return _meet(self._root, other._root, steps_max) == _FOUND
 
     def meets(self, pattern: bytes, steps_left: int) -> int:
-        """Return how many steps are left, or -1 when a pattern overlaps one of the tree."""
+        """Return how many steps are left, or -1 when a pattern overlaps one in the tree."""
         return _meet(self._root, PatternTree([pattern])._root, steps_left)
 
 

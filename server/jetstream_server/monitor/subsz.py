@@ -1,6 +1,6 @@
 """/subsz: the subscriptions of all accounts, the server's own included.
 
-Look-ups and hits of the cache are not counted, because they happen with every message.
+Look-ups, and hits in the cache, are not counted, because they happen with every message.
 """
 
 from __future__ import annotations

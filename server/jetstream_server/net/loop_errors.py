@@ -32,7 +32,7 @@ def contain_callbacks(
         if isinstance(error, Exception):
             try:
                 containment.contain(error, clock.now())
-            except Exception:  # the same, or what came of it
+            except Exception:  # the same one, or one that it led to
                 loop.default_exception_handler(context)
             return
         loop.default_exception_handler(context)

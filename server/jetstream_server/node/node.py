@@ -235,7 +235,7 @@ class Node:
             self.containment.contain(error, told[-1])
 
     def connected(self, session: Session, now: int) -> None:
-        """Tell that a client has logged in."""
+        """Report that a client has logged in."""
         if self.chronicle is not None:
             self.tell(self.chronicle.connected, session, now)
 

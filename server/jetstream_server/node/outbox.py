@@ -21,7 +21,7 @@ class Outbox:
 
     @property
     def unsent_bytes(self) -> int:
-        """Return how much nobody has taken out yet."""
+        """Return how many bytes have not been taken out yet."""
         return sum(map(len, self._parts))
 
     def put(self, data: bytes) -> None:

@@ -139,7 +139,7 @@ class Trace:
 
 
 def label(session: Client) -> str:
-    """Return how the log calls a client."""
+    """Return what the log calls a client."""
     address = f"[{session.host}]" if ":" in session.host else session.host
     parts = [f"{address}:{session.port} - cid:{session.cid}"]
     if not session.is_connected:

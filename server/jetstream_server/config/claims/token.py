@@ -26,7 +26,7 @@ ClaimInteger = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
 
 
 class ClaimsError(ValueError):
-    """A JWT that says nothing that could be relied on."""
+    """A JWT that cannot be relied on."""
 
 
 class Claims(BaseModel):

@@ -2,7 +2,7 @@
 
 An import is a subscription like any other. What is published to it is published again in the
 exporting account, under the subject that the service has there, with a stand-in for the reply
-(`service_replies.py`) and a header that tells who makes the request. Where nobody serves, the
+(`service_replies.py`) and a header that tells who makes the request. If nobody serves, the
 requester is told so under the subject that it used.
 
 A stretch of a run stays one run on its way. Specification:
@@ -71,7 +71,7 @@ class ServiceImport:
         self.allows_trace = allows_trace
 
     def open(self) -> None:
-        """Begin to take requests."""
+        """Start taking requests."""
         self.importer.sublist.insert(self.subscription)
 
     def close(self) -> None:

@@ -67,7 +67,7 @@ class Space(Protocol):
 
     @property
     def replies(self) -> ServiceReplies:
-        """What stands in it for reply subjects of others."""
+        """The stand-ins in it for reply subjects of others."""
         ...
 
     def stir(self) -> None:

@@ -20,7 +20,7 @@ _PLACE = re.compile(r"(\{\{[^{}]+\}\})")
 
 
 class TemplateError(ValueError):
-    """A template denies what is no subject."""
+    """A template denies something that is not a subject."""
 
 
 def granted(
