@@ -1,17 +1,19 @@
 """Every exception of the server: four families, each of which says whose fault it was.
 
-    JetStreamServerError +-- ProtocolError           the peer broke the wire rules: an exact `-ERR`
-    text, and whether |                           to close. Raised by `protocol/parser` and
-    `node/session`'s parts |                           by way of the rows of `protocol/errors`. +--
-    ApiError                a JetStream request was refused: code, err_code, description. |
-    Raised by way of the rows of `jetstream/errors`, anywhere in |
-    `jetstream`; answered in `api/dispatch`, and for publishes in |
-    `streams/publishing`. +-- StoreError              the disk disagreed: corrupt, full, closed.
-    Raised in `store`, and |   |                       where what is stored does not mean anything.
-    |   +-- LostConfigError     a stream without its config file: `configs/stream_file`. +--
-    ConfigError             the operator made a mistake: file, line, column. Raised in |
-    `config`, and where files that it names are opened. +-- EmptyConfigError    there is nothing in
-    the file: `config/lexer`.
+    JetStreamServerError
+     +-- ProtocolError           the peer broke the wire rules: an exact `-ERR` text, and whether
+     |                           to close. Raised by `protocol/parser` and `node/session`'s parts
+     |                           by way of the rows of `protocol/errors`.
+     +-- ApiError                a JetStream request was refused: code, err_code, description.
+     |                           Raised by way of the rows of `jetstream/errors`, anywhere in
+     |                           `jetstream`; answered in `api/dispatch`, and for publishes in
+     |                           `streams/publishing`.
+     +-- StoreError              the disk disagreed: corrupt, full, closed. Raised in `store`, and
+     |   |                       where what is stored does not mean anything.
+     |   +-- LostConfigError     a stream without its config file: `configs/stream_file`.
+     +-- ConfigError             the operator made a mistake: file, line, column. Raised in
+         |                       `config`, and where files that it names are opened.
+         +-- EmptyConfigError    there is nothing in the file: `config/lexer`.
 
 Others stay on the floor that raises them, whose callers make something of them:
 
