@@ -9,8 +9,8 @@ the socket, where TCP slows the client down:
   nothing are never held up by this.
 - It asks for more than it takes (`core/answers.py`). It goes on once nothing is put off any more.
 
-A full disk is not a slow one: it makes publishes be refused, which needs no room, so everybody is
-read from.
+A full disk is not a slow one: publishes are then refused, which needs no room, so everybody is read
+from.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@
 
 A flush that fails releases nothing: everything that waited for it is dropped, and so is what has
 been held back since, as that may report writes that were lost with the failed ones. So no client is
-told of a write that is not there. Clients miss an ack, as they would after a crash.
+told of a write that is not there. Clients get no ack, as after a crash.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Subject to targets is a dictionary that is dropped whenever the account's interest changes. Two
 subjects with the same subscribers share one `Targets` object, so a run over many subjects of one
 stream stays one run. Where whatever follows a prefix reaches the same subscribers, the prefix is
-kept instead of the subjects, the shortest there is. For acks, and identifiers in one of the last
-tokens, are new with every message.
+kept instead of the subjects, the shortest there is, because acks, and identifiers in one of the
+last tokens, are new with every message.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ decides on. Publishes from both end up in the same `PubRun`, which only another 
 Theory of operation:
 
 - An incomplete frame is held as the list of the pieces in which it came. They are joined when there
-is a reason to look again: its line feed has come, or as many bytes as it declares. So the work is
-linear in the input, however that is cut.
+  is a reason to look again: its line feed has come, or as many bytes as it declares. So the work is
+  linear in the input, however that is cut.
 - A frame is held only up to what its limits allow. Blanks before arguments and whatever follows
   PING, PONG and +OK are unlimited, as in the genuine server, and are dropped as they come.
 - The ops do not depend on how the input is cut.

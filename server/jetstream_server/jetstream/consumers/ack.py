@@ -142,7 +142,7 @@ class Acks:
         sequence = ack_sequence(subject)
         is_known = sequence >= 0 and (not sequence or shared.progress.cursor.has_passed(sequence))
         verb, text = ack_verb(body)
-        # What was never delivered cannot be acknowledged, and an unknown body changes nothing
+        # What was never delivered is not acknowledged, and an ack of sequence 0 is not answered
         # (docs/reference/consumers.md#acks).
         is_answered = sequence != 0
         if verb is Verb.NEXT:

@@ -393,7 +393,7 @@ class Consumer:
     def info(self, now: int) -> dict[str, Any]:
         """Return ConsumerInfo as STREAM.INFO and CONSUMER.INFO show it, without `type`.
 
-        Making it ends the requests whose replies nobody listens for, as in the genuine server.
+        Asking for it ends those requests to whose replies nobody listens, as in the genuine server.
         """
         self.pull.drop_unheard()
         return consumer_info(

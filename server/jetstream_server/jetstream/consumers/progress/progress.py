@@ -181,7 +181,7 @@ class Progress:
         """Move the floor after something left; `before` was the lowest pending until then.
 
         If `strictly`, the floor only moves from right below the lowest pending message: before a
-        message that was given up on it waits until nothing is pending.
+        message that was given up on, it waits until nothing is pending.
         """
         first = self.pending.first()
         if first is None:

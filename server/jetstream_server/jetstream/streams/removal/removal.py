@@ -1,7 +1,7 @@
 """What leaves a stream and when: by limits, with age, at a purge, when no consumer needs it.
 
-Either way the consumers are told, except about what they settled themselves. Whether a request may
-remove anything is decided before (`removal_checks.py`).
+In every case the consumers are told, except about what they settled themselves. Whether a request
+may remove anything is decided before (`removal_checks.py`).
 
 Specification: docs/reference/streams.md#reading-and-removing and #limits.
 """
