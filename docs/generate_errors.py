@@ -28,16 +28,16 @@ LANES = 4
 HEAD = """\
 # Error codes
 
-Written by `docs/generate_errors.py`; do not edit. Numbers and texts are those of nats-server, which
-client libraries compare; `{}` stands for what the server fills in. An answer carries them as
+Written by `docs/generate_errors.py`; do not edit. Numbers and texts are those of nats-server, because
+client libraries compare them; `{}` stands for what the server fills in. An answer carries them as
 `{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`.
 
 ## Sent by this server
 
-A scenario is one of `tests/parity/scenarios`: the genuine server answers the same there. Unit tests
-are below `tests/server`. Codes without a scenario: 10051 is what a purge says to a stream whose
-disk fails while it runs; 10066 to 10068 and 10073 are of stream templates, which nats-server has
-dropped; 10132 is behind checks that refuse the same request first, on nats-server too.
+A scenario is one of `tests/parity/scenarios`, where the genuine server gives the same answer. Unit
+tests are below `tests/server`. Codes without a scenario: 10051 answers a purge if the disk fails while
+it runs; 10066 to 10068 and 10073 belong to stream templates, which nats-server has dropped; 10132
+never gets its turn, on nats-server either, because other checks refuse the same request first.
 
 | Number | Code | Text | Scenario | Unit test |
 |---|---|---|---|---|
@@ -46,7 +46,7 @@ dropped; 10132 is behind checks that refuse the same request first, on nats-serv
 NOT_SENT = """
 ## Never sent by this server
 
-nats-server defines these too, but a single server has no occasion to send them.
+nats-server defines these too, but a single server never has a reason to send them.
 
 | Number | Code | Text | Why not |
 |---|---|---|---|
@@ -68,7 +68,7 @@ UNSENT: dict[int, tuple[int, str, str]] = {
     10016: (
         400,
         "consumer expected to be durable but no durable name set in subject",
-        "a subject without the name is no request",
+        "a subject without the name matches no request",
     ),
     10019: (
         400,
@@ -86,7 +86,7 @@ UNSENT: dict[int, tuple[int, str, str]] = {
         "stream mirrors can not have both start seq and start time configured",
         "nats-server accepts it",
     ),
-    10033: (400, "stream mirrors can not contain filtered subjects", "they can by now"),
+    10033: (400, "stream mirrors can not contain filtered subjects", "by now they can"),
     10035: (503, "account not found", _INTERNAL),
     10036: (503, "not currently supported in clustered mode", _CLUSTER),
     10040: (400, "peer not a member", _CLUSTER),
