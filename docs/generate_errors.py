@@ -28,16 +28,17 @@ LANES = 4
 HEAD = """\
 # Error codes
 
-Written by `docs/generate_errors.py`; do not edit. Numbers and texts are those of nats-server, because
-client libraries compare them; `{}` stands for what the server fills in. An answer carries them as
+Written by `docs/generate_errors.py`; do not edit. Numbers and texts are those of nats-server,
+because client libraries compare them; `{}` stands for what the server fills in. An answer carries
+them as
 `{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`.
 
 ## Sent by this server
 
 A scenario is one of `tests/parity/scenarios`, where the genuine server gives the same answer. Unit
-tests are below `tests/server`. Codes without a scenario: 10051 answers a purge if the disk fails while
-it runs; 10066 to 10068 and 10073 belong to stream templates, which nats-server has dropped; 10132
-never gets its turn, on nats-server either, because other checks refuse the same request first.
+tests are below `tests/server`. Codes without a scenario: 10051 answers a purge if the disk fails
+while it runs; 10066 to 10068 and 10073 belong to stream templates, which nats-server has dropped;
+10132 never gets its turn, on nats-server either: other checks refuse the same request first.
 
 | Number | Code | Text | Scenario | Unit test |
 |---|---|---|---|---|
