@@ -76,6 +76,9 @@ PURE_TESTS   := $(addprefix tests/server/,kernels/test_in_use.py kernels/test_tw
 # Half a minute of two cores for a way that the page advises against; `make soak` goes it.
 SUBMIT_SLOW  := tests/spark/test_standalone.py::test_py_files_with_the_pure_kernels
 
+# Each of the hundreds of processes that the tests start would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 # A shorter life for a JVM: no second compiler, no collector threads.
 export SPARK_SUBMIT_OPTS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
