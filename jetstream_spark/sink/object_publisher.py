@@ -71,6 +71,8 @@ _NUID_CHARACTERS = 22
 # Of an object that others replace again and again while it is written.
 _CONFLICTS_MAX = 50
 _REPLACED = b"Spark-Replaced-Chunks"
+# What the id of a row ends in that was stored a second time, over an earlier row of its object.
+_AGAIN = b".again"
 # The header of a chunk, which names the stream.
 _HEADER_BYTES = 1024
 
@@ -120,6 +122,7 @@ class ObjectPublisher:
         self._is_resumed = is_resumed
         self._current: set[str] = set()  # chunks that objects of this partition are made of
         self._left: set[str] = set()  # subjects of chunks of failed tries
+        self._stored: dict[str, int] = {}  # the last message about an object that this attempt made
         self._payload_max = 1 << 20  # until a server says
         self._recovery = recovery
         self._flow: Flow | None = None
@@ -234,6 +237,8 @@ class ObjectPublisher:
             info = None
         replaced = _header(headers, _REPLACED) or b""
         row_id = _header(headers, ID_HEADER)
+        if row_id is not None:
+            row_id = row_id.removesuffix(_AGAIN)
         return _Found(subject, revision, row_id, replaced.decode("latin-1"), info)
 
     def _tidy(self, found: _Found, row_id: bytes | None) -> Operation[None]:
@@ -268,10 +273,22 @@ class ObjectPublisher:
         else:
             info = dataclasses.replace(old, size=0, chunks=0, digest="", is_deleted=True)
         ack = yield from self._say(row, info, before.revision, replaced, chunk_bytes)
+        found = _Found(row.subject)
+        if not ack or ack.get("duplicate"):
+            found = yield from self._look(row.subject)
+            is_mine = found.revision == self._stored.get(row.subject)
+            if ack and row.id is not None and is_mine and not _is_same(found.info, info):
+                # An earlier attempt's message of this row came late, after the ids were looked up,
+                # and this attempt has replaced it with an earlier row of the same object. The
+                # server takes the row only under another id.
+                again = dataclasses.replace(row, id=row.id + _AGAIN)
+                ack = yield from self._say(again, info, found.revision, replaced, chunk_bytes)
+                if not ack or ack.get("duplicate"):
+                    found = yield from self._look(row.subject)
         if ack and not ack.get("duplicate"):
             self.last_sequence = max(self.last_sequence, int(ack["seq"]))
+            self._stored[row.subject] = int(ack["seq"])
         else:
-            found = yield from self._look(row.subject)
             if not _is_same(found.info, info):
                 self._give_up_chunks(info)
                 if not ack and (row.id is None or found.id != row.id):
@@ -282,6 +299,7 @@ class ObjectPublisher:
                 return None
             # Its answer was lost, and it was sent again.
             self.last_sequence = max(self.last_sequence, found.revision)
+            self._stored[row.subject] = found.revision
             replaced = found.replaced
         if not info.is_deleted:
             self._current.add(info.nuid)

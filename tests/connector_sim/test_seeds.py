@@ -42,6 +42,11 @@ FOUND_OF_KINDS = {
     1001222: "a stream deleted between a commit's look and its purge ended the query",
 }
 
+# The same with fast batches, and with what killed processes had sent.
+FOUND_OF_MODES = {
+    1004612: "a restarted server had forgotten replaced rows: an object ended with an older one",
+}
+
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
 def test_the_promises_hold_and_everything_comes_to_its_end(
@@ -60,6 +65,11 @@ def test_seeds_that_once_failed(simulation: ModuleType, seed: int) -> None:
 @pytest.mark.parametrize("seed", FOUND_OF_KINDS, ids=lambda seed: f"{seed}: {FOUND_OF_KINDS[seed]}")
 def test_seeds_of_the_later_kinds_that_once_failed(simulation: ModuleType, seed: int) -> None:
     _play(simulation.Simulation(seed, simulation.choose(seed, has_modes=False)))
+
+
+@pytest.mark.parametrize("seed", FOUND_OF_MODES, ids=lambda seed: f"{seed}: {FOUND_OF_MODES[seed]}")
+def test_seeds_of_the_latest_programs_that_once_failed(simulation: ModuleType, seed: int) -> None:
+    _play(simulation.Simulation(seed))
 
 
 def _play(played: Any) -> None:

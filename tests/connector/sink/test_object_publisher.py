@@ -179,6 +179,25 @@ def test_such_an_attempt_damages_nothing_that_a_third_one_writes(store, ledger) 
     assert ledger == "none" or list(store.chunks().values()) == [1]
 
 
+def test_a_server_that_was_restarted_has_forgotten_the_ids_of_rows_that_were_replaced(
+    start_genuine,
+) -> None:
+    """It knows those of messages that it still has, so the earlier row is taken again, and the
+    later one is not: an object would end with the earlier one."""
+    server = start_genuine()
+    store = Store(server.url)
+    rows = [put("a", b"1"), put("a", b"2"), put("b", b"1"), put("b", None, operation="delete")]
+    store.write(*rows, ledger="none")
+    server.kill()
+    server.start()
+    for _ in range(2):  # the second time nothing is forgotten, and the last row has another id
+        store.write(*rows, ledger="none")
+        assert store.get("a") == b"2"
+        names = {one.name for one in store.ask(lambda one: one.list(ignore_deletes=True))}
+        assert names == {"a"}
+        assert list(store.chunks().values()) == [1]
+
+
 def test_what_was_replaced_and_said_again_has_chunks_of_its_own(store) -> None:
     """Of a message whose answer is lost nobody knows whether it was replaced, and its chunks with
     it; without ids it looks as if somebody else had been quicker."""
