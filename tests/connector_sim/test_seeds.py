@@ -38,12 +38,12 @@ FOUND_OF_KINDS = {
     510044: "what went after the last look at a stream was not counted with the batch it went from",
     1001295: "what went while the first batch of a stream made anew was read was not counted",
     1001307: "the same",
-    1003418: "the same, of an interest stream of which a query reads some subjects",
     1001222: "a stream deleted between a commit's look and its purge ended the query",
 }
 
 # The same with fast batches, and with what killed processes had sent.
 FOUND_OF_MODES = {
+    1003418: "an interest stream made anew, of which a query reads some subjects, was not counted",
     1004612: "a restarted server had forgotten replaced rows: an object ended with an older one",
 }
 

@@ -199,6 +199,27 @@ def test_a_write_that_runs_again_does_nothing(bucket) -> None:
     assert (again.rows, again.skipped, bucket.state.next) == (2, 2, 3)
 
 
+def _written_again_after_a_restart(start_genuine, **more: str) -> bytes:
+    """The value of a key of two rows, when the task that had written them was lost."""
+    server = start_genuine()
+    bucket = Bucket(server.url, max_msgs_per_subject=1)
+    rows = [put("a", b"1"), put("a", b"2")]
+    bucket.write(*rows, **more)
+    server.kill()
+    server.start()
+    bucket.write(*rows, **more)
+    return bucket.last("a")[0]
+
+
+def test_with_the_ledger_no_key_goes_back_after_a_restart_of_the_server(start_genuine) -> None:
+    assert _written_again_after_a_restart(start_genuine) == b"2"
+
+
+def test_without_the_ledger_a_key_may_go_back_after_a_restart_of_the_server(start_genuine) -> None:
+    """A limit, stated as such: the server only knows the ids of messages that it still has."""
+    assert _written_again_after_a_restart(start_genuine, ledger="none") == b"1"
+
+
 def test_a_value_with_a_time_to_live(genuine) -> None:
     bucket = Bucket(genuine.url, allow_msg_ttl=True)
     bucket.write(put("a", b"1", ttl="1h"))
