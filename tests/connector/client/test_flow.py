@@ -65,7 +65,9 @@ class Peer:
             self.socket.sendall(data[start:stop])
             time.sleep(0.0005)
         if close:
-            self.socket.close()
+            # To close it with something unread in it would reset the connection, and take away
+            # from the other side what it has not read yet.
+            self.socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         self._listener.close()
