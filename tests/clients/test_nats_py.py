@@ -14,7 +14,7 @@ def test_core_publish_subscribe_request(run):
     async def session(client):
         got = await client.subscribe("greet.*")
         await client.publish("greet.ann", b"hello", headers={"A": "b"})
-        message = await got.next_msg(2)
+        message = await got.next_msg(20)
         assert (message.subject, message.data, message.headers) == (
             "greet.ann",
             b"hello",
@@ -25,13 +25,13 @@ def test_core_publish_subscribe_request(run):
             await request.respond(b"re:" + request.data)
 
         await client.subscribe("service", queue="q", cb=answer)
-        assert (await client.request("service", b"1", timeout=2)).data == b"re:1"
+        assert (await client.request("service", b"1", timeout=20)).data == b"re:1"
         with pytest.raises(nats.errors.NoRespondersError):
-            await client.request("nobody", b"", timeout=2)
+            await client.request("nobody", b"", timeout=20)
         await got.unsubscribe(limit=2)
         await client.publish("greet.bob", b"2")
         await client.publish("greet.eve", b"3")
-        assert (await got.next_msg(2)).data == b"2"
+        assert (await got.next_msg(20)).data == b"2"
         await client.flush()
 
     run(session)
@@ -71,11 +71,11 @@ def test_nak_term_and_redelivery(run):
         for n in range(3):
             await js.publish("w", b"%d" % n)
         puller = await js.pull_subscribe("w", "d", config=api.ConsumerConfig(ack_wait=30))
-        first, second, third = await puller.fetch(3, timeout=2)
+        first, second, third = await puller.fetch(3, timeout=20)
         await first.nak()
         await second.term()
         await third.in_progress()
-        (again,) = await puller.fetch(1, timeout=2)
+        (again,) = await puller.fetch(1, timeout=20)
         assert (again.data, again.metadata.num_delivered) == (b"0", 2)
         await again.ack_sync()
         await third.ack_sync()
@@ -92,11 +92,11 @@ def test_push_and_ordered_consumers(run):
             await js.publish("p.x", b"%d" % n)
         pushed = await js.subscribe("p.>", durable="push", manual_ack=True)
         for n in range(300):
-            message = await pushed.next_msg(2)
+            message = await pushed.next_msg(20)
             assert message.data == b"%d" % n
             await message.ack()
         ordered = await js.subscribe("p.>", ordered_consumer=True)
-        assert [int((await ordered.next_msg(2)).data) for _ in range(300)] == list(range(300))
+        assert [int((await ordered.next_msg(20)).data) for _ in range(300)] == list(range(300))
 
     run(session)
 
@@ -132,7 +132,7 @@ def test_drain_delivers_and_closes(run):
     async def session(client):
         got = await client.subscribe("a")
         await client.publish("a", b"1")
-        assert (await got.next_msg(2)).data == b"1"
+        assert (await got.next_msg(20)).data == b"1"
         await client.drain()
 
     run_ignoring_close(run, session)

@@ -226,15 +226,15 @@ def test_chunks_and_ends_look_alike(clients) -> None:
 
 def test_no_acks(clients) -> None:
     sids = {}
+    began = time.monotonic()
     for name, client in clients.items():
         client.fill(20, 5000)
         sids[name] = client.begin(chunk_size=1024, window_size=2048)
     for name, client in clients.items():
         assert [len(client.next(sids[name]).payload) for _ in range(2)] == [1024, 1024]
-    began = time.monotonic()
     for name, client in clients.items():
         assert client.next(sids[name]).headers == b"NATS/1.0 408 No Flow Response\r\n\r\n"
-    assert 3 < time.monotonic() - began < 8
+    assert 3 < time.monotonic() - began < 25
 
 
 @pytest.mark.parametrize("name", NAMES)

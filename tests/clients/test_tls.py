@@ -34,7 +34,7 @@ class Raw:
     """A socket, read by lines."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
 
     def line(self) -> bytes:
         data = b""
@@ -145,11 +145,16 @@ def test_a_client_without_tls_is_cut_off(serve: Serve, pki: Any) -> None:
     assert talking.info()
     talking.socket.sendall(b"CONNECT {}\r\nPING\r\n")
     assert talking.is_cut_off()
-    silent = Raw(server.port)
-    assert silent.info()
-    began = time.monotonic()
-    assert silent.is_cut_off()
-    assert time.monotonic() - began < 2
+
+    def patience_s() -> float:
+        silent = Raw(server.port)
+        assert silent.info()
+        began = time.monotonic()
+        assert silent.is_cut_off()
+        return time.monotonic() - began
+
+    # By default it would be two seconds, which a busy machine may make of less now and then.
+    assert any(patience_s() < 1.9 for _ in range(5))
 
 
 def test_tls_is_available(serve: Serve, pki: Any) -> None:
@@ -268,7 +273,7 @@ def test_who_does_not_get_through(serve: Serve, pki: Any) -> None:
         raw = Raw(server.port)
         assert raw.info()
         raw.socket.sendall(said)
-        raw.socket.settimeout(10)
+        raw.socket.settimeout(30)
         while raw.socket.recv(100):
             pass
     assert closed(server) == ["TLS Handshake Failure"] * 6

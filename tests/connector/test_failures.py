@@ -50,6 +50,8 @@ LIMITS = {
     "connectTimeout": "1s",
     "outageTimeout": "1500ms",
 }
+# Whoever waits where nothing is to be waited for waits for longer, on however busy a machine.
+SOON_S = 20
 USERS = {
     "ann": "",
     "no_fetch": 'publish: {deny: ["$JS.API.CONSUMER.MSG.NEXT.>"]}',
@@ -106,11 +108,11 @@ class Place:
 
 
 def told(kind: type[ConnectorError], call: Callable[..., object], **options: str) -> str:
-    """The text of the error, which came soon."""
+    """The text of the error, which came within the limits: by default a request may take 10 s."""
     started = time.monotonic()
     with pytest.raises(kind) as raised:
         call(**options)
-    assert time.monotonic() - started < 6
+    assert time.monotonic() - started < 9
     text = str(raised.value)
     assert text.startswith(f"[{kind.condition}] ")
     assert raised.value.remedy, "it says what to do"
@@ -185,14 +187,14 @@ def test_a_password_that_is_changed_while_a_query_runs(start_genuine, tmp_path):
     secret.write_text("old")
     server = start_genuine("-c", str(config))
     place = Place(server.url, user="ann", password=f"file:{secret}")
-    options = place.source(startingOffsets="earliest", pollInterval="1us", outageTimeout="20s")
+    options = place.source(startingOffsets="earliest", pollInterval="1us", outageTimeout="100s")
     query = Blocking(StreamSource(this_host(), options))
     start = query.initial_offset()
     assert query.latest_offset(start).streams["S"].next == 6
     assert (place.read(), place.write()) == (5, 3)
     let_in("new")
     server.process.send_signal(signal.SIGHUP)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 40
     refused = "refused the connection"
     # The first reason may be the connection that was cut off.
     while refused not in query.report().get("waitingFor", "") and time.monotonic() < deadline:
@@ -232,8 +234,8 @@ def test_a_wrong_password_in_a_file_is_no_reason_to_wait_at_first(guarded, call,
 )
 def test_a_secret_that_cannot_be_read(guarded, call, options):
     started = time.monotonic()
-    text = told(SecretUnreadableError, getattr(guarded, call), outageTimeout="20s", **options)
-    assert time.monotonic() - started < 2
+    text = told(SecretUnreadableError, getattr(guarded, call), outageTimeout="100s", **options)
+    assert time.monotonic() - started < SOON_S
     assert "/no/such" in text and f"'{[*options][-1]}'" in text
 
 
@@ -245,8 +247,8 @@ def test_a_tls_file_that_cannot_be_read(start_genuine, pki, option):
     options = SourceOptions.parse({"servers": server.url, "stream": "S"} | LIMITS | files)
     started = time.monotonic()
     with pytest.raises(SecretUnreadableError, match=f"'{option}' names '/no/such'"):
-        Blocking(StreamWatch(this_host(), options, patience_s=20)).check()
-    assert time.monotonic() - started < 2
+        Blocking(StreamWatch(this_host(), options, patience_s=100)).check()
+    assert time.monotonic() - started < SOON_S
 
 
 @pytest.mark.genuine

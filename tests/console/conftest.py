@@ -79,7 +79,7 @@ class Served:
             (f"nats://127.0.0.1:{self.port}",),
             user=user,
             password=Secret(user),
-            request_timeout_s=changed.pop("request_timeout_s", 5.0),
+            request_timeout_s=changed.pop("request_timeout_s", 20.0),
         )
         given = {
             "target": target,

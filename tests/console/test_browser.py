@@ -92,8 +92,8 @@ class Visit:
 def visit(browser: Browser, address: str) -> Iterator[Visit]:
     """Open a page in the dark, and look afterwards that nothing bad has happened."""
     page = browser.new_page(color_scheme="dark", base_url=address)
-    page.set_default_timeout(20_000)
-    expect.set_options(timeout=20_000)
+    page.set_default_timeout(60_000)
+    expect.set_options(timeout=60_000)
     visit = Visit(page, address)
     yield visit
     page.close()

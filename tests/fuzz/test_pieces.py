@@ -224,7 +224,7 @@ def test_long_input_takes_linear_time():
     """A megabyte that never ends a frame, fed in small pieces."""
     parser = Parser(4096, 8 << 20)
     parser.feed(b"PUB a 8000000\r\n")
-    started = time.perf_counter()
+    started = time.thread_time()
     for _ in range(8000):
         parser.feed(b"x" * 999)
-    assert time.perf_counter() - started < 2
+    assert time.thread_time() - started < 2

@@ -34,7 +34,7 @@ def health(server) -> tuple[int, dict]:
 
 
 async def info(connection, stream: str) -> dict:
-    return json.loads((await connection.request(f"$JS.API.STREAM.INFO.{stream}")).data)
+    return json.loads((await connection.request(f"$JS.API.STREAM.INFO.{stream}", timeout=20)).data)
 
 
 async def fill(url: str) -> None:
@@ -57,7 +57,7 @@ async def meet_the_damage(url: str) -> dict:
     with pytest.raises((nats.errors.TimeoutError, nats.js.errors.APIError)):
         await consumer.fetch(10, timeout=0.5)
     refused = await info(connection, "BAD")
-    ack = await connection.request("bad", b"more")
+    ack = await connection.request("bad", b"more", timeout=20)
     assert json.loads(ack.data)["error"]["err_code"] == 10077
     assert (await context.publish("good", b"more")).seq == 2
     assert (await context.get_msg("GOOD", 1)).data == b"fine"
@@ -142,7 +142,7 @@ def test_a_flipped_byte_in_the_journal_of_a_killed_server_is_told(serve, tmp_pat
 
     async def look(url: str) -> tuple[list[str], dict]:
         connection = await nats.connect(url)
-        listed = json.loads((await connection.request("$JS.API.STREAM.LIST")).data)
+        listed = json.loads((await connection.request("$JS.API.STREAM.LIST", timeout=20)).data)
         await connection.close()
         return sorted(each["config"]["name"] for each in listed["streams"]), listed.get("offline")
 

@@ -23,7 +23,7 @@ def pair():
     theirs.close()
 
 
-def transfer(link: Link, until: Until, timeout_s: float = 5.0):
+def transfer(link: Link, until: Until, timeout_s: float = 30.0):
     yield Transfer(link, until, time.monotonic() + timeout_s)
 
 
@@ -56,7 +56,7 @@ def test_a_peer_that_does_nothing_costs_the_deadline(pair, until):
     started = time.monotonic()
     with pytest.raises(TimeoutError):
         run(transfer(link, until, 0.2))
-    assert 0.2 <= time.monotonic() - started < 2
+    assert 0.2 <= time.monotonic() - started < 20
 
 
 def test_what_came_before_the_end_is_read_first(pair):
@@ -75,7 +75,7 @@ def test_a_refused_connection_is_thrown_into_the_operation():
 
     def connect():
         try:
-            yield Open(server_address(f"nats://127.0.0.1:{port}"), time.monotonic() + 5)
+            yield Open(server_address(f"nats://127.0.0.1:{port}"), time.monotonic() + 30)
         except ConnectionRefusedError:
             return "refused"
 

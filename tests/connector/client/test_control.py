@@ -63,7 +63,7 @@ def test_a_wrong_domain_gets_no_answer_within_the_time(genuine):
     started = time.monotonic()
     with pytest.raises(NoRespondersError, match="domain or apiPrefix"):
         Blocking(Control(this_host(), options.connection)).stream_state("S")
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 8  # a request may take 10 s, an outage 5 minutes
 
 
 def test_a_publish_that_nobody_answers_asks_for_its_stream(stream):
@@ -72,7 +72,7 @@ def test_a_publish_that_nobody_answers_asks_for_its_stream(stream):
     with pytest.raises(StreamNotFoundError, match=stream.name) as raised:
         stream.control.request_message(f"{stream.subject}.a", b"", b"", stream.name)
     assert "make it again" in raised.value.remedy
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 8  # a request may take 10 s, an outage 5 minutes
     elsewhere = SinkOptions.parse(
         {"servers": stream.url, "domain": "nowhere", "outageTimeout": "400ms"}
     )

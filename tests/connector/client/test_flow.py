@@ -80,7 +80,7 @@ def peer():
     peer.close()
 
 
-def next_message(flow, timeout_s=2.0):
+def next_message(flow, timeout_s=30.0):
     while (message := flow.next_message()) is None:
         flow.receive_more(time.monotonic() + timeout_s)
     return message
@@ -184,7 +184,7 @@ def test_silence_ends_at_the_deadline(peer):
     with pytest.raises(RequestTimeoutError, match=r"within 0\.2 s"):
         flow.request(b"a", b"", 0.2)
     assert not flow.check(0.1)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 20
 
 
 def test_a_peer_that_takes_nothing_cannot_hold_us(peer):
@@ -253,19 +253,19 @@ def test_requests_on_the_genuine_server(genuine):
     flow = connect(connection(genuine.url), "test")
     other = connect(connection(genuine.url), "test")
     sid = other.subscribe(b"echo.flow")
-    assert other.check(2)
+    assert other.check(30)
     with pytest.raises(NoRespondersError, match="nobody answers"):
-        flow.request(b"nobody.home", b"", 2)
+        flow.request(b"nobody.home", b"", 30)
 
     def answer() -> None:
         message = next_message(other)
         assert message.sid == sid
         other.publish(message.reply, message.payload.upper())
-        other.flush(time.monotonic() + 2)
+        other.flush(time.monotonic() + 30)
 
     thread = threading.Thread(target=answer, daemon=True)
     thread.start()
-    assert flow.request(b"echo.flow", b"hello", 2).payload == b"HELLO"
+    assert flow.request(b"echo.flow", b"hello", 30).payload == b"HELLO"
     thread.join()
     flow.close()
     other.close()
@@ -275,7 +275,7 @@ def test_requests_on_the_genuine_server(genuine):
 def test_passwords_on_the_genuine_server(start_genuine):
     server = start_genuine("--user", "ann", "--pass", "right")
     flow = connect(connection(server.url, user="ann", password="right"), "test")
-    assert flow.check(2)
+    assert flow.check(30)
     flow.close()
     for wrong in ({"user": "ann", "password": "wrong"}, {}):
         with pytest.raises(AuthenticationFailedError):
@@ -288,12 +288,12 @@ def test_tls_on_the_genuine_server(start_genuine, pki):
     tls = {"tlsCaFile": pki.cert("ca")}
     flow = connect(connection(server.url, **tls), "test")
     sid = flow.subscribe(b"echo.tls")
-    assert flow.check(2)
+    assert flow.check(30)
     sender = connect(connection(server.url.replace("nats:", "tls:"), **tls), "test")
     payload = bytes(range(256)) * 3000
     for _ in range(20):
         sender.publish(b"echo.tls", payload)
-    sender.flush(time.monotonic() + 10)
+    sender.flush(time.monotonic() + 30)
     for _ in range(20):
         message = next_message(flow)
         assert message.sid == sid and message.payload == payload
@@ -311,7 +311,7 @@ def test_nkeys_on_the_genuine_server(start_genuine, tmp_path):
     config.write_text("authorization { users = [ { nkey: %s } ] }" % user)  # noqa: UP031
     server = start_genuine("-c", str(config))
     flow = connect(connection(server.url, nkeySeedSecret=seed.decode()), "test")
-    assert flow.check(2)
+    assert flow.check(30)
     flow.close()
     other = nkeys.encode_seed(b"x" * 32, nkeys.PREFIX_BYTE_USER).decode()
     with pytest.raises(AuthenticationFailedError):

@@ -112,7 +112,7 @@ def test_every_message_once_and_nothing_left_behind(stream):
     assert sequences(fetch(stream, 1, 3001, fetchBatch=700)) == list(range(1, 3001))
     assert sequences(fetch(stream, 500, 501)) == [500]
     assert sequences(fetch(stream, 7, 7)) == []
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + 30
     while stream.control.consumers(stream.name) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert stream.control.consumers(stream.name) == []
@@ -153,7 +153,7 @@ def test_a_connection_that_breaks_again_and_again(stream):
     fill(stream, 3000, size=1000)
     proxy = Proxy(stream.url, cut_after=600_000)
     try:
-        reading = fetch(stream, 1, 3001, url=proxy.url, fetchBatch=1000, readTimeout="10s")
+        reading = fetch(stream, 1, 3001, url=proxy.url, fetchBatch=1000, readTimeout="30s")
         assert sequences(reading) == list(range(1, 3001))
         assert proxy.cuts >= 3
     finally:

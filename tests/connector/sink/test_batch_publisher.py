@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructType
@@ -243,18 +241,16 @@ def test_too_many_open_batches_are_waited_for(atomic) -> None:
             headers = b"NATS/1.0\r\nNats-Batch-Id: o%d\r\nNats-Batch-Sequence: 1\r\n\r\n" % number
             subject = atomic.subject.encode() + b".o"
             flow.link.write(publish_frame(subject, b"", b"nobody", headers))
-        flow.check(2.0)
+        assert flow.check(30)
         with pytest.raises(PublishRefusedError, match="too many inflight"):
             write(atomic, [rows(atomic, numbered(2))], outageTimeout="300ms")
-        begun = time.monotonic()
         for number in range(50):
             headers = b"NATS/1.0\r\nNats-Batch-Id: o%d\r\nNats-Batch-Sequence: 2\r\n"
             headers = headers % number + b"Nats-Batch-Commit: 1\r\n\r\n"
             flow.link.write(publish_frame(subject, b"", b"nobody", headers))
-        flow.check(2.0)
+        assert flow.check(30)
         write(atomic, [rows(atomic, numbered(2))], version=2)
-        assert time.monotonic() - begun < 9
-    assert atomic.count == 102
+    assert atomic.count == 102  # none was given up
 
 
 def test_messages_of_a_batch_can_be_written_on(atomic, make_stream, genuine) -> None:

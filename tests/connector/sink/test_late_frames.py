@@ -21,7 +21,7 @@ def test_who_listens_is_written_to_and_waited_for(stream, caplog) -> None:
     with lease(options, "other") as other:
         inbox = other.new_inbox()
         other.subscribe(inbox)
-        assert other.check(2.0)
+        assert other.check(30)
         wait = until_gone(control, flow, [inbox], Patience(host, 0.3), "a connection of somebody")
         with pytest.raises(UnavailableError, match="a connection of somebody is still open"):
             run(wait)

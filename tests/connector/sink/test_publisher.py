@@ -181,7 +181,7 @@ def test_a_subject_without_a_stream_is_told_after_some_attempts(stream) -> None:
         publish(publisher, stream.subject.encode() + b".a", numbered(1))
         publish(publisher, b"nowhere.b", numbered(1), 1)
         publisher.finish()
-    assert 0.4 < time.monotonic() - started < 3
+    assert 0.4 < time.monotonic() - started < 20  # an outage would be borne for minutes
 
 
 def test_a_stream_that_appears_in_time_gets_the_row(make_stream, genuine, stream) -> None:
@@ -207,14 +207,14 @@ def answering(url: str, subject: str, *answers: bytes) -> threading.Thread:
         )
     )
     flow.subscribe(subject.encode())
-    assert flow.check(5)
+    assert flow.check(30)
 
     def answer() -> None:
         for payload in answers:
             while (message := flow.next_message()) is None:
                 flow.receive_more(time.monotonic() + 20)
             flow.publish(message.reply, payload)
-            flow.flush(time.monotonic() + 5)
+            flow.flush(time.monotonic() + 30)
         flow.close()
 
     thread = threading.Thread(target=answer)
@@ -403,7 +403,7 @@ def test_a_dead_server_fails_the_write_after_the_outage_timeout(start_genuine, m
         publish(publisher, stream.subject.encode() + b".a", numbered(3))
         server.kill()
         publisher.finish()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
 
 
 @given(

@@ -114,7 +114,7 @@ def test_that_batches_are_not_allowed_makes_no_dead_letters() -> None:
 
 
 def test_too_many_batches_are_waited_for_as_long_as_an_outage() -> None:
-    rows = refused_rows(outageTimeout="1s")
+    rows = refused_rows(outageTimeout="60s")
     assert judge(rows, refusal(429, 10211), 99) == (True, 1)
     with pytest.raises(PublishRefusedError, match="fewer tasks"):
         judge(refused_rows(outageTimeout="1ms"), refusal(429, 10211), 99)

@@ -364,9 +364,9 @@ def test_a_large_payload_in_small_pieces() -> None:
     payload = bytes(range(256)) * (32 * 1024)
     under_test = Parser(4096, len(payload))
     data = b"PUB big %d\r\n%b\r\nPING\r\n" % (len(payload), payload)
-    began = time.perf_counter()
+    began = time.thread_time()
     ops = [op for piece in pieces_of(data, 1024) for op in under_test.feed(piece)]
-    assert time.perf_counter() - began < 2.0
+    assert time.thread_time() - began < 2.0
     assert flat(ops) == [message(b"big", payload), Ping()]
 
 
