@@ -196,12 +196,7 @@ class Control:
         Raises:
             StreamNotFoundError: there is no stream of that name; the visible ones are listed.
         """
-        try:
-            answer = yield from self.request(f"STREAM.INFO.{stream}")
-        except RequestRefusedError as error:
-            if error.err_code == STREAM_NOT_FOUND:
-                raise (yield from self._not_found(stream)) from None
-            raise
+        answer = yield from self.request_about(stream, f"STREAM.INFO.{stream}")
         state = answer["state"]
         following = int(state["last_seq"]) + 1
         return StreamState(
@@ -216,6 +211,20 @@ class Control:
             config=dict(answer["config"]),
             is_copy=_is_copy(answer),
         )
+
+    def request_about(
+        self, stream: str, operation: str, body: dict[str, Any] | None = None
+    ) -> Operation[dict[str, Any]]:
+        """Ask what only a stream that is there can answer.
+
+        Raises: as `request`; StreamNotFoundError, as `stream_state`.
+        """
+        try:
+            return (yield from self.request(operation, body))
+        except RequestRefusedError as error:
+            if error.err_code != STREAM_NOT_FOUND:
+                raise
+            raise (yield from self._not_found(stream)) from None
 
     def _not_found(self, stream: str) -> Operation[StreamNotFoundError]:
         try:
@@ -296,11 +305,15 @@ class Control:
         return dict(answer["message"])
 
     def purge(self, stream: str, before: int, subject: str = "") -> Operation[int]:
-        """Remove every message below sequence `before` (that matches); return how many."""
+        """Remove every message below sequence `before` (that matches); return how many.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
         body: dict[str, Any] = {"seq": before}
         if subject:
             body["filter"] = subject
-        answer = yield from self.request(f"STREAM.PURGE.{stream}", body)
+        answer = yield from self.request_about(stream, f"STREAM.PURGE.{stream}", body)
         return int(answer.get("purged", 0))
 
     def check_purge(self, stream: str) -> Operation[None]:
@@ -311,16 +324,23 @@ class Control:
 
         Raises:
             PermissionDeniedError: the user may not.
+            StreamNotFoundError: there is no such stream.
         """
         unused = f"spark.{self.host.token(12)}"
-        yield from self.request(f"STREAM.PURGE.{stream}", {"seq": 1, "filter": unused})
+        body = {"seq": 1, "filter": unused}
+        yield from self.request_about(stream, f"STREAM.PURGE.{stream}", body)
 
     # --- consumers --------------------------------------------------------------------------
 
     def create_consumer(self, stream: str, config: dict[str, Any]) -> Operation[dict[str, Any]]:
-        """Create a consumer and return its info (`name`, `num_pending`, ...)."""
+        """Create a consumer and return its info (`name`, `num_pending`, ...).
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
         body = {"stream_name": stream, "config": config, "action": "create"}
-        return (yield from self.request(f"CONSUMER.CREATE.{stream}.{config['name']}", body))
+        operation = f"CONSUMER.CREATE.{stream}.{config['name']}"
+        return (yield from self.request_about(stream, operation, body))
 
     def delete_consumer(self, stream: str, consumer: str) -> Operation[None]:
         """Delete a consumer; it is fine if it is gone already."""
@@ -331,11 +351,15 @@ class Control:
                 raise
 
     def consumers(self, stream: str) -> Operation[list[dict[str, Any]]]:
-        """The infos of all consumers of a stream, page by page."""
+        """The infos of all consumers of a stream, page by page.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
         found: list[dict[str, Any]] = []
         while True:
             body = {"offset": len(found)}
-            answer = yield from self.request(f"CONSUMER.LIST.{stream}", body)
+            answer = yield from self.request_about(stream, f"CONSUMER.LIST.{stream}", body)
             page = list(answer.get("consumers") or ())
             found += page
             if not page or len(found) >= int(answer.get("total", 0)):

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jetstream_spark.client import pool
-from jetstream_spark.client.control import CONSUMER_PREFIX, STREAM_NOT_FOUND, Control
+from jetstream_spark.client.control import CONSUMER_PREFIX, Control
 from jetstream_spark.client.flow import Flow, Message, publish_frame
 from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.errors import (
@@ -140,10 +140,12 @@ class ConsumerWay:
             )
             state = yield from self._control.stream_state(self._range.stream)
         except (RequestRefusedError, StreamNotFoundError) as error:
-            if isinstance(error, RequestRefusedError) and error.err_code != STREAM_NOT_FOUND:
+            step = yield from self._loss_of_stream(position)
+            if step is not None:
+                return step
+            if isinstance(error, RequestRefusedError):
                 raise
-            loss, following = find_loss_in_range(self._range, position, None, False)
-            return Step(following, is_last=True, loss=loss)
+            raise _ConsumerLostError("the servers do not agree that the stream is there") from None
         removals = self._options.expects_removals or self._is_list
         loss, following = find_loss_in_range(self._range, position, state, removals)
         if int(created["num_pending"]) == 0:
@@ -161,6 +163,18 @@ class ConsumerWay:
         )
         # The consumer passes over what is gone by itself.
         return Step(following, loss=loss) if loss is not None else None
+
+    def _loss_of_stream(self, position: int) -> Operation[Step | None]:
+        """What a refusal comes from, if the stream is gone or another one: the step that says so.
+
+        One made anew may refuse a consumer that its predecessor would have taken.
+        """
+        try:
+            state = yield from self._control.stream_state(self._range.stream)
+        except StreamNotFoundError:
+            state = None
+        loss, following = find_loss_in_range(self._range, position, state, True)
+        return Step(following, is_last=True, loss=loss) if loss is not None else None
 
     def _confirm_end(self, position: int) -> Operation[None]:
         """Ask the leader whether anything of the range follows.
@@ -363,8 +377,12 @@ class _Delivery:
         return self._order.reached >= self._range.stop or self._order.is_exhausted
 
     def _check_progress(self) -> None:
-        """End the consumer when it is alive but brings nothing."""
-        if self._host.now() - self._progress_at > self._options.read_timeout_s:
+        """End the consumer when it is alive but brings nothing.
+
+        What it counted as pending may have been removed before it was delivered. The next consumer
+        says so.
+        """
+        if self._host.now() - self._progress_at > self._silence_s:
             raise _ConsumerLostError("the server is there but delivers nothing")
 
     # --- requesting -------------------------------------------------------------------------

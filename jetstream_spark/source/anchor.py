@@ -119,15 +119,18 @@ class Anchor:
         if (problem := (yield from self.find(at))) is not None:
             raise problem
         if at.next > 1:
-            yield from self._control.request(
-                f"CONSUMER.RESET.{self.stream}.{self.name}", {"seq": at.next}
-            )
+            operation = f"CONSUMER.RESET.{self.stream}.{self.name}"
+            yield from self._control.request_about(self.stream, operation, {"seq": at.next})
 
     # --- requests ---------------------------------------------------------------------------
 
     def _info(self) -> Operation[dict[str, Any] | None]:
         try:
-            return (yield from self._control.request(f"CONSUMER.INFO.{self.stream}.{self.name}"))
+            return (
+                yield from self._control.request_about(
+                    self.stream, f"CONSUMER.INFO.{self.stream}.{self.name}"
+                )
+            )
         except RequestRefusedError as error:
             if error.err_code == CONSUMER_NOT_FOUND:
                 return None

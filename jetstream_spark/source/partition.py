@@ -7,7 +7,6 @@ buckets.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping
@@ -134,8 +133,10 @@ def open_fetch(host: Host, options: SourceOptions, sequences: SequenceRange) -> 
     is_direct = options.fetch_mode == "direct"
     if options.fetch_mode == "auto" and options.commit_mode in ("none", "purge"):
         control = Control(host, options.connection, "reader")
-        with contextlib.suppress(StreamNotFoundError):
+        try:
             state = yield from control.stream_state(sequences.stream)
             is_direct = state.retention != "limits"
+        except StreamNotFoundError:
+            is_direct = True  # the way that disturbs nobody, should it be made again this moment
     way: Way = (DirectWay if is_direct else ConsumerWay)(host, options, sequences)
     return Fetch(host, options, sequences, way)

@@ -21,13 +21,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from jetstream_spark.client.control import STREAM_NOT_FOUND, StreamState
+from jetstream_spark.client.control import StreamState
 from jetstream_spark.client.operation import Host, Operation, Pause
 from jetstream_spark.client.patience import PASSING, PAUSE_MAX_S, PAUSE_S, Patience, by_chance
 from jetstream_spark.errors import (
     DataLossError,
     OffsetsError,
-    RequestRefusedError,
     RetryableError,
     StreamNotFoundError,
     StreamOfflineError,
@@ -184,17 +183,26 @@ class StreamSource:
     ) -> Operation[dict[str, Tail | None]]:
         """The tails of the matching streams, and of those that are gone; new ones are checked.
 
-        A new one is read from its beginning.
+        A new one is read from its beginning. One that is deleted while it is checked never was.
         """
+        matched: dict[str, Tail | None] = dict.fromkeys(at.streams)
         for name, tail in tails.items():
-            if tail is not None and name not in at.streams and name not in self._admitted:
-                yield from self._watch.check_new(name)
-                if self.options.commit_mode == "ack":
-                    first = StreamOffset(tail.created, tail.first)
-                    yield from self._watch.anchor(name).hold(first)
-                self._admitted.add(name)
-        gone: dict[str, Tail | None] = dict.fromkeys(at.streams)
-        return gone | {n: t for n, t in tails.items() if t is not None or n in at.streams}
+            is_new = name not in at.streams and name not in self._admitted
+            if is_new and (tail is None or not (yield from self._admits(name, tail))):
+                continue
+            if tail is not None or name in at.streams:
+                matched[name] = tail
+        return matched
+
+    def _admits(self, name: str, tail: Tail) -> Operation[bool]:
+        try:
+            yield from self._watch.check_new(name)
+            if self.options.commit_mode == "ack":
+                yield from self._watch.anchor(name).hold(StreamOffset(tail.created, tail.first))
+        except StreamNotFoundError:
+            return False
+        self._admitted.add(name)
+        return True
 
     def _hold(self, watch: StreamWatch, at: Offsets) -> Operation[Offsets]:
         """Make the anchors of a new query; return where it begins.
@@ -389,9 +397,8 @@ class StreamSource:
                 else:
                     for subject in self.options.subjects or ("",):
                         yield from self._watch.control.purge(name, at.next, subject)
-            except RequestRefusedError as error:
-                if error.err_code != STREAM_NOT_FOUND:
-                    raise  # else it went a moment ago, as above
+            except StreamNotFoundError:
+                continue  # it went a moment ago, as above
         self._committed = end
 
     def _acknowledge(self, stream: str, at: StreamOffset) -> Operation[None]:

@@ -215,6 +215,33 @@ def test_a_stream_that_is_another_one(stream):
     assert sequences(accepting) == []
 
 
+@pytest.mark.genuine
+def test_what_is_removed_before_it_is_delivered_is_not_waited_for(stream, monkeypatch):
+    """The consumer counts it as pending, and never says that it is gone."""
+    fill(stream, 10)
+    deliver = range_fetch._Delivery
+
+    def too_late(*arguments):
+        monkeypatch.undo()
+        stream.control.purge(stream.name, 11, f"{stream.subject}.3")
+        return deliver(*arguments)
+
+    monkeypatch.setattr(range_fetch, "_Delivery", too_late)
+    assert sequences(fetch(stream, 1, 11, subjects=f"{stream.subject}.3", readTimeout="1s")) == []
+    assert range_fetch._Delivery is deliver
+
+
+@pytest.mark.genuine
+def test_a_stream_made_anew_that_refuses_the_consumer_is_another_one(stream, monkeypatch):
+    fill(stream, 10)
+    reading = fetch(stream, 1, 11)
+    stream.control.request(f"STREAM.DELETE.{stream.name}")
+    body = {"name": stream.name, "subjects": [f"{stream.subject}.>"], "retention": "workqueue"}
+    stream.control.request(f"STREAM.CREATE.{stream.name}", body)
+    with pytest.raises(StreamRecreatedError):
+        sequences(reading)
+
+
 def fetch_of(reading: Fetch) -> Fetch:
     """The same reading from its start."""
     return fetching(reading.options, reading.range)

@@ -11,10 +11,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import InputPartition
 
-from jetstream_spark.client.blocking import iterate, this_host
+from jetstream_spark.client.blocking import iterate, run, this_host
+from jetstream_spark.errors import StreamRecreatedError
+from jetstream_spark.fetch.direct_fetch import DirectWay
 from jetstream_spark.fetch.ranges import SequenceRange
 from jetstream_spark.options.format_options import SourceOptions
-from jetstream_spark.source.partition import RangePartition, read_partition
+from jetstream_spark.source.partition import RangePartition, open_fetch, read_partition
 
 SCHEMA = pa.schema({"seq": pa.int64()})
 
@@ -44,6 +46,21 @@ def test_every_retention(genuine, make_stream, retention):
         stream.control.request_message(f"{stream.subject}.a", b"%d" % i)
     assert read(stream, 2, 8, commitMode="none") == [2, 3, 4, 5, 6, 7]
     assert stream.count == 9
+
+
+@pytest.mark.genuine
+def test_a_stream_that_is_missing_for_a_moment_is_not_read_by_a_consumer(stream):
+    """Made anew with another retention it would lose messages to one."""
+    created = stream.control.stream_state(stream.name).created
+    stream.control.request(f"STREAM.DELETE.{stream.name}")
+    options = SourceOptions.parse(
+        {"servers": stream.url, "stream": stream.name, "commitMode": "purge"}
+    )
+    fetch = run(open_fetch(this_host(), options, SequenceRange(stream.name, created, 1, 9)))
+    assert isinstance(fetch._way, DirectWay)
+    stream.control.request(f"STREAM.CREATE.{stream.name}", {"name": stream.name})
+    with pytest.raises(StreamRecreatedError):
+        list(iterate(fetch.blocks()))
 
 
 @pytest.mark.genuine

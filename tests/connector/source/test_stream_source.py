@@ -511,6 +511,22 @@ def test_a_new_stream_that_cannot_be_read_is_an_error(orders):
         source.latest_offset(at)
 
 
+def test_a_new_stream_that_goes_while_it_is_checked_never_was(orders, monkeypatch):
+    orders(1, 1)
+    source = query(orders.place, streamPattern="ORDERS_.*", stream="", commitMode="purge")
+    at = source.latest_offset(source.initial_offset())
+    orders(2, 1)
+    control = source.inner._watch.control
+    ask = control.check_purge
+
+    def too_late(name):
+        orders.place.control.request(f"STREAM.DELETE.{name}")
+        return (yield from ask(name))
+
+    monkeypatch.setattr(control, "check_purge", too_late)
+    assert source.latest_offset(at) == at
+
+
 def test_nothing_new_is_said_no_sooner_than_it_could_be_otherwise(anywhere):
     calm = query(anywhere, pollInterval="5s")
     at = calm.latest_offset(calm.initial_offset())

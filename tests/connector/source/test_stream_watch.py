@@ -148,3 +148,19 @@ def test_a_time_for_each_of_several_streams(genuine, make_stream):
     assert [end.streams[name].next for name in (one.name, other.name)] == [4, 4]
     ending = watch(one, endingTimestamp=json.dumps(late), **names).ending_offsets(start)
     assert [ending.streams[name].next for name in (one.name, other.name)] == [6, 4]
+
+
+@pytest.mark.parametrize("look", ["consumers", "check_purge"])
+def test_a_stream_that_goes_while_it_is_checked_is_not_found(genuine, make_stream, look):
+    queue = make_stream(genuine.url, retention="workqueue", allow_direct=True)
+    watching = watch(queue, commitMode="purge")
+    control = watching.inner.control
+    ask = getattr(control, look)
+
+    def too_late(name):
+        queue.control.request(f"STREAM.DELETE.{name}")
+        return (yield from ask(name))
+
+    setattr(control, look, too_late)
+    with pytest.raises(StreamNotFoundError, match=f"stream not found: '{queue.name}'"):
+        watching.check()
