@@ -13,6 +13,7 @@ help:
 	@echo "make check  formatting, lint, types, import rules, dead code; no tests"
 	@echo "make test-pure  the tests of the server and of the connector, with the kernels in pure Python"
 	@echo "make coverage  which branches the tests of what has no I/O go"
+	@echo "make docs   the documentation as a site, in build/site; what it warns of is an error"
 	@echo "make kernels  compiles the kernels beside their sources, for work on them"
 	@echo "make bench  this server beside the genuine one, on this machine"
 	@echo "make stall  how long what one client sends keeps another one waiting, ours beside genuine"
@@ -28,6 +29,8 @@ help:
 	@echo "make versions  the connector with PySpark 4.0, 4.1, 4.2 and 4.3, each in its environment"
 	@echo "make pythons   the connector and the bundled server with Python 3.11 to 3.14, likewise"
 	@echo "make server-versions  the connector beside nats-server 2.10 to 2.15, each installed for the while"
+	@echo "make extras  each extra in an empty environment, and what it is for imported there"
+	@echo "make sbom   what an installation brings, as CycloneDX, in build/sbom"
 	@echo "make clean  remove what these commands made"
 
 $(BIN)/python:
@@ -123,6 +126,16 @@ coverage: kernels
 	  echo "$$part: $$($(BIN)/coverage report --format total --include "$$part/*") %"; \
 	done
 
+# With what only the site needs. Everything in it comes from wheels; nothing is loaded when it is read.
+$(READY)-docs: $(BIN)/python pyproject.toml
+	$(INSTALL) ./server '.[cli,console,docs]'
+	@touch $@
+
+.PHONY: docs
+docs: $(READY)-docs
+	PYTHONPATH=server:. $(BIN)/python -m sphinx -q -W --keep-going -j auto -c docs -b html . build/site
+	@echo "build/site/index.html"
+
 # Kernels beside their sources, for what runs from the working copy.
 kernels: $(READY)-test
 	cd server && ../$(BIN)/python setup.py --quiet build_ext --inplace
@@ -213,6 +226,21 @@ versions: $(READY)-test
 
 pythons: $(READY)-test
 	$(BIN)/python -m tests.versions --pythons
+
+.PHONY: extras
+extras: $(READY)-test
+	$(BIN)/python -m tests.extras $(EXTRAS)
+
+# Of an environment that has what users get and nothing else.
+.PHONY: sbom
+sbom: $(BIN)/python
+	@rm -rf build/sbom && $(PYTHON) -m venv build/sbom/environment
+	build/sbom/environment/bin/python -m pip install --quiet --disable-pip-version-check ./server .
+	$(PYTHON) -m venv build/sbom/tool
+	build/sbom/tool/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom
+	build/sbom/tool/bin/cyclonedx-py environment build/sbom/environment/bin/python \
+	  --pyproject pyproject.toml --output-format JSON --output-file build/sbom/jetstream-spark.cdx.json
+	@echo "build/sbom/jetstream-spark.cdx.json"
 
 clean:
 	rm -rf $(VENV) .venv-versions .demo build server/build dist *.egg-info server/*.egg-info spark-warehouse metastore_db derby.log

@@ -55,6 +55,11 @@ def complaint(result: subprocess.CompletedProcess[str]) -> str:
     return lines[0]
 
 
+def test_every_example_is_in_the_list() -> None:
+    listed = re.findall(r"^\| \[(\w+)\.py\]", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == STORIES
+
+
 def test_every_example_is_expected_to_say_something() -> None:
     assert set(EXPECTED) == set(STORIES)
 

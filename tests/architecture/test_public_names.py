@@ -49,7 +49,7 @@ def test_the_documentation_imports_nothing_else() -> None:
     errors = import_module("jetstream_spark.errors")
     public = {**PUBLIC, "jetstream_spark.errors": set(errors.__all__)}
     pages = [
-        path for pattern in ("*.md", "*/README.md", "docs/*.md") for path in ROOT.glob(pattern)
+        path for pattern in ("*.md", "*/README.md", "docs/**/*.md") for path in ROOT.glob(pattern)
     ]
     found = 0
     for path in [*pages, *_examples()]:

@@ -1,0 +1,252 @@
+"""Every page is in the site, every link leads somewhere, every block of code is run by a test."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from jetstream_console.settings import read_settings
+from jetstream_server.config import flags
+
+from jetstream_spark.command.main import main
+from jetstream_spark.embedded import JetStreamServer
+from tests.connector.command.conftest import MadeCheckpoint, line
+from tests.pages import ROOT, blocks, control_of, name_of, pages
+from tests.test_reference import headings
+
+# What runs the blocks of a page. A picture is drawn; a text is no code.
+HERE = "tests/test_pages.py"
+WITH_SPARK = "tests/spark/test_pages.py"
+RUN_BY = {
+    ("README.md", "python"): "tests/test_examples.py",
+    ("docs/clusters.md", "conf"): HERE,
+    ("docs/clusters.md", "python"): WITH_SPARK,
+    ("docs/command.md", "python"): "tests/test_command_docs.py",
+    ("docs/command.md", "sh"): "tests/test_command_docs.py",
+    ("docs/console.md", "sh"): HERE,
+    ("docs/first-ten-minutes.md", "python"): WITH_SPARK,
+    ("docs/first-ten-minutes.md", "sh"): HERE,
+    ("docs/from-kafka.md", "python"): WITH_SPARK,
+    ("docs/from-nats-py.md", "python"): WITH_SPARK,
+    ("docs/from-nats-spark-connector.md", "python"): WITH_SPARK,
+    ("docs/how-to/containers.md", "sh"): HERE,
+    ("docs/how-to/containers.md", "yaml"): HERE,
+    ("docs/how-to/credentials.md", "conf"): WITH_SPARK,
+    ("docs/how-to/credentials.md", "python"): WITH_SPARK,
+    ("docs/how-to/exactly-once.md", "python"): WITH_SPARK,
+    ("docs/how-to/growing.md", "conf"): HERE,
+    ("docs/how-to/growing.md", "python"): HERE,
+    ("docs/how-to/growing.md", "sh"): HERE,
+    ("docs/how-to/replay.md", "python"): WITH_SPARK,
+    ("docs/how-to/replay.md", "sh"): HERE,
+    ("docs/how-to/schema-evolution.md", "python"): WITH_SPARK,
+    ("docs/how-to/tls.md", "conf"): WITH_SPARK,
+    ("docs/how-to/tls.md", "python"): WITH_SPARK,
+    ("docs/how-to/tuning.md", "python"): WITH_SPARK,
+    ("docs/how-to/work-queues.md", "python"): WITH_SPARK,
+    ("docs/internals.md", "mermaid"): "tests/test_site.py",
+    ("docs/objects.md", "python"): WITH_SPARK,
+    ("docs/options.md", "python"): WITH_SPARK,
+    ("docs/server.md", "conf"): HERE,
+    ("docs/sql.md", "sql"): "tests/spark/test_sql.py",
+    ("docs/submit.md", "python"): "tests/spark/test_standalone.py",
+    ("docs/submit.md", "sh"): "tests/spark/test_standalone.py",
+    ("docs/tutorial.md", "python"): WITH_SPARK,
+    ("docs/tutorial.md", "sh"): HERE,
+}
+# Blocks without a language that leave out what only an operator has, or draw a tree.
+FRAGMENTS = {"docs/server.md": 1}
+
+
+def test_every_block_of_code_is_run_by_a_test():
+    found = [(name_of(page), block.language) for page in pages() for block in blocks(name_of(page))]
+    assert len(found) > 70
+    assert {each for each in found if each[1] not in ("", "text")} == RUN_BY.keys()
+    bare = [name for name, language in found if not language]
+    assert {name: bare.count(name) for name in bare} == FRAGMENTS
+    for (page, _), test in RUN_BY.items():
+        name = page.removeprefix("docs/").removesuffix(".md").split("/")[-1]
+        assert name.removesuffix("README").lower() in (ROOT / test).read_text().lower(), page
+
+
+LINK = re.compile(r"(?<!!)\[[^\]\[]*(?:\[[^\]]*\][^\]\[]*)*\]\(([^)\s]+)\)")
+
+
+def _dead_links(page: Path) -> Iterator[str]:
+    text = re.sub(r"^```.*?^```|``[^`]+``|`[^`\n]+`", "", page.read_text(), flags=re.M | re.S)
+    for target in LINK.findall(text):
+        path, _, anchor = target.partition("#")
+        if re.match(r"[a-z]+:", path):
+            continue
+        found = page.parent / path if path else page
+        if not found.exists() or (anchor and anchor not in headings(found)):
+            yield target
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_every_link_of_a_page_leads_somewhere(page):
+    assert list(_dead_links(page)) == []
+
+
+def test_a_dead_link_is_noticed(tmp_path):
+    page = tmp_path / "page"
+    page.write_text("# One\n\n[a](#one) [b](#two) [c](gone) [d](page#one) `[e](code)`\n")
+    assert list(_dead_links(page)) == ["#two", "gone"]
+
+
+def test_every_page_is_in_the_navigation():
+    listed: set[Path] = set()
+    for name in ("docs/index.md", "docs/reference/README.md"):
+        found = re.findall(r"^(?:- |\| )\[[^\]]+\]\(([^)]+)\)", (ROOT / name).read_text(), re.M)
+        listed |= {(ROOT / name).parent.joinpath(each).resolve() for each in found}
+    assert {name_of(page) for page in pages() if page not in listed} == {"docs/index.md"}
+
+
+# --- commands -------------------------------------------------------------------------------
+
+LINES = [
+    (page, " ".join(line.split()))
+    for page, language in RUN_BY
+    if language == "sh" and RUN_BY[page, language] == HERE
+    for block in blocks(page, language)
+    for line in block.text.replace("\\\n", " ").splitlines()
+]
+
+
+@pytest.mark.parametrize(("page", "text"), LINES, ids=[text[:40] for _, text in LINES])
+def test_a_command_of_a_page_is_one_that_there_is(page, text):
+    program, *words = shlex.split(text)
+    check = {
+        "docker": _check_files,
+        "jetstream-console": read_settings,
+        "jetstream-spark": lambda words: None,  # run below
+        "nats-server": lambda words: None,  # likewise
+        "pip": _check_installed,
+        "spark-submit": lambda words: None,  # its settings are Spark's, its file is the reader's
+    }
+    check[program](words)
+
+
+def _check_files(words: list[str]) -> None:
+    """Have the files that Docker is given."""
+    for before, name in itertools.pairwise(words):
+        if before == "-f":
+            assert (ROOT / name).is_file(), name
+
+
+def _check_installed(words: list[str]) -> None:
+    """Have the extras that pip is asked for."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for word in words[1:]:
+        found = re.fullmatch(r"jetstream-spark(?:\[(\w+)\])?", word)
+        assert found or word == "nats-py", word
+        if found and found[1]:
+            assert found[1] in extras["optional-dependencies"]
+
+
+def called(text: str, **variables: str) -> None:
+    """Run a line of `jetstream-spark`."""
+    for name, value in variables.items():
+        text = text.replace(f"${name}", value)
+    result = CliRunner().invoke(main, shlex.split(text)[1:], input="y\n", catch_exceptions=False)
+    assert result.exit_code == 0, (text, result.output)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[JetStreamServer]:
+    """The bundled server."""
+    with JetStreamServer() as server:
+        yield server
+
+
+def test_a_query_is_set_back_as_the_page_on_replay_says(server, tmp_path):
+    control = control_of(server.url)
+    control.request("STREAM.CREATE.ORDERS", {"name": "ORDERS", "subjects": ["orders.>"]})
+    for _ in range(3):
+        control.request_message("orders.de", b"an order")
+    made = MadeCheckpoint(tmp_path / "checkpoint")
+    made.add(0, line(control.stream_state("ORDERS").created, ORDERS=4))
+    texts = [text for page, text in LINES if page == "docs/how-to/replay.md"]
+    assert len(texts) == 3
+    for text in texts:
+        called(text, CHECKPOINT=str(made.folder), URL=server.url)
+    assert '"next":1' in (made.folder / "offsets" / "1").read_text().replace(" ", "")
+
+
+def test_messages_move_to_another_server_as_the_page_on_growing_says(server, genuine):
+    page = "docs/how-to/growing.md"
+    [block] = blocks(page, "python")
+    text = block.text.replace("nats://127.0.0.1:4222", genuine.url)
+    assert "replicas=3" in text, "one server has no three"
+    exec(compile(text.replace("replicas=3", "replicas=1"), page, "exec"), {})
+    old = control_of(server.url)
+    old.request("STREAM.CREATE.ORDERS", {"name": "ORDERS", "subjects": ["orders.>"]})
+    before = old.stream_state("ORDERS").messages
+    for number in range(5):
+        old.request_message("orders.fr", b"%d" % number)
+    [copy] = [each for _, each in LINES if each.startswith("jetstream-spark copy")]
+    called(copy, OLD=server.url, NEW=genuine.url)
+    new = control_of(genuine.url)
+    assert new.stream_state("ORDERS").messages == before + 5
+    new.request("STREAM.DELETE.ORDERS")
+
+
+# --- files ----------------------------------------------------------------------------------
+
+
+def checked_here(text: str, folder: Path) -> None:
+    """Have the bundled server check a configuration."""
+    (folder / "server.conf").write_text(text)
+    outcome = flags.check(flags.Flags(config=str(folder / "server.conf"), is_check=True), {})
+    assert outcome.code == 0, outcome.error
+
+
+@pytest.mark.parametrize("page", ["docs/clusters.md", "docs/server.md"])
+def test_configurations_of_a_page_are_right(page, genuine_binary, tmp_path):
+    found = list(blocks(page, "conf"))
+    assert found
+    for block in found:
+        checked_here(block.text, tmp_path)
+        _checked_by_genuine(genuine_binary, tmp_path / "server.conf")
+
+
+def test_the_configuration_of_a_cluster_is_right(genuine_binary, tmp_path):
+    [block] = blocks("docs/how-to/growing.md", "conf")
+    (tmp_path / "server.conf").write_text(block.text)
+    assert ("docs/how-to/growing.md", "nats-server -c server.conf") in LINES
+    _checked_by_genuine(genuine_binary, tmp_path / "server.conf")
+
+
+def _checked_by_genuine(binary: str, path: Path) -> None:
+    done = subprocess.run([binary, "-t", "-c", str(path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_the_page_on_containers_deploys_fits_together(tmp_path):
+    [block] = blocks("docs/how-to/containers.md", "yaml")
+    parts = {part["kind"]: part for part in yaml.safe_load_all(block.text)}
+    text = parts["ConfigMap"]["data"]["server.conf"]
+    checked_here(text.replace('"/data"', f'"{tmp_path}"'), tmp_path)
+    options = flags.resolve(flags.Flags(config=str(tmp_path / "server.conf")), {})
+    ports = {options.port, options.http_port}
+    assert {port["port"] for port in parts["Service"]["spec"]["ports"]} == ports
+
+    [container] = parts["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    assert parts["StatefulSet"]["spec"]["replicas"] == 1
+    assert {port["containerPort"] for port in container["ports"]} == ports
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert 'store_dir: "/data"' in text and mounts["data"] == "/data"
+    parsed = flags.parse(container["args"], "test")
+    assert isinstance(parsed, flags.Flags)
+    assert Path(parsed.config).parent.as_posix() == mounts["config"]
+    for probe in ("startupProbe", "readinessProbe"):
+        assert container[probe]["httpGet"] == {"path": "/healthz", "port": options.http_port}
+    assert container["livenessProbe"]["tcpSocket"]["port"] == options.port
