@@ -208,7 +208,8 @@ class StreamWatch:
                 raise RetentionRefusedError(
                     f"commitMode=purge would remove messages of stream '{state.name}' that its "
                     f"consumer '{name}' still waits for.",
-                    "Give the query subjects that no consumer reads, or delete the consumer.",
+                    "Give the query subjects that no consumer reads, or delete the consumer if "
+                    "nobody uses it any more.",
                 )
         yield from self.control.check_purge(state.name)
 

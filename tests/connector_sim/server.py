@@ -26,6 +26,7 @@ from jetstream_server.store.disk.store_folder import open_folder
 from jetstream_server.store.ports import MessageStore
 from jetstream_server.store.vault import FileVault
 
+from jetstream_spark.client.control import CONSUMER_PREFIX
 from tests.connector_sim.replica import LaggingStore
 from tests.connector_sim.wire import Wire
 from tests.sim.clock import Agenda, SimLoop, SimWorker
@@ -170,8 +171,14 @@ class Server:
         return found
 
     def has_interest(self, stream: str) -> bool:
-        """Whether anybody has a consumer of a stream."""
-        return self.has_stream(stream) and bool(self._stream(stream).consumers)
+        """Whether anybody has a consumer of a stream that stays.
+
+        A task that began to read the stream's predecessor may make one too before it sees that the
+        stream is another one. What is kept only for that one goes with it.
+        """
+        if not self.has_stream(stream):
+            return False
+        return any(not name.startswith(CONSUMER_PREFIX) for name in self._stream(stream).consumers)
 
     def _stream(self, name: str) -> Stream:
         return self._node.accounts[GLOBAL_ACCOUNT].catalog.streams[name]
