@@ -11,6 +11,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from jetstream_console.answer_headers import AnswerHeaders
 from jetstream_console.console import Console
+from jetstream_console.cut_answers import CutAnswers
 from jetstream_console.pages.registration import add_pages
 from jetstream_console.password_gate import PasswordGate
 from jetstream_console.settings import Settings, is_loopback, read_settings
@@ -23,6 +24,7 @@ def main(arguments: Sequence[str]) -> None:
     add_guards(settings)
     console = Console(settings)
     app.on_startup(console.open)
+    app.on_startup(_keep_answers_cut)
     app.on_shutdown(console.close)
     add_pages(console)
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -50,6 +52,12 @@ def add_guards(settings: Settings) -> None:
         here = ["localhost", "[" if ":" in settings.host else settings.host]
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=here)
     app.add_middleware(AnswerHeaders)
+
+
+def _keep_answers_cut() -> None:
+    # What completes answers is added when the pages begin to run, around everything added before.
+    if app.middleware_stack is not None:
+        app.middleware_stack = CutAnswers(app.middleware_stack)
 
 
 def _free_port(host: str) -> int:

@@ -8,6 +8,7 @@ from jetstream_console.asking.api import Api
 from jetstream_console.asking.link import Link
 from jetstream_console.asking.monitor import Monitor
 from jetstream_console.asking.overview import Overview
+from jetstream_console.asking.progress import Progress
 from jetstream_console.settings import Settings
 
 
@@ -24,6 +25,8 @@ class Console:
         self.api = Api(self.link)
         self.monitor = Monitor(settings.monitor) if settings.monitor else None
         self.overview = Overview(self.api, self.monitor, time.time)
+        # Downloads that a page has begun and watches, and the browser has not asked for yet.
+        self.downloads: dict[str, Progress] = {}
 
     @property
     def is_writable(self) -> bool:

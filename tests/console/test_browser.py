@@ -158,7 +158,9 @@ def test_a_search_and_a_consumer_by_keyboard_on_a_telephone(visit: Visit) -> Non
     expect(page.get_by_text("It was deleted.")).to_be_visible()
 
 
-@pytest.mark.parametrize("path", ["/", "/streams", "/streams/ORDERS", "/publish", "/connections"])
+@pytest.mark.parametrize(
+    "path", ["/", "/streams", "/streams/ORDERS", "/buckets", "/stores", "/publish", "/connections"]
+)
 def test_no_page_is_wider_than_a_telephone(visit: Visit, path: str) -> None:
     visit.page.set_viewport_size(TELEPHONE)
     visit.page.goto(path)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 
 import httpx
+import nats
+import pytest
+from jetstream_console.asking.object_stores import place_of
 
 from tests.console.conftest import Served
 
@@ -42,6 +46,16 @@ def end(process: subprocess.Popen[str]) -> None:
     assert "Traceback" not in said, said
 
 
+async def damage(port: int) -> None:
+    """Put an object, and then more content than it should have."""
+    client = await nats.connect(f"nats://all:all@127.0.0.1:{port}")
+    store = await client.jetstream().create_object_store("DAMAGED")
+    for name in ("good", "bad"):
+        info = await store.put(name, bytes(300_000))
+    await client.jetstream().publish(f"$O.DAMAGED.C.{info.nuid}", b"more")
+    await client.close()
+
+
 def test_it_serves_this_machine_and_no_name_that_leads_here(genuine_server):
     process, address = start(genuine_server)
     try:
@@ -49,6 +63,11 @@ def test_it_serves_this_machine_and_no_name_that_leads_here(genuine_server):
         assert page.status_code == 200 and "default-src 'self'" in str(page.headers)
         assert get(address + "/streams/x%2Fy").status_code == 404
         assert get(address, headers=STRANGER).status_code == 400
+        asyncio.run(damage(genuine_server.port))
+        content = f"{address}/stores/DAMAGED/content?at="
+        assert get(content + place_of("good")).content == bytes(300_000)
+        with pytest.raises(httpx.RemoteProtocolError):
+            get(content + place_of("bad"))
     finally:
         end(process)
 

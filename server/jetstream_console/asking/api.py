@@ -24,6 +24,12 @@ class Api:
         self.link = link
         self._prefix = link.target.api_prefix
 
+    @property
+    def foreign_prefix(self) -> str:
+        """What comes before the subjects of buckets and object stores that are in another domain;
+        empty if they are here."""
+        return self._prefix if self.link.target.domain else ""
+
     async def ask(self, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return an answer.
 

@@ -7,7 +7,10 @@ whoever refused it.
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,6 +26,10 @@ from jetstream_spark.options.option_values import Secret
 _RECONNECT_WAIT_S = 1
 _CONNECT_TIMEOUT_S = 5
 _PING_INTERVAL_S = 20
+# A line of the protocol has 4,096 bytes, and on a longer one the server ends the connection of all
+# pages.
+_SUBJECT_BYTES_MAX = 3_000
+_LISTENING_BYTES = 16 << 20
 _FORBIDDEN = "permissions violation for "
 
 
@@ -78,6 +85,24 @@ class LinkState:
     words: str = ""
 
 
+class Listening:
+    """What hands over messages of a subject."""
+
+    def __init__(self, subscription: Subscription, client: Client) -> None:
+        self._subscription = subscription
+        self._client = client
+
+    @property
+    def is_open(self) -> bool:
+        """Whether messages still come: not once it is closed, or its connection given up."""
+        return not self._subscription._closed and not self._client.is_closed
+
+    async def close(self) -> None:
+        """Hand over nothing more."""
+        with suppress(Error):
+            await self._subscription.unsubscribe()
+
+
 class Link:
     """One connection of the console, made again whenever it is lost.
 
@@ -96,7 +121,7 @@ class Link:
 
     @property
     def client(self) -> Client:
-        """The client of nats-py, for its buckets and object stores."""
+        """The client of nats-py."""
         return self._client
 
     @property
@@ -135,32 +160,69 @@ class Link:
 
         Raises:
             UnreachableError: there is no connection, nobody answered in time, or nobody listens.
-            RefusedError: the user may not ask this.
+            RefusedError: the user may not ask this, or the subject is too long for any server.
         """
+        if len(subject.encode("utf-8", "replace")) > _SUBJECT_BYTES_MAX:
+            raise RefusedError(f"'{subject[:40]}...' is too long to be sent.")
+        self._check_connected()
+        with self._refusals(subject) as refused:
+            answer = asyncio.ensure_future(self._said(subject, payload, headers or {}))
+            try:
+                both: set[asyncio.Future[Any]] = {refused, answer}
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                if refused.done():
+                    raise RefusedError(refused.result())
+                return answer.result().data
+            finally:
+                answer.cancel()
+                await asyncio.gather(answer, return_exceptions=True)
+
+    async def listen(self, subject: str, take: Callable[[str, bytes], None]) -> Listening:
+        """Hand over subject and payload of what is published, until the answer of this is closed.
+
+        Raises:
+            UnreachableError: there is no connection.
+            RefusedError: the user may not listen to this.
+        """
+        self._check_connected()
+
+        async def on_message(message: Msg) -> None:
+            take(message.subject, message.data)
+
+        with self._refusals(subject) as refused:
+            try:
+                subscription = await self._client.subscribe(
+                    subject, cb=on_message, pending_bytes_limit=_LISTENING_BYTES
+                )
+                # What the server has against it comes before the answer to a ping. The client's
+                # first one may overtake the subscription.
+                for _ in range(2):
+                    await self._client.flush(math.ceil(self.target.request_timeout_s))
+            except (Error, OSError, ValueError) as error:
+                raise UnreachableError(_words(error)) from None
+            listening = Listening(subscription, self._client)
+            if refused.done():
+                await listening.close()
+                raise RefusedError(refused.result())
+        return listening
+
+    def _check_connected(self) -> None:
         if not self._client.is_connected:
             raise UnreachableError(f"There is no connection to a server. {self._words}")
+
+    @contextmanager
+    def _refusals(self, subject: str) -> Iterator[asyncio.Future[str]]:
+        """Yield a future that gets the server's words if it forbids a subject meanwhile."""
         refused: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         waiting = self._asked.setdefault(subject.lower(), set())
         waiting.add(refused)
-        answer = asyncio.ensure_future(self._said(subject, payload, headers or {}))
         try:
-            both: set[asyncio.Future[Any]] = {refused, answer}
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if refused.done():
-                raise RefusedError(refused.result())
-            return answer.result().data
+            yield refused
         finally:
-            answer.cancel()
-            await asyncio.gather(answer, return_exceptions=True)
             refused.cancel()
             waiting.discard(refused)
             if not waiting:
                 self._asked.pop(subject.lower(), None)
-
-    async def subscribe(self, subject: str, pending_bytes: int) -> Subscription:
-        """Listen to a subject; if messages come faster than they are taken, those beyond some bytes
-        are dropped."""
-        return await self._client.subscribe(subject, pending_bytes_limit=pending_bytes)
 
     async def _said(self, subject: str, payload: bytes, headers: dict[str, str]) -> Msg:
         try:
@@ -176,13 +238,24 @@ class Link:
             raise UnreachableError(_words(error)) from None
 
     async def _connect(self) -> None:
-        try:
-            await self._client.connect(**self._arguments())
-        except (Error, OSError, ValueError) as error:
-            self._words = _words(error)
+        """Connect, and again with a new client whenever one has given up for good."""
+        while True:
+            ended = asyncio.Event()
+            try:
+                await self._client.connect(**self._arguments(ended))
+                await ended.wait()
+                self._words = "The server ended the connection; it is being made anew."
+            except (Error, OSError, ValueError) as error:
+                self._words = _words(error)
+            await asyncio.sleep(_RECONNECT_WAIT_S)
+            self._client = Client()
 
-    def _arguments(self) -> dict[str, Any]:
+    def _arguments(self, ended: asyncio.Event) -> dict[str, Any]:
         target = self.target
+
+        async def on_closed() -> None:
+            ended.set()
+
         given = {
             "user": target.user,
             "password": target.password and target.password.resolve("password"),
@@ -197,6 +270,7 @@ class Link:
             "name": "jetstream-console",
             "error_cb": self._on_error,
             "disconnected_cb": self._on_disconnected,
+            "closed_cb": on_closed,
             "max_reconnect_attempts": -1,
             "reconnect_time_wait": _RECONNECT_WAIT_S,
             "connect_timeout": _CONNECT_TIMEOUT_S,

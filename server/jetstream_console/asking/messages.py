@@ -22,7 +22,7 @@ from jetstream_console.asking.api import Api, is_absent, token
 from jetstream_console.asking.errors import AskingError
 
 PAGE_BYTES = 8 << 20
-_WIDTH_MAX = 32
+WIDTH_MAX = 32
 # How far back one page goes in a stream whose messages are all gone except a few.
 _STEPS_BACK_MAX = 200
 
@@ -78,7 +78,7 @@ class MessageReader:
         width_max: the most requests that are under way at a time.
     """
 
-    def __init__(self, api: Api, stream: str, width_max: int = _WIDTH_MAX) -> None:
+    def __init__(self, api: Api, stream: str, width_max: int = WIDTH_MAX) -> None:
         self._api = api
         self._what = f"STREAM.MSG.GET.{token(stream)}"
         self._info = f"STREAM.INFO.{token(stream)}"
@@ -142,7 +142,7 @@ class MessageReader:
                     has_more = False
                     break
             asked = (self.at_or_after(position + step, pattern) for step in range(width))
-            seen = {each.sequence: each for each in await _all(list(asked)) if each is not None}
+            seen = {each.sequence: each for each in await together(list(asked)) if each is not None}
             size += sum(each.size for number, each in seen.items() if number not in found)
             found |= seen
             # There is nothing between the last place that was asked for and what was found.
@@ -221,7 +221,7 @@ def _decoded(answer: Mapping[str, Any], key: str) -> bytes:
         return b""
 
 
-async def _all(asked: list[Coroutine[Any, Any, Message | None]]) -> list[Message | None]:
+async def together(asked: list[Coroutine[Any, Any, Message | None]]) -> list[Message | None]:
     """Await all of them; when one fails, or nobody is waiting any more, the others are given up."""
     tasks = [asyncio.ensure_future(each) for each in asked]
     try:

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from jetstream_console.asking.answers import flag, moment, number, part, parts, text, texts
+from jetstream_console.asking.answers import (
+    Answer,
+    flag,
+    moment,
+    number,
+    part,
+    parts,
+    text,
+    texts,
+)
 from jetstream_console.asking.api import Api, token
 
 STREAMS_MAX = 20_000
@@ -72,6 +81,25 @@ class Streams:
 
 
 @dataclass(frozen=True, slots=True)
+class Listing:
+    """Streams as a server describes them.
+
+    Attributes:
+        total: how many there are.
+        missing: those that are known but could not be looked at.
+    """
+
+    answers: tuple[Answer, ...]
+    total: int
+    missing: tuple[str, ...]
+
+    @property
+    def unseen(self) -> int:
+        """How many there are besides those."""
+        return max(0, self.total - len(self.answers))
+
+
+@dataclass(frozen=True, slots=True)
 class Origin:
     """A stream that another one copies from.
 
@@ -127,15 +155,22 @@ class Subjects:
 
 async def all_streams(api: Api, at_most: int = STREAMS_MAX) -> Streams:
     """Return the streams of the account in the order of their names."""
+    listing = await list_streams(api, at_most)
+    rows = sorted(map(read_stream, listing.answers), key=lambda row: row.name)
+    return Streams(tuple(rows), listing.total, listing.missing)
+
+
+async def list_streams(api: Api, at_most: int = STREAMS_MAX) -> Listing:
+    """Return what a server says about the streams of the account, in no order."""
     pages, total = await api.ask_all(
         "STREAM.LIST",
         {},
         lambda page: len(parts(page, "streams")) + len(texts(page, "missing")),
         at_most,
     )
-    rows = [read_stream(each) for page in pages for each in parts(page, "streams")]
     missing = {name for page in pages for name in texts(page, "missing")}
-    return Streams(tuple(sorted(rows, key=lambda row: row.name)), total, tuple(sorted(missing)))
+    answers = (each for page in pages for each in parts(page, "streams"))
+    return Listing(tuple(answers), total, tuple(sorted(missing)))
 
 
 async def stream_detail(api: Api, name: str) -> StreamDetail:

@@ -21,9 +21,14 @@ async def payload(console: Console, stream: str, sequence: int) -> Response:
 
 
 def attachment(content: bytes, name: str) -> Response:
-    """Return bytes as a file with a name, in which characters with a meaning are replaced."""
+    """Return bytes as a file with a name."""
+    headers = attachment_headers(name)
+    return Response(content, media_type="application/octet-stream", headers=headers)
+
+
+def attachment_headers(name: str) -> dict[str, str]:
+    """Return what makes an answer a file with a name, in which characters with a meaning are
+    replaced."""
     plain = "".join(each if (each.isascii() and each.isalnum()) or each in "-_." else "_"
                     for each in name)  # fmt: skip
-    disposition = f'attachment; filename="{plain}"'
-    headers = {**_HEADERS, "Content-Disposition": disposition}
-    return Response(content, media_type="application/octet-stream", headers=headers)
+    return {**_HEADERS, "Content-Disposition": f'attachment; filename="{plain}"'}

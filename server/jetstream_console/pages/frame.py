@@ -14,7 +14,13 @@ from jetstream_console.console import Console
 
 REFRESH_S = 5.0
 _FACTS = "grid grid-cols-[fit-content(60%)_minmax(0,1fr)] gap-x-4 gap-y-1 m-0 max-w-full"
-_LINKS = (("Overview", "/"), ("Streams", "/streams"), ("Connections", "/connections"))
+_LINKS = (
+    ("Overview", "/"),
+    ("Streams", "/streams"),
+    ("Buckets", "/buckets"),
+    ("Objects", "/stores"),
+    ("Connections", "/connections"),
+)
 
 T = TypeVar("T")
 
@@ -102,6 +108,11 @@ def facts(entries: dict[str, str]) -> None:
 def stream_address(stream: str) -> str:
     """Return where the page of a stream is."""
     return f"/streams/{quote(stream, safe='')}"
+
+
+def payload_address(stream: str, sequence: int) -> str:
+    """Return where the payload of a message is downloaded."""
+    return f"{stream_address(stream)}/messages/{sequence}/payload"
 
 
 def _state(console: Console) -> str:

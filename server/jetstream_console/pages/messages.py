@@ -11,16 +11,17 @@ from jetstream_console.asking.errors import AskingError, RefusedError
 from jetstream_console.asking.messages import Message, MessageReader, Page
 from jetstream_console.asking.search import Step, Wanted, search
 from jetstream_console.console import Console
-from jetstream_console.pages.frame import answered, facts, frame, load, refusal, stream_address
-from jetstream_console.showing.payload import (
-    HEX_BYTES,
-    SHOWN_BYTES,
-    as_hex,
-    as_json,
-    as_text,
-    preview,
-    printable,
+from jetstream_console.pages.frame import (
+    answered,
+    facts,
+    frame,
+    load,
+    payload_address,
+    refusal,
+    stream_address,
 )
+from jetstream_console.pages.payloads import show_payload
+from jetstream_console.showing.payload import preview, printable
 from jetstream_console.showing.quantities import count, size, when
 
 PAGE = 50
@@ -220,26 +221,12 @@ def show_message(stream: str, message: Message) -> None:
 
 
 def _close(stream: str, message: Message) -> None:
-    address = f"{stream_address(stream)}/messages/{message.sequence}/payload"
+    address = payload_address(stream, message.sequence)
     ui.link("Download", address).props("download").mark("download")
     if message.headers:
         with ui.card():
             facts({printable(name): printable(value) for name, value in message.headers})
-    structured = as_json(message.payload)
-    ways = {"JSON": structured} if structured is not None else {}
-    ways |= {"Text": as_text(message.payload), "Hex": as_hex(message.payload)}
-    with ui.tabs().props("dense align=left") as tabs:
-        for name in ways:
-            ui.tab(name)
-    with ui.tab_panels(tabs, value=next(iter(ways))).classes("w-full"):
-        for name, text in ways.items():
-            with ui.tab_panel(name):
-                ui.label(text).classes("whitespace-pre-wrap break-all font-mono text-sm").mark(
-                    f"as-{name.lower()}"
-                )
-                shown = HEX_BYTES if name == "Hex" else SHOWN_BYTES
-                if len(message.payload) > shown:
-                    ui.label(f"The first {size(shown)} of {size(len(message.payload))}.")
+    show_payload(message.payload)
 
 
 def _time(text: str) -> datetime:

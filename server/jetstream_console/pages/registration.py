@@ -7,12 +7,18 @@ from starlette.responses import Response
 
 from jetstream_console.console import Console
 from jetstream_console.pages import (
+    bucket,
+    bucket_key,
+    buckets,
     connections,
     consumer,
     downloads,
     messages,
     overview,
     publish,
+    store,
+    stored_object,
+    stores,
     stream,
     streams,
 )
@@ -44,6 +50,34 @@ def add_pages(console: Console) -> None:
     @ui.page("/streams/{stream_name}/consumers/{name}")
     def of_consumer(stream_name: str, name: str) -> None:
         consumer.show(console, stream_name, name)
+
+    @ui.page("/buckets")
+    def of_buckets() -> None:
+        buckets.show(console)
+
+    @ui.page("/buckets/{bucket_name}")
+    def of_bucket(bucket_name: str) -> None:
+        bucket.show(console, bucket_name)
+
+    @ui.page("/buckets/{bucket_name}/key")
+    def of_key(bucket_name: str, name: str, revision: int = 0) -> None:
+        bucket_key.show(console, bucket_name, name, revision)
+
+    @ui.page("/stores")
+    def of_stores() -> None:
+        stores.show(console)
+
+    @ui.page("/stores/{store_name}")
+    def of_store(store_name: str) -> None:
+        store.show(console, store_name)
+
+    @ui.page("/stores/{store_name}/object")
+    def of_object(store_name: str, at: str) -> None:
+        stored_object.show(console, store_name, at)
+
+    @app.get("/stores/{store_name}/content")
+    async def of_content(store_name: str, at: str, progress: str = "") -> Response:
+        return await stored_object.content(console, store_name, at, progress)
 
     @ui.page("/publish")
     def of_publish() -> None:

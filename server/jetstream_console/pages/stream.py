@@ -13,6 +13,7 @@ from jetstream_console.console import Console
 from jetstream_console.pages.columns import LINK_CELL, column
 from jetstream_console.pages.consumer import consumer_address
 from jetstream_console.pages.frame import answered, facts, frame, load, refusal, stream_address
+from jetstream_console.pages.stream_changing import Configuring, Removing
 from jetstream_console.showing.payload import printable
 from jetstream_console.showing.quantities import count, size, span_ns, when
 
@@ -45,6 +46,11 @@ def show(console: Console, name: str) -> None:
             _subjects(console, name)
         with ui.expansion("Configuration", icon="settings").classes("w-full"):
             config = ui.label().classes("whitespace-pre-wrap font-mono text-sm").mark("config")
+        if console.is_writable:
+            with ui.expansion("Change the configuration", icon="edit").classes("w-full"):
+                Configuring(console, name)
+            with ui.expansion("Remove", icon="delete").classes("w-full"):
+                Removing(console, name)
 
     async def look() -> None:
         top.clear()

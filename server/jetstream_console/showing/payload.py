@@ -36,6 +36,18 @@ def as_hex(payload: bytes) -> str:
     return "\n".join(lines)
 
 
+def as_editable(payload: bytes) -> str | None:
+    """Return it as text that a browser gives back byte by byte; None if it is not such a text, or
+    too large."""
+    if len(payload) > SHOWN_BYTES:
+        return None
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if printable(text) == text else None
+
+
 def preview(payload: bytes, length: int = 120) -> str:
     """Return the beginning in one line."""
     return " ".join(printable(payload[: 4 * length].decode("utf-8", "replace")).split())[:length]

@@ -29,7 +29,11 @@ def test_nobody_listens(run, connected):
                 await world.console.link.request("nobody")
             with pytest.raises(UnreachableError):
                 await world.console.link.request("with space")
+            with pytest.raises(RefusedError, match="too long"):
+                await world.console.link.request("s" * 5_000)
+            await world.console.link.request("$JS.API.INFO")
             assert world.console.link._asked == {}
+            assert world.console.link.client.stats["reconnects"] == 0
 
     run(work())
 
@@ -72,6 +76,51 @@ def test_a_server_that_goes_away_comes_back(run, own_server):
             while not link.state.is_connected:
                 await asyncio.sleep(0.01)
             assert b'"streams"' in await link.request("$JS.API.INFO")
+
+    run(work())
+
+
+def test_a_connection_that_the_server_ends_is_made_anew(run, connected, server):
+    async def work():
+        async with connected() as world:
+            link = world.console.link
+            first, heard = link.client, []
+            listening = await link.listen("news", lambda *each: heard.append(each))
+            first._transport.write(b"PUB " + b"s" * 5_000 + b" 0\r\n\r\n")
+            while link.client is first or not link.state.is_connected:
+                await asyncio.sleep(0.01)
+            assert not listening.is_open
+            await listening.close()
+            assert b'"streams"' in await link.request("$JS.API.INFO")
+
+    run(work())
+
+
+def test_what_is_listened_to_is_handed_over_until_it_is_closed(run, connected):
+    async def work():
+        async with connected() as world:
+            link, heard = world.console.link, []
+            listening = await link.listen("news.*", lambda *each: heard.append(each))
+            await world.client.publish("news.a", b"\xff")
+            while not heard:
+                await asyncio.sleep(0.001)
+            assert heard == [("news.a", b"\xff")] and listening.is_open
+            await listening.close()
+            await listening.close()
+            await world.client.publish("news.a", b"late")
+            await world.client.flush()
+            await link.client.flush()
+            assert len(heard) == 1 and not listening.is_open
+            with pytest.raises(UnreachableError):
+                await link.listen("a b", print)
+            await link.close()
+            with pytest.raises(UnreachableError, match="no connection"):
+                await link.listen("news", print)
+        async with connected(user="few") as world:
+            with pytest.raises(RefusedError, match='ermissions violation for subscription to "ne'):
+                await world.console.link.listen("news.*", print)
+            assert world.console.link._asked == {}
+            assert b'"streams"' in await world.console.link.request("$JS.API.INFO")
 
     run(work())
 

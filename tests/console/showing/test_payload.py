@@ -7,6 +7,7 @@ import json
 import pytest
 from jetstream_console.showing.payload import (
     SHOWN_BYTES,
+    as_editable,
     as_hex,
     as_json,
     as_text,
@@ -58,3 +59,18 @@ def test_hex_has_offsets_and_letters():
 
 def test_a_preview_is_one_line():
     assert preview(b"a\n\n  b\x00" + b"c" * 1000, 10) == "a b�cccccc"
+
+
+@pytest.mark.parametrize(
+    ("payload", "text"),
+    [
+        ("zwei\n\tgrün".encode(), "zwei\n\tgrün"),
+        (b"", ""),
+        (b"a\r\nb", None),
+        (b"\xff", None),
+        (b"a\x00", None),
+        (b"x" * (SHOWN_BYTES + 1), None),
+    ],
+)
+def test_what_a_browser_would_give_back_otherwise_is_not_edited(payload, text):
+    assert as_editable(payload) == text

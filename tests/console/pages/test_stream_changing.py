@@ -1,0 +1,95 @@
+"""Changes of a stream, from a browser to both servers: each asks for its name."""
+
+from __future__ import annotations
+
+import json
+
+from tests.console.conftest import until
+
+
+async def confirm(user, name: str, words: str) -> None:
+    await user.should_see("confirm-name", retries=50)
+    await user.should_see(words)
+    user.find("confirm-name").type(name)
+    user.find("confirm").click()
+
+
+def test_messages_and_the_stream_are_removed_by_who_writes_its_name(run, browse, name):
+    async def work():
+        async with browse(is_writable=True) as (user, world):
+            await world.stream(name, [b"1", b"2", b"3", b"4"])
+            await user.open(f"/streams/{name}")
+            await user.should_see("purge-subjects", retries=50)
+            [sequence] = user.find("doomed").elements
+            sequence.value = 2
+            user.find(content="Delete message").click()
+            await confirm(user, name, f"Message 2 is removed: 1 B, of '{name}.a'.")
+            await user.should_see("Message 2 was removed.", retries=50)
+            user.find("purge-subjects").type(f"{name}.*")
+            [keep] = user.find("purge-keep").elements
+            keep.value = 1
+            user.find(content="Purge").click()
+            await confirm(user, name, f"All messages of '{name}.*' except the newest 1 are")
+            await user.should_see("2 messages were removed.", retries=50)
+            sequence.value = 99
+            user.find(content="Delete message").click()
+            await user.should_see("no message found", retries=50)
+            user.find(content="Delete stream").click()
+            await user.should_see("confirm-name", retries=50)
+            user.find("confirm-name").type(name.lower())
+            [yes] = user.find("confirm").elements
+            assert not yes.enabled
+            user.find("confirm-name").clear().type(name)
+            user.find("confirm").click()
+            await user.should_see("The stream was deleted.", retries=50)
+            user.find(content="Purge").click()
+            await confirm(user, name, "except the newest 1")
+            await user.should_see("stream not found", retries=50)
+
+    run(work())
+
+
+def test_a_configuration_is_compared_and_applied(run, browse, name):
+    async def work():
+        async with browse(is_writable=True) as (user, world):
+            await world.stream(name, [b"1", b"2"])
+            await user.open(f"/streams/{name}")
+            await user.should_see("new-config", retries=50)
+            user.find(content="Read it").click()
+            [text] = user.find("new-config").elements
+            await until(lambda: text.value)
+            config = json.loads(text.value)
+            user.find(content="Compare").click()
+            await user.should_see("Nothing is different.", retries=50)
+            text.value = "{"
+            user.find(content="Compare").click()
+            await user.should_see("That is no JSON", retries=50)
+            text.value = json.dumps(config | {"max_msgs": 1, "nonsense": 1})
+            user.find(content="Compare").click()
+            await user.should_see("difference-table", retries=50)
+            [table] = user.find("difference-table").elements
+            assert table.rows[0] == {"field": "max_msgs", "before": "-1", "after": "1"}
+            text.value = json.dumps(config | {"max_msgs": 1})
+            user.find(content="Apply").click()
+            await confirm(user, name, "Changed: max_msgs.")
+            await user.should_see("It was changed.", retries=50)
+            assert (await world.js.stream_info(name)).state.messages == 1
+            text.value = json.dumps(config | {"max_msgs": 1, "storage": "memory"})
+            user.find(content="Apply").click()
+            await confirm(user, name, "Changed: storage.")
+            await user.should_see("can not", retries=50)
+
+    run(work())
+
+
+def test_without_permission_nothing_is_offered(run, browse, name):
+    async def work():
+        async with browse() as (user, world):
+            await world.stream(name)
+            await user.open(f"/streams/{name}")
+            await user.should_see("consumer-table", retries=50)
+            await user.should_not_see("Purge")
+            await user.should_not_see("Delete stream")
+            await user.should_not_see("new-config")
+
+    run(work())
