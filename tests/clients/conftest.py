@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 from nats.aio.client import Client
 
 from jetstream_spark.embedded import JetStreamServer
+from tests import nursery
 
 Session = Callable[[Client], Awaitable[None]]
 
@@ -53,11 +52,7 @@ class Served:
     def __init__(self, command: list[str], folder: Path, text: str) -> None:
         path = folder / "server.conf"
         path.write_text(text.replace("$STORE", str(folder / "store")))
-        self.process = subprocess.Popen(
-            [*command, "-a", "127.0.0.1", "-p", "-1", "-c", str(path)],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        self.process = nursery.start([*command, "-a", "127.0.0.1", "-p", "-1", "-c", str(path)])
         self.lines: list[str] = []
         self.port = self.websocket_port = 0
         assert self.process.stderr is not None
@@ -86,7 +81,7 @@ class Served:
 @pytest.fixture(params=["bundled", "genuine"])
 def serve(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[str], Served]]:
     """Return what starts either server with a configuration."""
-    command = [sys.executable, "-m", "jetstream_server"]
+    command = nursery.BUNDLED
     if request.param == "genuine":
         command = [request.getfixturevalue("genuine_binary")]
     started: list[Served] = []

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -24,6 +22,7 @@ from nats.js import JetStreamContext
 from nicegui.testing import User, user_simulation
 
 from jetstream_spark.options.option_values import Secret
+from tests import nursery
 
 _numbers = itertools.count(1)
 
@@ -56,7 +55,7 @@ class Served:
         """Start it."""
         command = [*self._command, "-a", "127.0.0.1", "-p", str(self.port or -1)]
         command += ["-m", str(self.monitor_port or -1), "-c", str(self._config)]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.process = nursery.start(command)
         assert self.process.stderr is not None
         for line in self.process.stderr:
             if match := re.search(r"http monitor on .*:(\d+)", line):
@@ -100,7 +99,7 @@ def served(
     started: list[Served] = []
 
     def start(kind: str) -> Served:
-        command = [sys.executable, "-m", "jetstream_server"]
+        command = nursery.BUNDLED
         if kind == "genuine":
             command = [request.getfixturevalue("genuine_binary")]
         started.append(Served(command, tmp_path_factory.mktemp(kind)))

@@ -12,7 +12,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -20,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests import nursery
 
 ROUNDS = int(os.environ.get("FUZZ_ROUNDS", "1"))
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
@@ -42,12 +43,12 @@ class FuzzedServer:
 
     def __init__(self, folder: Path, *arguments: str, descriptors: int = 0) -> None:
         self.log = folder / "log"
-        command = [sys.executable, "-m", "jetstream_server", "-a", "127.0.0.1", "-p", "-1"]
+        command = [*nursery.BUNDLED, "-a", "127.0.0.1", "-p", "-1"]
         command += ["-m", "-1", "-js", "-sd", str(folder / "store"), *arguments]
         self._file = self.log.open("w")
         if descriptors:
             command = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh", *command]
-        self.process = subprocess.Popen(command, stderr=self._file)
+        self.process = nursery.start(command, self._file)
         deadline = time.monotonic() + ANSWER_SECONDS
         while "Server is ready" not in self.log.read_text():
             assert self.process.poll() is None, self.log.read_text()

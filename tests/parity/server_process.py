@@ -8,11 +8,13 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections import deque
 from pathlib import Path
+
+from tests import nursery
+from tests.nursery import Child
 
 READY = "Server is ready"
 # Answers are compared here, not disks: the bundled server syncs before it answers, and a disk that
@@ -35,7 +37,7 @@ class ServerProcess:
     def __init__(self, command: list[str], config: str = "") -> None:
         self.command = command
         self.folder = Path(tempfile.mkdtemp(prefix="parity-", dir=_place()))
-        self.process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[str] | Child | None = None
         self.config = config
         self.port = 0
         self.log: deque[str] = deque(maxlen=1000)
@@ -110,20 +112,20 @@ class ServerProcess:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _started(command: list[str]) -> subprocess.Popen[str]:
+def _started(command: list[str]) -> subprocess.Popen[str] | Child:
     try:
-        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace")
+        return nursery.start(command)
     except OSError as error:
         # Seen once in ten thousand starts on a virtual machine that was short of everything: its
         # kernel could not read the arguments of exec.
         if error.errno != errno.EFAULT:
             raise
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace")
+    return nursery.start(command)
 
 
 def bundled_command() -> list[str]:
     """Return how to start the bundled server."""
-    return [sys.executable, "-m", "jetstream_server"]
+    return [*nursery.BUNDLED]
 
 
 def image_command(image: str) -> list[str]:

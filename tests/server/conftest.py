@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -28,6 +27,8 @@ from jetstream_server.jetstream.output import Frames, Handover, Output
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.vault import MemoryFolder
+
+from tests import nursery
 
 START = 1_700_000_000 * SECOND
 ROOT = Path(__file__).parents[2]
@@ -252,8 +253,8 @@ class ServerProcess:
     """
 
     def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "jetstream_server", "-a", "127.0.0.1", "-p", "-1"]
-        self.process = subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True)
+        command = [*nursery.BUNDLED, "-a", "127.0.0.1", "-p", "-1"]
+        self.process = nursery.start([*command, *arguments])
         self.said = ""
         assert self.process.stderr is not None
         for line in self.process.stderr:
