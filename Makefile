@@ -126,9 +126,12 @@ coverage: kernels
 	  echo "$$part: $$($(BIN)/coverage report --format total --include "$$part/*") %"; \
 	done
 
-# With what only the site needs. Everything in it comes from wheels; nothing is loaded when it is read.
-$(READY)-docs: $(BIN)/python pyproject.toml
-	$(INSTALL) ./server '.[cli,console,docs]'
+# What only the site needs, besides what is there. All of it comes from wheels; nothing is loaded when
+# the site is read.
+DOCS_NEED := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])
+
+$(READY)-docs: $(READY)-test
+	$(INSTALL) $$($(BIN)/python -c '$(DOCS_NEED)')
 	@touch $@
 
 .PHONY: docs

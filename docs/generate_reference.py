@@ -236,6 +236,9 @@ READERS = {
     "<lambda>": "`true` or `false`",
 }
 
+# Readers that accept nothing but that it is switched off.
+REFUSING = {"_not_served", "_tpm"}
+
 
 def settings() -> str:
     """Every name of the configuration file, block by block."""
@@ -243,33 +246,42 @@ def settings() -> str:
     for block in blocks():
         # The page tells of these two; the same names mean other things elsewhere.
         told = _told("server.md") if block.path in ("", "jetstream") else {}
-        rows, idle = [], []
+        rows = []
         for field, (names, reader) in _by_field(block.table).items():
-            shown = ", ".join(f"`{name}`" for name in names)
-            if not field:
-                idle.append(shown)
-                continue
             form = READERS[reader.__qualname__]
             meaning = next((told[name] for name in names if name in told), _attribute(block, field))
-            row = [shown, form, _default(block.model, field), meaning]
+            row = [_coded(names), form, _default(block.model, field), meaning]
             if not block.path:
                 row.append("yes" if field in changes._TAKEN else "no")
             rows.append(tuple(row))
         title = f"`{block.path}`" if block.path else "The file itself"
         head = ("Name", "Form", "Default", "Meaning", *(() if block.path else ("Reload",)))
         parts.append(f"## {title}\n\n{table(head, rows)}")
-        if idle:
-            parts.append(f"Read, checked and without effect: {', '.join(idle)}.\n")
-    refused = ", ".join(f"`{name}`" for name in load._NOT_SERVED)
+        parts += [f"{what}: {_coded(names)}.\n" for what, names in _without_field(block) if names]
     parts.append(
-        f"## Refused\n\nA server without these would not be what was asked for: {refused}."
+        "## Refused\n\nA server without these would not be what was asked for: "
+        f"{_coded(load._NOT_SERVED)}."
     )
     return "\n".join(parts)
+
+
+def _coded(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _without_field(block: Block) -> Iterator[tuple[str, list[str]]]:
+    """The names of a block that no option has, by what becomes of them."""
+    readers = {name: reader for name, (field, reader) in block.table.items() if not field}
+    refused = [name for name, each in readers.items() if each.__name__ in REFUSING]
+    yield "Read, checked and without effect", [name for name in readers if name not in refused]
+    yield "Refused", refused
 
 
 def _by_field(entries: values.Table) -> dict[str, tuple[list[str], values.ValueReader]]:
     found: dict[str, tuple[list[str], values.ValueReader]] = {}
     for name, (field, reader) in entries.items():
+        if not field:
+            continue
         found.setdefault(field, ([], reader))[0].append(name)
     return found
 
@@ -320,7 +332,7 @@ def conditions() -> str:
         first = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0]
         rows.append((f"`{condition}`", f"`{name}`", again, " ".join(first.split())))
     rows.sort()
-    return table(("Condition", "Class in `jetstream_spark.errors`", "Tried again", "Meaning"), rows)
+    return table(("Condition", "Class in `jetstream_spark.errors`", "Passing", "Meaning"), rows)
 
 
 # --- commands -------------------------------------------------------------------------------

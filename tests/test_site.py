@@ -73,6 +73,11 @@ def test_every_name_of_the_configuration_is_in_the_list(reference):
     assert found["`ping_interval`"][2] == "`2m`" and found["`ping_interval`"][-1] == "yes"
     assert found["`listen`"][-1] == "no"
     assert "chacha" in found["`cipher`"][1]
+    assert re.findall(r"^Refused: (.+)\.$", text, re.MULTILINE) == [
+        "`tpm`",
+        "`authorization`, `authentication`",
+    ]
+    assert "without effect: `unique_tag`" in text
 
 
 def test_every_condition_is_in_the_list(reference):
