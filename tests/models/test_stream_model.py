@@ -273,7 +273,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     def answers(self) -> list[int | str]:
         found: dict[bytes, int | str] = {}
-        for send in self.output.sends_after_flush:
+        for send in self.output.sends:  # it is in memory
             if not isinstance(send, Publish) or not send.run.subject(0).startswith(b"R."):
                 continue  # advisories, and what consumers send
             answer = json.loads(send.run.payload(0))
@@ -282,6 +282,7 @@ class StreamMachine(RuleBasedStateMachine):
             else:
                 sign = -1 if answer.get("duplicate") else 1
                 found[send.run.subject(0)] = sign * answer["seq"]
+        self.output.sends.clear()
         self.output.sends_after_flush.clear()
         return [found[b"R.%d" % index] for index in range(len(found))]
 

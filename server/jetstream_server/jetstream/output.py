@@ -3,7 +3,8 @@
 The two lists are the durability rule. `sends` may leave now; `sends_after_flush` only once
 everything queued for the disk so far is there. Publish acks, API replies and deliveries all go to
 the second one: nobody outside ever sees a message, a sequence or a config that a crash could take
-back. When nothing waits for the disk the second list leaves at once, so it costs nothing then.
+back. When nothing waits for the disk the second list leaves at once, so it costs nothing then. Only
+publishers to a stream in memory are told at once (`streams/storing/publish_answers.py`).
 """
 
 from __future__ import annotations
@@ -90,13 +91,16 @@ class Output:
             self.sends_after_flush[:] = kept
 
     def publish_now(self, subject: bytes, payload: bytes, *, headers: bytes = b"") -> None:
-        """Publish one message that need not wait: a refusal."""
+        """Publish one message that need not wait: a refusal, or what says nothing of the disk."""
         self.sends.append(Publish(PubRun.single(subject, b"", headers, payload)))
         self.stir()
 
-    def frames(self, subscription: Subscription, data: bytes, count: int) -> None:
-        """Deliver encoded frames after the flush."""
-        self.sends_after_flush.append(Frames(subscription, data, count))
+    def frames(
+        self, subscription: Subscription, data: bytes, count: int, *, waits: bool = True
+    ) -> None:
+        """Deliver encoded frames, after the flush if they are to wait for it."""
+        sends = self.sends_after_flush if waits else self.sends
+        sends.append(Frames(subscription, data, count))
         self.delivered_bytes += len(data)
         self.stir()
 
@@ -117,7 +121,9 @@ class Output:
             self.sends_after_flush.append(Released(answers, size))
             self.stir()
 
-    def pub_acks(self, run: PubRun, start: int, stop: int, head: bytes, first_seq: int) -> None:
+    def pub_acks(
+        self, run: PubRun, start: int, stop: int, head: bytes, first_seq: int, *, waits: bool = True
+    ) -> None:
         """Acknowledge messages of a run, stored with consecutive sequences from `first_seq`.
 
         `head` is the JSON up to the number, as in `{"stream":"ORDERS","seq":`. Messages without
@@ -128,7 +134,10 @@ class Output:
             sequence = first_seq + first - start
             return acks.encode_pub_acks(run.chunk, run.fields, first, cut, sid, head, sequence)
 
-        self.answer(run, start, stop, framed, lambda at: b"%b%d}" % (head, first_seq + at - start))
+        def body(at: int) -> bytes:
+            return b"%b%d}" % (head, first_seq + at - start)
+
+        self.answer(run, start, stop, framed, body, waits=waits)
 
     def answer(
         self,
@@ -137,21 +146,25 @@ class Output:
         stop: int,
         framed: Callable[[int, int, bytes], bytes],
         body: Callable[[int], bytes],
+        *,
+        waits: bool = True,
     ) -> None:
         """Answer messages of a run, each stretch that goes to one client as one buffer.
 
         Args:
             framed: gives the MSG frames for messages from one up to another, for a sid.
             body: gives the answer to one message, for where several listen, or others than clients.
+            waits: whether the answers leave after the flush.
         """
+        publish = self.publish if waits else self.publish_now
         index = start
         while index < stop:
             cut, reply, target = self.reply_stretch(run, index, stop)
             if target is not None and target.outlet is not None and not target.max_messages:
-                self.frames(target, framed(index, cut, target.sid), cut - index)
+                self.frames(target, framed(index, cut, target.sid), cut - index, waits=waits)
             elif reply:
                 for at in range(index, cut):
-                    self.publish(run.reply(at), body(at))
+                    publish(run.reply(at), body(at))
             index = cut
 
     def reply_stretch(

@@ -40,8 +40,7 @@ def test_a_stream_refuses_what_there_is_no_room_for(bench: Any) -> None:
         bench.now += 1
         stream.receive(Stretch(run, 0, 1, Subscription(b"s.>", stream), None, bench.now))
     answers = [
-        (send.run.headers(0), json.loads(send.run.payload(0)))
-        for send in bench.output.sends_after_flush
+        (send.run.headers(0), json.loads(send.run.payload(0))) for send in bench.output.sends
     ]
     (_, stored), (headers, refused) = answers
     assert stored == {"stream": "S", "seq": 1}

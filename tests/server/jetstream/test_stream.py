@@ -33,7 +33,7 @@ def test_acks_of_one_run_leave_as_one_buffer(bench: Any) -> None:
     for headers in (b"", bench.block("Nats-Msg-Id: same")):
         run = PubRun.of([(b"s.a", bench.reply(), headers, b"x") for _ in range(50)])
         stream.receive(Stretch(run, 0, 50, bench.inbox, None, bench.now))
-        counts = [send.count for send in bench.output.sends_after_flush]
+        counts = [send.count for send in bench.output.sends]
         assert counts == ([1, 49] if headers else [50])
         bench.sent()
 

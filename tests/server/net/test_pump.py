@@ -8,6 +8,10 @@ import threading
 
 import pytest
 from jetstream_server.base.errors import StoreError
+from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.configs.stream_config import StreamConfig
+from jetstream_server.jetstream.context import Context
+from jetstream_server.store.vault import MemoryVault
 
 
 class HeldFlush:
@@ -84,6 +88,15 @@ class News:
             return await asyncio.wait_for(self.reader.readline(), seconds)
         except TimeoutError:
             return b""
+
+    def make_streams(self) -> None:
+        """Make stream F on the disk, and M in memory; where they are kept plays no part."""
+        node = self.served.node
+        account = node.accounts["$G"]
+        context = Context("$G", "n1", "", account.sublist, account.output, node.nuid)
+        account.catalog = Catalog(context, MemoryVault())
+        for name, storage in (("F", "file"), ("M", "memory")):
+            account.catalog.create(StreamConfig(name=name, storage=storage), 1)
 
     async def turn(self) -> None:
         """Wait until the node has seen all that went before: core answers wait for no disk."""
@@ -177,6 +190,30 @@ def test_what_was_held_back_during_a_failed_flush_is_dropped_too(listening, unti
             news.publish(b"next", stored=False)
             assert await news.heard() == b"MSG news 1 4\r\n"
             assert await news.heard() == b"next\r\n"
+
+    on_loop(main())
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_publishers_to_a_stream_in_memory_do_not_wait_for_the_disk(
+    listening, until, on_loop, fails
+):
+    async def main():
+        async with listening() as news:
+            news.make_streams()
+            news.commit.failures = [(object(), StoreError("write failed"))] * fails
+            news.publish(b"later")
+            await until(lambda: news.commit.flushes == 1)
+            news.writer.write(b"SUB acks 2\r\nPUB F acks 1\r\nx\r\nPUB M acks 1\r\nx\r\n")
+            assert (await news.heard()).startswith(b"MSG acks 2 ")
+            assert await news.heard() == b'{"stream":"M","seq":1}\r\n'
+            await news.turn()
+            news.commit.gate.set()
+            await until(lambda: news.commit.settled == 1)
+            news.writer.write(b"PUB M acks 1\r\nx\r\n")
+            got = [await news.heard() for _ in range(2 if fails else 6)]
+            acked = [b'{"stream":"F","seq":1}\r\n', b'{"stream":"M","seq":2}\r\n']
+            assert got[1::2] == (acked[1:] if fails else [b"later\r\n", *acked])
 
     on_loop(main())
 

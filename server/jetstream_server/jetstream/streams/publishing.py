@@ -9,7 +9,8 @@ What depends on this server alone is decided here, before the contents of the st
 much is taken in a turn, who may have batches open, what waits for the rest of its batch. What
 reaches `RunStoring`, `take_single` and `take_batch` is for the stream to decide on and to store.
 
-Invariant: an ack goes out only with or after the flush that holds its message (`Output`).
+Invariant: an ack goes out only with or after the flush that holds its message, if there is one
+(`PublishAnswers`).
 
 Specification: docs/reference/publishing.md.
 """
@@ -36,6 +37,7 @@ from jetstream_server.jetstream.streams.storing.admission import (
     needs_decisions,
 )
 from jetstream_server.jetstream.streams.storing.pub_ack import PubAck
+from jetstream_server.jetstream.streams.storing.publish_answers import PublishAnswers
 from jetstream_server.jetstream.streams.storing.refusals import Refusals
 from jetstream_server.jetstream.streams.storing.run_storing import RunStoring
 from jetstream_server.jetstream.streams.storing.single_storing import take_single
@@ -56,11 +58,11 @@ class StreamPublishing:
         self._contents = contents
         self._alarm = alarm
         self._context = context
-        self._output = context.output
+        self._answers = answers = PublishAnswers(contents.config, context.output)
         self._wire_name = contents.name.encode()
         self._pub_ack = PubAck(contents.name, context.domain)
-        self._refusals = Refusals(contents, self._pub_ack, context.output)
-        self._runs = RunStoring(contents, self._pub_ack, self._refusals, context.output)
+        self._refusals = Refusals(contents, self._pub_ack, answers)
+        self._runs = RunStoring(contents, self._pub_ack, self._refusals, answers)
         self._ingest = Ingest(context.ingest_limits)
         self._is_metered = bool(context.ingest_limits)
         self.atomic_batches: AtomicBatches | None = None
@@ -69,6 +71,7 @@ class StreamPublishing:
 
     def follow(self, config: StreamConfig) -> None:
         """Allow the batches that another config allows; others that are open are forgotten."""
+        self._answers.follow(config)
         if not config.allow_atomic:
             if self.atomic_batches is not None:
                 self.atomic_batches.close()
@@ -80,7 +83,9 @@ class StreamPublishing:
                 self.fast_batches.close()
             self.fast_batches = None
         elif self.fast_batches is None:
-            self.fast_batches = FastBatches(self._contents, self._pub_ack, self._context)
+            self.fast_batches = FastBatches(
+                self._contents, self._pub_ack, self._answers, self._context
+            )
 
     @property
     def _open_batches(self) -> list[AtomicBatches | FastBatches]:
@@ -196,7 +201,7 @@ class StreamPublishing:
 
     def _answer(self, reply: bytes, payload: bytes) -> None:
         if reply and not self._contents.config.no_ack:
-            self._output.publish(reply, payload)
+            self._answers.publish(reply, payload)
 
     def _refuse(self, reply: bytes, error: ApiError, outcome: StoringOutcome | None) -> None:
         self._refusals.send(reply, error)

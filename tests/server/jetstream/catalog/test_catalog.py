@@ -51,10 +51,12 @@ def config(name: str, **fields: Any) -> StreamConfig:
 def publish(catalog: Catalog, subject: bytes, payload: bytes = b"x") -> bytes:
     """Publish with a reply; return the answer."""
     run = PubRun.single(subject, b"_INBOX.r", b"", payload)
-    catalog.context.output.sends_after_flush.clear()
+    output = catalog.context.output
+    output.sends.clear()
+    output.sends_after_flush.clear()
     for subscription in catalog.context.sublist.match(subject).plain:
         subscription.receiver.receive(Stretch(run, 0, 1, subscription, None, START))
-    sends = catalog.context.output.sends_after_flush
+    sends = output.sends + output.sends_after_flush
     return b"".join(send.run.payload(0) for send in sends if isinstance(send, Publish))
 
 

@@ -44,12 +44,13 @@ class Account:
     def publish(self, *subjects: bytes) -> list[dict]:
         """Publish one run, and return the answers."""
         self.now += 1
+        self.output.sends.clear()
         self.output.sends_after_flush.clear()
         run = PubRun.of([(subject, b"reply", b"", b"x") for subject in subjects])
         self.router.route(run, None, self.now)
         return [
             json.loads(send.run.payload(at))
-            for send in self.output.sends_after_flush
+            for send in self.output.sends + self.output.sends_after_flush
             if isinstance(send, Publish)
             for at in range(send.run.count)
             if send.run.subject(at) == b"reply"

@@ -25,6 +25,7 @@ from jetstream_server.jetstream.streams.messages import publish_headers as names
 from jetstream_server.jetstream.streams.messages.candidate import Candidate
 from jetstream_server.jetstream.streams.messages.publish_headers import without
 from jetstream_server.jetstream.streams.storing.pub_ack import PubAck
+from jetstream_server.jetstream.streams.storing.publish_answers import PublishAnswers
 from jetstream_server.jetstream.streams.storing.single_storing import take_single
 from jetstream_server.jetstream.wire.go_json import encode
 
@@ -91,10 +92,12 @@ class _OpenFastBatch:
 class FastBatches:
     """The open batches of one stream."""
 
-    def __init__(self, contents: Contents, pub_ack: PubAck, context: Context) -> None:
+    def __init__(
+        self, contents: Contents, pub_ack: PubAck, answers: PublishAnswers, context: Context
+    ) -> None:
         self._contents = contents
         self._pub_ack = pub_ack
-        self._output = context.output
+        self._answers = answers
         self._open = BatchesOfStream[_OpenFastBatch](context.batches.fast, context.batches)
 
     def receive(self, message: Candidate, now: int) -> None:
@@ -184,12 +187,12 @@ class FastBatches:
 
     def _acknowledge(self, batch: _OpenFastBatch, reply: bytes) -> None:
         line = b'{"type":"ack","seq":%d,"msgs":%d}' % (batch.acknowledged, batch.interval)
-        self._output.publish(reply, line)
+        self._answers.publish(reply, line)
 
     def _report_gap(self, batch: _OpenFastBatch, place: BatchPlace, reply: bytes) -> None:
         got = place.position + 1 if place.op == PING else place.position
         line = b'{"type":"gap","last_seq":%d,"seq":%d}' % (batch.position + 1, got)
-        self._output.publish(reply, line)
+        self._answers.publish(reply, line)
 
     def _report_error(self, place: BatchPlace, error: ApiError, reply: bytes) -> None:
         fields = {
@@ -198,9 +201,9 @@ class FastBatches:
             "description": error.description,
         }
         line = b'{"type":"err","seq":%d,"error":%b}' % (place.position, encode(fields))
-        self._output.publish(reply, line)
+        self._answers.publish(reply, line)
 
     def _close(self, batch_id: bytes, batch: _OpenFastBatch, count: int, reply: bytes) -> None:
         self._open.forget(batch_id)
         answer = self._pub_ack.batch(batch.sequence, batch_id, count)
-        self._output.publish(reply, answer)
+        self._answers.publish(reply, answer)

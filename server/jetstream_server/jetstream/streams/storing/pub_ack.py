@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jetstream_server.base.errors import ApiError
-from jetstream_server.jetstream.output import Output
+from jetstream_server.jetstream.streams.storing.publish_answers import PublishAnswers
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.protocol.ops import PubRun
 
@@ -62,7 +62,7 @@ class PubAck:
         return b'{"error":%b%b' % (encode(fields), self._refusal_tail)
 
     def send_duplicates(
-        self, output: Output, run: PubRun, start: int, sequences: Sequence[int]
+        self, answers: PublishAnswers, run: PubRun, start: int, sequences: Sequence[int]
     ) -> None:
         """Answer consecutive messages from `start`, all duplicates of the given sequences.
 
@@ -79,4 +79,4 @@ class PubAck:
                 [b"MSG %b %b %d\r\n%b\r\n" % (to, sid, len(text), text) for to, text in bodies]
             )
 
-        output.answer(run, start, start + len(sequences), framed, body)
+        answers.answer(run, start, start + len(sequences), framed, body)

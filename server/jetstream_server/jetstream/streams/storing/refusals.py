@@ -8,9 +8,9 @@ from __future__ import annotations
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.ingest import REFUSAL_HEADERS
-from jetstream_server.jetstream.output import Output
 from jetstream_server.jetstream.streams.contents import Contents
 from jetstream_server.jetstream.streams.storing.pub_ack import PubAck
+from jetstream_server.jetstream.streams.storing.publish_answers import PublishAnswers
 from jetstream_server.protocol.ops import PubRun
 
 _STORE_FAILED = errors.STREAM_STORE_FAILED("").err_code
@@ -20,22 +20,22 @@ _TOO_MANY_REQUESTS = errors.TOO_MANY_REQUESTS().err_code
 class Refusals:
     """The refusals of one stream."""
 
-    def __init__(self, contents: Contents, pub_ack: PubAck, output: Output) -> None:
+    def __init__(self, contents: Contents, pub_ack: PubAck, answers: PublishAnswers) -> None:
         self._contents = contents
         self._pub_ack = pub_ack
-        self._output = output
+        self._answers = answers
 
     def send(self, reply: bytes, error: ApiError) -> None:
         """Tell one publisher."""
         if not reply or self._contents.config.no_ack:
             return
-        payload, output = self._pub_ack.refused(error), self._output
+        payload, answers = self._pub_ack.refused(error), self._answers
         if error.err_code == _STORE_FAILED and self._contents.has_failed:
-            output.publish_now(reply, payload)
+            answers.publish_now(reply, payload)
         elif error.err_code == _TOO_MANY_REQUESTS:
-            output.publish(reply, payload, headers=REFUSAL_HEADERS)
+            answers.publish(reply, payload, headers=REFUSAL_HEADERS)
         else:
-            output.publish(reply, payload)
+            answers.publish(reply, payload)
 
     def send_all(self, run: PubRun, start: int, stop: int, failure: StoreError) -> None:
         """Tell the publishers of a stretch that the store did not take."""

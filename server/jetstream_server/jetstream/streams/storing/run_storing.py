@@ -8,9 +8,9 @@ from __future__ import annotations
 from array import array
 
 from jetstream_server.base.errors import StoreError
-from jetstream_server.jetstream.output import Output
 from jetstream_server.jetstream.streams.contents import Contents
 from jetstream_server.jetstream.streams.storing.pub_ack import PubAck
+from jetstream_server.jetstream.streams.storing.publish_answers import PublishAnswers
 from jetstream_server.jetstream.streams.storing.refusals import Refusals
 from jetstream_server.protocol.ops import PubRun
 
@@ -19,12 +19,16 @@ class RunStoring:
     """Stores stretches in one stream."""
 
     def __init__(
-        self, contents: Contents, pub_ack: PubAck, refusals: Refusals, output: Output
+        self,
+        contents: Contents,
+        pub_ack: PubAck,
+        refusals: Refusals,
+        answers: PublishAnswers,
     ) -> None:
         self._contents = contents
         self._pub_ack = pub_ack
         self._refusals = refusals
-        self._output = output
+        self._answers = answers
 
     def store(self, run: PubRun, start: int, stop: int, now: int) -> int | None:
         """Store and acknowledge a stretch; return its first sequence, None when it failed.
@@ -38,7 +42,7 @@ class RunStoring:
             self._refusals.send_all(run, start, stop, failure)
             return None
         if not contents.config.no_ack:
-            self._output.pub_acks(run, start, stop, self._pub_ack.head, first)
+            self._answers.pub_acks(run, start, stop, self._pub_ack.head, first)
         subjects = contents.consumers.subjects(run, start, stop)
         contents.after_storing(first, first + stop - start - 1, now, subjects)
         return first
@@ -65,5 +69,5 @@ class RunStoring:
                 sequences = dedupe.sequences(chunk, spans, at)
                 cut = at + len(sequences)
                 if not contents.config.no_ack:
-                    self._pub_ack.send_duplicates(self._output, run, start + at, sequences)
+                    self._pub_ack.send_duplicates(self._answers, run, start + at, sequences)
             at = cut

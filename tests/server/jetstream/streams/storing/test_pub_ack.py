@@ -6,6 +6,7 @@ from typing import Any
 
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream.streams.storing.pub_ack import PubAck
+from jetstream_server.jetstream.streams.storing.publish_answers import PublishAnswers
 from jetstream_server.protocol.ops import PubRun
 
 
@@ -30,7 +31,8 @@ def test_duplicates_go_where_their_replies_lead(bench: Any) -> None:
     ack = PubAck("S", "")
     replies = [b"_INBOX.a.1", b"_INBOX.a.2", b"", b"elsewhere", b"_INBOX.b", b"_INBOX.b"]
     run = PubRun.of([(b"s", reply, b"", b"") for reply in replies])
-    ack.send_duplicates(bench.output, run, 0, [5, 4, 3, 2, 1, 1])
+    answers = PublishAnswers(bench.config(storage="file"), bench.output)
+    ack.send_duplicates(answers, run, 0, [5, 4, 3, 2, 1, 1])
     assert len(bench.output.sends_after_flush) == 3
     assert bench.sent() == [
         (reply, b"", ack.duplicate(sequence))

@@ -10,19 +10,20 @@ from jetstream_server.base.errors import StoreError
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.streams.contents import Contents
 from jetstream_server.jetstream.streams.storing.pub_ack import PubAck
+from jetstream_server.jetstream.streams.storing.publish_answers import PublishAnswers
 from jetstream_server.jetstream.streams.storing.refusals import Refusals
 from jetstream_server.protocol.ops import PubRun
 
 
 @pytest.fixture
 def contents(bench: Any) -> Contents:
-    contents: Contents = bench.stream().contents
+    contents: Contents = bench.stream(storage="file").contents
     return contents
 
 
 @pytest.fixture
 def refusals(bench: Any, contents: Contents) -> Refusals:
-    return Refusals(contents, PubAck("S", ""), bench.output)
+    return Refusals(contents, PubAck("S", ""), PublishAnswers(contents.config, bench.output))
 
 
 def codes(sends: list[Any]) -> list[int]:
@@ -39,7 +40,7 @@ def test_nobody_is_told_without_a_reply_or_by_a_silent_stream(
     bench: Any, refusals: Refusals, contents: Contents
 ) -> None:
     refusals.send(b"", errors.STREAM_SEALED())
-    contents.follow(bench.config(no_ack=True))
+    contents.follow(bench.config(storage="file", no_ack=True))
     refusals.send(b"r", errors.STREAM_SEALED())
     assert not bench.output.sends_after_flush
 
