@@ -34,6 +34,7 @@ from jetstream_server.store.tally import Holding, Tally
 MESSAGE_OVERHEAD_BYTES = 16
 _DECISIONS_MAX = 65536  # remembered filter decisions; a bound, not a tuning knob
 _REMOVED_AT_ONCE = 10_000  # a few milliseconds
+_LOOKED_AT_ONCE = 50_000  # messages that a filter decides on, likewise
 _SWEEP_MIN = 1024  # dead entries in `_order` before it is rebuilt
 
 
@@ -147,18 +148,23 @@ class MemoryStore:
     ) -> tuple[int, int]:
         """Remove some matching messages with start <= sequence < stop, at most `count_max`."""
         most = min(count_max, _REMOVED_AT_ONCE)
-        walk = (message.sequence for message in self._walk(wanted, start))
+        end, following = self._stretch(start)
+        walk = (message.sequence for message in self._walk(wanted, start, end))
         found = list(islice(takewhile(lambda sequence: sequence < stop, walk), most))
-        is_done = len(found) < most or len(found) == count_max
-        return (stop if is_done else found[-1] + 1), self.delete(found)
+        if len(found) == count_max:
+            following = stop
+        elif len(found) == most:
+            following = found[-1] + 1
+        return min(following, stop), self.delete(found)
 
     def enforce(self, limits: Limits, now: int) -> list[tuple[int, int]]:
         """Remove the oldest messages until `limits` hold."""
         removed: list[tuple[int, int]] = []
         if limits.max_age_ns > 0:
-            start = self.first_seq
-            while self._messages and self._oldest().timestamp + limits.max_age_ns <= now:
+            start, left = self.first_seq, _REMOVED_AT_ONCE
+            while left and self._messages and self._oldest().timestamp + limits.max_age_ns <= now:
                 self._drop(self._order[self._head])
+                left -= 1
             _note(removed, start, self.first_seq)
         if limits.max_msgs_per_subject > 0:
             removed += self._enforce_per_subject(limits.max_msgs_per_subject)
@@ -372,8 +378,8 @@ class MemoryStore:
         records: list[bytes] = []
         positions, sequences, sizes = array("Q"), array("Q"), array("Q")
         position = total = 0
-        next_seq = max(sequence, self._last_seq + 1)
-        for message in self._walk(wanted, sequence):
+        end, next_seq = self._stretch(sequence)
+        for message in self._walk(wanted, sequence, end):
             size = len(message.subject) + len(message.headers) + len(message.payload)
             if len(sequences) >= count_max or (sequences and total + size > bytes_max):
                 next_seq = message.sequence
@@ -421,10 +427,21 @@ class MemoryStore:
         """Return where `_order` reaches `sequence`."""
         return bisect_left(self._order, sequence, self._head)
 
-    def _walk(self, wanted: SubjectFilter | None, sequence: int) -> Iterator[StoredMessage]:
+    def _stretch(self, sequence: int) -> tuple[int, int]:
+        """Return how far in `_order` may be looked at once from a sequence on, and where to go on
+        from there."""
+        end = self._find(sequence) + _LOOKED_AT_ONCE
+        if end < len(self._order):
+            return end, self._order[end]
+        return len(self._order), max(sequence, self._last_seq + 1)
+
+    def _walk(
+        self, wanted: SubjectFilter | None, sequence: int, end: int | None = None
+    ) -> Iterator[StoredMessage]:
+        """Yield the matching messages from a sequence on, up to a place in `_order`."""
         decide = wanted.wants if isinstance(wanted, PatternFilter) else None
         order, messages = self._order, self._messages
-        for index in range(self._find(sequence), len(order)):
+        for index in range(self._find(sequence), len(order) if end is None else end):
             message = messages.get(order[index])
             if message is not None and (decide is None or decide(message.subject)):
                 yield message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jetstream_server.kernels.deliveries import encode_deliveries
+from jetstream_server.store import memory
 from jetstream_server.store.memory import MemoryStore
 from jetstream_server.store.ports import Limits
 
@@ -80,3 +81,34 @@ def test_many_front_removals_stay_cheap():
         assert store.delete([sequence]) == 1
         assert store.first_seq == sequence + 1
     assert len(store._order) < 2000
+
+
+def test_one_call_looks_at_so_many_messages_and_no_more(monkeypatch):
+    monkeypatch.setattr(memory, "_LOOKED_AT_ONCE", 10)
+    store = MemoryStore()
+    for number in range(35):
+        store.append(b"s.%d" % (number == 30), b"", b"", 5)
+    wanted = store.filter([b"s.1"])
+    window, calls = store.window(wanted, 1, 5, 1000), 1
+    while not len(window):
+        assert window.next_seq == 10 * calls + 1
+        window, calls = store.window(wanted, window.next_seq, 5, 1000), calls + 1
+    assert (list(window.sequences), calls) == ([31], 4)
+    assert store.window(wanted, 32, 5, 1000).next_seq == 36
+    start, removed = store.purge_some(wanted, 1, 36, 100)
+    assert (start, removed) == (11, 0)
+    assert store.purge_some(wanted, 31, 36, 100) == (36, 1)
+    assert store.purge_some(wanted, 1, 8, 100) == (8, 0)
+
+
+def test_ages_are_kept_to_a_little_at_a_time(monkeypatch):
+    monkeypatch.setattr(memory, "_REMOVED_AT_ONCE", 10)
+    store = MemoryStore()
+    for _ in range(25):
+        store.append(b"s", b"", b"", 5)
+    limits = Limits(max_age_ns=10)
+    assert store.enforce(limits, 100) == [(1, 11)]
+    assert store.next_expiry(10) == 15
+    assert store.enforce(limits, 100) == [(11, 21)]
+    assert store.enforce(limits, 100) == [(21, 26)]
+    assert store.next_expiry(10) is None

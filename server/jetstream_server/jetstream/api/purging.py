@@ -41,6 +41,8 @@ class Purging:
         self._keep = keep
         self._start = store.first_seq
         self._stop = min(below or store.last_seq + 1, store.last_seq + 1)
+        # Where the stream goes on, if that is beyond its end.
+        self._beyond = 0 if self._wanted is not None or keep or below <= self._stop else below
         self._left = store.count(self._wanted, 0) - keep  # at most
         self._purged = 0
         self._finished: Callable[[Outcome], None] | None = None
@@ -92,7 +94,11 @@ class Purging:
             self._left -= removed
             # After each slice, because consumers look in between: what is gone must not be counted.
             is_single = removed == 1 and (self._wanted is not None or self._keep > 0)
-            self._stream.removal.tell_purged(now, is_single=is_single)
-            return removed >= left or self._start >= self._stop
+            is_done = removed >= left or self._start >= self._stop
+            if not is_done or not self._beyond:
+                self._stream.removal.tell_purged(now, is_single=is_single)
+                return is_done
+        if self._beyond:
+            self._purged += store.truncate_front(self._beyond)
         self._stream.removal.tell_purged(now)
         return True

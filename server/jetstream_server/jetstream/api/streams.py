@@ -35,6 +35,7 @@ from jetstream_server.jetstream.wire.go_json import (
 NAMES_MAX = 1024
 LIST_MAX = 256
 SUBJECTS_AT_ONCE = 10_000  # looked at in one turn
+PURGED_AT_ONCE = 10_000  # messages in memory, likewise
 SUBJECTS_MAX = 100_000
 
 _PAGE: dict[str, Any] = {"total": 0, "offset": 0, "limit": 0}
@@ -195,8 +196,11 @@ def purge(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
             f"sequence is too large, maximum allowed is {SEQUENCE_MAX}"
         )
     pattern = body.filter.encode()
-    # For a purge below a sequence, each block has to be asked how many of each subject go.
-    is_quick = body.seq <= 1 or body.seq > stream.store.last_seq
+    # For a purge below a sequence, each block has to be asked how many of each subject go; and in
+    # memory, every message is freed by itself.
+    is_all = body.seq <= 1 or body.seq > stream.store.last_seq
+    is_long = stream.config.is_memory and stream.store.state().messages > PURGED_AT_ONCE
+    is_quick = is_all and not is_long
     if not pattern and not body.keep and is_quick:
         return {"success": True, "purged": stream.purge(pattern, body.seq, 0, request.now)}
     purging = Purging(stream, pattern, body.seq, body.keep)

@@ -82,6 +82,45 @@ def test_a_stream_that_goes_meanwhile(bench: Any, stream: Any) -> None:
     assert len(told) == 1
 
 
+def test_a_purge_of_everything_spares_what_comes_meanwhile(bench: Any, stream: Any) -> None:
+    purging = Purging(stream, b"", 0, 0)
+    assert purging.begin(bench.now) is None
+    told: list[Any] = []
+    purging.go_on(told.append)
+    bench.publish(stream, b"s.0")
+    while not told:
+        purging.tick(bench.now)
+    assert told == [{"success": True, "purged": 20}]
+    assert kept(stream) == [21]
+
+
+def test_a_purge_beyond_the_end_moves_it(bench: Any, stream: Any) -> None:
+    purging = Purging(stream, b"", 100, 0)
+    assert purging.begin(bench.now) is None
+    told: list[Any] = []
+    purging.go_on(told.append)
+    while not told:
+        purging.tick(bench.now)
+    assert told == [{"success": True, "purged": 20}]
+    assert (stream.store.first_seq, stream.store.last_seq) == (100, 99)
+
+
+def test_an_update_and_another_purge_meanwhile(bench: Any, stream: Any) -> None:
+    first, second = Purging(stream, b"s.0", 0, 0), Purging(stream, b"", 0, 0)
+    told: list[Any] = []
+    for purging in (first, second):
+        assert purging.begin(bench.now) is None
+        purging.go_on(told.append)
+    stream.reconfigure(bench.config(max_msgs=9), bench.now)
+    while len(told) < 2:
+        for runnable in list(bench.context.ready):
+            runnable.advance(bench.now)
+        bench.context.ready.clear()
+        bench.advance(MILLISECOND)
+    assert all(outcome["success"] for outcome in told)
+    assert kept(stream) == []
+
+
 def test_what_is_not_allowed(bench: Any) -> None:
     stream = bench.stream(deny_purge=True)
     with pytest.raises(ApiError):
