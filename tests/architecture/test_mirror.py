@@ -57,6 +57,7 @@ WHOLE = {
     "test_contained_places",
     "test_contained_server",
     "test_copy_servers",
+    "test_crash_between_slices",
     "test_damage",
     "test_encryption",
     "test_failures",

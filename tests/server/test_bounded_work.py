@@ -210,6 +210,20 @@ def test_a_stream_beside_many(growth: Any) -> None:
     assert growth(lambda bench, count: frames(*stream("T")), 20, prepare) < 1.5
 
 
+def test_the_past_of_a_stream_with_many_subjects_since(growth: Any) -> None:
+    """What came later costs nothing for each of its subjects."""
+
+    def prepare(bench: Bench, count: int) -> None:
+        bench.ask("STREAM.CREATE.D", {"name": "D", "subjects": ["d.*"], "allow_direct": True})
+        bench.say(b"".join(b"PUB d.%d 0\r\n\r\n" % n for n in range(200)))
+        bench.say(b"".join(b"PUB d.y%d 0\r\n\r\n" % n for n in range(count)))
+
+    def ask(bench: Bench, count: int) -> bytes:
+        return frames("DIRECT.GET.D", {"multi_last": ["d.>"], "up_to_seq": 100})
+
+    assert growth(ask, 500, prepare) < 1.5
+
+
 LONG = 250_000
 
 

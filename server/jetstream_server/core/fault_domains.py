@@ -66,6 +66,7 @@ PLACES: dict[str, Row] = {
     "Catalog": _REQUEST,
     "Outages": _REQUEST,
     "DirectGet": _REQUEST,
+    "SlicedAnswer": _REQUEST,
     "_BegunSnapshot": _REQUEST,
     "SystemServices": _REQUEST,
     "ServerCommands": _REQUEST,

@@ -89,6 +89,17 @@ def test_what_lies_between_bounds_is_where_the_next_message_may_be(filters: Any)
     assert filters.newest(b"\0\0\1", counts, lasts) == -1
 
 
+def test_ids_become_flags(filters: Any) -> None:
+    numbers = array("I", [3, 0, 3, 5])
+    for known in (6, 9):
+        flags = filters.among(numbers, known)
+        assert type(flags) is bytearray
+        assert bytes(flags) == b"\1\0\0\1\0\1" + bytes(known - 6)
+    assert filters.among(array("I"), 0) == b""
+    with pytest.raises(IndexError):
+        filters.among(numbers, 5)
+
+
 def test_what_reaches_beyond_is_refused(filters: Any) -> None:
     short = array("Q", [1])
     if filters.__name__ != filters_pure.__name__:  # which cannot read on

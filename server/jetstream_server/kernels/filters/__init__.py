@@ -8,6 +8,7 @@ from jetstream_server.kernels.twins import adopt
 
 if TYPE_CHECKING:
     from jetstream_server.kernels.filters.pure import (
+        among,
         mark,
         mark_stored,
         newest,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TWIN",
+    "among",
     "mark",
     "mark_stored",
     "newest",

@@ -242,6 +242,17 @@ def order(const unsigned int[::1] numbers, array.array keys not None):
     return (first if source == first.data.as_uints else second), ordered
 
 
+def among(const unsigned int[::1] numbers, Py_ssize_t known):
+    cdef bytearray flags = bytearray(known)
+    cdef char* marks = PyByteArray_AS_STRING(flags)
+    cdef Py_ssize_t index
+    for index in range(numbers.shape[0]):
+        if <Py_ssize_t>numbers[index] >= known:
+            raise IndexError("subject id beyond the flags")
+        marks[numbers[index]] = 1
+    return flags
+
+
 def spread(const uint8_t[::1] flags, const unsigned int[::1] numbers):
     cdef Py_ssize_t index, known = flags.shape[0], size = numbers.shape[0]
     cdef bytes found = PyBytes_FromStringAndSize(NULL, size)

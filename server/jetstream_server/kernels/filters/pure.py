@@ -78,6 +78,14 @@ def order(numbers: Ids, keys: array[int]) -> tuple[array[int], array[int]]:
     return ordered, array("Q", map(keys.__getitem__, ordered))
 
 
+def among(numbers: Ids, known: int) -> bytearray:
+    """Return the flags of a set of subjects given by their ids, of `known` ids in all."""
+    flags = bytearray(known)
+    for number in numbers:
+        flags[number] = 1
+    return flags
+
+
 def spread(flags: bytes | bytearray, numbers: Ids) -> bytes:
     """Return the flags of subjects given by their ids, in that order."""
     return bytes([flags[number] for number in numbers])

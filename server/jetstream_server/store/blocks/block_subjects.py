@@ -109,7 +109,7 @@ class BlockSubjects:
         if count_max is not None and len(numbers) > count_max:  # each has one, whichever that is
             return array("Q", sorted(table.lasts[number] for number in numbers[: count_max + 1]))
         if limit < self._list.last_seq:
-            numbers += chosen.matching(limit + 1)
+            numbers = chosen.begun(limit)
         found, missing = self._known_lasts(numbers, limit)
         enough = len(numbers) if count_max is None else count_max + 1
         if not missing or len(found) >= enough:
@@ -134,13 +134,8 @@ class BlockSubjects:
     def _newest(self, numbers: array[int], limit: int, count_max: int) -> array[int]:
         """Walk back once for the last sequences (at most `limit`) of many subjects: of all of them,
         or of `count_max`."""
-        firsts = self._table.firsts
-        pending, left = bytearray(len(self._table.names)), 0
-        for number in numbers:
-            if firsts[number] <= limit:
-                pending[number] = 1
-                left += 1
-        left = min(left, count_max)
+        pending = filters.among(numbers, len(self._table.names))
+        left = min(len(numbers), count_max)
         found = array("Q")
         for block in reversed(self._list.blocks[: self._list.index_of(limit) + 1]):
             if len(found) >= left:

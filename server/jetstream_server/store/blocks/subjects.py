@@ -230,6 +230,14 @@ class SubjectSet:
             return array("I", [number for number in numbers if low <= lasts[number] <= high])
         return filters.present(self.flags(), table.counts, lasts, low, high)
 
+    def begun(self, high: int) -> array[int]:
+        """Return the ids, `array('I')`, of the matching subjects that have messages, and perhaps
+        some up to `high`: `firsts` <= high."""
+        table, firsts = self._table, self._table.firsts
+        if not self._wild:
+            return array("I", [number for number in self.matching() if firsts[number] <= high])
+        return filters.present(self.flags(), table.counts, firsts, 0, high)
+
     def next_bound(self, start: int) -> int:
         """Return a sequence, from `start` on, before which there is no matching message; 0 when
         none follows. With very many subjects it is not looked for."""

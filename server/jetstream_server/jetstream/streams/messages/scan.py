@@ -71,21 +71,25 @@ def messages(
     """
     last = store.last_seq
     window_bytes = min(max(bytes_max, 1), WINDOW_BYTES)
-    unpack = PREFIX.unpack_from
     while sequence <= last and count > 0:
         window = store.window(wanted, sequence, min(count, WINDOW_MESSAGES), window_bytes)
-        block = cast(bytes, window.buffer)
-        for position, found in zip(window.positions, window.sequences, strict=True):
-            length, _, _, timestamp, header_bytes, subject_bytes, _ = unpack(block, position)
-            a = position + PREFIX_BYTES
-            b = a + subject_bytes
-            c = b + header_bytes
-            yield StoredMessage(
-                found,
-                timestamp,
-                bytes(block[a:b]),
-                bytes(block[b:c]),
-                bytes(block[c : position + length]),
-            )
+        yield from messages_in(window)
         count -= len(window)
         sequence = window.next_seq
+
+
+def messages_in(window: Window) -> Iterator[StoredMessage]:
+    """Yield the messages of a window."""
+    block, unpack = cast(bytes, window.buffer), PREFIX.unpack_from
+    for position, found in zip(window.positions, window.sequences, strict=True):
+        length, _, _, timestamp, header_bytes, subject_bytes, _ = unpack(block, position)
+        a = position + PREFIX_BYTES
+        b = a + subject_bytes
+        c = b + header_bytes
+        yield StoredMessage(
+            found,
+            timestamp,
+            bytes(block[a:b]),
+            bytes(block[b:c]),
+            bytes(block[c : position + length]),
+        )

@@ -39,6 +39,11 @@ class DirectReplies:
         self._count = 0
 
     @property
+    def is_wanted(self) -> bool:
+        """Tell whether anybody may still take answers."""
+        return self.target is None or not self.target.closed
+
+    @property
     def has_headers(self) -> bool:
         """Return whether the client at the target understands headers."""
         return (
@@ -76,9 +81,11 @@ class DirectReplies:
         self.room_bytes = max(self.room_bytes - size, 0)
 
     def send(self) -> None:
-        """Send what was added."""
+        """Send what was added since the last call."""
         if self._frames:
             assert self.target is not None, "what it has is for a target"
             self._output.frames(self.target, b"".join(self._frames), self._count)
+            self._frames, self._count = [], 0
         if self._added_bytes:
             self._output.owe(self._answers, self._added_bytes)
+            self._added_bytes = 0
