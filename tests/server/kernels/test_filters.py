@@ -120,5 +120,7 @@ def test_many_ids_are_in_the_order_of_their_keys(filters: Any, bits: int) -> Non
     assert list(ordered) == sorted(numbers, key=keys.__getitem__)
     assert list(found) == sorted(keys[number] for number in numbers)
     assert (ordered.typecode, found.typecode) == ("I", "Q")
+    again, found_again = filters.order(ordered, keys)
+    assert (again, found_again) == (ordered, found)
     with pytest.raises(IndexError):
         filters.order(array("I", [300]), keys)

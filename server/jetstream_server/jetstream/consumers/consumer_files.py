@@ -106,10 +106,11 @@ class ConsumerFiles:
             self.files[0].save(encode(stored))
             self.save()
             return
-        # Both in one file, because a second one would take two more syncs.
-        stored["state"] = b64encode(encode_state(shared.progress)).decode()
+        # Both in one file, because a second one would take two more syncs. The state may be
+        # megabytes, and needs no escapes in JSON: they are not looked for.
+        state = b64encode(encode_state(shared.progress))
         self._note_saved()
-        self.files[0].save(encode(stored))
+        self.files[0].save(b'%b,"state":"%b"}' % (encode(stored)[:-1], state))
 
     def _note_saved(self) -> None:
         self._is_unsaved = self._must_save_now = False

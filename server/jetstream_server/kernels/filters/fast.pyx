@@ -208,7 +208,8 @@ def order(const unsigned int[::1] numbers, array.array keys not None):
     cdef unsigned int* target = second.data.as_uints
     cdef unsigned int* swapped
     cdef Py_ssize_t starts[256]
-    cdef uint64_t same_ones = <uint64_t>-1, some_ones = 0, key
+    cdef uint64_t same_ones = <uint64_t>-1, some_ones = 0, key, before = 0
+    cdef bint is_rising = True  # as when each subject has one message
     cdef int shift
     if keys.typecode != "Q":
         raise ValueError("keys are of type Q")
@@ -219,8 +220,10 @@ def order(const unsigned int[::1] numbers, array.array keys not None):
         key = keys.data.as_ulonglongs[numbers[index]]
         same_ones &= key
         some_ones |= key
+        is_rising = is_rising and key >= before
+        before = key
     for shift in range(0, 64, 8):
-        if not ((same_ones ^ some_ones) >> shift) & 255:
+        if is_rising or not ((same_ones ^ some_ones) >> shift) & 255:
             continue
         memset(starts, 0, sizeof(starts))
         for index in range(size):
