@@ -52,7 +52,7 @@ def test_a_batch_is_what_a_plain_look_finds(seed: int, monkeypatch: pytest.Monke
         wanted = Selection(seq=seq, batch=limit, next_by_subj=subject)
         replies: Any = Replies()
         _, refusal = finished(search.batch(replies, b"r", wanted))
-        matching = store.filter([subject.encode()]) if subject else None
+        matching: Any = store.filter([subject.encode()]) if subject else None
         expected = [
             found.payload
             for each in range(seq, 41)

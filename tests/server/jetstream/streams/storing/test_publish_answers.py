@@ -15,7 +15,7 @@ from jetstream_server.protocol.ops import PubRun
 COPIES = RePublish(src=">", dest="copies.>")
 
 # Headers, and how the reply ends; each goes a way of its own through the stream.
-WAYS = {
+WAYS: dict[str, list[tuple[tuple[str, ...], str]]] = {
     "a run": [((), ""), ((), "")],
     "ids": [(("Nats-Msg-Id: a",), ""), (("Nats-Msg-Id: b",), "")],
     "duplicates": [(("Nats-Msg-Id: a",), ""), (("Nats-Msg-Id: a",), "")],
