@@ -159,7 +159,18 @@ def test_a_search_and_a_consumer_by_keyboard_on_a_telephone(visit: Visit) -> Non
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/streams", "/streams/ORDERS", "/buckets", "/stores", "/publish", "/connections"]
+    "path",
+    [
+        "/",
+        "/streams",
+        "/streams/ORDERS",
+        "/buckets",
+        "/stores",
+        "/publish",
+        "/connections",
+        "/advisories",
+        "/server",
+    ],
 )
 def test_no_page_is_wider_than_a_telephone(visit: Visit, path: str) -> None:
     visit.page.set_viewport_size(TELEPHONE)

@@ -97,7 +97,7 @@ class Monitor:
         Raises:
             AskingError: the monitoring did not answer.
         """
-        varz = await self._get("/varz", {})
+        varz = await self.varz()
         health = await self._get("/healthz", {})
         cpu = varz.get("cpu")
         return Vitals(
@@ -131,6 +131,18 @@ class Monitor:
         """Return what `/accstatz` says about each account that somebody has used."""
         answer = await self._get("/accstatz", {"unused": 1})
         return tuple(parts(answer, "account_statz"))
+
+    async def varz(self) -> dict[str, Any]:
+        """Return all that `/varz` says: what the server was configured with, and how it is."""
+        return await self._get("/varz", {})
+
+    async def account(self, name: str) -> dict[str, Any]:
+        """Return what `/accountz` says about an account.
+
+        Raises:
+            AskingError: there is none of this name.
+        """
+        return await self._get("/accountz", {"acc": name})
 
     async def _get(self, path: str, asked: Mapping[str, str | int]) -> dict[str, Any]:
         body = bytearray()

@@ -20,6 +20,8 @@ _LINKS = (
     ("Buckets", "/buckets"),
     ("Objects", "/stores"),
     ("Connections", "/connections"),
+    ("Advisories", "/advisories"),
+    ("Server", "/server"),
 )
 
 T = TypeVar("T")

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from jetstream_console.console import Console
 from jetstream_console.pages import (
+    advisories,
     bucket,
     bucket_key,
     buckets,
@@ -16,6 +17,7 @@ from jetstream_console.pages import (
     messages,
     overview,
     publish,
+    server,
     store,
     stored_object,
     stores,
@@ -26,7 +28,12 @@ from jetstream_console.pages import (
 
 def add_pages(console: Console) -> None:
     """Have the web server show the pages of a console."""
+    _add_streams(console)
+    _add_buckets_and_objects(console)
+    _add_server(console)
 
+
+def _add_streams(console: Console) -> None:
     @ui.page("/")
     def of_overview() -> None:
         overview.show(console)
@@ -51,6 +58,12 @@ def add_pages(console: Console) -> None:
     def of_consumer(stream_name: str, name: str) -> None:
         consumer.show(console, stream_name, name)
 
+    @ui.page("/publish")
+    def of_publish() -> None:
+        publish.show(console)
+
+
+def _add_buckets_and_objects(console: Console) -> None:
     @ui.page("/buckets")
     def of_buckets() -> None:
         buckets.show(console)
@@ -79,10 +92,16 @@ def add_pages(console: Console) -> None:
     async def of_content(store_name: str, at: str, progress: str = "") -> Response:
         return await stored_object.content(console, store_name, at, progress)
 
-    @ui.page("/publish")
-    def of_publish() -> None:
-        publish.show(console)
 
+def _add_server(console: Console) -> None:
     @ui.page("/connections")
     def of_connections() -> None:
         connections.show(console)
+
+    @ui.page("/advisories")
+    def of_advisories() -> None:
+        advisories.show(console)
+
+    @ui.page("/server")
+    def of_server() -> None:
+        server.show(console)

@@ -1,0 +1,44 @@
+"""Advisories, as a browser gets them from both servers."""
+
+from __future__ import annotations
+
+from tests.console.conftest import until
+
+
+def test_they_come_are_filtered_and_opened(run, browse, name):
+    async def work():
+        async with browse() as (user, world):
+            await user.open("/advisories")
+            await user.should_see("0 came", retries=50)
+            await world.stream(name)
+            evil = b'{"type": "x.y", "reason": "<script>", "password": "hidden"}'
+            await world.client.publish("$JS.EVENT.ADVISORY.A.B", evil)
+            [table] = user.find("advisory-table").elements
+            await until(lambda: len(table.rows) == 2)
+            evil_row, made = table.rows
+            assert (made["kind"], made["about"], made["words"]) == ("stream_action", name, "create")
+            assert (evil_row["kind"], evil_row["words"]) == ("y", "<script>")
+            user.find("advisory-table").trigger("rowClick", [{}, evil_row, 0])
+            await user.should_see('"password": "(not shown)"', retries=50)
+            await user.should_not_see("hidden")
+            user.find("filter").type("CREATE")
+            await until(lambda: [row["about"] for row in table.rows] == [name])
+            for handler in user.client.disconnect_handlers:
+                user.client.safe_invoke(handler)
+            await user.should_see("Nothing more comes", retries=50)
+            user.find("Listen again").click()
+            user.find("requests").click()
+            user.find("filter").clear()
+            await world.console.api.ask("INFO")
+            await until(lambda: any(row["kind"] == "api_audit" for row in table.rows))
+
+    run(work())
+
+
+def test_what_the_user_may_not_hear_is_said_in_place(run, browse):
+    async def work():
+        async with browse(user="few") as (user, _):
+            await user.open("/advisories")
+            await user.should_see("ermissions violation for subscription", retries=50)
+
+    run(work())
