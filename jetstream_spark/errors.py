@@ -241,7 +241,8 @@ class ProtocolViolationError(RetryableError):
 
 
 class StreamNotFoundError(ConnectorError):
-    """A stream named by the options does not exist."""
+    """A stream named by the options does not exist, or does not collect what is written to it any
+    more."""
 
     condition = "STREAM_NOT_FOUND"
 

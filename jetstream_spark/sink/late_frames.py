@@ -15,8 +15,15 @@ from collections.abc import Sequence
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import Flow
 from jetstream_spark.client.operation import Operation
-from jetstream_spark.client.patience import Patience
-from jetstream_spark.errors import PermissionDeniedError, RequestRefusedError, UnavailableError
+from jetstream_spark.client.patience import PASSING, Patience
+from jetstream_spark.errors import (
+    ConnectorError,
+    NoRespondersError,
+    PermissionDeniedError,
+    RequestRefusedError,
+    StreamNotFoundError,
+    UnavailableError,
+)
 
 _log = logging.getLogger("jetstream_spark")
 
@@ -71,7 +78,36 @@ def until_gone(
 def pass_queue(control: Control, stream: str, subject: str) -> Operation[None]:
     """Return when a stream has stored, or refused, what was sent to a subject of it before.
 
-    Raises: as `Control.request_message`, but for the refusal.
+    Raises: as `Control.request_message`, but for the refusal; StreamNotFoundError also when the
+        stream does not collect the subject any more.
     """
-    with contextlib.suppress(RequestRefusedError):
-        yield from control.request_message(subject, b"", _REFUSE_ME, stream)
+    once = Control(control.host, control.options, control.role, patience_s=0)
+    patience = Patience(control.host, control.patience_s)
+    while True:
+        try:
+            with contextlib.suppress(RequestRefusedError):
+                yield from once.request_message(subject, b"", _REFUSE_ME, stream)
+            return
+        except PASSING as error:
+            if isinstance(error, NoRespondersError):
+                yield from _check_collected(once, stream, subject)
+            yield from patience.wait(error)
+
+
+def _check_collected(control: Control, stream: str, subject: str) -> Operation[None]:
+    """Ask once whether a stream collects a subject that nobody answers, as without a leader.
+
+    Raises:
+        StreamNotFoundError: it does not.
+    """
+    try:
+        names = yield from control.stream_names(subject)
+    except ConnectorError:
+        return  # nobody knows just now
+    if stream not in names:
+        raise StreamNotFoundError(
+            f"stream '{stream}' does not collect '{subject}' any more; "
+            f"what collects it: {', '.join(names) or 'nothing'}.",
+            "Give the stream its subjects back, or change option or column subject; then run the "
+            "write again: what the stream has not got is written.",
+        )

@@ -6,17 +6,25 @@ the stream is busy, or has no leader        again, `publishRetries` times; witho
                                             that are refused for the same reason are not waited for
 any other refusal                           PublishRefusedError; or, with onError=deadLetter,
                                             dead letters
+
+A dead letter that nobody takes is sent again likewise, while the row itself is not lost: it is
+PublishRefusedError when no stream collects the dead-letter subject.
 """
 
 from __future__ import annotations
 
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.operation import Host, Operation, Pause
-from jetstream_spark.client.patience import Patience
-from jetstream_spark.errors import PublishRefusedError, RequestRefusedError
+from jetstream_spark.client.patience import PASSING, Patience
+from jetstream_spark.errors import (
+    ConnectorError,
+    NoRespondersError,
+    PublishRefusedError,
+    RequestRefusedError,
+)
 from jetstream_spark.options.format_options import SinkOptions
 from jetstream_spark.sink.batch_outcome import Places, Refusal
-from jetstream_spark.sink.dead_letter import dead_letter
+from jetstream_spark.sink.dead_letter import DeadLetter, dead_letter
 from jetstream_spark.sink.outgoing_rows import OutgoingRows
 from jetstream_spark.sink.refusals import (
     NOBODY,
@@ -92,17 +100,47 @@ class RefusedRows:
         keeps = options.on_error == "deadLetter" and refusal.code != TOO_MANY_REQUESTS
         if not keeps or is_about_the_stream(refusal.err_code):
             raise self._refused(rows, numbers, refusal)
-        target, frames = options.dead_letter_subject, rows.frames(b"", 0)
+        frames = rows.frames(b"", 0)
         reason = f"{refusal.text} (error {refusal.err_code})"
         for row in range(len(rows)):
             start, stop = frames[1][row : row + 2]
             letter = dead_letter(bytes(memoryview(frames[0])[start:stop]), reason)
+            yield from self._send_letter(int(numbers[row]), letter)
+            self.dead_letters += 1
+
+    def _send_letter(self, number: int, letter: DeadLetter) -> Operation[None]:
+        """Send a dead letter until it is stored.
+
+        Raises:
+            PublishRefusedError: no stream takes it.
+            RetryableError: nobody answers for `outageTimeout`.
+        """
+        options, target = self._options, self._options.dead_letter_subject
+        once = Control(self._host, options.connection, "writer", patience_s=0)
+        patience = Patience(self._host, options.connection.outage_timeout_s)
+        tries = 0
+        while True:
             try:
-                yield from self._control.request_message(target, letter.payload, letter.headers)
+                yield from once.request_message(target, letter.payload, letter.headers)
+                return
             except RequestRefusedError as error:
                 said = error.code, error.err_code, error.description
-                raise refused(int(numbers[row]), target, *said) from None
-            self.dead_letters += 1
+                raise refused(number, target, *said) from None
+            except PASSING as error:
+                tries += isinstance(error, NoRespondersError)
+                if tries > options.publish_retries and (yield from self._is_nobodys(once, target)):
+                    text = "no stream collects this subject, or JetStream is off"
+                    raise refused(number, target, NOBODY, 0, text) from None
+                yield from patience.wait(error, "a write")
+
+    def _is_nobodys(self, control: Control, subject: str) -> Operation[bool]:
+        """Whether no stream collects a subject."""
+        try:
+            return not (yield from control.stream_names(subject))
+        except PASSING:
+            return False  # nobody knows just now
+        except ConnectorError:
+            return True  # nothing more can be known
 
     def _refused(
         self, rows: OutgoingRows, numbers: Places, refusal: Refusal

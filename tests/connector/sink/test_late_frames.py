@@ -8,7 +8,7 @@ from jetstream_spark.client import pool
 from jetstream_spark.client.blocking import BlockingHost, lease, run
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.patience import Patience
-from jetstream_spark.errors import UnavailableError
+from jetstream_spark.errors import StreamNotFoundError, UnavailableError
 from jetstream_spark.sink.late_frames import pass_queue, until_gone
 
 pytestmark = pytest.mark.genuine
@@ -37,3 +37,12 @@ def test_who_listens_is_written_to_and_waited_for(stream, caplog) -> None:
 def test_what_passes_the_queue_is_not_stored(stream) -> None:
     run(pass_queue(stream.control.inner, stream.name, f"{stream.subject}.a"))
     assert stream.count == 0
+
+
+def test_a_subject_that_the_stream_does_not_collect_any_more_is_told_at_once(stream) -> None:
+    host = BlockingHost()
+    control = Control(host, stream.sink().connection, "test", patience_s=60)
+    started = host.now()
+    with pytest.raises(StreamNotFoundError, match=r"does not collect 'nobodys\.x' any more"):
+        run(pass_queue(control, stream.name, "nobodys.x"))
+    assert host.now() < started + 5

@@ -11,7 +11,7 @@ import pytest
 from jetstream_spark.client.blocking import this_host
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.operation import Pause
-from jetstream_spark.errors import PublishRefusedError
+from jetstream_spark.errors import NoRespondersError, PublishRefusedError
 from jetstream_spark.options.format_options import SinkOptions
 from jetstream_spark.sink.batch_outcome import Refusal
 from jetstream_spark.sink.outgoing_rows import OutgoingRows
@@ -101,6 +101,34 @@ def test_a_stream_without_a_leader_is_waited_for(asked) -> None:
     elsewhere = OutgoingRows(b"t.a", b"", ROWS.payloads, None)
     assert judge(rows, refusal(503), 3, elsewhere) == (False, 0)
     assert asked[:4] == ["state", "s.a", "state", "t.a"]
+
+
+@pytest.mark.parametrize("collects", [False, True])
+def test_a_dead_letter_that_nobody_takes(monkeypatch, collects) -> None:
+    """A leader is waited for as long as an outage, a stream that is not there is not."""
+    now, asked = [0.0], []
+
+    def request_message(control: Control, subject: str, payload: bytes, headers: bytes) -> Any:
+        yield from ()
+        raise NoRespondersError(f"nobody answers '{subject}'.")
+
+    def stream_names(control: Control, subject: str) -> Any:
+        asked.append(subject)
+        yield from ()
+        return ["DEAD"] if collects else []
+
+    monkeypatch.setattr(Control, "stream_names", stream_names)
+    monkeypatch.setattr(Control, "request_message", request_message)
+    rows = refused_rows(**DEAD, outageTimeout="1s")
+    monkeypatch.setattr(rows._host, "now", lambda: now[0])
+    operation, waited = rows.judge(refusal(400, 10071), ROWS, NUMBERS, 1), 0
+    with pytest.raises(NoRespondersError if collects else PublishRefusedError, match=r"dead\.x"):
+        while True:
+            effect = next(operation)
+            assert isinstance(effect, Pause)
+            now[0], waited = effect.until, waited + 1
+    assert set(asked) == {"dead.x"}
+    assert waited > 2 if collects else waited == 2
 
 
 def test_too_many_requests_make_no_dead_letters() -> None:
