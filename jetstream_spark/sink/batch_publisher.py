@@ -12,6 +12,10 @@ partition. What happens to a batch that was not stored, or not completely:
     any other refusal                                      all of its rows are judged together
                                                            (`refused_rows.py`), as none is stored
 
+Of a batch that an earlier attempt had stored, a row may be covered by a row before it that was
+stored anew, where only the last message of a subject stays; it is stored once more by itself
+(`key_order.py`, `covered_rows.py`).
+
 Memory: the rows of a batch as they came and as they are sent.
 """
 
@@ -26,14 +30,18 @@ from jetstream_spark.client.operation import Operation
 from jetstream_spark.errors import ConnectionLostError, RowRefusedError, UnavailableError
 from jetstream_spark.sink.atomic_batch import write_atomic_batch
 from jetstream_spark.sink.batch_outcome import BatchOutcome, Places
+from jetstream_spark.sink.covered_rows import CoveredRows, covered_row
+from jetstream_spark.sink.key_order import KeyOrder
 from jetstream_spark.sink.outgoing_rows import OutgoingRows, joined_rows
 from jetstream_spark.sink.recovery import Recovery
 from jetstream_spark.sink.refusals import DUPLICATE_IN_BATCH
 from jetstream_spark.sink.refused_rows import RefusedRows
-from jetstream_spark.sink.stored_rows import places_not_in
+from jetstream_spark.sink.stored_rows import places_not_in, sequences_of
 
 # A partition that is one batch is held completely, here and at the server.
 PARTITION_BYTES_MAX = 256 << 20
+# Of payloads that wait for being stored again.
+COVERED_BYTES_MAX = 8 << 20
 
 
 class BatchPublisher:
@@ -55,6 +63,9 @@ class BatchPublisher:
         self._inquiry = inquiry
         self._recovery = recovery
         self._flow = flow
+        can_go_back = inquiry is not None and inquiry.can_go_back
+        self._order = KeyOrder() if can_go_back else None
+        self._covered = CoveredRows(recovery)
         self._refused = RefusedRows(recovery.host, recovery.options)
         self._held: list[tuple[OutgoingRows, Places]] = []  # of a partition that is one batch
         self._held_bytes = 0
@@ -94,12 +105,18 @@ class BatchPublisher:
             yield from self._write(rows.part(start, size), numbers[start : start + size])
 
     def finish(self) -> Operation[None]:
-        """Write what was held back."""
+        """Write what was held back; have no row covered by one before it."""
         if self._held:
             rows = joined_rows([part for part, _ in self._held])
             numbers = np.concatenate([part for _, part in self._held])
             self._held.clear()
             yield from self._write(rows, numbers)
+        yield from self._store_covered()
+
+    def _store_covered(self) -> Operation[None]:
+        if len(self._covered) and self._order is not None:
+            self._flow, *stored = yield from self._covered.store(self._flow)
+            self._order.note_again(*stored)
 
     def _hold(self, rows: OutgoingRows, numbers: Places) -> None:
         if not len(rows):
@@ -123,6 +140,20 @@ class BatchPublisher:
         keep = _without_repeated_ids(rows)
         self.duplicates += len(rows) - len(keep)
         rows, numbers = rows.at(keep), numbers[keep]
+        sequences = yield from self._stored_at(rows, numbers)
+        if self._order is None:
+            return
+        behind = self._order.take(rows.subjects, sequences)
+        for place, over in zip(behind.places.tolist(), behind.over.tolist(), strict=True):
+            frame = bytes(rows.part(place, 1).frames(b"", 0)[0])
+            self._covered.add(covered_row(frame, int(numbers[place]), over))
+        if self._covered.nbytes > COVERED_BYTES_MAX:
+            yield from self._store_covered()
+
+    def _stored_at(self, rows: OutgoingRows, numbers: Places) -> Operation[Places]:
+        """Write rows; return where the stream has each, 0 where it has not, or an earlier attempt
+        had stored it and it is gone."""
+        first, sequences = numbers, np.zeros(len(rows), dtype=np.int64)
         after, first_sent, tries = self.last_sequence, self._host.now(), 0
         while len(rows):
             self._flow = yield from self._recovery.renewed(self._flow)
@@ -133,14 +164,17 @@ class BatchPublisher:
                 lost = len(rows), subject, after, first_sent
                 self._flow, stored = yield from self._recovery.replace(self._flow, error, *lost)
                 keep = places_not_in(stored, rows, numbers, self._inquiry)
+                found = sequences_of(stored, rows)
             else:
                 if outcome.last_sequence:
                     self._refused.note_progress()
                 self._recovery.note_progress()
                 self.last_sequence = max(self.last_sequence, outcome.last_sequence)
                 tries += 1
-                keep = yield from self._judge(outcome, rows, numbers, tries)
+                keep, found = yield from self._judge(outcome, rows, numbers, tries)
+            sequences[np.searchsorted(first, numbers)] = found
             rows, numbers = rows.at(keep), numbers[keep]
+        return sequences
 
     def _send(self, rows: OutgoingRows, numbers: Places) -> Operation[BatchOutcome]:
         options, first = self._options, int(numbers[0])
@@ -151,19 +185,24 @@ class BatchPublisher:
 
     def _judge(
         self, outcome: BatchOutcome, rows: OutgoingRows, numbers: Places, tries: int
-    ) -> Operation[Places]:
-        """Return the places of rows that are to be sent again; the others are done with."""
+    ) -> Operation[tuple[Places, Places]]:
+        """Return the places of rows that are to be sent again, the others are done with; and the
+        sequence of each row, 0 where it is not stored, or not known."""
+        unknown = np.zeros(len(rows), dtype=np.int64)
+        if not outcome.refusals:
+            last = outcome.last_sequence
+            return np.arange(0), np.arange(last - len(rows) + 1, last + 1)
         for refusal in outcome.refusals:
             if refusal.err_code == DUPLICATE_IN_BATCH and self._inquiry is not None:
                 stored = yield from self._inquiry.recent_ids()
                 missing = places_not_in(stored, rows, numbers, self._inquiry)
                 if len(missing) < len(rows):
                     self.duplicates += len(rows) - len(missing)
-                    return missing
+                    return missing, sequences_of(stored, rows)
             named = rows.at(refusal.places), numbers[refusal.places]
             if (yield from self._refused.judge(refusal, *named, tries)):
-                return refusal.places
-        return np.arange(0)
+                return refusal.places, unknown
+        return np.arange(0), unknown
 
 
 def _without_repeated_ids(rows: OutgoingRows) -> Places:

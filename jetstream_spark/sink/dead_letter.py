@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from jetstream_spark.sink.outgoing_rows import published
+
 _VERSION_LINE = b"NATS/1.0"
 _LEFT_OUT = (b"nats-expected-", b"nats-ttl:", b"nats-batch-", b"nats-rollup:")
 
@@ -22,14 +24,11 @@ class DeadLetter(NamedTuple):
 
 def dead_letter(frame: bytes, reason: str) -> DeadLetter:
     """Return what a refused PUB or HPUB frame becomes."""
-    line, _, body = frame.partition(b"\r\n")
-    words = line.split(b" ")
-    header_bytes = int(words[3]) if words[0] == b"HPUB" else 0
-    lines = body[:header_bytes].split(b"\r\n")[1:-2]
+    subject, lines, payload = published(frame)
     kept = [one for one in lines if not one.lower().startswith(_LEFT_OUT)]
-    kept.append(b"Dead-Letter-Subject: " + words[1])
+    kept.append(b"Dead-Letter-Subject: " + subject)
     kept.append(b"Dead-Letter-Reason: " + " ".join(reason.split()).encode())
-    return DeadLetter(b"\r\n".join([_VERSION_LINE, *kept, b"", b""]), body[header_bytes:-2])
+    return DeadLetter(b"\r\n".join([_VERSION_LINE, *kept, b"", b""]), payload)
 
 
 def dead_letter_frame(frame: bytes, subject: bytes, reason: str) -> bytes:

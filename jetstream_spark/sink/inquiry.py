@@ -90,6 +90,17 @@ class Inquiry:
         return self._stream is not None and self._stream.keeps_last
 
     @property
+    def can_go_back(self) -> bool:
+        """Whether an earlier row of a subject must not end up as the stream's last one of it.
+
+        Where messages are added up, none replaces another; and a row of a queue that was handed on
+        must not be handed on again.
+        """
+        if self._stream is None or self._stream.config.get("allow_msg_counter"):
+            return False
+        return self.can_look and self.keeps_last
+
+    @property
     def last_sequence(self) -> int:
         """The last sequence of the stream as the write began; 0 when there is none to look at."""
         return self._stream.next - 1 if self._stream is not None else 0
@@ -123,10 +134,11 @@ class Inquiry:
 
     def stored_ids(
         self, flow: Flow, given_up: Sequence[bytes], subject: bytes, after: int
-    ) -> Operation[set[bytes]]:
-        """Make sure that what was sent has arrived or never will; return the stored ids.
+    ) -> Operation[dict[bytes, int]]:
+        """Make sure that what was sent has arrived or never will; return the stored ids, with their
+        sequences.
 
-        Where nothing can be looked up the set is empty: then call `check_window`.
+        Where nothing can be looked up there are none: then call `check_window`.
 
         Args:
             flow: the connection that is to be used from now on.
@@ -143,7 +155,7 @@ class Inquiry:
         patience = Patience(self._control.host, self._control.patience_s)
         yield from until_gone(self._control, flow, given_up, patience, "a connection that broke")
         if not self.can_look:
-            return set()
+            return {}
         before = self._stream
         assert before is not None, "can_look says that there is a stream"
         yield from pass_queue(self._control, before.name, subject.decode())
@@ -157,8 +169,9 @@ class Inquiry:
         look = before.name, after + 1, self._id_prefix, self._subject
         return (yield from read_stored_ids(self._control, *look))
 
-    def recent_ids(self) -> Operation[set[bytes]]:
-        """Return the ids that were stored within the duplicate window, by whatever attempt.
+    def recent_ids(self) -> Operation[dict[bytes, int]]:
+        """Return the ids that were stored within the duplicate window, by whatever attempt, with
+        their sequences.
 
         Raises:
             RetryableError: the server does not answer.

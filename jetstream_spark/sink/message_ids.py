@@ -2,6 +2,8 @@
 
     id = <tag><digest>        the first such row of the partition
          <tag><digest>.<k>    the row that has k equal ones before it
+         <id>.again<sequence> the row of that id, stored a second time, over another message of its
+                              subject, because that one is of an earlier row
 
 `digest` covers subject, headers and payload, salted with scope and partition; `tag` is a short hash
 of the same scope and partition, so that a scan of the stream recognises the ids of earlier attempts
@@ -18,6 +20,7 @@ Memory: one digest per row of the partition is remembered, about 40 bytes each.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -35,6 +38,20 @@ from jetstream_spark.kernels.content_ids import (
 
 TAG_BYTES = 6
 _WORD = 2**64
+_AGAIN = re.compile(rb"\.again[0-9]+$")
+
+
+def id_again(row_id: bytes, sequence: int) -> bytes:
+    """The id of a row that is stored a second time, over the message with a sequence."""
+    return b"%b.again%d" % (row_id, sequence)
+
+
+def id_of_row(stored_id: bytes) -> bytes:
+    """The id of a row, whether or not it was stored a second time.
+
+    Only for ids that were made here: in a user's own the end means something else.
+    """
+    return _AGAIN.sub(b"", stored_id)
 
 
 @dataclass(slots=True)

@@ -35,7 +35,7 @@ import numpy.typing as npt
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.flow import Flow
 from jetstream_spark.client.operation import Host, Operation, Pause
-from jetstream_spark.client.patience import PASSING, Patience
+from jetstream_spark.client.patience import PASSING, Patience, spread
 from jetstream_spark.errors import (
     ConnectionLostError,
     NoRespondersError,
@@ -59,6 +59,7 @@ from jetstream_spark.object_store import ObjectStore
 from jetstream_spark.options.format_options import SinkOptions
 from jetstream_spark.sink.kv import WRONG_LAST_SEQUENCE
 from jetstream_spark.sink.late_frames import pass_queue, until_gone
+from jetstream_spark.sink.message_ids import id_again, id_of_row
 from jetstream_spark.sink.object_columns import DELETE
 from jetstream_spark.sink.outgoing_rows import OutgoingRows
 from jetstream_spark.sink.recovery import Recovery
@@ -71,8 +72,6 @@ _NUID_CHARACTERS = 22
 # Of an object that others replace again and again while it is written.
 _CONFLICTS_MAX = 50
 _REPLACED = b"Spark-Replaced-Chunks"
-# What the id of a row ends in that was stored a second time, over an earlier row of its object.
-_AGAIN = b".again"
 # The header of a chunk, which names the stream.
 _HEADER_BYTES = 1024
 
@@ -122,7 +121,7 @@ class ObjectPublisher:
         self._is_resumed = is_resumed
         self._current: set[str] = set()  # chunks that objects of this partition are made of
         self._left: set[str] = set()  # subjects of chunks of failed tries
-        self._stored: dict[str, int] = {}  # the last message about an object that this attempt made
+        self._stored: dict[str, int] = {}  # an object's message, if it is of a row up to this one
         self._payload_max = 1 << 20  # until a server says
         self._recovery = recovery
         self._flow: Flow | None = None
@@ -238,11 +237,13 @@ class ObjectPublisher:
         replaced = _header(headers, _REPLACED) or b""
         row_id = _header(headers, ID_HEADER)
         if row_id is not None:
-            row_id = row_id.removesuffix(_AGAIN)
+            row_id = id_of_row(row_id)
         return _Found(subject, revision, row_id, replaced.decode("latin-1"), info)
 
     def _tidy(self, found: _Found, row_id: bytes | None) -> Operation[None]:
         """Remove once more what was replaced by a row that another attempt wrote."""
+        if row_id is not None and found.id == row_id:
+            self._stored[found.subject] = found.revision
         if found.info is not None:
             self._current.add(found.info.nuid)
         if found.id == row_id and found.replaced:
@@ -279,9 +280,10 @@ class ObjectPublisher:
             is_mine = found.revision == self._stored.get(row.subject)
             if ack and row.id is not None and is_mine and not _is_same(found.info, info):
                 # An earlier attempt's message of this row came late, after the ids were looked up,
-                # and this attempt has replaced it with an earlier row of the same object. The
-                # server takes the row only under another id.
-                again = dataclasses.replace(row, id=row.id + _AGAIN)
+                # or nobody looked; and an earlier row of the same object has replaced it, because
+                # the server had forgotten the id of that one. The server takes the row only under
+                # another id.
+                again = dataclasses.replace(row, id=id_again(row.id, found.revision))
                 ack = yield from self._say(again, info, found.revision, replaced, chunk_bytes)
                 if not ack or ack.get("duplicate"):
                     found = yield from self._look(row.subject)
@@ -365,6 +367,7 @@ class ObjectPublisher:
             if flow.is_open and not flow.is_leaving:
                 return flow
             self._give_up()
+            yield Pause(self._host.now() + spread(self._host))
         self._flow = flow = yield from self._recovery.take_now()
         self._payload_max = int(flow.info.get("max_payload", 1 << 20))
         return flow

@@ -101,6 +101,14 @@ def joined_rows(parts: Sequence[OutgoingRows]) -> OutgoingRows:
     )
 
 
+def published(frame: bytes) -> tuple[bytes, list[bytes], bytes]:
+    """Return the subject, the header lines and the payload of a PUB or HPUB frame with a reply."""
+    line, _, body = frame.partition(b"\r\n")
+    words = line.split(b" ")
+    header_bytes = int(words[3]) if words[0] == b"HPUB" else 0
+    return words[1], body[:header_bytes].split(b"\r\n")[1:-2], body[header_bytes:-2]
+
+
 def check_payloads(
     frames: memoryview, offsets: npt.NDArray[np.int32], first_row: int, largest: int
 ) -> None:

@@ -20,7 +20,8 @@ leader - is waited out for `outageTimeout`; anything else fails the write after 
 attempts, and Spark decides.
 
 Rows sent again may land after later ones; `maxInFlight=1` keeps the order at the price of one round
-trip per row.
+trip per row. Where only the last message of a subject stays, a row that a row before it covers in
+the end is stored once more over that one (`key_order.py`, `covered_rows.py`).
 
 Ids are made, and remembered beyond this write, elsewhere (`message_ids`, `ledger`).
 """
@@ -49,10 +50,12 @@ from jetstream_spark.errors import (
     PublishRefusedError,
     StreamNotFoundError,
 )
-from jetstream_spark.kernels.arrow_to_wire import ROW_DIGITS
+from jetstream_spark.kernels.arrow_to_wire import ROW_DIGITS, BytesColumn
 from jetstream_spark.kernels.pub_acks import take_pub_acks
+from jetstream_spark.sink.covered_rows import CoveredRows, covered_row
 from jetstream_spark.sink.dead_letter import dead_letter_frame
 from jetstream_spark.sink.inquiry import Inquiry
+from jetstream_spark.sink.key_order import KeyOrder
 from jetstream_spark.sink.last_stored import LastStored
 from jetstream_spark.sink.outgoing_rows import OutgoingRows, check_payloads
 from jetstream_spark.sink.recovery import Recovery
@@ -67,6 +70,8 @@ RETRY_PAUSE_S = 0.25
 # The server lets so many publishes of all tasks wait (`max_buffered_msgs`, 100,000 unless set) and
 # refuses more. It refuses many rows at once, so the window is cut once per pause.
 WINDOW_DIVISOR = 4
+# Of payloads that wait for being stored again.
+COVERED_BYTES_MAX = 8 << 20
 
 _log = logging.getLogger("jetstream_spark")
 
@@ -76,7 +81,12 @@ LOOK_EVERY_S = 2.0
 
 
 class _FrameBlock:
-    """Frames of consecutive rows; rows are counted from 0 within the block."""
+    """Frames of consecutive rows; rows are counted from 0 within the block.
+
+    Attributes:
+        subjects: of the rows, where the order of those of one subject matters.
+        sequences: where the stream has each row, 0 where it has not; None where it does not matter.
+    """
 
     __slots__ = (
         "after",
@@ -88,7 +98,9 @@ class _FrameBlock:
         "offsets",
         "pending",
         "sent",
+        "sequences",
         "sizes",
+        "subjects",
     )
 
     def __init__(
@@ -98,6 +110,7 @@ class _FrameBlock:
         first_row: int,
         wanted: Any,
         ids: pa.BinaryArray | None,
+        subjects: BytesColumn | None = None,
     ) -> None:
         rows = len(offsets) - 1
         self.frames = memoryview(frames)
@@ -108,6 +121,8 @@ class _FrameBlock:
         self.pending = int(self.awaiting.sum())
         self.sent = 0
         self.ids = ids
+        self.subjects = subjects
+        self.sequences = None if subjects is None else np.zeros(rows, dtype=np.int64)
         self.first_sent = 0.0  # no row of it was sent before
         self.after = 0  # the rows that are stored have higher sequences
 
@@ -118,26 +133,34 @@ class _FrameBlock:
             return int(self.offsets[stop] - self.offsets[start])
         return int(self.sizes[rows].sum())
 
-    def settle(self, rows: Rows) -> tuple[int, int]:
+    def settle(self, rows: Rows, sequences: Rows | None = None) -> tuple[int, int]:
         """Note that rows are stored; return how many were awaited, and their bytes.
 
         They are numbered as in the partition; some may belong to other blocks.
         """
         local = rows - self.first_row
-        local = local[(local >= 0) & (local < self.sent)]
-        settled = local[self.awaiting[local]]
+        places = np.flatnonzero((local >= 0) & (local < self.sent))
+        places = places[self.awaiting[local[places]]]
+        settled = local[places]
+        if self.sequences is not None and sequences is not None:
+            self.sequences[settled] = sequences[places]
         if (np.diff(settled) <= 0).any():  # out of order, or twice after a second sending
             settled = np.unique(settled)
         self.awaiting[settled] = False
         self.pending -= len(settled)
         return len(settled), int(self.sizes[settled].sum())
 
-    def settle_all(self, start: int, stop: int) -> tuple[int, int]:
+    def settle_all(self, start: int, stop: int, sequences: Rows | None = None) -> tuple[int, int]:
         """The same for all rows of a range, which is what acks mostly are of."""
-        start, stop = max(0, start - self.first_row), min(self.sent, stop - self.first_row)
+        first = start - self.first_row
+        start, stop = max(0, first), min(self.sent, stop - self.first_row)
         if start >= stop:
             return 0, 0
         waiting = self.awaiting[start:stop]
+        if self.sequences is not None and sequences is not None:
+            np.copyto(
+                self.sequences[start:stop], sequences[start - first : stop - first], where=waiting
+            )
         count = int(np.count_nonzero(waiting))
         size = int(self.offsets[stop] - self.offsets[start])
         if count < stop - start:
@@ -150,13 +173,14 @@ class _FrameBlock:
         """Return the rows that were sent and are not acknowledged."""
         return np.flatnonzero(self.awaiting[: self.sent])
 
-    def outstanding_of(self, ids: pa.Array) -> Rows:
-        """Return those of them that have one of these ids."""
+    def outstanding_of(self, ids: pa.Array) -> tuple[Rows, Rows]:
+        """Return those of them that have one of these ids, and the place of each one's id."""
         rows = self.outstanding()
         if self.ids is None or not len(rows):
-            return rows[:0]
-        found = pc.is_in(self.ids.take(pa.array(rows)), value_set=ids)
-        return np.compress(found.to_numpy(zero_copy_only=False), rows)
+            return rows[:0], rows[:0]
+        found = pc.index_in(self.ids.take(pa.array(rows)), value_set=ids)
+        places = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+        return rows[places >= 0], places[places >= 0]
 
     def frame(self, row: int) -> memoryview:
         """Return the bytes of one row."""
@@ -166,9 +190,16 @@ class _FrameBlock:
         """Return the subject of one row."""
         return bytes(self.frame(row)[:5000]).split(b" ", 2)[1].decode("utf-8", "replace")
 
-    def subjects(self, rows: Rows) -> pa.BinaryArray:
+    def subjects_of(self, rows: Rows) -> pa.BinaryArray:
         """Return the subjects of some rows."""
         return pa.array([self.subject(row).encode() for row in rows.tolist()], pa.binary())
+
+
+def _sequence(answer: dict[str, Any]) -> Rows | None:
+    """The sequence that an ack names, None if it is none that a stream can have."""
+    found = answer.get("seq")
+    is_one = isinstance(found, int) and 0 <= found < 1 << 63
+    return np.array([found], dtype=np.int64) if is_one else None
 
 
 class Publisher:
@@ -205,6 +236,9 @@ class Publisher:
         self._acknowledged = inquiry.last_sequence if inquiry else 0
         self._window_closes = math.inf  # for what was sent again without looking
         self._late = 0  # rows stored after that moment
+        can_go_back = inquiry is not None and inquiry.can_go_back
+        self._order = KeyOrder() if can_go_back else None
+        self._covered = CoveredRows(recovery)
         self._attempts: dict[int, int] = {}  # row -> how often it was sent again
         self._diverted: dict[int, int] = {}  # row -> how often it was sent as a dead letter
         self._retries: deque[tuple[float, int]] = deque()  # when to send a row again, and which
@@ -236,6 +270,7 @@ class Publisher:
         first_row: int,
         wanted: npt.NDArray[np.bool_] | None = None,
         ids: pa.BinaryArray | None = None,
+        subjects: BytesColumn | None = None,
     ) -> Operation[None]:
         """Send the frames of consecutive rows, taking acks whenever the window is full.
 
@@ -245,6 +280,7 @@ class Publisher:
             first_row: number of the first row in the partition.
             wanted: which rows to send, all when None.
             ids: the ids that the frames carry.
+            subjects: of the rows; without them the order of those of one subject is not watched.
 
         Raises:
             RowRefusedError, PublishRefusedError, NotAcknowledgedError, ConnectorError: the write
@@ -252,12 +288,15 @@ class Publisher:
         """
         if len(offsets) < 2:
             return
-        block = _FrameBlock(frames, offsets, first_row, wanted, ids)
+        subjects = None if self._order is None else subjects
+        block = _FrameBlock(frames, offsets, first_row, wanted, ids, subjects)
         block.first_sent, block.after = self._host.now(), self._acknowledged
         largest = int(self._flow.info.get("max_payload", 1 << 20))
         check_payloads(block.frames, offsets, first_row, largest)
         if not block.pending:
             return
+        if self._covered.nbytes > COVERED_BYTES_MAX:
+            yield from self._store_covered()
         if not self._in_flight:
             yield from self._listen()
         if self._flow.is_leaving:
@@ -286,12 +325,11 @@ class Publisher:
     ) -> Operation[None]:
         """Send those of consecutive rows that are wanted. As `publish`."""
         frames, offsets = rows.frames(self.reply_prefix, first_row)
-        yield from self.publish(frames, offsets, first_row, wanted, rows.ids)
+        yield from self.publish(frames, offsets, first_row, wanted, rows.ids, rows.subjects)
 
     def finish(self) -> Operation[None]:
-        """Wait until every row is acknowledged."""
-        while self._blocks:
-            yield from self._await_acks()
+        """Wait until every row is acknowledged, and none is covered by a row before it."""
+        yield from self._store_covered()
         if self._late:
             _log.warning(
                 "%d rows may be written twice: they were sent again, and the server took them when "
@@ -299,6 +337,18 @@ class Publisher:
                 self._late,
                 self._inquiry.window_s if self._inquiry else 0,
             )
+
+    def _store_covered(self) -> Operation[None]:
+        """Wait until nothing is under way; then store again what earlier rows cover."""
+        while self._blocks:
+            yield from self._await_acks()
+        if not len(self._covered) or self._order is None:
+            return
+        if self._flow.is_open:
+            self._flow.unsubscribe(self._sid)
+        self._flow, *stored = yield from self._covered.store(self._flow)
+        self._sid = self._flow.subscribe(self.reply_prefix + b"*")
+        self._order.note_again(*stored)
 
     def _listen(self) -> Operation[None]:
         """Read what arrived while there was nothing to send; a connection that broke is replaced.
@@ -319,8 +369,7 @@ class Publisher:
         """Move to another server before this one cuts off rows that could not be sent again."""
         while self._blocks:
             yield from self._await_acks()
-        self._flow.close()
-        self._flow = yield from self._recovery.take()
+        self._flow = yield from self._recovery.another(self._flow)
         self._sid = self._flow.subscribe(self.reply_prefix + b"*")
 
     def _window_stop(self, start: int, ends: Rows, at: int) -> int:
@@ -401,34 +450,31 @@ class Publisher:
         while True:
             if self._ack_head:
                 buffer = flow.buffer
-                data, start = buffer.data, buffer.start
-                rows, buffer.start = take_pub_acks(
-                    data, start, buffer.stop, self.reply_prefix, self._ack_head
+                rows, sequences, buffer.start = take_pub_acks(
+                    buffer.data, buffer.start, buffer.stop, self.reply_prefix, self._ack_head
                 )
                 if len(rows):
-                    self._note_sequence(data, start, buffer.start)
                     self._note_late(rows)
-                self._settle(rows)
+                if len(rows) and self._is_own_head:
+                    # Remember how far the stream is known to have come.
+                    self._acknowledged = max(self._acknowledged, int(sequences[-1]))
+                self._settle(rows, sequences if self._is_own_head else None)
             message = flow.next_message()
             if message is None:
                 return self._in_flight < before
             yield from self._read_message(message)
-
-    def _note_sequence(self, data: bytearray, start: int, stop: int) -> None:
-        """Remember how far the stream is known to have come, from the last of some plain acks."""
-        if not self._is_own_head:
-            return
-        digits = data.rfind(b":", start, stop) + 1
-        end = data.find(b"}", digits, stop)
-        self._acknowledged = max(self._acknowledged, int(data[digits:end]))
 
     def _note_late(self, rows: Rows) -> None:
         """Count rows sent again that were stored when the window may have passed."""
         if self._host.now() > self._window_closes:
             self._late += sum(row in self._attempts for row in rows.tolist())
 
-    def _settle(self, rows: Rows) -> None:
-        """Note that the server has these rows; rows settled before are ignored."""
+    def _settle(self, rows: Rows, sequences: Rows | None = None) -> None:
+        """Note that the server has these rows; rows settled before are ignored.
+
+        Args:
+            sequences: of the rows, where they are known and the stream's own.
+        """
         if not len(rows):
             return
         self._last_progress = self._settled_at = self._host.now()
@@ -436,11 +482,24 @@ class Publisher:
         start, stop = int(rows[0]), int(rows[-1]) + 1
         is_range = stop - start == len(rows) and bool((np.diff(rows) == 1).all())
         for block in self._blocks:
-            settled = block.settle_all(start, stop) if is_range else block.settle(rows)
+            settled = (
+                block.settle_all(start, stop, sequences)
+                if is_range
+                else block.settle(rows, sequences)
+            )
             self._in_flight -= settled[0]
             self._in_flight_bytes -= settled[1]
         while self._blocks and not self._blocks[0].pending:
-            self._blocks.popleft()
+            self._note_order(self._blocks.popleft())
+
+    def _note_order(self, block: _FrameBlock) -> None:
+        """Remember the rows of a block that rows before them cover."""
+        if self._order is None or block.subjects is None or block.sequences is None:
+            return
+        behind = self._order.take(block.subjects, block.sequences)
+        for place, over in zip(behind.places.tolist(), behind.over.tolist(), strict=True):
+            frame = bytes(block.frame(place))
+            self._covered.add(covered_row(frame, block.first_row + place, over))
 
     def _read_message(self, message: Message) -> Operation[None]:
         """Read one answer in full: the first of a stream, and everything that is not plain."""
@@ -475,10 +534,11 @@ class Publisher:
             self._note_late(np.array([row], dtype=np.int64))
         elif row not in self._attempts:
             self.duplicates += 1
-        plain = _PLAIN_ACK.fullmatch(message.payload)
+        plain, is_own = _PLAIN_ACK.fullmatch(message.payload), stream == self._options.stream
         if plain:
-            self._ack_head, self._is_own_head = plain[1], stream == self._options.stream
-        self._settle(np.array([row], dtype=np.int64))
+            self._ack_head, self._is_own_head = plain[1], is_own
+        sequences = _sequence(answer) if is_own else None
+        self._settle(np.array([row], dtype=np.int64), sequences)
 
     def _is_expected(self, stream: str, row: int) -> bool:
         return stream == self._options.stream or not self._options.stream or row in self._diverted
@@ -590,23 +650,24 @@ class Publisher:
         self._sid = flow.subscribe(self.reply_prefix + b"*")
         yield from self._send_outstanding()
 
-    def _settle_stored(self, inquiry: Inquiry, stored: set[bytes], first_sent: float) -> None:
+    def _settle_stored(self, inquiry: Inquiry, stored: dict[bytes, int], first_sent: float) -> None:
         """Settle what the stream has; raise when the others cannot be sent again."""
         inquiry.check_window(first_sent, self._options.ack_timeout_s)
         if not inquiry.can_look:
             self._window_closes = first_sent + inquiry.window_s
         if not stored:
             return
-        ids, last = pa.array(stored, pa.binary()), LastStored()
+        ids, last = pa.array(list(stored), pa.binary()), LastStored()
+        sequences = np.array(list(stored.values()), dtype=np.int64)
         for block in list(self._blocks):
-            rows = block.outstanding_of(ids)
+            rows, places = block.outstanding_of(ids)
             if inquiry.keeps_last:
-                last.note(block.subjects(rows), block.first_row + rows)
-            self._settle(block.first_row + rows)
+                last.note(block.subjects_of(rows), block.first_row + rows)
+            self._settle(block.first_row + rows, sequences[places])
         for block in list(self._blocks) if inquiry.keeps_last else ():
             rows = block.outstanding()
             numbers = block.first_row + rows
-            self._settle(np.compress(last.is_after(block.subjects(rows), numbers), numbers))
+            self._settle(np.compress(last.is_after(block.subjects_of(rows), numbers), numbers))
 
     def _oldest_outstanding(self) -> _FrameBlock | None:
         return next((block for block in self._blocks if len(block.outstanding())), None)

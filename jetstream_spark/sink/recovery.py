@@ -97,7 +97,17 @@ class Recovery:
             pass
         if flow.is_open and not flow.is_leaving:
             return flow
+        return (yield from self.another(flow))
+
+    def another(self, flow: Flow) -> Operation[Flow]:
+        """Close a connection that has nothing under way; take another one.
+
+        Many tasks lose a server together; so each waits for a moment of its own first.
+
+        Raises: as `take`.
+        """
         flow.close()
+        yield Pause(self.host.now() + spread(self.host))
         return (yield from self.take())
 
     def put_back(self, flow: Flow) -> Operation[None]:
@@ -160,8 +170,10 @@ class Recovery:
             self._given_up.append(flow.inbox)
         flow.close()
 
-    def reconnect(self, subject: bytes | None, after: int) -> Operation[tuple[Flow, set[bytes]]]:
-        """Open another connection; find out which ids are stored.
+    def reconnect(
+        self, subject: bytes | None, after: int
+    ) -> Operation[tuple[Flow, dict[bytes, int]]]:
+        """Open another connection; find out which ids are stored, and where.
 
         Args:
             subject: of one of the rows that are on their way; None when there are none.
@@ -172,7 +184,7 @@ class Recovery:
         assert self.inquiry is not None, "begin says whether there is one"
         flow = yield from pool.connect(self.host, self.options.connection, "writer")
         try:
-            stored: set[bytes] = set()
+            stored: dict[bytes, int] = {}
             if subject is not None:
                 ask = flow, self._given_up, subject, after
                 stored = yield from self.inquiry.stored_ids(*ask)
@@ -191,9 +203,9 @@ class Recovery:
         subject: bytes | None,
         after: int,
         first_sent: float,
-    ) -> Operation[tuple[Flow, set[bytes]]]:
+    ) -> Operation[tuple[Flow, dict[bytes, int]]]:
         """Give up a connection that has rows under way; return another one, and which ids are
-        stored. Nothing is under way after that.
+        stored, with their sequences. Nothing is under way after that.
 
         Args:
             error: why.

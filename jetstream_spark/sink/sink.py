@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -106,7 +106,7 @@ class Sink:
         if ledger is None:
             stream = yield from self._stream_state()
             ids = MessageIds(scope.text, partition)
-            return (yield from self._publish(batches, scope, ids, frozenset(), stream))
+            return (yield from self._publish(batches, scope, ids, (), stream))
         attempt = yield from ledger.begin(partition)
         if attempt.standing is Standing.COMMITTED:
             return self._skipped(attempt, batches, scope, partition)
@@ -124,7 +124,7 @@ class Sink:
             check_duplicate_window(attempt.stream, self.options)
         ids = MessageIds(scope.text, partition)
         claim = Claim(self._control(), ledger, attempt)
-        stored: set[bytes] = set()
+        stored: Collection[bytes] = ()
         is_resumed = bool(attempt.before) or attempt.standing is not Standing.FIRST
         if is_resumed:
             subject, batches = self._first_subject(batches)
@@ -190,14 +190,14 @@ class Sink:
         batches: Iterable[pa.RecordBatch],
         scope: Scope,
         ids: MessageIds,
-        stored: frozenset[bytes] | set[bytes],
+        stored: Collection[bytes],
         stream: StreamState | None,
         last: LastStored | None = None,
         is_resumed: bool = False,
         claim: Claim | None = None,
     ) -> Operation[WrittenPartition]:
         row = skipped = 0
-        known = pa.array(stored, pa.binary()) if stored else None
+        known = pa.array(list(stored), pa.binary()) if stored else None
         publisher = yield from self._open(stream, ids, is_resumed, claim)
         try:
             for block in _blocks(batches):
@@ -245,8 +245,11 @@ class Sink:
         flow = yield from recovery.take()
         if self.options.publish_mode == "atomic":
             return BatchPublisher(recovery, flow)
-        if self.options.publish_mode == "fast":
-            keeps_last = stream is not None and stream.keeps_last
+        keeps_last = stream is not None and stream.keeps_last
+        # The answer to a fast batch does not tell which of its rows the stream had already. Without
+        # a ledger nothing else does, and a key might go back to an earlier row (`key_order.py`).
+        is_told = claim is not None or self.options.dedupe == "none" or not keeps_last
+        if self.options.publish_mode == "fast" and is_told:
             return FastPublisher(recovery, flow, is_ordered=keeps_last)
         return Publisher(recovery, flow)
 
@@ -284,10 +287,14 @@ class Sink:
         return ids
 
     def _last_stored(
-        self, batches: Iterable[pa.RecordBatch], scope: Scope, partition: int, stored: set[bytes]
+        self,
+        batches: Iterable[pa.RecordBatch],
+        scope: Scope,
+        partition: int,
+        stored: Collection[bytes],
     ) -> LastStored:
         """Find out which row is the last stored one of each subject."""
-        ids, known = MessageIds(scope.text, partition), pa.array(stored, pa.binary())
+        ids, known = MessageIds(scope.text, partition), pa.array(list(stored), pa.binary())
         last, row = LastStored(), 0
         for block in _blocks(batches):
             rows = self.columns.take(block, row)
@@ -321,7 +328,7 @@ class Sink:
 
     def _stored_ids(
         self, attempt: Attempt, stream: StreamState, scope: Scope, ids: MessageIds
-    ) -> Operation[set[bytes]]:
+    ) -> Operation[Collection[bytes]]:
         """Return the ids that earlier attempts at this partition stored."""
         if stream.retention != "limits":
             _log.warning(
@@ -332,7 +339,7 @@ class Sink:
                 stream.name,
                 stream.retention,
             )
-            return set()
+            return ()
         subject = self._stored_subject(stream)
         look = stream.name, attempt.first_sequence, self._id_prefix(ids), subject
         return (yield from read_stored_ids(self._control(), *look))

@@ -1,4 +1,5 @@
-"""Which ids a stream already holds; only asked by an attempt that follows another one.
+"""Which ids a stream already holds, and where; asked by an attempt that follows another one, and
+when acks do not come.
 
 The headers from a sequence on are read through a consumer that delivers no payloads, acknowledges
 nothing and goes away by itself. Ids of other writers are not kept, as far as a prefix tells them
@@ -15,6 +16,7 @@ from jetstream_spark.client.flow import Flow
 from jetstream_spark.client.operation import Operation
 from jetstream_spark.client.patience import PASSING, Patience
 from jetstream_spark.errors import ReadTimeoutError, UnavailableError
+from jetstream_spark.sink.message_ids import id_of_row
 
 PULL_MESSAGES = 5_000
 ID_HEADER = b"Nats-Msg-Id"
@@ -22,8 +24,9 @@ ID_HEADER = b"Nats-Msg-Id"
 
 def read_stored_ids(
     control: Control, stream: str, first_sequence: int, id_prefix: bytes, subject: str = ""
-) -> Operation[set[bytes]]:
-    """Return the ids stored from `first_sequence` on that begin with `id_prefix`.
+) -> Operation[dict[bytes, int]]:
+    """Return the ids stored from `first_sequence` on that begin with `id_prefix`, each with its
+    last sequence.
 
     If a connection breaks, or a consumer is gone or on a lagging replica, the walk goes on from
     where it ended, within the control's patience.
@@ -32,7 +35,7 @@ def read_stored_ids(
         control: where requests go; its `requestTimeout` bounds each pull.
         stream: the stream; not one with work-queue retention, whose messages are gone when read.
         first_sequence: where to begin, 1 or more.
-        id_prefix: empty for all ids.
+        id_prefix: empty for all ids; else those of rows that were stored again are the rows' own.
         subject: only messages of this subject, all when empty.
 
     Raises:
@@ -58,7 +61,7 @@ class _HeaderWalk:
 
     Attributes:
         position: the first sequence that was not looked at.
-        ids: those found so far.
+        ids: those found so far, with their sequences.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class _HeaderWalk:
     ) -> None:
         self.position = position
         self._stop = stop
-        self.ids: set[bytes] = set()
+        self.ids: dict[bytes, int] = {}
         self._control = control
         self._stream = stream
         self._id_prefix = id_prefix
@@ -160,9 +163,10 @@ class _HeaderWalk:
                 )
             deadline = self._control.host.now() + timeout_s
             received += 1
+            sequence = _sequence(message.reply)
             if (one := message.header(ID_HEADER)) and one.startswith(self._id_prefix):
-                self.ids.add(one)
-            self.position = _sequence(message.reply) + 1
+                self.ids[id_of_row(one) if self._id_prefix else one] = sequence
+            self.position = sequence + 1
         return received
 
 

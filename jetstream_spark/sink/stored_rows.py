@@ -1,8 +1,8 @@
-"""Which rows of a batch a stream has."""
+"""Which rows of a batch a stream has, and where."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -31,3 +31,11 @@ def places_not_in(
         last.note(subjects.filter(known), numbers[is_stored])
         is_stored = is_stored | last.is_after(subjects, numbers)
     return np.flatnonzero(~is_stored)
+
+
+def sequences_of(stored: Mapping[bytes, int], rows: OutgoingRows) -> Places:
+    """The sequence of each row, 0 where its id is not among those that are stored."""
+    sequences = np.array([*stored.values(), 0], dtype=np.int64)
+    places = pc.index_in(rows.ids, value_set=pa.array(list(stored), pa.binary()))
+    found: Places = sequences[pc.fill_null(places, -1).to_numpy()]
+    return found

@@ -3,6 +3,9 @@
 What the random simulator meets once in hundreds of seeds is played here on purpose: ids are
 forgotten after a second, and the rows of the first attempt lie in the network for eight, or are
 stored as far as they came. However that is, each row is there once.
+
+Or the server is restarted between the two, and has forgotten the ids of rows that were replaced;
+and an attempt between them ends after any time. However that is, no key ends with an earlier row.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from tests.connector_sim.process import Process
 from tests.connector_sim.scenes import outgoing, scope, sink_options, small_chunks, write
 
 WINDOW_NS, STALL_NS = 10**9, 8 * 10**9
+LONG_WINDOW_NS = 120 * 10**9
 # The first attempt ends so long after its rows have left, or after some of them are stored.
 ENDS_AFTER_S = 0.2
 # Until the next one begins: longer than ids are remembered.
@@ -44,12 +48,23 @@ class FollowedAttempt(Scene):
 
     Args:
         stalls: rows of the first attempt are late; else some of them are stored when it ends.
+        restarts: the server, when it has ended; it remembers ids for long.
+        between_us: after so long another attempt ends, -1 when there is none.
         named: options of the write.
+
+    Attributes:
+        is_between_over: that one was through by then.
     """
 
-    def __init__(self, *, stalls: bool, **named: str) -> None:
+    is_between_over = False
+
+    def __init__(
+        self, *, stalls: bool, restarts: bool = False, between_us: int = -1, **named: str
+    ) -> None:
         self.options = sink_options(ackTimeout="20s", **named)
         self._stalls = stalls
+        self._restarts = restarts
+        self._between_us = between_us
         super().__init__()
         self.world.course = self._course_of
 
@@ -63,7 +78,8 @@ class FollowedAttempt(Scene):
 
     def prepare(self) -> Operation[None]:
         """Make the stream; of a bucket, one that keeps the last revision of each key."""
-        config: dict[str, Any] = {"duplicate_window": WINDOW_NS, "allow_batched": True}
+        window_ns = LONG_WINDOW_NS if self._restarts else WINDOW_NS
+        config: dict[str, Any] = {"duplicate_window": window_ns, "allow_batched": True}
         config |= {"allow_rollup_hdrs": True, "allow_atomic": True, "subjects": ["s.>"]}
         if self.options.bucket:
             config |= {"subjects": ["$KV.B.>"], "max_msgs_per_subject": 1}
@@ -94,7 +110,11 @@ class FollowedAttempt(Scene):
         with small_chunks():
             first = self.world.process("first")
             self._end_in_the_middle(first)
+            if self._restarts:
+                self.world.server.kill(power=False)
+                self.world.server.start()
             self.world.run_until(lambda: False, BETWEEN_S)
+            self._attempt_between()
             self.run(self.world.process("second"), self.write(self.world.processes[-1]))
             self.world.run_until(lambda: False, 2 * STALL_NS / 1e9)
         self.world.bury()
@@ -111,6 +131,15 @@ class FollowedAttempt(Scene):
         assert not activity.is_over, "the first attempt is through"
         world.kill(process)
 
+    def _attempt_between(self) -> None:
+        if self._between_us >= 0:
+            process = self.world.process("between")
+            activity = process.start(self.write(process))
+            agenda = self.world.agenda
+            agenda.run_until(agenda.clock.now_ns + self._between_us * 1_000)
+            self.is_between_over = activity.is_over
+            self.world.kill(process)
+
     def _is_in_the_middle(self) -> bool:
         """Whether rows have left that stall, or as many are stored as replace one another."""
         if not self._stalls:
@@ -123,7 +152,8 @@ class FollowedAttempt(Scene):
         stored = Counter(one.payload for one in server.messages(self.stream))
         if self.options.bucket:
             revisions = server.holds(self.stream).stop - 1
-            assert revisions == len(ROWS), f"{revisions} revisions of {len(ROWS)} rows"
+            is_exact = self._restarts or revisions == len(ROWS)
+            assert is_exact, f"{revisions} revisions of {len(ROWS)} rows"
             assert stored == Counter(ROWS[3:]), f"the keys have {stored}"
         elif self.options.object_store:
             store = ObjectStore(self.keeper.control, self.stream)

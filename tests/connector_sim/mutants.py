@@ -25,6 +25,7 @@ from jetstream_spark.sink import batch_publisher, fast_publisher
 from jetstream_spark.sink.batch_publisher import BatchPublisher
 from jetstream_spark.sink.bucket_columns import BucketColumns
 from jetstream_spark.sink.claim import Claim
+from jetstream_spark.sink.covered_rows import CoveredRows
 from jetstream_spark.sink.fast_batch import FastBatch
 from jetstream_spark.sink.last_stored import LastStored
 from jetstream_spark.sink.object_publisher import ObjectPublisher
@@ -68,9 +69,13 @@ def _nothing(self: Any, *arguments: Any) -> Operation[None]:
     yield from ()
 
 
-def _no_ids(self: Any, *arguments: Any) -> Operation[set[bytes]]:
+def _no_ids(self: Any, *arguments: Any) -> Operation[tuple[()]]:
     yield from ()
-    return set()
+    return ()
+
+
+def _no_row(self: Any, row: Any) -> None:
+    pass
 
 
 def _no_content(self: Any, *arguments: Any) -> Operation[bytes | None]:
@@ -148,6 +153,9 @@ MUTANTS = {
     ),
     "operations of an earlier attempt are done again": Mutant(
         "bucket", Sink, "_stored_ids", _no_ids, "", is_rare=True
+    ),
+    "a row that an earlier one covers stays covered": Mutant(
+        "bucket", CoveredRows, "add", _no_row, "key", is_rare=True
     ),
     "an object lacks all chunks but the first": Mutant(
         "objects", ObjectPublisher, "_send_over", _first_chunk, "is damaged"

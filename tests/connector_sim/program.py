@@ -89,6 +89,18 @@ class Program:
         return has_ledger and self.scope != "job"
 
     @property
+    def forgets_ids(self) -> bool:
+        """Whether a restarted server has forgotten ids that nothing else remembers."""
+        restarts = not {"kill", "power", "stop"}.isdisjoint(self.faults)
+        return restarts and not self.promises_exact_output
+
+    @property
+    def has_zombies(self) -> bool:
+        """Whether an attempt may go on, or begin, that nobody waits for."""
+        habits = self.habits
+        return any([habits.lost, habits.speculated, habits.dies, habits.haunted])
+
+    @property
     def loses_what_was_seen(self) -> bool:
         """Whether a server may die with messages that nobody was told of, which a look has seen."""
         return not {"kill", "power"}.isdisjoint(self.faults)

@@ -69,8 +69,7 @@ class Simulation:
         self.truth = Truth()
         self.keeper = scenes.Keeper(self.world.process("keeper"))
         self.is_calm = False
-        habits = self.program.habits
-        self._has_rivals = any([habits.speculated, habits.lost, habits.dies, habits.haunted])
+        self._has_rivals = self.program.has_zombies
         self._has_lost = False
         self._is_entered = False
         self._errors_before = 0

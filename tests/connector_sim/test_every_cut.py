@@ -22,6 +22,7 @@ SCENES = (
     "write-none",
     "write-object",
     "write-bucket",
+    "write-bucket-covered",
     "write-atomic-ledger",
     "write-atomic-none",
     "write-atomic-partition",

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-FORMS = {
+FORGOTTEN = {
+    "stalls": False,
+    "restarts": True,
+    "bucket": "B",
+    "maxInFlight": "1",
+    "ledger": "none",
+}
+FORMS: dict[str, dict[str, Any]] = {
     "late rows": {"stalls": True, "stream": "S"},
     "late rows, atomic": {"stalls": True, "stream": "S", "publishMode": "atomic"},
     "late rows, fast": {"stalls": True, "stream": "S", "publishMode": "fast"},
     "late chunks": {"stalls": True, "objectStore": "B"},
     "replaced rows": {"stalls": False, "bucket": "B", "maxInFlight": "1"},
+    "forgotten rows": FORGOTTEN,
 }
 # A defect of `mutants.py`, and where it shows.
 SHOWS = [
@@ -23,6 +33,7 @@ SHOWS = [
     ("the attempt before is not outlived", "late chunks"),
     ("operations of an earlier attempt are done again", "replaced rows"),
     ("a row that a later one replaced is written again", "replaced rows"),
+    ("a row that an earlier one covers stays covered", "forgotten rows"),
 ]
 
 
@@ -38,6 +49,20 @@ def test_planted_defects_show(
     scene = followed_attempt.FollowedAttempt(**FORMS[form])
     with (
         mutants.MUTANTS[name].planted(),
-        pytest.raises(AssertionError, match=r"the stream has|have chunks|revisions"),
+        pytest.raises(AssertionError, match=r"the stream has|have chunks|revisions|the keys have"),
     ):
         scene.play_attempts()
+
+
+@pytest.mark.parametrize(("rows_in_flight", "step_us"), [("1", 1_000), ("32768", 250)])
+def test_no_key_goes_back_wherever_an_attempt_between_ends(
+    followed_attempt: ModuleType, rows_in_flight: str, step_us: int
+) -> None:
+    """Where it has stored anew what the server had forgotten, the next one knows all ids again."""
+    for between_us in itertools.count(step=step_us):
+        form = FORGOTTEN | {"maxInFlight": rows_in_flight, "between_us": between_us}
+        scene = followed_attempt.FollowedAttempt(**form)
+        scene.play_attempts()
+        if scene.is_between_over:
+            break
+    assert between_us >= 4 * step_us

@@ -85,7 +85,7 @@ def _check_client(data: bytes, process: Process) -> None:
             assert flow.next_message() is None and buffer.start == start, f"at byte {buffer.stop}"
             fields, numbers = array("i"), array("q")
             assert scan_deliveries(*where, sid, fields, numbers) == start and not numbers
-            rows, after = take_pub_acks(*where, row_head, ack_head)
+            rows, _, after = take_pub_acks(*where, row_head, ack_head)
             assert not len(rows) and after == start, f"an ack at byte {buffer.stop}"
         buffer.stop = stop
         flow.next_message()

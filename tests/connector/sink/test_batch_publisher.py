@@ -278,3 +278,13 @@ def test_what_a_later_row_replaced_does_not_come_back(make_stream, genuine, hist
     write_ = writing(stream, [rows(stream, numbered(9))], ledger="none", minDuplicateWindow="100ms")
     run(without_answer(write_, lambda sent: b"Nats-Batch-Commit" in sent))
     assert stream.control.stream_state(stream.name).next == 10
+
+
+def test_a_row_that_a_row_before_it_covers_is_stored_again(make_stream, genuine) -> None:
+    """Of two blocks the server has the second one, and stores the first one after it."""
+    stream = make_stream(genuine.url, allow_atomic=True, max_msgs_per_subject=5)
+    blocks = [rows(stream, [b"1", b"2"]), rows(stream, [b"3", b"4"])]
+    write(stream, blocks[1:], ledger="none")
+    for _ in range(2):
+        write(stream, blocks, ledger="none")
+        assert contents(stream) == [b"3", b"4", b"1", b"2", b"4"]

@@ -28,7 +28,7 @@ from jetstream_spark.options.format_options import SinkOptions
 from jetstream_spark.sink.columns_of_write import columns_of_write
 from jetstream_spark.sink.ledger import Scope, ScopeKind
 from jetstream_spark.sink.sink import Sink
-from tests.connector.cut_wires import watched, without_answer
+from tests.connector.cut_wires import outgoing, watched, without_answer
 
 pytestmark = pytest.mark.genuine
 KINDS = {
@@ -199,25 +199,109 @@ def test_a_write_that_runs_again_does_nothing(bucket) -> None:
     assert (again.rows, again.skipped, bucket.state.next) == (2, 2, 3)
 
 
-def _written_again_after_a_restart(start_genuine, **more: str) -> bytes:
-    """The value of a key of two rows, when the task that had written them was lost."""
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"ledger": "none"},
+        {"ledger": "none", "publishMode": "fast"},
+        {"ledger": "none", "publishMode": "atomic"},
+    ],
+)
+@pytest.mark.parametrize(
+    "last", [put("a", b"2"), put("a", None, operation="delete")], ids=["put", "delete"]
+)
+def test_no_key_goes_back_after_a_restart_of_the_server(start_genuine, more, last) -> None:
+    """The server only knows the ids of messages that it still has. So it takes the earlier row
+    anew, and the later one for a duplicate."""
     server = start_genuine()
-    bucket = Bucket(server.url, max_msgs_per_subject=1)
-    rows = [put("a", b"1"), put("a", b"2")]
+    config = {"max_msgs_per_subject": 1, "allow_atomic": True, "allow_batched": True}
+    bucket = Bucket(server.url, **config)
+    rows = [put("a", b"1"), last]
     bucket.write(*rows, **more)
     server.kill()
     server.start()
-    bucket.write(*rows, **more)
-    return bucket.last("a")[0]
+    for _ in range(2):
+        bucket.write(*rows, **more)
+        assert bucket.last("a")[0] == (last["value"] or b"")
 
 
-def test_with_the_ledger_no_key_goes_back_after_a_restart_of_the_server(start_genuine) -> None:
-    assert _written_again_after_a_restart(start_genuine) == b"2"
+def covered(bucket: Bucket, *rows: dict, **more: str):
+    """The write of rows of which the last one was stored before, and is known to the server."""
+    bucket.write(rows[-1], **more)
+    return bucket.writing(*rows, **more)
 
 
-def test_without_the_ledger_a_key_may_go_back_after_a_restart_of_the_server(start_genuine) -> None:
-    """A limit, stated as such: the server only knows the ids of messages that it still has."""
-    assert _written_again_after_a_restart(start_genuine, ledger="none") == b"1"
+WITHOUT = {"ledger": "none"}
+
+
+def test_a_row_is_stored_again_as_it_was(genuine) -> None:
+    bucket = Bucket(genuine.url, allow_msg_ttl=True)
+    headers = put("a", None, operation="purge", ttl="1h")
+    run(covered(bucket, put("a", b"1", operation=None, ttl=None), headers, **WITHOUT))
+    value, block = bucket.last("a")
+    kept = [b"KV-Operation: PURGE", b"Nats-Rollup: sub", b"Nats-TTL: 1h"]
+    assert value == b"" and all(line + b"\r\n" in block for line in kept)
+    assert (bucket.state.messages, bucket.state.next) == (1, 4)
+
+
+def test_no_key_goes_back_when_an_attempt_ended_between_two_rows(bucket) -> None:
+    """Then the server knows both ids, and nothing is stored anew."""
+    rows = [put("a", b"1"), put("b", b"1"), put("a", b"2")]
+    for part in (rows[2:], rows[:2], rows):
+        bucket.write(*part, **WITHOUT)
+    assert (bucket.last("a")[0], bucket.last("b")[0]) == (b"2", b"1")
+    assert bucket.state.next == 5
+    bucket.write(*rows, **WITHOUT)
+    assert bucket.state.next == 5
+
+
+def test_a_row_that_is_stored_again_does_not_cover_what_somebody_else_wrote(bucket) -> None:
+    def replace(effect: Effect) -> tuple[()]:
+        if b".again" in outgoing(effect) and bucket.last("a")[0] == b"1":
+            bucket.control.request_message(f"$KV.{bucket.name}.a", b"theirs")
+        return ()
+
+    rows = [put("b", b"1"), put("b", b"2"), put("a", b"1"), put("a", b"2")]
+    bucket.write(rows[1], **WITHOUT)
+    run(watched(covered(bucket, *rows, **WITHOUT), replace))
+    assert (bucket.last("a")[0], bucket.last("b")[0]) == (b"theirs", b"2")
+
+
+def test_the_answer_about_a_row_that_is_stored_again_is_lost(bucket) -> None:
+    write = covered(bucket, put("a", b"1"), put("a", b"2"), **WITHOUT)
+    run(without_answer(write, lambda sent: b".again" in sent, times=2))
+    assert (bucket.last("a")[0], bucket.state.next) == (b"2", 4)
+
+
+def test_covered_rows_do_not_pile_up(bucket, monkeypatch) -> None:
+    """A row that is stored again in the middle may be covered after all by a later row."""
+    monkeypatch.setattr("jetstream_spark.sink.publisher.COVERED_BYTES_MAX", 0)
+    monkeypatch.setattr("jetstream_spark.sink.sink.BLOCK_BYTES", 1)
+    rows = [put("a", b"1"), put("a", b"2"), put("b", b"1"), put("a", b"3"), put("b", b"2")]
+    bucket.write(rows[1], rows[3], **WITHOUT)
+    bucket.write(*rows, maxInFlight="1", **WITHOUT)
+    assert (bucket.last("a")[0], bucket.last("b")[0]) == (b"3", b"2")
+    assert bucket.state.next == 8  # two before, three that were new, two again
+
+
+def test_covered_rows_do_not_pile_up_though_their_answers_are_lost(bucket, monkeypatch) -> None:
+    monkeypatch.setattr("jetstream_spark.sink.publisher.COVERED_BYTES_MAX", 0)
+    monkeypatch.setattr("jetstream_spark.sink.sink.BLOCK_BYTES", 1)
+    rows = [put("a", b"1"), put("a", b"2"), put("b", b"1"), put("a", b"3")]
+    bucket.write(rows[1], rows[3], **WITHOUT)
+    write = bucket.writing(*rows, maxInFlight="1", **WITHOUT)
+    run(without_answer(write, lambda sent: b".again" in sent, times=2))
+    assert (bucket.last("a")[0], bucket.state.next) == (b"3", 7)
+
+
+def test_a_row_that_no_longer_fits_is_named(start_genuine) -> None:
+    server = start_genuine()
+    bucket = Bucket(server.url, max_msg_size=1_000)
+    bucket.write(put("a", b""), **WITHOUT)
+    largest = put("a", b"x" * (1_000 - len(bucket.last("a")[1])))
+    with pytest.raises(PublishRefusedError, match=r"row 1 .*10054"):
+        run(covered(bucket, put("a", b"1"), largest, **WITHOUT))
 
 
 def test_a_value_with_a_time_to_live(genuine) -> None:

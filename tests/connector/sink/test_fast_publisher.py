@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pyarrow as pa
 import pytest
@@ -203,6 +204,19 @@ def test_a_row_that_another_stream_collects(fast, make_stream, where, config) ->
     assert (fast.count, other.count) == (where, 0)
 
 
+@pytest.mark.parametrize("mode", ["fast", "atomic"])
+def test_a_dead_letter_subject_that_no_stream_collects_ends_the_write(
+    make_stream, genuine, mode
+) -> None:
+    """After the retries, and not after the time that an outage may take."""
+    stream = make_stream(genuine.url, allow_batched=True, allow_atomic=True, max_msg_size=100)
+    options = {"onError": "deadLetter", "deadLetterSubject": "nowhere.dead", "publishMode": mode}
+    started = time.monotonic()
+    with pytest.raises(PublishRefusedError, match=r"row 0 .*'nowhere\.dead'.* no stream collects"):
+        write(stream, [rows(stream, [b"x" * 101])], publishRetries=2, **options)
+    assert time.monotonic() - started < 5
+
+
 def test_rows_that_nobody_collects_are_waited_for_once(fast, make_stream) -> None:
     """Not each of them, for 1.25 s."""
     dead = make_stream(fast.url)
@@ -381,3 +395,11 @@ def test_too_many_open_batches_are_waited_for(make_stream, start_genuine, tmp_pa
         assert flow.check(30)
         write(stream, [rows(stream, numbered(2))], version=2)
     assert stream.count == 6
+
+
+def test_without_a_ledger_no_row_ends_behind_a_row_before_it(make_stream, genuine) -> None:
+    """The answers to fast batches would not tell; so rows are published one by one."""
+    stream = make_stream(genuine.url, allow_batched=True, max_msgs_per_subject=1)
+    write(stream, [rows(stream, [b"2"])], ledger="none")
+    written = write(stream, [rows(stream, [b"1", b"2"])], ledger="none")
+    assert (contents(stream), written.duplicates) == ([b"2"], 1)

@@ -198,6 +198,33 @@ def test_a_server_that_was_restarted_has_forgotten_the_ids_of_rows_that_were_rep
         assert list(store.chunks().values()) == [1]
 
 
+@pytest.mark.parametrize("last", [put("a", b"2"), put("a", None, operation="delete")])
+def test_the_same_when_an_attempt_ended_between_the_two_rows(start_genuine, last) -> None:
+    """Then the server knows both ids, and only what is there tells which row came last."""
+    server = start_genuine()
+    store = Store(server.url)
+    rows = [put("a", b"1"), last]
+    store.write(*rows, ledger="none")
+    server.kill()
+    server.start()
+    store.write(*rows[:1], ledger="none")
+    assert store.get("a") == b"1"
+    store.write(*rows, ledger="none")
+    info = store.ask(lambda one: one.get_info("a", show_deleted=True))
+    assert info.deleted == (last["bytes"] is None)
+    assert info.deleted or store.get("a") == b"2"
+
+
+def test_what_somebody_else_wrote_meanwhile_is_not_covered_by_a_row_that_is_said_again(
+    store,
+) -> None:
+    rows = [put("a", b"1"), put("a", b"2")]
+    store.write(*rows, ledger="none")
+    store.put("a", b"theirs")
+    assert store.write(*rows, ledger="none").duplicates == 2
+    assert store.get("a") == b"theirs"
+
+
 def test_what_was_replaced_and_said_again_has_chunks_of_its_own(store) -> None:
     """Of a message whose answer is lost nobody knows whether it was replaced, and its chunks with
     it; without ids it looks as if somebody else had been quicker."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from jetstream_spark.client.blocking import Blocking, run, this_host
+from jetstream_spark.client.blocking import Blocking, BlockingHost, run, this_host
 from jetstream_spark.client.control import Control
+from jetstream_spark.client.operation import Effect, Pause
+from jetstream_spark.client.patience import SPREAD_S
 from jetstream_spark.errors import NotAcknowledgedError
 from jetstream_spark.sink.inquiry import Inquiry
 from jetstream_spark.sink.recovery import Recovery
+from tests.connector.cut_wires import watched
 
 pytestmark = pytest.mark.genuine
 
@@ -28,6 +31,31 @@ def test_a_server_that_stays_silent_is_given_up(stream) -> None:
             recovery.note_progress()
         run(recovery.begin(flow, TimeoutError(), 7)) if silence != 2 else None
         flow.close()
+
+
+@pytest.mark.parametrize("chance", [0, 0x8000, 0xFFFF])
+def test_a_connection_that_broke_idle_is_replaced_after_a_moment_of_its_own(
+    stream, monkeypatch, chance
+) -> None:
+    """Tasks that lose their server between two batches do not come back in the same instant."""
+    host, pauses = BlockingHost(), []
+    recovery = Recovery(host, stream.sink(), None)
+    flow = run(recovery.take())
+    assert run(recovery.renewed(flow)) is flow
+    flow.close()
+    monkeypatch.setattr(host, "now", lambda: 100.0)
+    monkeypatch.setattr(host, "token", lambda size: f"{chance:0{2 * size}x}")
+
+    def note(effect: Effect) -> tuple[()]:
+        if isinstance(effect, Pause):
+            pauses.append(effect.until - 100)
+            monkeypatch.undo()
+        return ()
+
+    again = run(watched(recovery.renewed(flow), note))
+    assert again.is_open and again is not flow
+    assert pauses == [pytest.approx(SPREAD_S * chance / 0xFFFF)]
+    again.close()
 
 
 def test_without_ids_nothing_is_sent_again(stream) -> None:
@@ -50,5 +78,5 @@ def test_a_connection_that_is_given_up_is_asked_after(stream) -> None:
     headers = b"NATS/1.0\r\nNats-Msg-Id: 1\r\n\r\n"
     Blocking(control).request_message(f"{stream.subject}.a", b"", headers)
     again, stored = run(recovery.reconnect(f"{stream.subject}.a".encode(), 0))
-    assert stored == {b"1"}
+    assert stored == {b"1": 1}
     again.close()
