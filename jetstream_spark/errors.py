@@ -13,11 +13,12 @@ one before it):
 ConnectorError
     RetryableError
         ConnectionFailedError     client/addresses, flow, handshake
-        ConnectionLostError       client/flow, sink/object_publisher
+        ConnectionLostError       client/flow, sink/covered_rows, object_publisher
         CredentialsOutdatedError  client/pool
         RequestTimeoutError       client/flow, sink/claim, object_publisher
         NoRespondersError         client/flow
-        UnavailableError          client/control, sink/fast_publisher, late_frames, stored_ids
+        UnavailableError          client/control, sink/covered_rows, fast_publisher, late_frames,
+                                  stored_ids
         StreamOfflineError        client/control
         ProtocolViolationError    client/control, flow, handshake, fetch/range_fetch,
                                   sink/atomic_batch, fast_batch
@@ -32,7 +33,7 @@ ConnectorError
     AuthenticationFailedError     client/flow, handshake
     PermissionDeniedError         client/flow
     RequestRefusedError           client/control, fetch/direct_fetch, range_fetch
-    StreamNotFoundError           client/control, source/stream_watch
+    StreamNotFoundError           client/control, sink/late_frames, source/stream_watch
     SubjectsDoNotOverlapError     source/stream_watch
     RetentionRefusedError         fetch/direct_fetch, source/anchor, stream_watch
     DataLossError
@@ -49,8 +50,8 @@ ConnectorError
     ObjectTooLargeError           fetch/object_content
     ServerNotStartedError         embedded
     PackageMissingError           observation/observation
-    RowRefusedError               sink/batch_publisher, bucket_columns, object_columns,
-                                  object_publisher, outgoing_rows, sink_columns
+    RowRefusedError               sink/batch_publisher, bucket_columns, covered_rows,
+                                  object_columns, object_publisher, outgoing_rows, sink_columns
     PublishRefusedError           sink/refusals
     LedgerError                   command/ledger, sink/ledger, writer
         WriterFencedError         sink/ledger

@@ -30,7 +30,7 @@ from jetstream_spark.errors import (
     RowRefusedError,
     UnavailableError,
 )
-from jetstream_spark.sink.key_order import Numbers
+from jetstream_spark.sink.key_order import Sequences
 from jetstream_spark.sink.kv import WRONG_LAST_SEQUENCE
 from jetstream_spark.sink.message_ids import id_again
 from jetstream_spark.sink.outgoing_rows import published
@@ -100,7 +100,7 @@ class CoveredRows:
         self.nbytes += len(row.payload) - (len(before.payload) if before is not None else 0)
         self._rows[row.subject] = row
 
-    def store(self, flow: Flow) -> Operation[tuple[Flow, pa.BinaryArray, Numbers]]:
+    def store(self, flow: Flow) -> Operation[tuple[Flow, pa.BinaryArray, Sequences]]:
         """Store all of them again, unless something else was stored over what covers them.
 
         Args:
@@ -141,7 +141,7 @@ class CoveredRows:
         return ConnectionLostError(silence, "Look into the state of the server.")
 
     def _send(
-        self, flow: Flow, rows: Sequence[CoveredRow], waiting: set[int], sequences: Numbers
+        self, flow: Flow, rows: Sequence[CoveredRow], waiting: set[int], sequences: Sequences
     ) -> Operation[None]:
         """Send rows, and take out of `waiting` whose outcome is known."""
         inbox = flow.new_inbox() + b"."

@@ -28,7 +28,7 @@ from jetstream_spark.kernels.arrow_to_wire import BytesColumn
 
 ROWS_MAX = 1 << 20
 
-Numbers = npt.NDArray[np.int64]
+Sequences = npt.NDArray[np.int64]
 _NONE = np.empty(0, dtype=np.int64)
 
 
@@ -41,8 +41,8 @@ class Behind:
         over: the sequence of the row that each should lie behind it.
     """
 
-    places: Numbers = field(default_factory=lambda: _NONE)
-    over: Numbers = field(default_factory=lambda: _NONE)
+    places: Sequences = field(default_factory=lambda: _NONE)
+    over: Sequences = field(default_factory=lambda: _NONE)
 
 
 class KeyOrder:
@@ -50,12 +50,12 @@ class KeyOrder:
 
     def __init__(self) -> None:
         self._highest = 0  # of all rows
-        self._in_order: list[tuple[BytesColumn, Numbers]] = []  # not in the table yet
+        self._in_order: list[tuple[BytesColumn, Sequences]] = []  # not in the table yet
         self._rows = 0  # of these
         self._subjects = pa.array([], pa.binary())
         self._sequences = pa.array([], pa.int64())
 
-    def take(self, subjects: BytesColumn, sequences: Numbers) -> Behind:
+    def take(self, subjects: BytesColumn, sequences: Sequences) -> Behind:
         """Take the next rows into account.
 
         Args:
@@ -86,13 +86,13 @@ class KeyOrder:
         is_behind = sequences[lasts] < over
         return Behind(lasts[is_behind], over[is_behind])
 
-    def note_again(self, subjects: pa.BinaryArray, sequences: Numbers) -> None:
+    def note_again(self, subjects: pa.BinaryArray, sequences: Sequences) -> None:
         """Take into account that rows which were taken before are stored again."""
         self._complete()
         self._note(subjects, sequences)
         self._highest = max(self._highest, int(sequences.max(initial=0)))
 
-    def _before(self, subjects: pa.BinaryArray) -> Numbers:
+    def _before(self, subjects: pa.BinaryArray) -> Sequences:
         """The highest sequence of each subject so far, 0 where there is none."""
         places = pc.index_in(subjects, value_set=self._subjects)
         before = pc.fill_null(self._sequences.take(places), 0)
@@ -108,7 +108,7 @@ class KeyOrder:
         self._rows = 0
         self._note(pa.concat_arrays(columns), sequences)
 
-    def _note(self, subjects: pa.BinaryArray, sequences: Numbers) -> None:
+    def _note(self, subjects: pa.BinaryArray, sequences: Sequences) -> None:
         joined = pa.table(
             {
                 "subject": pa.concat_arrays([self._subjects, subjects]),

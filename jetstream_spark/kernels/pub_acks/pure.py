@@ -24,12 +24,10 @@ SEQUENCE_DIGITS = 18
 _PLACES = 10 ** np.arange(ROW_DIGITS - 1, -1, -1, dtype=np.int64)
 _NO_ROWS = np.empty(0, dtype=np.int64)
 
-Numbers = npt.NDArray[np.int64]
-
 
 def take_pub_acks(
     data: bytes | bytearray, start: int, stop: int, reply_prefix: bytes, ack_head: bytes
-) -> tuple[Numbers, Numbers, int]:
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
     """Return the rows and the sequences of the plain acks from `start` on, and the position after
     the last of them.
 
@@ -70,7 +68,9 @@ def take_pub_acks(
     return digits[:taken] @ _PLACES, sequences, start + int(ack_ends[taken - 1]) + 1
 
 
-def _numbers(text: npt.NDArray[np.uint8], starts: Numbers, lengths: Numbers) -> Numbers:
+def _numbers(
+    text: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
     """The numbers whose digits begin at some places."""
     numbers = np.zeros(len(starts), dtype=np.int64)
     for place in range(int(lengths.max())):
