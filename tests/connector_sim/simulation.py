@@ -194,6 +194,7 @@ class Simulation:
                 life = self.truth.now(stream)
                 subject = f"{stream.lower()}.{token}"
                 is_kept = self._is_kept(stream)
+                sent_at = control.host.now()
                 ack = yield from control.request_message(subject, data, headers)
                 if not is_kept:  # it may be, if somebody has become interested meanwhile
                     self._is_entered = False
@@ -203,7 +204,9 @@ class Simulation:
                 else:
                     life.others.add(int(ack["seq"]))
                 self._is_entered = False
-                self.truth.uncertain.discard(data)
+                # Sent again behind the window it may be there twice, and only one place is known.
+                if control.host.now() - sent_at <= (program.max_age_s or WINDOW_S):
+                    self.truth.uncertain.discard(data)
 
     def _is_kept(self, stream: str) -> bool:
         """Whether a stream that was made anew keeps messages, or nobody is interested yet."""

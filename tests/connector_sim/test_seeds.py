@@ -47,6 +47,7 @@ FOUND_OF_MODES = {
     1004612: "a restarted server had forgotten replaced rows: an object ended with an older one",
     1005045: "a stream deleted while a new query checked it was refused by the word of the server",
     1005356: "chunks removed between a consumer's count and its delivery were waited for",
+    1012758: "a message stored twice, as its ack came behind the window, was not known (simulator)",
     1010223: "what was kept for the consumer of a task, which goes, was taken for kept (simulator)",
     1005715: "a work queue made anew in that moment was read through a consumer",
 }
