@@ -24,6 +24,7 @@ help:
 	@echo "make fuzz   bad input of every kind, FUZZ_ROUNDS (200) times what the tests try"
 	@echo "make fuzz-parsers  parsers and decoders, guided by coverage, FUZZ_MINUTES (60)"
 	@echo "make attack  sequences of hostile input over every receiver, ATTACK_MINUTES (60)"
+	@echo "make damage  damages to stores of killed servers, DAMAGE_MINUTES (10)"
 	@echo "make mutants  faults planted in the store, MUTANTS (6) in a file: which do its tests miss"
 	@echo "make differential  random requests to this server and the genuine one, DIFFERENTIAL_ROUNDS (1000)"
 	@echo "make versions  the connector with PySpark 4.0, 4.1, 4.2 and 4.3, each in its environment"
@@ -202,6 +203,12 @@ ATTACK_MINUTES ?= 60
 .PHONY: attack
 attack: kernels
 	PYTHONPATH=server:. $(BIN)/python -m tests.attack --seed $(ATTACK_SEED) --minutes $(ATTACK_MINUTES)
+
+DAMAGE_MINUTES ?= 10
+DAMAGE_SEED    ?= 0
+.PHONY: damage
+damage: kernels
+	PYTHONPATH=server:. $(BIN)/python -m tests.damage --seed $(DAMAGE_SEED) --minutes $(DAMAGE_MINUTES)
 
 # Where a fault would cost messages; MUTANTS of each file, chosen by MUTANT_SEED.
 MUTANT_FILES ?= $(addprefix server/jetstream_server/store/blocks/, recovery.py compaction.py \

@@ -395,6 +395,7 @@ class FileStore:
         """Queue what is left, with an index for the last block, so that it is not read again."""
         if not self._health.offline and not self._is_closed:
             self._log.close()
+        self._high_water.restart()
         self._is_closed = True
         self._health.take_offline(StoreError("the store is closed"))
 
@@ -403,6 +404,7 @@ class FileStore:
         self._health.take_offline(StoreError(reason))
         self._is_closed = True
         self._log.abandon()
+        self._high_water.restart()
 
     def destroy(self) -> None:
         """Queue the removal of every block."""

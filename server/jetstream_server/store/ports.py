@@ -364,7 +364,15 @@ class MessageStore(Protocol):
 
 
 class StateFile(Protocol):
-    """A small piece of state that is replaced as a whole: a config, a consumer's position."""
+    """A small piece of state that is replaced as a whole: a config, a consumer's position.
+
+    Attributes:
+        damage: what `load` could not read and did without, so that the state is that of a little
+            earlier; empty when there is nothing.
+    """
+
+    @property
+    def damage(self) -> str: ...
 
     def load(self) -> bytes | None:
         """Return what is stored, None when there is nothing.

@@ -46,6 +46,8 @@ FILLING_NAME = "filling"
 class MemoryStateFile:
     """A small piece of state, kept in memory."""
 
+    damage = ""
+
     def __init__(self) -> None:
         self._data: bytes | None = None
 
@@ -136,6 +138,8 @@ class MemoryVault:
 class FileStateFile:
     """A small file, replaced as a whole."""
 
+    damage = ""  # it is whole, or `load` raises
+
     def __init__(
         self, path: Path, commit: GroupCommit, owner: FileFolder, *, takes_folder: bool = False
     ) -> None:
@@ -146,16 +150,15 @@ class FileStateFile:
 
     def load(self) -> bytes | None:
         """Return what was saved last, whether or not it is on disk yet."""
-        queued = self._commit.queued(self._path)
-        if queued is not None:
-            return unwrap(bytes(queued), self._path)
-        if self._commit.is_removed(self._path):
-            return None
         try:
-            stored = self._commit.disk.read(self._path)
+            stored = self._commit.queued(self._path)
+            if stored is None:
+                if self._commit.is_removed(self._path):
+                    return None
+                stored = self._commit.disk.read(self._path)
         except OSError as error:
             raise StoreError(f"read failed: {error.strerror}", str(self._path)) from error
-        return None if stored is None else unwrap(stored, self._path)
+        return None if stored is None else unwrap(bytes(stored), self._path)
 
     def save(self, data: bytes, *, lazily: bool = False) -> None:
         """Queue a replacement."""

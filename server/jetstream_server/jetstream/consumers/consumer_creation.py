@@ -311,6 +311,11 @@ def restore_consumer(
         # Delivering again is allowed, skipping is not: start where the consumer once did.
         text = f"consumer {name} of stream {stream.name}: state can not be read, starting over"
         stream.context.log("ERR", f"{text}: {problem}")
+    elif files[1].damage:
+        text = "what was acknowledged last may come again"
+        stream.context.log(
+            "WRN", f"consumer {name} of stream {stream.name}: {files[1].damage}: {text}"
+        )
     progress = progress or _first_progress(stream, config, created)
     consumer = Consumer(stream, name, config, created, progress, files)
     consumer.files.has_state_file = has_state_file

@@ -97,7 +97,8 @@ class BlockLog:
         self._marked = 0  # bytes of the open block said to be durable
         self._durable = 0  # bytes of the open block that are durable
         self._epoch = 0  # flushes taken when something was last written to the open block
-        self._epochs_used = (0, 0)  # bytes used at the end of the epoch before, and of this one
+        # Bytes used and the last sequence at the end of the epoch before, and of this one.
+        self._ends = ((0, 0), (0, 0))
 
     # -- appending -------------------------------------------------------------------------
 
@@ -251,11 +252,9 @@ class BlockLog:
 
     def _write(self, open_block: BlockWriter, start: int, stop: int) -> None:
         commit = self._commit
-        if self._epoch != commit.taken:
-            self._epochs_used = (self._epochs_used[1], stop)
-            self._epoch = commit.taken
-        else:
-            self._epochs_used = (self._epochs_used[0], stop)
+        before = self._ends[self._epoch != commit.taken]
+        self._ends = (before, (stop, self._list.last_seq))
+        self._epoch = commit.taken
         commit.write(self._owner, open_block.file, open_block.buffer, start, stop)
 
     def _mark(self) -> None:
@@ -291,7 +290,7 @@ class BlockLog:
         self._open = open_block = BlockWriter(block, min(self._first_room, self._block_bytes))
         numbers.begin(block)
         self._marked = self._durable = 0
-        self._epoch, self._epochs_used = self._commit.taken, (0, 0)
+        self._epoch, self._ends = self._commit.taken, ((0, 0), (0, 0))
         started = tombstone.started(numbers.last_seq, numbers.last_ts, numbers.floor)
         self._add(open_block, started.encode())
         return open_block
@@ -303,7 +302,8 @@ class BlockLog:
         open_block.used = self._durable = self._marked = len(whole)
         if self._commit.queued(block.path) is not None:  # a full disk has yet to take it
             self._durable = self._marked = 0
-        self._epoch, self._epochs_used = self._commit.taken, (len(whole), len(whole))
+        end = len(whole), self._list.last_seq
+        self._epoch, self._ends = self._commit.taken, (end, end)
         open_block.positions.extend(scan.positions)
         open_block.subject_ids.extend(scan.subject_ids)
         open_block.offsets.extend(scan.offsets())
@@ -380,7 +380,12 @@ class BlockLog:
     def flushed(self) -> None:
         """Everything queued before the flush is on disk."""
         self._full = ""
-        self._durable = max(self._durable, self._epochs_used[self._epoch < self._commit.taken])
+        used, last_seq = self._ends[self._epoch < self._commit.taken]
+        if used <= self._durable:
+            return
+        self._durable = used
+        if self._open is not None and not (self._commit.lazily_ns or self._health.offline):
+            self._high_water.confirm(last_seq, self._open.block.number, used)
 
     def stalled(self, error: StoreError) -> None:
         """The disk is full: refuse appends until it is not."""

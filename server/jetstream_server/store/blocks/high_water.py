@@ -9,8 +9,10 @@ recovery (`store/blocks/recovery.py`) takes anything less for damage.
     entry     u64 last sequence; u64 number and u64 bytes of the block that is being written; then
               u64 number and u64 last sequence of each sealed block
 
-A note is written after what it describes: when a block is sealed, when a store is at rest, and when
-it is closed. What has become durable since then is protected by the blocks alone.
+A note is written after what it describes: when a flush has made something durable, before anybody
+is told of it; when a block is sealed; when a store is at rest, and when it is closed. Those of
+flushes are not synced, so they outlive the process but not always the power. What has become
+durable since the last note that is left is protected by the blocks alone.
 
 Invariants:
 
@@ -93,6 +95,7 @@ class HighWaterLog:
         self.path = folder.with_name(HIGH_WATER_NAME)
         self._log = StateLog(self.path, commit, owner)
         self._said = HighWater()  # what the notes written so far say
+        self._is_provisional = False  # some of that does not outlive a power cut
 
     def load(self) -> tuple[HighWater, str]:
         """Return what was durable, and what is wrong with the mark: empty when nothing is.
@@ -120,7 +123,21 @@ class HighWaterLog:
         said = self._said
         said.sealed[number] = last_seq
         said.last_seq = max(said.last_seq, last_seq)
+        if said.open_number == number:  # it may be rewritten, and be smaller
+            said.open_number = said.open_bytes = 0
         self._save({number: last_seq})
+
+    def confirm(self, last_seq: int, number: int, size: int) -> None:
+        """Note how much of the open block a flush has made durable, before anybody is told of it.
+
+        The arguments are those of `reached`. On a full disk nothing is noted.
+        """
+        said, log = self._said, self._log
+        said.last_seq = max(said.last_seq, last_seq)
+        said.open_number, said.open_bytes = number, size
+        self._is_provisional = True
+        entry = said.encode({})
+        log.note(said.encode(said.sealed) if log.is_worn(len(entry)) else entry)
 
     def reached(self, last_seq: int, number: int, size: int, *, lazily: bool) -> bool:
         """Note how much of the open block is durable; return False when that was noted already.
@@ -132,7 +149,7 @@ class HighWaterLog:
             lazily: a power cut may take the note back.
         """
         said, now = self._said, (last_seq, number, size)
-        if now == (said.last_seq, said.open_number, said.open_bytes):
+        if now == (said.last_seq, said.open_number, said.open_bytes) and not self._is_provisional:
             return False
         said.last_seq, said.open_number, said.open_bytes = now
         self._save({}, lazily=lazily)
@@ -154,6 +171,7 @@ class HighWaterLog:
 
     def _save(self, added: dict[int, int], *, lazily: bool = False, begins: bool = False) -> None:
         said, log = self._said, self._log
+        self._is_provisional = False
         entry = said.encode(added)
         if begins or log.is_worn(len(entry)):
             log.save(said.encode(said.sealed), begins=True)

@@ -199,6 +199,30 @@ class GroupCommit:
         operation = self._appends[path] = Append(owner, path, [data], offset, syncs)
         self._queue.append(operation)
 
+    def write_at_once(self, owner: Owner, file: BlockFile, data: bytes, offset: int) -> bool:
+        """Hand a few bytes to the system here and now, past the queue; tell whether it took them.
+
+        For what is to outlive this process, and need not outlive a power cut, such as what a flush
+        that has just been completed made durable.
+        """
+        assert self._in_flight is None, "the file may be in the worker's hands"
+        if self._stalled or self.full is not None:
+            return False
+        try:
+            if file.handle is None:
+                file.handle, _ = self.disk.open(file.path)
+                self._files[file] = owner
+            with memoryview(data) as view:
+                self.disk.write(file.handle, view, offset)
+        except OSError:
+            self.close(file)
+            return False
+        return True
+
+    def close(self, file: BlockFile) -> None:
+        """Give up the handle of a file for which nothing is queued."""
+        self._close([file])
+
     def remove(
         self,
         owner: Owner,

@@ -7,6 +7,7 @@ whole flush with one write and one sync. When no more are being made, the files 
 few at a time, while nobody waits.
 
     <root>/journal-0, journal-1     used in turn; overwritten from the start, no larger than needed
+    <root>/journal-reached          how much of both was durable (`journal_entries.Reached`)
     <root>/journal-0.damaged        a copy of one that was damaged, until somebody removes it
 
 What stands in them is in `journal_entries.py`. Serials rise through both files and are never used
@@ -26,6 +27,9 @@ Invariants:
 - A note that was durable and cannot be read is damage and no torn tail. If only its content is
   damaged, the file it is about counts as damaged; if even the path is gone, `damage` says so for as
   long as the copy of the journal is there.
+- How much was durable is noted in a file of its own before anybody is told, without a sync: it
+  outlives the process, and whatever is left of it after a power cut is true as well. So a file is
+  removed only when the note of it is durably gone.
 
 While a flush runs the notes belong to the worker thread; the loop may only look.
 """
@@ -49,6 +53,7 @@ from jetstream_server.store.disk.journal_entries import (
     FILE_GONE,
     FOLDER_GONE,
     JournalEntry,
+    Reached,
     Reading,
 )
 from jetstream_server.store.disk.owner import Owner
@@ -58,6 +63,7 @@ JOURNAL_NAME = "journal-"  # and 0 or 1
 ROOM_BYTES = 64 * 1024  # of a new file: overwriting takes one commit less than growing
 WORN_BYTES = 1024 * 1024  # then its contents are put in place soon
 KEPT_BYTES = 8 * WORN_BYTES  # a larger file is not kept
+REACHED_NAME = f"{JOURNAL_NAME}reached"
 DAMAGED_SUFFIX = ".damaged"
 
 
@@ -96,7 +102,7 @@ class _Half:
     Attributes:
         path: of the file.
         handle: once it is open.
-        has_begun: whether it has a beginning, behind which entries may stand.
+        begun: serial of its beginning, behind which entries may stand; 0 for none.
         used: where its last entry ends; 0 when it is wiped.
         left: what of it is not in place yet, by path.
         told: the paths that it mentions, and the folders above them.
@@ -104,7 +110,7 @@ class _Half:
 
     path: Path
     handle: Any = None
-    has_begun: bool = False
+    begun: int = 0
     used: int = 0
     left: dict[str, Note] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
@@ -130,6 +136,7 @@ class Journal:
         self._halves = [_Half(root / f"{JOURNAL_NAME}{number}") for number in (0, 1)]
         self._active, self._other = self._halves
         self._serial = 1
+        self._reached: Any = None  # handle of the file that says how much was durable
         self.noted = 0
         self.damage = ""
         self._unsynced: dict[Path, None] = {}  # folders with names that are not durable
@@ -236,6 +243,21 @@ class Journal:
             self._disk.write(half.handle, view, start)
         self._disk.sync(half.handle)
         half.used = start + len(data)
+        self._note_reached()
+
+    def _note_reached(self, *, syncs: bool = False) -> None:
+        """Note how much of both files is durable."""
+        noted = Reached(*[(each.begun, each.used) for each in self._halves])
+        try:
+            if self._reached is None:
+                self._reached, _ = self._disk.open(self._root / REACHED_NAME)
+            with memoryview(noted.encode()) as view:
+                self._disk.write(self._reached, view, 0)
+            if syncs:
+                self._disk.sync(self._reached)
+        except OSError:
+            if syncs:
+                raise  # else what it said before is true as well
 
     def _encode(self, durable: int, kind: int, name: str, raw: bytes) -> bytes:
         """Return an entry. What an entry that fails leaves on the disk has a lower serial than the
@@ -253,7 +275,7 @@ class Journal:
             return
         handle, _ = self._disk.open(half.path)
         try:
-            if not half.has_begun:
+            if not half.begun:
                 self._begin(half, handle)
             # Also of an existing one: the process that made it may have ended before that.
             self._disk.sync_folder(self._root)
@@ -263,7 +285,8 @@ class Journal:
         half.handle = handle
 
     def _begin(self, half: _Half, handle: Any) -> None:
-        beginning = journal_entries.beginning(self._take_serial())
+        serial = self._take_serial()
+        beginning = journal_entries.beginning(serial)
         data = beginning.ljust(self._room_bytes, b"\0")
         try:
             self._write(handle, data)
@@ -271,7 +294,7 @@ class Journal:
             if error.errno not in FULL_ERRNOS or len(data) == len(beginning):
                 raise
             self._write(handle, beginning)  # what is to be noted may still find some room
-        half.has_begun = True
+        half.begun = serial
 
     def _write(self, handle: Any, data: bytes) -> None:
         """Write a file from its start, durably."""
@@ -362,26 +385,37 @@ class Journal:
     def _wipe(self, half: _Half) -> None:
         """Make a file say nothing, so that it is not believed when it is long outdated."""
         self._open(half)
-        if half.used > KEPT_BYTES:
+        serial, is_removed = self._take_serial(), half.used > KEPT_BYTES
+        self._write(half.handle, journal_entries.beginning(serial))
+        half.begun, half.used = serial, 0
+        half.told.clear()
+        self._note_reached(syncs=is_removed)
+        if is_removed:
             self._disk.remove(half.path)
             self._disk.sync_folder(self._root)
             self._disk.close(half.handle)
-            half.handle, half.has_begun = None, False
-        else:
-            self._write(half.handle, journal_entries.beginning(self._take_serial()))
-        half.used = 0
-        half.told.clear()
+            half.handle, half.begun = None, 0
 
     def close(self) -> None:
         """Remove the files, if nothing is left in them, and give the handles back."""
-        for half in self._halves:
-            if half.handle is not None:
-                self._disk.close(half.handle)
-                half.handle = None
-                if not half.used:
-                    with contextlib.suppress(OSError):
-                        self._disk.remove(half.path)
-                        half.has_begun = False
+        if self._reached is not None:
+            self._disk.close(self._reached)
+            self._reached = None
+        opened = [half for half in self._halves if half.handle is not None]
+        if not opened:
+            return
+        is_told = False
+        with contextlib.suppress(OSError):
+            self._disk.remove(self._root / REACHED_NAME)
+            self._disk.sync_folder(self._root)  # else it may outlive what it tells of
+            is_told = True
+        for half in opened:
+            self._disk.close(half.handle)
+            half.handle = None
+            if not half.used and is_told:
+                with contextlib.suppress(OSError):
+                    self._disk.remove(half.path)
+                    half.begun = 0
 
     # -- after a restart -------------------------------------------------------------------
 
@@ -391,18 +425,19 @@ class Journal:
         Raises:
             StoreError: it cannot be read, or not carried out.
         """
-        path = self._root
+        path = self._root / REACHED_NAME
         try:
+            reached = Reached.decode(self._disk.read(path) or b"")
             found: list[tuple[Reading, _Half]] = []
-            for half in self._halves:
+            for half, noted in zip(self._halves, reached.halves, strict=True):
                 path = half.path
                 stored = self._disk.read(path) or b""
-                reading = journal_entries.read(stored)
-                self._serial = max(self._serial, reading.highest + 1)
+                reading = journal_entries.read(stored, noted)
+                self._serial = max(self._serial, reading.highest + 1, noted[0] + 1)
                 if reading.damage:
                     self._set_aside(half.path, stored, reading)
-                half.has_begun = reading.begun > 0
-                if not half.has_begun and stored.strip(b"\0"):
+                half.begun = reading.begun
+                if not half.begun and stored.strip(b"\0"):
                     self._disk.truncate(path, 0)
                 if reading.entries:
                     found.append((reading, half))
@@ -417,6 +452,9 @@ class Journal:
             for name, is_folder in gone.items():
                 path = Path(name)
                 self._remove_again(path, is_folder=is_folder)
+            if self.damage:
+                with contextlib.suppress(OSError):
+                    self._note_reached(syncs=True)  # what is told is not told again
             self.damage = self.damage or self._known_damage()
         except OSError as error:
             raise StoreError(f"the journal cannot be used: {error.strerror}", str(path)) from error

@@ -11,7 +11,8 @@ earlier use. The two are written at once, so of one that was interrupted the for
 
 Entries end where one cannot be read. Bytes there that nobody was told of are a torn tail. When an
 entry behind them says that they were durable before it was written, they are damage: then reading
-goes on behind them.
+goes on behind them. The same if a file of its own says so (`Reached`), which also knows of a file
+that is gone or was cut short.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ PATH_BYTES_MAX = (1 << 16) - 1
 _MARK = b"\xffJ\x00\xfe"  # in no text
 _CHECK = Struct("<4sI")
 _HEAD = Struct("<IIQQBH")
+_REACHED = Struct("<4Q")
 _SECTOR_BYTES = 64
 _BEGINNINGS = (0, _SECTOR_BYTES)
 ENTRIES_AT = 2 * _SECTOR_BYTES
@@ -75,6 +77,33 @@ class Reading:
     damage: list[int] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How much of the two files of a journal was durable: serial of the beginning, and bytes."""
+
+    first: tuple[int, int] = (0, 0)
+    second: tuple[int, int] = (0, 0)
+
+    @property
+    def halves(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Return what is said of each file."""
+        return self.first, self.second
+
+    def encode(self) -> bytes:
+        """Return what stands in the file."""
+        numbers = _REACHED.pack(*self.first, *self.second)
+        return crc32c(numbers).to_bytes(4, "little") + numbers
+
+    @classmethod
+    def decode(cls, stored: bytes) -> Reached:
+        """Read the file; one that is torn or damaged says nothing."""
+        numbers = stored[4 : 4 + _REACHED.size]
+        if len(numbers) < _REACHED.size or crc32c(numbers) != int.from_bytes(stored[:4], "little"):
+            return cls()
+        found = _REACHED.unpack(numbers)
+        return cls(found[:2], found[2:])
+
+
 def encode(serial: int, durable: int, kind: int, path: bytes = b"", raw: bytes = b"") -> bytes:
     """Return an entry; the arguments are as in `JournalEntry`."""
     assert len(path) <= PATH_BYTES_MAX, "no system has longer ones"
@@ -87,13 +116,20 @@ def beginning(serial: int) -> bytes:
     return encode(serial, 0, BEGINNING).ljust(_SECTOR_BYTES, b"\0") * len(_BEGINNINGS)
 
 
-def read(stored: bytes) -> Reading:
-    """Read a file from its beginning to its end."""
+def read(stored: bytes, reached: tuple[int, int] = (0, 0)) -> Reading:
+    """Read a file from its beginning to its end.
+
+    Args:
+        stored: the file.
+        reached: what was durable: up to which byte, behind the beginning with which serial.
+    """
     reading = Reading()
     for at in _BEGINNINGS:
         entry = _entry(stored, at)
         if entry is not None and entry.kind == BEGINNING:
             reading.begun = max(reading.begun, entry.serial)
+    # Another beginning than that stands there because the file was used again since then.
+    durable = reached[1] if reached[0] >= reading.begun else 0
     at = ENTRIES_AT
     last = reading.highest = reading.begun
     behind: list[tuple[int, JournalEntry]] | None = None
@@ -104,20 +140,24 @@ def read(stored: bytes) -> Reading:
                 behind = list(_entries_behind(stored, at))
                 reading.highest = max(reading.highest, *(each.serial for _, each in behind), 0)
             later = [each for each in behind if each[0] > at and each[1].serial > last]
-            if not any(each.durable > at for _, each in later):
+            if at >= durable and not any(each.durable > at for _, each in later):
                 break
             reading.damage.append(at)
             if entry is None or entry.serial <= last:
+                if not later:
+                    break
                 at = later[0][0]
                 continue
         reading.entries.append(entry)
         at, last = entry.stop, entry.serial
     reading.stop = at
     reading.highest = max(reading.highest, last)
-    if not reading.begun and reading.entries:
+    if not reading.begun and (reading.entries or durable):
         # Both beginnings are gone: whether this was put in place long ago is not known.
-        reading.damage.insert(0, 0)
+        reading.damage = [0, *reading.damage]
         reading.entries.clear()
+    elif at < durable and not reading.damage:
+        reading.damage.append(min(at, len(stored)))  # it was cut short between two entries
     return reading
 
 

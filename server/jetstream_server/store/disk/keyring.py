@@ -170,10 +170,16 @@ def _save(path: Path, disk: Disk, key: str, master: bytes) -> None:
 def _refuse_plain(root: Path, disk: Disk) -> None:
     for account in disk.names(root):
         if streams := disk.names(root / account / "streams"):
+            folder = root / account / "streams" / streams[0]
+            if KEY_NAME in disk.names(folder):
+                raise StoreError(
+                    "the file with the key of all streams is missing; restore it from a backup",
+                    str(root / ENCRYPTION_NAME),
+                )
             raise StoreError(
                 "this store directory holds streams that are not encrypted; set another one, and"
                 " copy streams over with a backup, a mirror or a source",
-                str(root / account / "streams" / streams[0]),
+                str(folder),
             )
 
 

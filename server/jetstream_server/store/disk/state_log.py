@@ -10,12 +10,16 @@ restart, as its end may be torn.
 
 Invariants: the first entry of a file is synced before the file before it is removed, so there is
 always a whole entry. Entries saved lazily are synced only now and then; if the last ones are lost,
-the state is that of a little earlier, which is what lazily means.
+the state is that of a little earlier, which is what lazily means. What is noted past the queue
+(`note`) is in the system's memory at once; of a file begun that way the next `save` makes the first
+entry durable, and only then are the files before it removed.
+
+An entry that is torn or damaged is left out, and reading goes on behind it. If it is the last one,
+nobody can tell which of the two it is: the state is that of a little earlier, and `damage` says so.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
@@ -23,7 +27,7 @@ from struct import Struct
 from jetstream_server.base.digits import unsigned
 from jetstream_server.base.errors import StoreError
 from jetstream_server.kernels.records import checksum as crc32c
-from jetstream_server.store.disk.commit import GroupCommit
+from jetstream_server.store.disk.commit import BlockFile, GroupCommit
 from jetstream_server.store.disk.owner import Owner
 
 _HEADER = Struct("<II")
@@ -39,15 +43,23 @@ class StateLog:
         path: folder and name of the files, without the number.
         commit: the queue to the disk.
         owner: is told how writing went.
+
+    Attributes:
+        damage: what of the files `load` could not read and did without; empty when there is
+            nothing.
     """
 
     def __init__(self, path: Path, commit: GroupCommit, owner: Owner) -> None:
+        self.damage = ""
         self._path = path
         self._commit = commit
         self._owner = owner
         self._file: Path | None = None  # the one being written
         self._used = 0
         self._lazy_entries = 0
+        self._queued_at = -1  # how many flushes had been taken when something was last queued
+        self._opened: BlockFile | None = None  # for `note`
+        self._beginning = b""  # first entry of a file that `note` has begun, until it is queued
 
     def load(self) -> bytes | None:
         """Return what was saved last, whether or not it is on disk yet.
@@ -58,11 +70,17 @@ class StateLog:
         queued = self._commit.last_append(self._path)
         if queued is not None:
             return queued[_HEADER.size :]
-        numbers = self._numbers()
-        for number in reversed(numbers):
-            if (state := _last_entry(self._read(number))) is not None:
+        self.damage, is_filled = "", False
+        for number in reversed(self._numbers()):
+            stored = self._read(number)
+            *_, (stop, state) = [(0, None), *_entries(stored)]
+            if stored[stop:].strip(b"\0"):
+                is_filled = True
+                place = f"{self._at(number)} at byte {stop}"
+                self.damage = self.damage or f"the last state is torn or damaged ({place})"
+            if state is not None:
                 return state
-        if any(self._read(number).strip(b"\0") for number in numbers):
+        if is_filled:
             raise StoreError("the file is damaged: it holds no whole state", str(self._path), 0)
         return None
 
@@ -77,7 +95,7 @@ class StateLog:
         is_damaged = False
         for number in reversed(self._numbers()):
             stored = self._read(number)
-            if entries := list(_entries(stored)):
+            if entries := [entry for _, entry in _entries(stored)]:
                 return entries, is_damaged
             is_damaged = True
         return [], is_damaged
@@ -90,7 +108,40 @@ class StateLog:
 
     def leave(self) -> None:
         """Begin a new file with the next state."""
+        self._let_go()
         self._file = None
+        self._beginning = b""
+
+    def note(self, data: bytes) -> bool:
+        """Append a state at once: it outlives this process, but not a power cut.
+
+        Only while no flush runs. The state is whole if `is_worn` says that it begins a file.
+
+        Returns:
+            Whether it is there; not while something is queued for the same files, or if the system
+            refuses.
+        """
+        commit = self._commit
+        if self._queued_at == commit.taken:
+            return False
+        entry = _entry(data)
+        if self._file is None or self.is_worn(len(data)):
+            numbers = self._numbers()
+            self._let_go()
+            self._file = self._at(numbers[-1] + 1 if numbers else 1)
+            self._used, self._beginning = 0, entry
+        file = self._opened = self._opened or BlockFile(self._file)
+        if not commit.write_at_once(self._owner, file, entry, self._used):
+            self.leave()
+            return False
+        self._used += len(entry)
+        return True
+
+    def _let_go(self) -> None:
+        """Close the file: whoever opens it next may append to it."""
+        if self._opened is not None:
+            self._commit.close(self._opened)
+            self._opened = None
 
     def save(
         self, data: bytes, *, lazily: bool = False, begins: bool = False, joins: bool = True
@@ -103,11 +154,15 @@ class StateLog:
             begins: whether to begin a new file with it.
             joins: whether it may be written before what was queued since the last one was.
         """
-        rest = len(data).to_bytes(4, "little") + data
-        entry = crc32c(rest).to_bytes(4, "little") + rest
+        self._let_go()
+        self._queued_at = self._commit.taken
+        entry = _entry(data)
         if begins or self._file is None or self.is_worn(len(data)):
             self._begin(entry)
         else:
+            if self._beginning:
+                self._queue_beginning(self._file, self._beginning, self._numbers())
+                joins = False  # it does not follow right behind that
             self._lazy_entries = self._lazy_entries + 1 if lazily else 0
             is_due = not lazily or self._lazy_entries % LAZY_SYNC_EVERY == 0
             syncs = is_due and not self._commit.lazily_ns
@@ -118,22 +173,26 @@ class StateLog:
 
     def _begin(self, entry: bytes) -> None:
         """Begin a new file, and have the ones before it removed."""
-        commit = self._commit
         numbers = self._numbers()
         self._file = self._at(numbers[-1] + 1 if numbers else 1)
         self._used = self._lazy_entries = 0
-        commit.append(self._owner, self._file, entry, 0, syncs=True)
+        self._queue_beginning(self._file, entry, numbers)
+
+    def _queue_beginning(self, file: Path, entry: bytes, numbers: list[int]) -> None:
+        """Have the first entry of a file made durable, and then the other ones of these removed."""
+        commit = self._commit
+        commit.append(self._owner, file, entry, 0, syncs=True, joins=False)
+        self._beginning = b""
         for number in numbers:
-            commit.remove(self._owner, self._at(number), waits=True)
+            if (other := self._at(number)) != file:
+                commit.remove(self._owner, other, waits=True)
 
     def remove(self) -> None:
         """Queue the removal."""
-        if self._commit.is_removed(self._path.parent):
-            self._file = None
-            return
-        for number in self._numbers():
-            self._commit.remove(self._owner, self._at(number))
-        self._file = None
+        if not self._commit.is_removed(self._path.parent):
+            for number in self._numbers():
+                self._commit.remove(self._owner, self._at(number))
+        self.leave()
 
     def _at(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")
@@ -159,18 +218,19 @@ class StateLog:
             raise StoreError(f"read failed: {error.strerror}", str(path)) from error
 
 
-def _entries(stored: bytes) -> Iterator[bytes]:
-    """Yield the states of whole entries, up to the first that is not whole."""
+def _entry(data: bytes) -> bytes:
+    rest = len(data).to_bytes(4, "little") + data
+    return crc32c(rest).to_bytes(4, "little") + rest
+
+
+def _entries(stored: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield where each whole entry ends, and its state."""
     at = 0
-    while at + _HEADER.size <= len(stored):
+    while at + _HEADER.size < len(stored):
         checksum, length = _HEADER.unpack_from(stored, at)
         stop = at + _HEADER.size + length
-        if stop > len(stored) or crc32c(stored[at + 4 : stop]) != checksum:
-            break
-        yield stored[at + _HEADER.size : stop]
-        at = stop
-
-
-def _last_entry(stored: bytes) -> bytes | None:
-    """Return the state of the last whole entry."""
-    return next(iter(deque(_entries(stored), maxlen=1)), None)
+        if length and stop <= len(stored) and crc32c(stored[at + 4 : stop]) == checksum:
+            yield stop, stored[at + _HEADER.size : stop]
+            at = stop
+        else:
+            at += 1

@@ -72,8 +72,12 @@ def test_what_was_closed_has_no_torn_tail(closed):
 
 def test_what_is_behind_the_mark_may_be_torn(closed):
     store = open_store(closed)
+    (before,) = marks(closed)
     publish(store, 2)
     store._commit.drain()
+    for name in marks(closed):  # the power went, and took with it what was not synced
+        if name != before:
+            closed.remove(FOLDER.with_name(name))
     closed.damage(FOLDER / "3.blk", closed.size(FOLDER / "3.blk") - 3)
     store = open_store(closed)
     assert store.offline == ""
@@ -173,7 +177,93 @@ def test_no_sync_more_for_a_publish(disk):
     before = disk.changes
     publish(store, 1)
     store._commit.drain()
-    assert disk.changes - before == 2  # a write and a sync
+    assert disk.changes - before == 3  # a write and a sync, and the note of it, not synced
+
+
+@pytest.mark.parametrize("flushes", [1, 2, 5])
+@pytest.mark.parametrize("damage", ["last byte", "cut", "emptied", "removed"])
+def test_after_a_kill_the_last_flush_is_no_torn_tail(disk, flushes, damage):
+    """It looked like one: its messages were gone, and their sequences were given again."""
+    store = open_store(disk)
+    for _ in range(flushes):
+        publish(store, 2)
+        store._commit.drain()
+    path = FOLDER / "1.blk"
+    whole = disk.read(path)
+    if damage == "removed":
+        disk.remove(path)
+    else:
+        left = {"last byte": whole[:-1] + b"?", "cut": whole[:-90], "emptied": b""}[damage]
+        disk.put(path, left)
+    assert f"({path} at byte" in open_store(disk).offline
+    disk.put(FOLDER / "accept-loss", b"")
+    assert open_store(disk).last_seq == 2 * flushes
+
+
+def test_a_note_of_a_flush_is_there_before_anybody_is_told(disk):
+    told = []
+
+    class Told(FileStore):
+        def flushed(self):
+            super().flushed()
+            told.append((self.last_seq, marks(disk)))
+
+    store = Told(FOLDER, GroupCommit(disk), block_bytes=1000)
+    publish(store, 1)
+    store._commit.drain()
+    assert told == [(1, ["high-water.1"])]
+
+
+def test_what_a_power_cut_leaves_of_the_notes_is_true(sim_disk_module):
+    kept = 0
+    for seed in range(60):
+        disk = sim_disk_module.SimDisk(Random(seed))
+        store = open_store(disk)
+        for _ in range(1 + seed % 7):
+            publish(store, 1 + seed % 4)
+            store._commit.drain()
+            if seed % 3 == 0:
+                store.rest()
+                store.rest()
+        last_seq = store.last_seq
+        store._commit.drain()
+        disk.restart()
+        kept += bool(marks(disk))
+        store = open_store(disk)
+        assert (store.offline, store.last_seq) == ("", last_seq)
+        publish(store, 1)
+        store.close()
+        store._commit.drain()
+        assert len(marks(disk)) == 1
+    assert 20 < kept < 60
+
+
+def test_a_store_that_is_gone_notes_nothing_in_the_folder_of_the_next(disk):
+    commit = GroupCommit(disk)
+    old = FileStore(FOLDER, commit, block_bytes=1000)
+    publish(old, 3)
+    commit.drain()
+    publish(old, 3)
+    old.destroy()
+    commit.remove_tree(old, FOLDER.parent)
+    new = FileStore(FOLDER, commit, is_fresh=True, block_bytes=1000)
+    publish(new, 1)
+    commit.drain()
+    assert open_store(disk).offline == ""
+    assert open_store(disk).last_seq == 1
+
+
+def test_a_sealed_block_that_is_rewritten_may_be_smaller_than_it_was_when_it_was_open(disk):
+    store = open_store(disk)
+    for _ in range(30):
+        publish(store, 1)
+        store._commit.drain()
+    store.delete(range(8, 13))
+    store._commit.drain()
+    for name in disk.names(FOLDER):
+        if name.endswith(".idx"):
+            disk.remove(FOLDER / name)
+    assert open_store(disk).offline == ""
 
 
 def test_on_a_full_disk_a_purge_goes_ahead_of_the_floor_and_takes_the_mark_along(disk):

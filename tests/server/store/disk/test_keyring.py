@@ -60,6 +60,14 @@ def test_streams_that_are_not_encrypted_are_refused(disk):
         open_keyring(ROOT, disk, "secret")
 
 
+def test_of_encrypted_streams_the_missing_key_is_named(disk):
+    """It said that they are not encrypted."""
+    open_keyring(ROOT, disk, "secret").stream_key(STREAM, makes=True)
+    disk.remove(ROOT / "encryption.json")
+    with pytest.raises(StoreError, match=r"is missing.*/encryption\.json"):
+        open_keyring(ROOT, disk, "secret")
+
+
 def test_damaged_files_are_told_from_wrong_keys(disk):
     open_keyring(ROOT, disk, "secret").stream_key(STREAM, makes=True)
     disk.damage(STREAM / KEY_NAME, 20)

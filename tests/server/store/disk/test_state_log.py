@@ -203,3 +203,89 @@ def test_a_new_file_that_found_no_room_at_first_is_there_before_the_old_one_goes
         acknowledged = [b"one", b"two"]
     disk.restart()
     assert StateLog(path, GroupCommit(disk), Patient()).load() in acknowledged
+
+
+def written(path: Path, states: list[bytes]) -> bytes:
+    """Return the file of a log that each of these was saved to."""
+    commit = GroupCommit(OsDisk())
+    log = StateLog(path, commit, Owner())
+    for state in states:
+        log.save(state)
+        commit.drain()
+    return path.with_name("state.1").read_bytes()
+
+
+def test_of_a_flipped_bit_anywhere_only_the_last_state_suffers_and_it_is_told(path: Path) -> None:
+    states = [b"one", b"two and more", b"three"]
+    stored = written(path, states)
+    last = len(stored) - len(states[-1]) - 8
+    for at in range(8 * len(stored)):
+        changed = bytearray(stored)
+        changed[at // 8] ^= 1 << at % 8
+        path.with_name("state.1").write_bytes(changed)
+        log = StateLog(path, GroupCommit(OsDisk()), Owner())
+        is_last = at // 8 >= last
+        assert log.load() == states[1 if is_last else 2], at
+        said = f"the last state is torn or damaged ({path}.1 at byte {last})"
+        assert log.damage == (said if is_last else ""), at
+
+
+def test_what_is_noted_past_the_queue_is_there_at_once(
+    commit: GroupCommit, disk: CountingDisk, path: Path
+) -> None:
+    path.parent.mkdir(parents=True)
+    log = StateLog(path, commit, Owner())
+    for number in range(3):
+        assert log.note(b"noted %d" % number)
+        fresh = StateLog(path, GroupCommit(OsDisk()), Owner())
+        assert fresh.load() == b"noted %d" % number
+    assert disk.syncs == 0
+    log.save(b"saved")
+    assert not log.note(b"too soon")  # what is queued comes first
+    commit.drain()
+    assert disk.syncs >= 1
+    assert log.note(b"later")
+    fresh = StateLog(path, GroupCommit(OsDisk()), Owner())
+    assert fresh.load_all() == (
+        [b"noted 0", b"noted 1", b"noted 2", b"saved", b"later"],
+        False,
+    )
+    log.leave()
+    assert names(path) == ["state.1"]
+
+
+def test_a_file_begun_past_the_queue_takes_over_when_it_is_durable(
+    commit: GroupCommit, path: Path
+) -> None:
+    written(path, [b"old"])
+    log = StateLog(path, commit, Owner())
+    assert log.note(b"new")
+    assert names(path) == ["state.1", "state.2"]
+    log.save(b"newer")
+    commit.drain()
+    assert names(path) == ["state.2"]
+    fresh = StateLog(path, GroupCommit(OsDisk()), Owner())
+    assert fresh.load_all() == ([b"new", b"newer"], False)
+
+
+def test_where_nothing_can_be_noted_nothing_is_lost(sim_disk_module: Any) -> None:
+    disk, path = sim_disk_module.SimDisk(Random(1)), Path("/s/C/state")
+    commit = GroupCommit(disk)
+    log = StateLog(path, commit, Patient())
+    log.save(b"one")
+    commit.drain()
+    disk.capacity = disk.used_bytes() + 4
+    assert not log.note(b"no room")
+    disk.capacity = None
+    assert StateLog(path, GroupCommit(disk), Patient()).load() == b"one"
+    assert log.note(b"two")
+    assert StateLog(path, GroupCommit(disk), Patient()).load() == b"two"
+    assert not StateLog(Path("/nowhere/state"), commit, Patient()).note(b"no folder")
+
+
+def test_two_files_begun_in_one_flush_leave_one(commit: GroupCommit, path: Path) -> None:
+    log = StateLog(path, commit, Owner())
+    log.save(b"1", begins=True)
+    log.save(b"2", begins=True)
+    commit.drain()
+    assert names(path) == ["state.2"]
