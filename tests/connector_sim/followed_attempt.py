@@ -6,6 +6,8 @@ stored as far as they came. However that is, each row is there once.
 
 Or the server is restarted between the two, and has forgotten the ids of rows that were replaced;
 and an attempt between them ends after any time. However that is, no key ends with an earlier row.
+
+Or there is one attempt, and what the server says of its first rows is lost until ids are forgotten.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from jetstream_spark.object_store import ObjectStore
 from jetstream_spark.sink.columns_of_write import columns_of_write
 from jetstream_spark.sink.sink import Sink, WrittenPartition
 from tests.connector_sim.courses import FairCourse
-from tests.connector_sim.every_cut import Scene
+from tests.connector_sim.every_cut import LIMIT_S, Scene
 from tests.connector_sim.process import Process
 from tests.connector_sim.scenes import outgoing, scope, sink_options, small_chunks, write
 
@@ -33,6 +35,8 @@ ENDS_AFTER_S = 0.2
 BETWEEN_S = 1.5
 ROWS = [b"row-%d" % row for row in range(6)]
 STEP_NS = 1_000_000
+# Less than an answer takes.
+SHORT_STEP_NS = 10_000
 
 
 class _StallingCourse(FairCourse):
@@ -118,6 +122,30 @@ class FollowedAttempt(Scene):
             self.run(self.world.process("second"), self.write(self.world.processes[-1]))
             self.world.run_until(lambda: False, 2 * STALL_NS / 1e9)
         self.world.bury()
+        self._check()
+
+    def play_lost_answer(self) -> None:
+        """Play one attempt, which is cut off when the first of its rows are stored.
+
+        Raises:
+            AssertionError: a row is not there once.
+        """
+        world = self.world
+        process = world.process("first")
+        activity = process.start(self.write(process))
+        while self.world.server.holds(self.stream).stop <= 1:
+            assert not activity.is_over, f"the attempt is through: {activity.error!r}"
+            world.agenda.run_until(world.agenda.clock.now_ns + SHORT_STEP_NS)
+        world.is_deaf = True
+        for wire in world.wires:
+            if wire.name == "first":
+                wire.cut()
+        world.run_until(lambda: False, BETWEEN_S)
+        world.is_deaf = False
+        assert world.run_until(lambda: activity.is_over, LIMIT_S), "the attempt hangs"
+        if activity.error is not None:
+            raise activity.error
+        world.bury()
         self._check()
 
     def _end_in_the_middle(self, process: Process) -> None:

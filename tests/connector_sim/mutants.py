@@ -147,6 +147,9 @@ MUTANTS = {
     "a fast batch whose answer is lost is sent again": Mutant(
         "fast", fast_publisher, "places_not_in", _none_are_stored, "too often", is_rare=True
     ),
+    "an atomic batch whose answer is lost is sent again": Mutant(
+        "atomic", batch_publisher, "places_not_in", _none_are_stored, "too often", is_rare=True
+    ),
     "operations are puts": Mutant("bucket", BucketColumns, "_operations", _all_puts, "key"),
     "a row that a later one replaced is written again": Mutant(
         "bucket", LastStored, "is_after", _never_after, "key", is_rare=True

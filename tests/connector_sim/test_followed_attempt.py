@@ -66,3 +66,29 @@ def test_no_key_goes_back_wherever_an_attempt_between_ends(
         if scene.is_between_over:
             break
     assert between_us >= 4 * step_us
+
+
+LOST = {
+    "each": {"stream": "S", "publishMode": "each"},
+    "atomic": {"stream": "S", "publishMode": "atomic"},
+    "fast": {"stream": "S", "publishMode": "fast"},
+}
+
+
+@pytest.mark.parametrize("mode", LOST)
+def test_each_row_is_there_once_though_an_answer_is_lost_for_longer_than_ids_are_remembered(
+    followed_attempt: ModuleType, mode: str
+) -> None:
+    followed_attempt.FollowedAttempt(stalls=False, **LOST[mode]).play_lost_answer()
+
+
+@pytest.mark.parametrize("mode", ["an atomic", "a fast"])
+def test_it_shows_when_a_batch_is_sent_again_that_is_stored(
+    followed_attempt: ModuleType, mutants: ModuleType, mode: str
+) -> None:
+    scene = followed_attempt.FollowedAttempt(stalls=False, **LOST[mode.split()[1]])
+    with (
+        mutants.MUTANTS[f"{mode} batch whose answer is lost is sent again"].planted(),
+        pytest.raises(AssertionError, match="the stream has"),
+    ):
+        scene.play_lost_answer()
