@@ -94,11 +94,12 @@ class Inquiry:
         """Whether an earlier row of a subject must not end up as the stream's last one of it.
 
         Where messages are added up, none replaces another; and a row of a queue that was handed on
-        must not be handed on again.
+        must not be handed on again. With ids of the user's own a duplicate need not be a row of
+        this partition: it may be an old change of the key that came twice, and belongs behind.
         """
         if self._stream is None or self._stream.config.get("allow_msg_counter"):
             return False
-        return self.can_look and self.keeps_last
+        return self.can_look and self.keeps_last and bool(self._id_prefix)
 
     @property
     def last_sequence(self) -> int:

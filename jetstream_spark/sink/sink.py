@@ -248,7 +248,7 @@ class Sink:
         keeps_last = stream is not None and stream.keeps_last
         # The answer to a fast batch does not tell which of its rows the stream had already. Without
         # a ledger nothing else does, and a key might go back to an earlier row (`key_order.py`).
-        is_told = claim is not None or self.options.dedupe == "none" or not keeps_last
+        is_told = claim is not None or self.options.dedupe != "auto" or not keeps_last
         if self.options.publish_mode == "fast" and is_told:
             return FastPublisher(recovery, flow, is_ordered=keeps_last)
         return Publisher(recovery, flow)

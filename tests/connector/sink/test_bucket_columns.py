@@ -37,6 +37,7 @@ KINDS = {
     "operation": StringType(),
     "revision": LongType(),
     "ttl": StringType(),
+    "msgId": StringType(),
 }
 ARROW = {"revision": pa.int64(), "value": pa.binary()}
 _numbers = iter(range(1, 1000))
@@ -243,6 +244,31 @@ def test_a_row_is_stored_again_as_it_was(genuine) -> None:
     kept = [b"KV-Operation: PURGE", b"Nats-Rollup: sub", b"Nats-TTL: 1h"]
     assert value == b"" and all(line + b"\r\n" in block for line in kept)
     assert (bucket.state.messages, bucket.state.next) == (1, 4)
+
+
+@pytest.mark.parametrize("ledger", ["auto", "none"])
+def test_what_the_user_says_was_there_before_is_not_stored_again(bucket, ledger) -> None:
+    """With ids of the user's own a duplicate may be an old change that came twice."""
+    columns = {"dedupe": "column", "ledger": ledger}
+    rows = [put("a", b"1", msgId="x"), put("a", b"2", msgId="y"), put("a", b"1", msgId="x")]
+    bucket.write(*rows, **columns)
+    assert (bucket.last("a")[0], bucket.state.next) == (b"2", 3)
+    bucket.write(put("a", b"3", msgId="z"), rows[0], version=2, **columns)
+    assert (bucket.last("a")[0], bucket.state.next) == (b"3", 4)
+
+
+def test_with_ids_of_the_users_own_a_key_may_go_back_after_a_restart_without_the_ledger(
+    start_genuine,
+) -> None:
+    """A limit, stated as such: which of the two it is nobody can tell."""
+    server = start_genuine()
+    bucket = Bucket(server.url)
+    rows = [put("a", b"1", msgId="x"), put("a", b"2", msgId="y")]
+    bucket.write(*rows, dedupe="column", **WITHOUT)
+    server.kill()
+    server.start()
+    bucket.write(*rows, dedupe="column", **WITHOUT)
+    assert bucket.last("a")[0] == b"1"
 
 
 def test_no_key_goes_back_when_an_attempt_ended_between_two_rows(bucket) -> None:
