@@ -44,10 +44,10 @@ authorization {
 class Served:
     """A server process with users and monitoring, started again on its port after a kill."""
 
-    def __init__(self, command: list[str], folder: Path) -> None:
+    def __init__(self, command: list[str], folder: Path, config: str = CONFIG) -> None:
         self._command = command
         self._config = folder / "server.conf"
-        self._config.write_text(CONFIG.replace("$STORE", str(folder / "store")))
+        self._config.write_text(config.replace("$STORE", str(folder / "store")))
         self.port = self.monitor_port = 0
         self.start()
 
@@ -94,15 +94,15 @@ class Served:
 @pytest.fixture(scope="session")
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], Served]]:
+) -> Iterator[Callable[..., Served]]:
     """Return what starts servers, `bundled` or `genuine`; they end with the run."""
     started: list[Served] = []
 
-    def start(kind: str) -> Served:
+    def start(kind: str, config: str = CONFIG) -> Served:
         command = nursery.BUNDLED
         if kind == "genuine":
             command = [request.getfixturevalue("genuine_binary")]
-        started.append(Served(command, tmp_path_factory.mktemp(kind)))
+        started.append(Served(command, tmp_path_factory.mktemp(kind), config))
         return started[-1]
 
     yield start

@@ -113,6 +113,7 @@ class Link:
     def __init__(self, target: Target) -> None:
         self.target = target
         self._client = Client()
+        self._has_begun = False
         self._connecting: asyncio.Task[None] | None = None
         self._words = "No server has answered yet."
         # The server reports what it forbids apart from any request; the client hands that on in
@@ -150,8 +151,7 @@ class Link:
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.gather(self._connecting, return_exceptions=True)
-        if not self._client.is_closed:
-            await self._client.close()
+        await self._give_up()
 
     async def request(
         self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None
@@ -242,13 +242,23 @@ class Link:
         while True:
             ended = asyncio.Event()
             try:
-                await self._client.connect(**self._arguments(ended))
+                arguments = self._arguments(ended)
+                self._has_begun = True
+                await self._client.connect(**arguments)
                 await ended.wait()
                 self._words = "The server ended the connection; it is being made anew."
-            except (Error, OSError, ValueError) as error:
+            except Exception as error:
+                # About files of keys and credentials libraries raise what they like. Whatever it
+                # is, somebody reads it, mends the file, and need not start the console again.
                 self._words = _words(error)
+            await self._give_up()
             await asyncio.sleep(_RECONNECT_WAIT_S)
-            self._client = Client()
+
+    async def _give_up(self) -> None:
+        """End what the client has; the next one is another."""
+        if self._has_begun and not self._client.is_closed:
+            await self._client.close()
+        self._client, self._has_begun = Client(), False
 
     def _arguments(self, ended: asyncio.Event) -> dict[str, Any]:
         target = self.target

@@ -3,12 +3,57 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+from contextlib import asynccontextmanager
 
+import nkeys
 import pytest
+from jetstream_console.asking.api import Api
+from jetstream_console.asking.buckets import EntryReader, EntryWriter, all_buckets
 from jetstream_console.asking.errors import RefusedError, UnreachableError
 from jetstream_console.asking.link import Link, Target
+from jetstream_console.asking.object_stores import ObjectReader, ObjectWriter, all_stores
 
-from tests.console.conftest import world_of
+from jetstream_spark.options.option_values import Secret
+from tests.console.conftest import until, world_of
+from tests.parity import credentials
+
+# It demands certificates of its clients, knows users by their keys, and has a domain.
+GUARDED = """
+jetstream { store_dir: "$STORE", domain: hub }
+tls { cert_file: "$CERT", key_file: "$KEY", ca_file: "$CA", verify: true }
+authorization { users: [ { nkey: $NKEY }, { user: all, password: all } ] }
+"""
+TOKEN = """
+jetstream { store_dir: "$STORE" }
+authorization { token: "t0ps3cret" }
+"""
+CREDENTIALS = """\
+-----BEGIN NATS USER JWT-----
+%s
+------END NATS USER JWT------
+
+-----BEGIN USER NKEY SEED-----
+%s
+------END USER NKEY SEED------
+"""
+
+
+def seed(name: str) -> str:
+    """The secret of a user of `credentials.py`."""
+    raw = hashlib.sha256(f"user {name}".encode()).digest()
+    return nkeys.encode_seed(raw, nkeys.PREFIX_BYTE_USER).decode()
+
+
+@asynccontextmanager
+async def linked(port: int, scheme: str = "nats", **given):
+    """Open a link to a server; whether it connects is another matter."""
+    link = Link(Target((f"{scheme}://localhost:{port}",), **given))
+    link.open()
+    try:
+        yield link
+    finally:
+        await link.close()
 
 
 def test_a_server_is_asked_and_known(run, connected, server):
@@ -132,6 +177,98 @@ def test_a_server_that_is_not_there_yet_is_waited_for(run):
         while "Connect call failed" not in link.state.words:
             await asyncio.sleep(0.01)
         await link.close()
+
+    run(work())
+
+
+@pytest.mark.parametrize("kind", ["bundled", "genuine"])
+def test_a_key_over_tls_in_a_domain(run, served, pki, other_pki, tmp_path, kind):
+    public = nkeys.from_seed(seed("console").encode()).public_key.decode()
+    config = GUARDED.replace("$NKEY", public).replace("$CA", pki.cert("ca"))
+    config = config.replace("$CERT", pki.cert("server")).replace("$KEY", pki.key("server"))
+    port = served(kind, config).port
+    nkey = tmp_path / "console.nk"
+    nkey.write_text(seed("console"))
+    good = {
+        "nkey": str(nkey),
+        "tls_ca": pki.cert("ca"),
+        "tls_cert": pki.cert("client"),
+        "tls_key": pki.key("client"),
+    }
+
+    async def pieces():
+        yield b"content"
+
+    async def work():
+        async with linked(port, "tls", **good, domain="hub") as link:
+            await until(lambda: link.state.is_connected)
+            api = Api(link)
+            assert (await api.ask("INFO"))["domain"] == "hub"
+            made = {"name": "KV_B", "subjects": ["$KV.B.>"], "max_msgs_per_subject": 1}
+            await api.ask("STREAM.CREATE.KV_B", made)
+            [bucket] = (await all_buckets(api)).rows
+            assert await EntryWriter(api, bucket).create("k", b"v") == 1
+            assert (await EntryReader(api, bucket).latest("k")).message.payload == b"v"
+            made = {"name": "OBJ_O", "subjects": ["$O.O.>"], "allow_rollup_hdrs": True}
+            await api.ask("STREAM.CREATE.OBJ_O", made)
+            [store] = (await all_stores(api)).rows
+            await ObjectWriter(api, store).put("a", pieces(), None, lambda done: None)
+            info = (await ObjectReader(api, store).find_named("a")).info
+            assert [each async for each in ObjectReader(api, store).content(info)] == [b"content"]
+        async with linked(port, "tls", **good, domain="other") as link:
+            await until(lambda: link.state.is_connected)
+            with pytest.raises(UnreachableError, match=r"Nobody listens to '\$JS.other.API.INFO'"):
+                await Api(link).ask("INFO")
+        async with linked(port, "tls", **good | {"tls_ca": other_pki.cert("ca")}) as link:
+            await until(lambda: "certificate verify failed" in link.state.words)
+        async with linked(port, **good | {"tls_cert": "", "tls_key": ""}) as link:
+            await until(lambda: link.state.words != "No server has answered yet.")
+            assert not link.state.is_connected
+        async with linked(port, "tls", **good | {"tls_ca": "/none"}) as link:
+            await until(lambda: "No such file" in link.state.words)
+        other = tmp_path / "other.nk"
+        other.write_text(seed("other"))
+        async with linked(port, "tls", **good | {"nkey": str(other)}) as link:
+            await until(lambda: "authorization violation" in link.state.words.lower())
+
+    run(work())
+
+
+@pytest.mark.parametrize("kind", ["bundled", "genuine"])
+def test_a_credentials_file_and_what_is_none(run, served, tmp_path, kind):
+    config = credentials.operator_config()
+    port = served(kind, config.replace("jetstream {", 'jetstream { store_dir: "$STORE",')).port
+    good, wrong, odd = tmp_path / "good", tmp_path / "wrong", tmp_path / "odd"
+    good.write_text(CREDENTIALS % (credentials.users()["tiers"], seed("tiers")))
+    wrong.write_text(CREDENTIALS % (credentials.users()["tiers"], seed("flat")))
+    odd.write_text("nothing of the kind")
+
+    async def work():
+        async with linked(port, creds=str(good)) as link:
+            await until(lambda: link.state.is_connected)
+            assert "tiers" in await Api(link).ask("INFO")
+        async with linked(port, creds=str(wrong)) as link:
+            await until(lambda: "authorization violation" in link.state.words.lower())
+        for path in (odd, tmp_path / "none"):
+            async with linked(port, creds=str(path)) as link:
+                await until(lambda link=link: link.state.words != "No server has answered yet.")
+                assert not link.state.is_connected and seed("tiers") not in link.state.words
+
+    run(work())
+
+
+@pytest.mark.parametrize("kind", ["bundled", "genuine"])
+def test_a_token_and_a_secret_that_cannot_be_read(run, served, monkeypatch, kind):
+    port = served(kind, TOKEN).port
+    monkeypatch.setenv("CONSOLE_TOKEN", "t0ps3cret")
+    monkeypatch.delenv("NONE", raising=False)
+
+    async def work():
+        async with linked(port, token=Secret("env:CONSOLE_TOKEN")) as link:
+            await until(lambda: link.state.is_connected)
+        async with linked(port, token=Secret("env:NONE")) as link:
+            await until(lambda: "NONE" in link.state.words)
+            assert not link.state.is_connected
 
     run(work())
 
