@@ -103,13 +103,14 @@ def read_entries(control: Control, bucket: str) -> Operation[list[LedgerEntry]]:
         columns = (batch.column(name).to_pylist() for name in ("key", "value", "operation"))
         times = batch.column("timestamp").cast(pa.int64()).to_pylist()
         for key, value, operation, written_us in zip(*columns, times, strict=True):
-            entry = _entry(key, value, written_us) if operation == "PUT" and value else None
+            entry = read_entry(key, value, written_us) if operation == "PUT" and value else None
             if entry is not None:
                 found.append(entry)
     return found
 
 
-def _entry(key: str, value: bytes, written_us: int) -> LedgerEntry | None:
+def read_entry(key: str, value: bytes, written_us: int) -> LedgerEntry | None:
+    """Return what a key holds; None if it is no entry of a ledger."""
     kind, *tokens = key.split(".")
     if kind not in _KINDS or len(tokens) not in (2, 3):
         return None

@@ -25,6 +25,7 @@ class Settings:
 
     Attributes:
         monitor: address of a server's monitoring; empty for none.
+        checkpoints: a folder in which Spark's queries have their checkpoints; empty for none.
         page_password: what somebody at a browser has to know; None if only this machine can reach
             it.
         is_writable: whether streams, messages, consumers and buckets may be changed.
@@ -36,6 +37,7 @@ class Settings:
     port: int
     page_password: Secret | None
     is_writable: bool
+    checkpoints: str = ""
 
 
 def read_settings(arguments: Sequence[str]) -> Settings:
@@ -75,6 +77,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         port=given.port,
         page_password=given.page_password,
         is_writable=given.writable,
+        checkpoints=given.checkpoints,
     )
 
 
@@ -104,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         ("--tls-key", "and its key"),
         ("--domain", "the JetStream domain"),
         ("--monitor", "the monitoring of a server, such as http://127.0.0.1:8222"),
+        ("--checkpoints", "a folder on this machine, or one above it, that queries of Spark have"),
     ):
         add(name, default="", help=text)
     for name, text in (

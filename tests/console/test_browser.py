@@ -169,6 +169,7 @@ def test_a_search_and_a_consumer_by_keyboard_on_a_telephone(visit: Visit) -> Non
         "/publish",
         "/connections",
         "/advisories",
+        "/queries",
         "/server",
     ],
 )

@@ -19,6 +19,7 @@ _LINKS = (
     ("Streams", "/streams"),
     ("Buckets", "/buckets"),
     ("Objects", "/stores"),
+    ("Spark", "/queries"),
     ("Connections", "/connections"),
     ("Advisories", "/advisories"),
     ("Server", "/server"),

@@ -17,6 +17,7 @@ from jetstream_console.pages import (
     messages,
     overview,
     publish,
+    queries,
     server,
     store,
     stored_object,
@@ -94,6 +95,10 @@ def _add_buckets_and_objects(console: Console) -> None:
 
 
 def _add_server(console: Console) -> None:
+    @ui.page("/queries")
+    def of_queries() -> None:
+        queries.show(console)
+
     @ui.page("/connections")
     def of_connections() -> None:
         connections.show(console)

@@ -1,0 +1,177 @@
+"""Spark's queries that read or write here, as far as servers, ledger and checkpoints know them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nicegui import ui
+
+from jetstream_console.asking.checkpoints import QueryPosition, checkpoints_in
+from jetstream_console.asking.ledger import LedgerLook, Write
+from jetstream_console.asking.monitor import Connection
+from jetstream_console.console import Console
+from jetstream_console.pages.columns import LINK_CELL, column
+from jetstream_console.pages.frame import (
+    REFRESH_S,
+    answered,
+    frame,
+    load,
+    refusal,
+    stream_address,
+)
+from jetstream_console.showing.payload import printable
+from jetstream_console.showing.quantities import count, when
+
+# What the connector calls itself when it connects.
+LIBRARY = "python-jetstream-spark"
+_CONNECTIONS_MAX = 1_024
+_READS = [
+    column("stream", "Stream"),
+    column("query", "Query"),
+    column("batch", "Batch done", "count"),
+    column("next", "Next", "count"),
+    column("lag", "Lag", "count"),
+    column("rate", "Sequences/s", "rate"),
+    column("changed", "Last written"),
+    column("words", "Note"),
+]
+_WRITES = [
+    column("stream", "Stream"),
+    column("kind", "Kind"),
+    column("name", "Name"),
+    column("batch", "Batch done", "count"),
+    column("rows", "Rows", "count"),
+    column("rate", "Rows/s", "rate"),
+    column("written", "Last written"),
+    column("words", "Note"),
+]
+_CONNECTIONS = [
+    column("name", "Name"),
+    column("place", "From"),
+    column("account", "Account"),
+    column("uptime", "Up"),
+    column("idle", "Idle"),
+    column("in_messages", "Published", "count"),
+    column("out_messages", "Received", "count"),
+    column("out_bytes", "Bytes received", "size"),
+    column("pending", "Waits", "size"),
+]
+
+
+def show(console: Console) -> None:
+    """Build the page."""
+    with frame(console, "Spark") as page:
+        parts = Parts(console)
+    load(page, parts.look)
+    ui.timer(REFRESH_S, parts.look, immediate=False)
+
+
+class Parts:
+    """What reads, what writes, and who is connected."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._ledger = LedgerLook(console.api)
+        ui.label("Reads, by their checkpoints").classes("text-lg")
+        self._reads_words = ui.column().classes("w-full")
+        if not console.settings.checkpoints:
+            ui.label("Start with --checkpoints FOLDER to see positions and lag.")
+        self._reads = _table(_READS, "reads")
+        ui.label("Writes, by the ledger").classes("text-lg")
+        self._writes_words = ui.column().classes("w-full")
+        self._writes = _table(_WRITES, "writes")
+        ui.label("Connections").classes("text-lg")
+        self._words = ui.column().classes("w-full")
+        if console.monitor is None:
+            ui.label("Start with --monitor to see connections.")
+        self._connections = _table(_CONNECTIONS, "spark-connections")
+
+    async def look(self) -> None:
+        """Show what there is now."""
+        await self._look_at_reads()
+        await self._look_at_writes()
+        await self._look_at_connections()
+
+    async def _look_at_reads(self) -> None:
+        folder = self._console.settings.checkpoints
+        self._reads_words.clear()
+        if folder:
+            found = await answered(self._reads_words, checkpoints_in(self._console.api, folder))
+            self._reads.rows = [_read(each) for each in found or ()]
+
+    async def _look_at_writes(self) -> None:
+        self._writes_words.clear()
+        found = await answered(self._writes_words, self._ledger.look())
+        if found is None:
+            return
+        self._writes.rows = [_write(each) for each in found.rows]
+        if found.is_cut:
+            with self._writes_words:
+                refusal("The ledger holds more than is looked at here.")
+
+    async def _look_at_connections(self) -> None:
+        monitor = self._console.monitor
+        if monitor is None:
+            return
+        self._words.clear()
+        found = await answered(self._words, monitor.connections("cid", 0, _CONNECTIONS_MAX))
+        if found is None:
+            return
+        ours = [each for each in found.rows if each.language.startswith(LIBRARY)]
+        self._connections.rows = [_connection(each) for each in ours]
+        if found.total > len(found.rows):
+            with self._words:
+                refusal(f"Only {count(len(found.rows))} of {count(found.total)} are looked at.")
+
+
+def _table(columns: list[dict[str, Any]], mark: str) -> ui.table:
+    table = ui.table(columns=columns, rows=[], row_key="key", pagination=25)
+    table.classes("w-full").mark(mark)
+    if columns[0]["name"] == "stream":
+        table.add_slot("body-cell-stream", LINK_CELL)
+    return table
+
+
+def _read(row: QueryPosition) -> dict[str, Any]:
+    return {
+        "key": f"{row.folder} {row.stream}",
+        "stream": printable(row.stream),
+        "address": stream_address(row.stream),
+        "query": printable(row.query),
+        "batch": row.batch,
+        "next": row.next,
+        "lag": row.lag,
+        "rate": row.rate,
+        "changed": when(row.changed),
+        "words": printable(row.words),
+    }
+
+
+def _write(row: Write) -> dict[str, Any]:
+    return {
+        "key": f"{row.kind} {row.name} {row.stream}",
+        "stream": printable(row.stream),
+        "address": stream_address(row.stream),
+        "kind": row.kind,
+        "name": printable(row.name),
+        "batch": row.batch,
+        "rows": row.rows,
+        "rate": row.rate,
+        "written": when(row.written),
+        "words": "" if row.begun is None else f"batch {row.begun} was begun and is not done",
+    }
+
+
+def _connection(row: Connection) -> dict[str, Any]:
+    return {
+        "key": row.cid,
+        "name": printable(row.name),
+        "place": row.place,
+        "account": row.account,
+        "uptime": row.uptime,
+        "idle": row.idle,
+        "in_messages": row.in_messages,
+        "out_messages": row.out_messages,
+        "out_bytes": row.out_bytes,
+        "pending": row.pending_bytes,
+    }

@@ -1,0 +1,57 @@
+"""Spark's queries, as a browser gets them from both servers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from jetstream_spark.client import blocking
+from jetstream_spark.client.flow import Flow
+from jetstream_spark.options.format_options import SinkOptions
+from tests.connector.command.conftest import MadeCheckpoint, line
+from tests.console.conftest import until
+
+
+def test_reads_writes_and_connections(run, browse, name, server, tmp_path):
+    async def work():
+        async with browse(checkpoints=str(tmp_path)) as (user, world):
+            await world.stream(name, [b"x"] * 10)
+            created = (await world.api.ask(f"STREAM.INFO.{name}"))["created"]
+            MadeCheckpoint(tmp_path / "q").add(0, line(created, **{name: 4}))
+            ledger = await world.js.create_key_value(bucket="spark-jetstream-ledger")
+            entry = json.dumps({"version": 2, "rows": 7}).encode()
+            await ledger.put(f"txn.{name}.{name}", entry)
+            given = {"servers": f"nats://127.0.0.1:{server.port}", "user": "all"}
+            given |= {"password": "all", "connectionName": "<b>"}
+            options = SinkOptions.parse(given).connection
+            flow = await asyncio.to_thread(
+                lambda: blocking.run(Flow.connect(blocking.this_host(), options, "reader"))
+            )
+            await user.open("/queries")
+            tables = {}
+            for mark in ("reads", "writes", "spark-connections"):
+                [tables[mark]] = user.find(mark).elements
+            await until(lambda: tables["spark-connections"].rows)
+            [read] = tables["reads"].rows
+            assert (read["stream"], read["batch"], read["next"], read["lag"]) == (name, 0, 4, 7)
+            [write] = (row for row in tables["writes"].rows if row["name"] == name)
+            assert (write["kind"], write["batch"], write["rows"]) == ("txn", 2, 7)
+            [row] = tables["spark-connections"].rows
+            assert row["name"] == "<b>"
+            flow.close()
+            await world.js.delete_key_value("spark-jetstream-ledger")
+
+    run(work())
+
+
+def test_what_is_not_given_or_not_allowed_is_said(run, browse, tmp_path):
+    async def work():
+        async with browse(monitor="") as (user, _):
+            await user.open("/queries")
+            await user.should_see("Start with --checkpoints FOLDER")
+            await user.should_see("Start with --monitor")
+        async with browse(checkpoints=str(tmp_path / "none")) as (user, _):
+            await user.open("/queries")
+            await user.should_see("is no checkpoint", retries=50)
+
+    run(work())
