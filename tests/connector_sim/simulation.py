@@ -24,6 +24,7 @@ from collections.abc import Callable, Generator
 from random import Random
 from typing import Any
 
+from jetstream_spark.client.control import Control
 from jetstream_spark.errors import (
     AttemptSupersededError,
     AuthenticationFailedError,
@@ -181,32 +182,42 @@ class Simulation:
             yield Join(lambda: False, control.host.now() + program.lasts_s / program.portions)
             while number < program.messages * (portion + 1) // program.portions:
                 data = b"%d" % number + b"x" * self.random.choice([0, 10, 300])
-                headers = b"NATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n" % data
                 number += 1
                 if program.is_object_source:
                     yield from self._objects.change(self.truth.now("OBJ_IN"), data)
                     continue
                 stream, token = self._target()
-                is_ours = not program.subjects or f"*.{token}" in program.subjects
-                if is_ours:
-                    self.truth.uncertain.add(data)
-                yield from self._enter()
-                life = self.truth.now(stream)
-                subject = f"{stream.lower()}.{token}"
-                is_kept = self._is_kept(stream)
-                sent_at = control.host.now()
-                ack = yield from control.request_message(subject, data, headers)
-                if not is_kept:  # it may be, if somebody has become interested meanwhile
-                    self._is_entered = False
-                    continue
-                if is_ours:
-                    life.stored[int(ack["seq"])] = data
-                else:
-                    life.others.add(int(ack["seq"]))
-                self._is_entered = False
-                # Sent again behind the window it may be there twice, and only one place is known.
-                if control.host.now() - sent_at <= (program.max_age_s or WINDOW_S):
-                    self.truth.uncertain.discard(data)
+                while not (yield from self._publish(stream, token, data)):
+                    data += b"."
+                    yield Join(lambda: False, control.host.now() + 1)
+
+    def _publish(self, stream: str, token: str, data: bytes) -> Generator[Any, Any, bool]:
+        """Publish a message; tell whether it is known what became of it.
+
+        Without an answer it is not sent again: the server may have stored it, and may have
+        forgotten its id by then.
+        """
+        program, truth, keeper = self.program, self.truth, self.keeper.control
+        control = Control(keeper.host, keeper.options, keeper.role, patience_s=0)
+        is_ours = not program.subjects or f"*.{token}" in program.subjects
+        if is_ours:
+            truth.uncertain.add(data)
+        yield from self._enter()
+        life, is_kept = truth.now(stream), self._is_kept(stream)
+        try:
+            ack = yield from control.request_message(f"{stream.lower()}.{token}", data)
+        except RetryableError:
+            return False
+        finally:
+            self._is_entered = False
+        if not is_kept:  # it may be, if somebody has become interested meanwhile
+            return True
+        if is_ours:
+            life.stored[int(ack["seq"])] = data
+            truth.uncertain.discard(data)
+        else:
+            life.others.add(int(ack["seq"]))
+        return True
 
     def _is_kept(self, stream: str) -> bool:
         """Whether a stream that was made anew keeps messages, or nobody is interested yet."""
