@@ -10,7 +10,7 @@ the trees.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jetstream_server.core.subject import overlaps
@@ -137,6 +137,22 @@ class PatternTree:
         # A large tree that is known already is not searched for the sake of a small new one.
         steps_max = _steps_max(min(self._tokens, other._tokens))
         return _meet(self._root, other._root, steps_max) == _FOUND
+
+    def overlaps_any(self, patterns: Sequence[bytes]) -> bool:
+        """Tell whether a pattern of the tree overlaps one of these.
+
+        Raises:
+            TooManyMeetError: that takes too long to find out.
+        """
+        root = self._root
+        if root.star is None and not root.tails:
+            # Most begin with a token that none in the tree begins with, and need no tree.
+            patterns = [
+                pattern
+                for pattern in patterns
+                if (token := pattern.partition(b".")[0]) in root.literals or token in (b"*", b">")
+            ]
+        return bool(patterns) and self.overlaps(PatternTree(patterns))
 
     def meets(self, pattern: bytes, steps_left: int) -> int:
         """Return how many steps are left, or -1 when a pattern overlaps one in the tree."""

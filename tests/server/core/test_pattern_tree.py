@@ -45,6 +45,7 @@ def test_every_answer_is_that_of_all_pairs(seed):
         expected = any(overlaps(a, b) for a in patterns for b in others)
         assert tree.overlaps(PatternTree(others)) is expected, (patterns, others)
         assert PatternTree(others).overlaps(tree) is expected
+        assert tree.overlaps_any(others) is expected
         gone = [patterns.pop(random.randrange(len(patterns))) for _ in patterns[::2]]
         for pattern in gone:
             tree.remove(pattern)

@@ -187,3 +187,48 @@ def test_many_subscribers_of_one_subject(sublist: Sublist, queue: bytes) -> None
         assert sublist.remove(sub)
         assert not sublist.remove(sub)
     assert sublist._root.is_empty
+
+
+def test_many_at_once_are_as_one_by_one() -> None:
+    subjects = [b"a.b", b"a.*", b"*.b", b"a.>", b"a.b", b"c", b"c.d.e"]
+    for count in range(len(subjects) + 1):
+        one, many = Sublist(), Sublist()
+        asked = [b"a.b", b"a.x", b"c", b"c.d.e", b"z"]
+        for sublist in (one, many):
+            for subject in asked:  # so that answers are remembered
+                sublist.match(subject)
+                sublist.match_prefix(subject)
+        subs = [
+            Subscription(each, NOBODY, queue=b"q" * (at % 2))
+            for at, each in enumerate(subjects[:count])
+        ]
+        for sub in subs:
+            one.insert(sub)
+        calls: list[Subscription] = []
+        watcher = Watcher(calls)
+        many.watchers = (watcher,)
+        before = many.generation
+        many.insert_all(subs)
+        assert many.generation == before + 1
+        assert calls == subs
+        assert (many.count, {*many}) == (one.count, {*one})
+        for subject in asked:
+            assert many.match(subject).plain == one.match(subject).plain
+            assert many.match(subject).queues == one.match(subject).queues
+            assert many.match_prefix(subject) is one.match_prefix(subject)
+        for sub in subs:
+            assert many.remove(sub)
+        assert [*many] == []
+
+
+class Watcher:
+    """Notes who came."""
+
+    def __init__(self, calls: list[Subscription]) -> None:
+        self.calls = calls
+
+    def inserted(self, sub: Subscription) -> None:
+        self.calls.append(sub)
+
+    def removed(self, sub: Subscription) -> None:
+        pass

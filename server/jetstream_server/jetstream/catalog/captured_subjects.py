@@ -29,11 +29,10 @@ class CapturedSubjects:
             TooManyMeetError: that takes too long to find out.
         """
         own = self._configs.get(config.name)
-        wanted = PatternTree(config.subject_patterns)
         if own is not None:
             self._remove(own)
         try:
-            return self._tree.overlaps(wanted)
+            return self._tree.overlaps_any(config.subject_patterns)
         finally:
             if own is not None:
                 self._add(own)

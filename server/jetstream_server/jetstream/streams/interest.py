@@ -22,9 +22,11 @@ class Interest:
         """Subscribe to what is new and unsubscribe from what is not wanted; the rest stays."""
         for key in [key for key in self._subscriptions if key not in wanted]:
             self._sublist.remove(self._subscriptions.pop(key))
-        for key, receiver in wanted.items():
-            if key not in self._subscriptions:
-                subject, queue = key
-                subscription = Subscription(subject, receiver, queue=queue)
-                self._subscriptions[key] = subscription
-                self._sublist.insert(subscription)
+        new = {
+            (subject, queue): Subscription(subject, receiver, queue=queue)
+            for (subject, queue), receiver in wanted.items()
+            if (subject, queue) not in self._subscriptions
+        }
+        if new:
+            self._subscriptions |= new
+            self._sublist.insert_all(list(new.values()))

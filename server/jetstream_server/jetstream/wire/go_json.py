@@ -457,6 +457,8 @@ def _wire_value(value: Any) -> Any:
     if isinstance(value, Instant):
         return format_time(value)
     if isinstance(value, list):
+        if {*map(type, value)} == {str}:  # ten thousand subjects, say
+            return value[:]
         return [_wire_value(element) for element in value]
     if isinstance(value, dict):  # Go writes maps with sorted keys
         return {key: _wire_value(value[key]) for key in sorted(value)}
