@@ -241,14 +241,15 @@ class Sink:
             recovery = Recovery(self._host, self.options, None, claim)
             tag = ids.tag.decode()
             return ObjectPublisher(self._host, self.options, tag, is_resumed, recovery)
-        recovery = Recovery(self._host, self.options, self._inquiry(stream, ids), claim)
+        inquiry = self._inquiry(stream, ids)
+        recovery = Recovery(self._host, self.options, inquiry, claim)
         flow = yield from recovery.take()
         if self.options.publish_mode == "atomic":
             return BatchPublisher(recovery, flow)
         keeps_last = stream is not None and stream.keeps_last
         # The answer to a fast batch does not tell which of its rows the stream had already. Without
         # a ledger nothing else does, and a key might go back to an earlier row (`key_order.py`).
-        is_told = claim is not None or self.options.dedupe != "auto" or not keeps_last
+        is_told = claim is not None or inquiry is None or not inquiry.can_go_back
         if self.options.publish_mode == "fast" and is_told:
             return FastPublisher(recovery, flow, is_ordered=keeps_last)
         return Publisher(recovery, flow)

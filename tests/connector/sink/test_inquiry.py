@@ -15,8 +15,11 @@ import pytest
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from jetstream_spark.client.blocking import lease, run, this_host
+from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.client.operation import Open, Pause
 from jetstream_spark.errors import NotAcknowledgedError, PermissionDeniedError, StreamRecreatedError
+from jetstream_spark.options.format_options import SinkOptions
+from jetstream_spark.sink.inquiry import Inquiry
 from jetstream_spark.sink.ledger import Scope, ScopeKind
 from jetstream_spark.sink.sink import Sink
 from jetstream_spark.sink.sink_columns import SinkColumns
@@ -250,3 +253,23 @@ def test_what_the_write_has_found_is_in_the_log_of_none(forgetful, caplog) -> No
     caplog.set_level(logging.WARNING)
     run(writing(forgetful))
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("config", "id_prefix", "can"),
+    [
+        ({"max_msgs_per_subject": 1}, b"tag", True),
+        ({"max_msgs_per_subject": 64}, b"tag", True),
+        ({"max_msgs_per_subject": -1}, b"tag", False),
+        ({"max_msgs_per_subject": 1}, b"", False),
+        ({"max_msgs_per_subject": 1, "retention": "workqueue"}, b"tag", False),
+        ({"max_msgs_per_subject": 1, "allow_msg_counter": True}, b"tag", False),
+        ({"max_msgs_per_subject": 1, "discard_new_per_subject": True}, b"tag", False),
+    ],
+)
+def test_where_the_order_of_the_rows_of_a_subject_is_watched(config, id_prefix, can) -> None:
+    options = SinkOptions.parse({"servers": "nats://h:1", "stream": "S"})
+    control = Control(this_host(), options.connection, "test")
+    state = StreamState("S", "", 1, 1, 0, 0, config)
+    assert Inquiry(control, state, 120, id_prefix).can_go_back is can
+    assert not Inquiry(control, None, 120, id_prefix).can_go_back

@@ -10,9 +10,9 @@ from typing import Any
 import nats
 import pytest
 
-from jetstream_spark.client.blocking import run
+from jetstream_spark.client.blocking import run, this_host
 from jetstream_spark.client.link import Link
-from jetstream_spark.client.operation import EFFECTS, Effect, Transfer, Until
+from jetstream_spark.client.operation import EFFECTS, Effect, Pause, Transfer, Until
 from jetstream_spark.errors import (
     AttemptSupersededError,
     NotAcknowledgedError,
@@ -20,6 +20,8 @@ from jetstream_spark.errors import (
     RowRefusedError,
 )
 from jetstream_spark.object_info import CHUNK_BYTES
+from jetstream_spark.sink.object_publisher import ObjectPublisher
+from jetstream_spark.sink.recovery import Recovery
 from tests.connector.cut_wires import outgoing, watched, without_answer
 from tests.connector.stores import Store, put
 
@@ -257,6 +259,25 @@ def resume(operation) -> None:
     effect = operation.throw(ConnectionResetError("it was away for long"))
     while True:
         effect = _carry_out(operation, effect)
+
+
+def test_a_connection_that_broke_between_objects_is_replaced_after_a_moment(store) -> None:
+    options, host = store.sink_options(), this_host()
+    publisher = ObjectPublisher(host, options, "tag", False, Recovery(host, options, None))
+    pauses: list[Effect] = []
+
+    def note(effect: Effect) -> list[Effect]:
+        pauses.extend([effect] if isinstance(effect, Pause) else [])
+        return []
+
+    def connection():
+        return run(watched(publisher._connection(), note))
+
+    first = connection()
+    assert connection() is first and not pauses
+    first.close()
+    assert connection() is not first and len(pauses) == 1
+    publisher.abandon()
 
 
 def test_somebody_else_may_write_the_same_object_meanwhile(store) -> None:
