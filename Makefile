@@ -71,7 +71,7 @@ check: $(READY)-test
 # from beginning to end: a fifth lane would make nothing quicker, and late what is timed.
 SPARK_TESTS     := tests/spark tests/test_pipeline.py
 PARITY_TESTS    := tests/parity tests/cluster
-SIM_TESTS       := tests/connector_sim
+SIM_TESTS       := tests/connector_sim tests/console
 CONNECTOR_TESTS := tests/connector
 EXAMPLE_TESTS   := tests/test_examples.py tests/benchmarks
 # With the kernels in pure Python: what is nearest to them, but for the tests that take both twins

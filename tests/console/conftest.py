@@ -149,6 +149,11 @@ class World:
         self.client = client
         self.js: JetStreamContext = client.jetstream()
 
+    async def settle(self) -> None:
+        """Return when the server has read what the client said; its first ping may overtake it."""
+        for _ in range(2):
+            await self.client.flush()
+
     async def stream(self, name: str, payloads: list[bytes] = (), **config: Any) -> None:
         """Make a stream of `<name>.>` with messages of `<name>.a`."""
         given = {"name": name, "subjects": [f"{name}.>"], **config}

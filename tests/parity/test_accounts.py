@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
+from tests import nursery
 
 pytestmark = pytest.mark.genuine
 
@@ -87,11 +88,10 @@ def test_mistakes(both, tmp_path, text):
     config.write_text("accounts {\nB {\n " + text + "\n}\n" + EXPORTER + "Y {}\n}\n")
 
     def check(command):
-        run = subprocess.run(
-            [*command, "-c", str(config), "-t"], capture_output=True, text=True, check=False
-        )
-        lines = [_EITHER.sub(": stream and service", line) for line in run.stderr.split("\n")]
-        return run.returncode, sorted(lines)
+        run = nursery.start([*command, "-c", str(config), "-t"])
+        with run.stderr as log:
+            lines = [_EITHER.sub(": stream and service", line) for line in log.read().split("\n")]
+        return run.wait(60), sorted(lines)
 
     code, lines = both(check)
     assert code == 1 and any(str(config) in line for line in lines)

@@ -87,7 +87,7 @@ def test_an_answer_that_does_not_come_is_given_up(run, connected):
     async def work():
         async with connected(request_timeout_s=0.05) as world:
             await world.client.subscribe("silent")
-            await world.client.flush()
+            await world.settle()
             with pytest.raises(UnreachableError, match=r"no answer within 0.05 s"):
                 await world.console.link.request("silent")
 
@@ -153,7 +153,7 @@ def test_what_is_listened_to_is_handed_over_until_it_is_closed(run, connected):
             await listening.close()
             await listening.close()
             await world.client.publish("news.a", b"late")
-            await world.client.flush()
+            await world.settle()
             await link.client.flush()
             assert len(heard) == 1 and not listening.is_open
             with pytest.raises(UnreachableError):
