@@ -36,6 +36,9 @@ async def fill(port: int) -> None:
         await js.publish(f"orders.{number % 5}.<b>new</b>", payload.encode(), headers=headers)
     await js.add_stream(name="<svg&onload=alert(1)>".replace(">", ""), subjects=["{{7*7}}"])
     await js.add_consumer("ORDERS", durable_name="shipping", ack_policy="explicit")
+    bucket = await js.create_key_value(bucket="SETTINGS")
+    await bucket.put("colour/b", b"red")
+    await js.create_object_store("FILES", description=EVIL)
     await client.close()
 
 
@@ -156,6 +159,33 @@ def test_a_search_and_a_consumer_by_keyboard_on_a_telephone(visit: Visit) -> Non
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.get_by_text("It was deleted.")).to_be_visible()
+
+
+def test_a_key_is_edited_and_a_file_goes_in_and_out(visit: Visit, tmp_path: Path) -> None:
+    page = visit.page
+    page.goto("/advisories")
+    expect(page.get_by_text("0 came")).to_be_visible()
+    page.goto("/buckets/SETTINGS")
+    page.get_by_role("link", name="colour/b").click()
+    page.get_by_text("Edit", exact=True).click()
+    page.get_by_label("Value", exact=True).fill("grün")
+    page.get_by_role("button", name="Update").click()
+    expect(page.get_by_text("Written as revision 2.")).to_be_visible()
+    picture(page, "key")
+    page.goto("/stores/FILES")
+    page.get_by_text("Upload", exact=True).click()
+    content = bytes(range(256)) * 2000
+    given = {"name": "a <b>.bin", "mimeType": "text/html", "buffer": content}
+    page.locator("input[type=file]").set_input_files(given)  # type: ignore[arg-type]
+    expect(page.get_by_text("500.0 KiB of 500.0 KiB. That is all.")).to_be_visible()
+    page.get_by_role("link", name="a <b>.bin").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download").click()
+    assert download.value.suggested_filename == "a__b_.bin"
+    download.value.save_as(tmp_path / "saved")
+    assert (tmp_path / "saved").read_bytes() == content
+    expect(page.get_by_text("500.0 KiB of 500.0 KiB. That is all.")).to_be_visible()
+    picture(page, "object")
 
 
 @pytest.mark.parametrize(
