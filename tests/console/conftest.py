@@ -201,7 +201,17 @@ async def browsing(server: Served, **settings: Any) -> AsyncIterator[tuple[User,
     """Serve the pages of a console to a browser that is played."""
     async with user_simulation(lambda: None) as user, world_of(server, **settings) as world:
         add_pages(world.console)
+        user.should_see = _patient(user.should_see)  # type: ignore[method-assign]
         yield user, world
+
+
+def _patient(see: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """Look ten times a second for half a minute; what is there is seen at once."""
+
+    async def should_see(*wanted: Any, **named: Any) -> None:
+        await see(*wanted, **(named | {"retries": 300}))
+
+    return should_see
 
 
 @pytest.fixture
