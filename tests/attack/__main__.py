@@ -20,7 +20,11 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
+from jetstream_server import API_LEVEL
 from jetstream_server.core.provenance import is_own_subject
+from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.required_level import HEADER as LEVEL_HEADER
+from jetstream_server.protocol import headers
 
 from tests.attack.acts import Act, Ears, Publish
 from tests.attack.grammar import COMPARED, FEATURES, sequence
@@ -29,6 +33,7 @@ from tests.attack.world import FoundError, attack
 
 # Of a hundred seeds: by sockets, and of these beside the genuine server.
 BY_SOCKETS, BESIDE = 4, 2
+_LEVEL_REFUSED = errors.REQUIRED_API_LEVEL().err_code
 _TIME_AND_PENDING = re.compile(rb"\.\d{19}\.\d+$")
 Answered = tuple[str, int | None, int | None]
 
@@ -143,10 +148,14 @@ def is_same_question(reply: bytes, ours: Ears, theirs: Ears) -> bool:
 
 def is_on_purpose(act: Publish, ours: Ears, theirs: Ears) -> bool:
     """Tell whether the servers are known to differ here (`tests/parity/deviations.md`): on streams
-    that meet an origin again, on templates, and on what no request begins like."""
+    that meet an origin again, on templates, on what no request begins like, and on the level of
+    their API."""
     reply, subject = act.reply, act.subject
     if not isinstance(reply, bytes) or not isinstance(subject, bytes):
         return False
+    level = headers.get(act.headers, LEVEL_HEADER)
+    if level == b"%d" % (API_LEVEL + 1) and ours.errors.get(reply) == _LEVEL_REFUSED:
+        return True
     if reply in theirs.circles - ours.circles or b".STREAM.TEMPLATE." in subject:
         return True
     is_api = subject.startswith(b"$JS.API.") and reply not in theirs.errors

@@ -14,6 +14,7 @@ from tests.attack.grammar_jetstream import (
     acking,
     any_request,
     batches,
+    fast_batches,
     getting,
     making_consumers,
     making_streams,
@@ -25,7 +26,9 @@ from tests.attack.grammar_surroundings import (
     asking_the_system,
     crashing,
     crossing,
+    external_origins,
     feeds,
+    importing,
     joining,
     looking,
     passing,
@@ -78,6 +81,7 @@ FEATURES: dict[Callable[[Draw], Steps], int] = {
     making_streams: 12, making_consumers: 10, publishing: 14, pulling: 10, acking: 5, batches: 5,
     getting: 5, feeds: 8, transfers: 4, any_request: 6, templates: 1, asking_the_system: 4,
     looking: 3, crossing: 3, reloading: 1, passing: 4, speaking: 4, joining: 2, web: 3, crashing: 1,
+    fast_batches: 5, importing: 6, external_origins: 1,
 }  # fmt: skip
 # What the genuine server can be asked as well.
 COMPARED = (
@@ -89,6 +93,8 @@ COMPARED = (
     batches,
     getting,
     any_request,
+    fast_batches,
+    importing,
 )
 
 

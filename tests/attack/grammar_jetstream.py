@@ -250,6 +250,34 @@ def batches(draw: Draw) -> Steps:
         yield Publish(0, subject, b".".join(parts), headers, b"x")
 
 
+def fast_batches(draw: Draw) -> Steps:
+    """Fast batches as clients send them: begun, added to, pinged and committed, one beside the
+    other, with gaps, with numbers given twice, and with features that they cannot have."""
+    if draw.often(0.4):
+        fields = {"name": "S4", "subjects": ["s4.>"], "allow_batched": True, **draw.one(KINDS)}
+        yield request(draw, "STREAM.CREATE.S4", fields)
+    subject = draw.one((b"s4.a", b"s4.b", draw.subject()))
+    names = [b"%b%d" % (draw.one((b"q", b"w")), draw.random.randrange(3)) for _ in range(2)]
+    flow, gap = draw.one((b"1", b"2", b"10")), draw.one((b"ok", b"fail"))
+    numbers = dict.fromkeys(names, 0)
+    for _ in range(draw.random.randint(2, 14)):
+        name = draw.one(names)
+        numbers[name] += draw.one((1, 1, 1, 1, 1, 1, 0, 2))
+        number = numbers[name]
+        kinds = (b"1", b"1", b"1", b"1", b"2", b"3", b"4")
+        operation = b"0" if number == 1 else draw.one(kinds)
+        if draw.is_rude:
+            operation = draw.one((b"0", b"5", b"-1", b"", b"9" * 20))
+        parts = [b"_INBOX.r", name, flow, gap, b"%d" % number, operation, b"$FI"]
+        headers = draw.block(headers_of_a_feature(draw)) if draw.often(0.1) else b""
+        yield Publish(0, subject, b".".join(parts), headers, b"x" * draw.one((0, 1, 600)))
+        if draw.often(0.05):
+            change = {"name": "S4", "subjects": ["s4.>"], "allow_batched": draw.often(0.5)}
+            yield request(draw, "STREAM.UPDATE.S4", change)
+        if operation in (b"2", b"3") and draw.often(0.7):
+            numbers[name] = 0
+
+
 def getting(draw: Draw) -> Steps:
     """Direct and other gets."""
     wishes: list[dict[str, Any]] = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from dataclasses import replace
 from typing import Any
 
 from tests.attack.acts import (
@@ -20,7 +21,20 @@ from tests.attack.acts import (
     mutated,
 )
 from tests.attack.draws import RAW, SECOND, STREAMS, Draw
-from tests.attack.grammar_jetstream import headers_of_a_feature, request, stream_config
+from tests.attack.grammar_jetstream import (
+    acking,
+    any_request,
+    batches,
+    fast_batches,
+    getting,
+    headers_of_a_feature,
+    making_consumers,
+    making_streams,
+    publishing,
+    pulling,
+    request,
+    stream_config,
+)
 
 # -- what only the server's own parts may send ---------------------------------------------------
 
@@ -169,6 +183,45 @@ def crossing(draw: Draw) -> Steps:
         )
     if draw.often(0.3):
         yield Say(0, b"UNSUB 52\r\nUNSUB 53\r\n")
+
+
+_ASKED = (
+    making_streams, making_consumers, pulling, acking, getting, any_request, publishing, batches,
+    fast_batches,
+)  # fmt: skip
+
+
+def importing(draw: Draw) -> Steps:
+    """What another account imports: the API, acks, streams to publish to, and deliveries."""
+    yield Say(2, b"SUB came.> 54\r\nSUB from.> 55\r\n")
+    for act in draw.one(_ASKED)(draw):
+        if not isinstance(act, Publish):
+            yield act
+            continue
+        subject = act.subject
+        if isinstance(subject, bytes) and subject.startswith(b"$JS.API."):
+            subject = b"from.API." + subject.removeprefix(b"$JS.API.")
+        elif isinstance(subject, bytes) and subject.startswith((b"s0.", b"s4.")):
+            subject = b"far." + subject
+        yield replace(act, who=2, subject=subject)
+    if draw.often(0.3):
+        config = {"name": "C2", "durable_name": "C2", "deliver_subject": "d.x", "ack_policy": "all"}
+        fields = {"stream_name": "S0", "config": config | draw.one(({}, {"flow_control": True}))}
+        yield Publish(2, b"from.API.CONSUMER.CREATE.S0.C2", draw.reply(), b"", draw.body(fields))
+
+
+def external_origins(draw: Draw) -> Steps:
+    """Mirrors and sources across accounts, whose API and deliveries come through imports."""
+    yield Reload(2)
+    external = {"api": draw.one(("from.API", "from.API", "$JS.hub.API", draw.text()))}
+    if draw.often(0.8):
+        external["deliver"] = draw.one(("came.y", "came", draw.text()))
+    origin = {"name": draw.stream(), "external": external}
+    form = {"mirror": origin} if draw.often(0.5) else {"sources": [origin]}
+    yield request(draw, "STREAM.CREATE.E", {"name": "E", **form}, 2)
+    yield Publish(0, draw.subject(), draw.reply(), b"", b"x")
+    yield Pass(draw.one((SECOND, 12 * SECOND)))
+    yield request(draw, draw.one(("STREAM.INFO.E", "STREAM.DELETE.E")), {}, 2)
 
 
 def reloading(draw: Draw) -> Steps:

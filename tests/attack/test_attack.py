@@ -6,6 +6,8 @@ long run.
 
 from __future__ import annotations
 
+import itertools
+import json
 import tempfile
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 
 from tests.attack.__main__ import comparable, is_on_purpose, is_same_question
 from tests.attack.acts import Crash, Ears, Heard, Join, Look, Pass, Publish, Reload, Say, Web, frame
+from tests.attack.draws import RAW
 from tests.attack.grammar import FEATURES, sequence
 from tests.attack.process import running
 from tests.attack.world import FoundError, attack, opened
@@ -20,8 +23,7 @@ from tests.parity.server_process import MEMORY
 
 SEEDS = 100
 SEEDS_BY_SOCKETS = range(4)
-# What was found once: a seed of the grammar of today each, and what it was.
-FOUND = {0: "a count in the subject of a negative ack that JSON has no room for"}
+_ACKS = (b"-NAK", b"+TERM x")
 
 
 @pytest.fixture
@@ -34,9 +36,25 @@ def folder(tmp_path):
         yield Path(made)
 
 
-@pytest.mark.parametrize("seed", FOUND)
-def test_what_was_found_once(seed, folder):
-    attack(folder, seed, sequence(seed))
+def test_tokens_of_acks_that_were_found_once(folder):
+    """Of a count in the subject of a negative ack JSON had no room for it."""
+    config = {"durable_name": "C0", "ack_policy": "explicit", "max_deliver": 1}
+    consumer = json.dumps({"stream_name": "S0", "config": config}).encode()
+    acts = [
+        Publish(0, b"$JS.API.STREAM.CREATE.S0", b"_INBOX.r1", b"", b'{"name":"S0"}'),
+        Publish(0, b"$JS.API.CONSUMER.CREATE.S0.C0", b"_INBOX.r2", b"", consumer),
+        Publish(0, b"S0", b"_INBOX.r3", b"", b"x"),
+        Publish(0, b"$JS.API.CONSUMER.MSG.NEXT.S0.C0", b"_INBOX.pull", b"", b"1"),
+        Say(0, b"SUB $JS.EVENT.> 9\r\n"),
+    ]
+    for at, piece in itertools.product(range(4, 9), RAW):
+        token = piece.replace(b" ", b"").replace(b"\r", b"")
+        acts += [Publish(0, Heard("ack", 0, ((at, token),)), b"", b"", ack) for ack in _ACKS]
+    with opened(folder / "acks", spies=False) as world:
+        for act in acts:
+            world.do(act)
+        world.check()
+        assert world.ears.kept["ack"], "there was something to acknowledge"
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 25))
@@ -75,7 +93,7 @@ def test_enough_is_understood(folder):
     """Most of what is said is no nonsense: messages are stored, delivered and acknowledged."""
     heard: set[str] = set()
     successes = 0
-    for seed in range(0, 40, 2):
+    for seed in (*range(0, 40, 2), 61):
         with opened(folder / str(seed), spies=True) as world:
             for act in sequence(seed):
                 world.do(act)
@@ -145,6 +163,7 @@ def test_what_differs_on_purpose_is_no_finding():
     heard = {
         b"cycle": b'{"error":{"code":500,"err_code":10052,"description":"detected cycle"}}',
         b"503": b"NATS/1.0 503\r\nNats-Subject: x\r\n\r\n",
+        b"level": b'{"error":{"code":412,"err_code":10185,"description":"x"}}',
         b"made": b'{"config":{}}',
         b"": b"",
     }
@@ -163,6 +182,10 @@ def test_what_differs_on_purpose_is_no_finding():
     assert is_known(b"$JS.API.9.MSG", b"503", b"") and not is_known(b"$JS.API.9.MSG", b"", b"503")
     assert not is_known(b"s0.a", b"503", b"") and not is_known(create, b"503", b"made")
     assert is_known(b"$JS.API.STREAM.TEMPLATE.INFO.K", b"made", b"")
+    for level, refusal, is_excused in ((5, b"level", True), (6, b"level", False), (5, b"", False)):
+        block = b"NATS/1.0\r\nNats-Required-Api-Level: %d\r\n\r\n" % level
+        asked = Publish(0, b"$JS.API.INFO", b"_INBOX.r1", block)
+        assert is_on_purpose(asked, ears(refusal), ears(b"made")) is is_excused
 
 
 def test_both_servers_are_told_what_both_take():

@@ -67,12 +67,17 @@ accounts {{
            publish: {{allow: ["s0.>", "$JS.API.>", "$JS.ACK.>"], deny: "s0.b"}},
            subscribe: {{allow: ["_INBOX.>", "s1.> q"], deny: "a.>"}}, allow_responses: true }} }}],
        exports: [{{stream: "news.>"}}, {{stream: "d.>"}},
-                 {{service: "$JS.API.>", response: stream}},
+                 {{service: "$JS.API.>", response: stream}}, {{service: "$JS.ACK.>"}},
+                 {{service: "s0.>", response: stream}}, {{service: "s4.>", response: stream}},
                  {{service: "help.>", latency: {{sampling: 100, subject: "told"}}}}],
        {mappings} }}
   B {{ {jetstream} users: [{{user: b, password: x}}],
        imports: [{{stream: {{account: A, subject: "news.>"}}, prefix: "from"}},
+                 {{stream: {{account: A, subject: "d.>"}}, to: "came.>"}},
                  {{service: {{account: A, subject: "$JS.API.>"}}, to: "from.API.>"}},
+                 {{service: {{account: A, subject: "$JS.ACK.>"}}}},
+                 {{service: {{account: A, subject: "s0.>"}}, to: "far.s0.>"}},
+                 {{service: {{account: A, subject: "s4.>"}}, to: "far.s4.>"}},
                  {{service: {{account: A, subject: "help.>"}}}}] }}
   X {{ jetstream: enabled, users: [{{user: x, password: x}}] }}
   SYS {{ users: [{{user: s, password: x}}] }}

@@ -31,6 +31,8 @@ from jetstream_server.protocol.ops import PubRun
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
 ACK_PREFIX = b"$JS.ACK."
+# A reply subject of a fast batch ends with six tokens that speak to the stream.
+_FAST_BATCH_MARK, _FAST_BATCH_TOKENS = b".$FI", 6
 SINGLETON = "singleton"
 _NAME_CHARACTERS = 6
 # Requests that nobody answers are forgotten when their time is over, or when there are too many.
@@ -108,15 +110,21 @@ class ServiceReplies:
         now: int,
         timed: TimedRequest | None = None,
     ) -> bytes:
-        """Return the stand-in for a reply subject of another account."""
+        """Return the stand-in for a reply subject of another account.
+
+        What the end of it says about a fast batch is said to the stream there.
+        """
         if not self._prefix:
             name = self._nuid.short(_NAME_CHARACTERS).encode()
             self._prefix = b"%b%b." % (REPLY_PREFIX, name)
-            self._account.sublist.insert(Subscription(self._prefix + b"*", self))
+            self._account.sublist.insert(Subscription(self._prefix + b">", self))
         self._forget_late(now)
-        subject = self._prefix + self._nuid.short(_NAME_CHARACTERS).encode()
+        tail = b""
+        if reply.endswith(_FAST_BATCH_MARK):
+            tail = b"." + b".".join(reply.split(b".")[-_FAST_BATCH_TOKENS:])
+        subject = self._prefix + self._nuid.short(_NAME_CHARACTERS).encode() + tail
         while subject in self._open:
-            subject = self._prefix + self._nuid.short(_NAME_CHARACTERS).encode()
+            subject = self._prefix + self._nuid.short(_NAME_CHARACTERS).encode() + tail
         self._open[subject] = _Expected(requester, reply, terms, now, timed=timed)
         if timed is not None:
             self._timed.schedule(subject, now + terms.threshold_ns)

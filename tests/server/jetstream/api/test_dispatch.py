@@ -121,6 +121,28 @@ def test_level_is_checked_before_the_body(exchange: Any) -> None:
     assert "error" not in exchange.ask("STREAM.NAMES", b"", LEVEL % b"1")
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        b"NATS/1.0\r\n",
+        b"NATS/1.0\r\nNats-Required-Api\r\n",
+        b"NATS/1.0\r\nNats-Required-Api-Level: 9\r\n",
+        b"NATS/1.0",
+        b"NATS/1.0\n\n",
+    ],
+)
+def test_headers_without_their_end_seem_to_come_from_the_system(
+    exchange: Any, block: bytes
+) -> None:
+    """They were answered as if it were there (attack seed 31600)."""
+    for subject in ("STREAM.NAMES", "STREAM.INFO.S", "CONSUMER.INFO.S.C"):
+        refused = exchange.ask(subject, headers=block)
+        assert refused["type"] == "system_response"
+        assert refused["error"]["err_code"] == 10039
+    assert exchange.raw("INFO", headers=block) is None
+    assert "error" not in exchange.ask("STREAM.NAMES", headers=b"NATS/1.0\r\n\r\n")
+
+
 def test_verbs_of_a_cluster_check_nothing_first(exchange: Any) -> None:
     assert exchange.refusal("STREAM.LEADER.STEPDOWN.S", b"", LEVEL % b"99")[0] == 10010
 

@@ -52,6 +52,18 @@ def test_answers_reach_the_requester(accounts):
     assert len(a.replies) == 0
 
 
+def test_a_fast_batch_says_the_same_in_the_other_account(accounts):
+    """It became single messages there (attack seed 32000)."""
+    a, b = accounts
+    reply = b"_INBOX.x.batch.5.ok.1.0.$FI"
+    inbox = Inbox(b, reply)
+    stand_in = a.replies.expect(b, reply, MANY, 0)
+    assert stand_in.startswith(b"_R_.") and stand_in.endswith(b".batch.5.ok.1.0.$FI")
+    for payload in (b"1", b"2"):
+        answer(a, stand_in, payload, 1)
+    assert [payload for *_, payload in inbox.got] == [b"1", b"2"]
+
+
 def test_the_server_s_own_requests_are_not_answered_by_clients(accounts):
     a, b = accounts
     inbox = Inbox(b, b"$JSC.R.x")

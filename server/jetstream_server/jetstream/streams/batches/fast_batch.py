@@ -163,8 +163,9 @@ class FastBatches:
             batch.sequence = sequence
         if place.op == COMMIT:
             self._close(place.batch, batch, place.position, reply)
-        elif place.position - batch.acknowledged >= batch.interval:
-            batch.acknowledged = place.position
+        elif (passed := place.position - batch.acknowledged) >= batch.interval:
+            # After a gap the acks stay where they would have been without it.
+            batch.acknowledged += passed - passed % batch.interval
             batch.interval = max(min(2 * batch.interval, place.flow), 1)
             self._acknowledge(batch, reply)
 

@@ -110,6 +110,14 @@ def test_gaps_end_a_batch_or_are_reported(bench: Any, stream: Any) -> None:
     ]
 
 
+def test_after_a_gap_acks_come_where_they_would_have_come(bench: Any, stream: Any) -> None:
+    """They came so many after the gap (attack seed 32600)."""
+    positions = (2, 9, 10, 11, 30, 36)
+    sent = [reply(1, 0, gap="ok"), *(reply(each, 1, gap="ok") for each in positions)]
+    said = [each for each in send(bench, stream, *sent) if each["type"] == "ack"]
+    assert [each["seq"] for each in said] == [0, 5, 10, 30, 35]
+
+
 def test_errors_end_a_batch_or_are_reported(bench: Any, stream: Any) -> None:
     bad = ("Nats-Expected-Stream: T",)
     (begun, refused) = send(bench, stream, reply(1, 0), lines=bad)
