@@ -5,11 +5,11 @@ What a real one has, and this one has not, is messages that the leader has remov
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from jetstream_server.store.ports import MessageStore, StoredMessage, SubjectFilter, Window
+from jetstream_server.store.ports import MessageStore, SubjectFilter, Window
 
 from tests.sim.clock import SimClock
 
@@ -33,11 +33,10 @@ class LaggingStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def load_next(self, filtered: SubjectFilter | None, sequence: int) -> StoredMessage | None:
-        """The first message from a sequence on; each answer begins with this."""
+    def filter(self, patterns: Sequence[bytes]) -> SubjectFilter | None:
+        """What to look for; each answer begins with this."""
         self._reach = self._looked()
-        found = self._store.load_next(filtered, sequence)
-        return found if found is not None and found.sequence <= self._reach else None
+        return self._store.filter(patterns)
 
     def _looked(self) -> int:
         """Choose who answers; return the last sequence that it has."""

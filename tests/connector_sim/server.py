@@ -132,7 +132,7 @@ class Server:
     def let_lag(self) -> None:
         """Have direct gets of all streams answered by replicas that lag by up to `lag_ns`."""
         for stream in self._node.accounts[GLOBAL_ACCOUNT].catalog.streams.values():
-            answering = stream._direct_get
+            answering = stream._direct_get._search
             if not isinstance(answering._store, LaggingStore):
                 clock, random = self.agenda.clock, Random(self._random.randrange(1 << 30))
                 lagging = LaggingStore(stream.store, clock, random, lambda: self.lag_ns)
