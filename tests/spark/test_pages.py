@@ -1,4 +1,4 @@
-"""The Python blocks of the pages, run in turn as a reader would, against the bundled server.
+"""The Python blocks of the pages, run in turn as a reader would, against a bundled server.
 
 A page's blocks share their names. Nothing is changed in them but addresses and paths. Two blocks
 show a job of another connector, whose jar is not here: these are only compiled.
@@ -48,6 +48,13 @@ class Reader:
                 if number == count:
                     break
         return said.getvalue()
+
+
+@pytest.fixture(scope="module")
+def bundled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JetStream]:
+    """A server for the pages alone, whose streams have names that other tests use too."""
+    with JetStreamServer(tmp_path_factory.mktemp("pages")) as server:
+        yield JetStream("bundled", server.url)
 
 
 @pytest.fixture
