@@ -70,10 +70,10 @@ check: $(READY)-test
 # Four lanes that end at about the same time, two parts in three of them. On two cores they are busy
 # from beginning to end: a fifth lane would make nothing quicker, and late what is timed.
 SPARK_TESTS     := tests/spark tests/test_pipeline.py
-PARITY_TESTS    := tests/parity tests/cluster
+PARITY_TESTS    := tests/parity
 SIM_TESTS       := tests/connector_sim tests/console
 CONNECTOR_TESTS := tests/connector
-EXAMPLE_TESTS   := tests/test_examples.py tests/benchmarks
+EXAMPLE_TESTS   := tests/test_examples.py tests/benchmarks tests/cluster
 # With the kernels in pure Python: what is nearest to them, but for the tests that take both twins
 # of a kernel by themselves.
 PURE_TESTS   := $(addprefix tests/server/,kernels/test_in_use.py kernels/test_twins.py protocol)
