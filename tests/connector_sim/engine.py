@@ -210,7 +210,7 @@ class Query:
                     yield from self._step(driver, "after the source's commit")
             yield from self._run_batch(driver, batch)
             if is_planned:
-                told.note_finished(batch)
+                told.note_finished(batch, _moved(log.start_of(batch), log.end_of(batch)))
 
     def _run_batch(self, driver: Process, batch: int) -> Operation[None]:
         log = self.checkpoint
@@ -336,3 +336,13 @@ def _text(offsets: Offsets) -> str:
 
 def _short(offsets: Offsets) -> Iterator[str] | str:
     return ", ".join(f"{name}:{at.next}" for name, at in offsets.streams.items())
+
+
+def _moved(start: Offsets, end: Offsets) -> set[str]:
+    """The streams of which a batch reads or passes over something."""
+    return {
+        name
+        for name, at in end.streams.items()
+        if name not in start.streams
+        or (start.streams[name].created, start.streams[name].next) != (at.created, at.next)
+    }

@@ -6,6 +6,8 @@ of the others the connector does not promise a count.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 
@@ -18,23 +20,32 @@ class ToldLoss:
 
     def __init__(self, of_batches: dict[int, int]) -> None:
         self.of_batches = of_batches
-        self._skipped = self._overtaken = 0
-        self._passed_over = 0  # by the batch that is planned next
+        self._skipped: dict[str, int] = {}  # of each stream, as the last progress says
+        self._overtaken = 0
+        self._passed_over: Counter[str] = Counter()  # by the batch that reads the stream next
         self._finished: tuple[int, int] | None = None
 
     def note_report(self, report: dict[str, Any] | None) -> None:
         """Take the progress after a look that worked, which nothing was waited for."""
         if report is None or "waitingFor" in report:
             return
-        skipped, overtaken = int(report["skipped"]), int(report["overtaken"])
-        self._passed_over += skipped - self._skipped
+        for name, said in report["streams"].items():
+            skipped = int(said.get("skipped", 0))
+            self._passed_over[name] += skipped - self._skipped.get(name, 0)
+            self._skipped[name] = skipped
+        overtaken = int(report["overtaken"])
         if self._finished is not None:
             batch, passed_over = self._finished
             self.of_batches[batch] = passed_over + overtaken - self._overtaken
             self._finished = None
-        self._skipped, self._overtaken = skipped, overtaken
+        self._overtaken = overtaken
 
-    def note_finished(self, batch: int) -> None:
-        """A batch is through that this driver has planned."""
-        self._finished = (batch, self._passed_over)
-        self._passed_over = 0
+    def note_finished(self, batch: int, moved: Collection[str]) -> None:
+        """A batch is through that this driver has planned.
+
+        Args:
+            batch: its number.
+            moved: the streams whose offsets end elsewhere than they begin. What was passed over of
+                another, for which this batch had no room, is missing in a later one.
+        """
+        self._finished = (batch, sum(self._passed_over.pop(name, 0) for name in moved))
