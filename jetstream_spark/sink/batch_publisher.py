@@ -94,15 +94,20 @@ class BatchPublisher:
         Raises: as `Publisher.publish`; with `atomicUnit=partition` RowRefusedError where there are
             too many rows for a batch, before anything was sent.
         """
-        numbers = np.arange(first_row, first_row + len(rows))
-        if wanted is not None:
-            rows, numbers = rows.at(np.flatnonzero(wanted)), numbers[wanted]
-        if self._options.atomic_unit == "partition":
-            self._hold(rows, numbers)
-            return
-        size = self._options.atomic_rows
+        # Blocks are cut before rows that are stored go: an attempt that goes on where another ended
+        # has the same ones, and none has rows of two of them.
+        is_block = self._options.atomic_unit == "block"
+        size = self._options.atomic_rows if is_block else max(len(rows), 1)
         for start in range(0, len(rows), size):
-            yield from self._write(rows.part(start, size), numbers[start : start + size])
+            block = rows.part(start, size)
+            numbers = np.arange(start, start + len(block)) + first_row
+            if wanted is not None:
+                keep = np.flatnonzero(wanted[start : start + size])
+                block, numbers = block.at(keep), numbers[keep]
+            if is_block:
+                yield from self._write(block, numbers)
+            else:
+                self._hold(block, numbers)
 
     def finish(self) -> Operation[None]:
         """Write what was held back; have no row covered by one before it."""

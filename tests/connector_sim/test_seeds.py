@@ -50,6 +50,7 @@ FOUND_OF_MODES = {
     1012758: "a message stored twice, as its ack came behind the window, was not known (simulator)",
     1010223: "what was kept for the consumer of a task, which goes, was taken for kept (simulator)",
     1005715: "a work queue made anew in that moment was read through a consumer",
+    1028186: "a batch had rows of two blocks, after an attempt that ended within the first",
     1027217: "a loss was told a batch before the one that had room for its stream (simulator)",
 }
 

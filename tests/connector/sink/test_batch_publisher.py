@@ -122,6 +122,13 @@ def test_a_torn_partition_is_completed(atomic) -> None:
     assert batch_sizes(atomic) == [20, 30]
 
 
+def test_blocks_are_the_same_when_some_of_their_rows_are_stored(atomic) -> None:
+    write(atomic, [rows(atomic, numbered(3))], atomicRows=5)
+    again = write(atomic, [rows(atomic, numbered(12))], atomicRows=5)
+    assert (again.skipped + again.duplicates, contents(atomic)) == (3, numbered(12))
+    assert batch_sizes(atomic) == [3, 2, 5, 2]
+
+
 def test_what_another_attempt_stores_meanwhile_is_not_written_again(atomic) -> None:
     """A row of the block is refused as a duplicate: the stream is looked into."""
     other = iter([lambda: write(atomic, [rows(atomic, numbered(5))], ledger="none")])
