@@ -36,6 +36,7 @@ from jetstream_spark.fetch.tail import Tail
 from jetstream_spark.options.format_options import EARLIEST, LATEST, SourceOptions
 from jetstream_spark.options.offsets import Offsets, StreamOffset
 from jetstream_spark.source.accepted_loss import AcceptedLoss
+from jetstream_spark.source.pace import LULL_MAX_S, Pace
 from jetstream_spark.source.planner import (
     Limits,
     available,
@@ -48,8 +49,6 @@ from jetstream_spark.source.stream_watch import StreamWatch
 _log = logging.getLogger("jetstream_spark")
 
 _OUTAGE = (*PASSING, StreamOfflineError)
-# "Nothing new" is held back for no longer than this before the streams are looked at again.
-LULL_MAX_S = 0.1
 
 
 class StreamSource:
@@ -70,7 +69,7 @@ class StreamSource:
         self._begins: dict[tuple[str, str], int] = {}  # answers of `begin_of_copy`
         self._batch_start: Offsets | None = None  # of the batch that was planned last
         self._is_checked = False  # the streams, as `check` does, in this run
-        self._had_nothing = False  # the last answer was that nothing is new
+        self._pace = Pace(options.poll_interval_s)
         self._outage = _Outage(host, options.connection.outage_timeout_s)
 
     # --- offsets ------------------------------------------------------------------------------
@@ -112,11 +111,11 @@ class StreamSource:
                 yield from self._commit(at)
             tails = now = self._frozen
             if tails is None:
-                yield from self._wait_for_look(at)
                 # An answer from before the batch ended says nothing about what its tasks missed.
-                tails = yield from self._watch.tails(is_fresh=self._counts_overtaken)
+                age_max_s = 0 if self._counts_overtaken else self._pace.age_max_s
+                tails = yield from self._watch.tails(age_max_s)
             elif not self.options.fail_on_data_loss:
-                now = yield from self._watch.tails(is_fresh=True)
+                now = yield from self._watch.tails(age_max_s=0)
                 tails = _without_removed(tails, now)
             if self.options.stream_pattern:
                 tails = yield from self._matched(at, tails)
@@ -131,24 +130,17 @@ class StreamSource:
         if self.options.stream_pattern:  # one that is gone, and that is accepted, is forgotten
             at = Offsets({name: one for name, one in at.streams.items() if name in present})
         end = plan_end(at, present, self._limits(is_limited), begins)
+        self._last_end = end
         if end != at:
             self._last_batch_at = self._host.now()
             self._batch_start = at
-        self._last_end = end
-        self._had_nothing = end == at
-        return end
-
-    def _wait_for_look(self, at: Offsets) -> Operation[None]:
-        """Do not say "nothing new" before the answer could be different.
-
-        Spark asks an idle query a hundred times a second, which each time takes a good part of a
-        millisecond in this process and in the JVM. Other sources of the query wait just as long, so
-        the delay is small.
-        """
-        if self._had_nothing and at == self._last_end:
-            until = min(self._watch.looks_at, self._host.now() + LULL_MAX_S)
-            if until > self._host.now():
+            self._pace.note_rows()
+        elif self._frozen is None:
+            now_s = self._host.now()
+            until = self._pace.nothing_new(self._watch.asked_at, now_s)
+            if until > now_s:
                 yield Pause(until)
+        return end
 
     def _first_look(self) -> Operation[Offsets]:
         """Where the streams end, for Spark before 4.2 when it goes on from a checkpoint.
@@ -217,7 +209,7 @@ class StreamSource:
 
     def _check_again(self, at: Offsets) -> Operation[None]:
         """The checks of a new query for one that goes on; a deleted stream is data loss here."""
-        states = yield from self._watch.states(is_fresh=True)
+        states = yield from self._watch.states(age_max_s=0)
         if all(state is not None for state in states.values()):
             try:
                 yield from self._watch.check()
@@ -327,7 +319,7 @@ class StreamSource:
         patience = Patience(self._host, self.options.connection.outage_timeout_s)
         while self._frozen is None:
             try:
-                self._frozen = yield from self._watch.tails(is_fresh=True)
+                self._frozen = yield from self._watch.tails(age_max_s=0)
             except _OUTAGE as error:
                 yield from patience.wait(error, "a query with availableNow")
 
@@ -336,7 +328,9 @@ class StreamSource:
         if self._last_end is None:
             return None
         try:
-            known = {} if self._outage.is_on else (yield from self._watch.tails())
+            # Spark asks right after `latest_offset`, which has just held back its answer.
+            age_max_s = self.options.poll_interval_s + LULL_MAX_S
+            known = {} if self._outage.is_on else (yield from self._watch.tails(age_max_s))
         except _OUTAGE:
             known = {}
         tails = {name: tail for name, tail in known.items() if tail is not None}
@@ -384,7 +378,7 @@ class StreamSource:
             news = {n: at for n, at in news.items() if at.next > 1}
         states: Mapping[str, StreamState | None] = {}
         if news:
-            states = yield from self._watch.states(is_fresh=True)
+            states = yield from self._watch.states(age_max_s=0)
         for name, at in news.items():
             state = states.get(name)
             if state is None or state.created != at.created:

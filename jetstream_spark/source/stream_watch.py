@@ -2,8 +2,8 @@
 in them.
 
 An idle streaming query asks for the latest offset about a hundred times a second, twice each time
-(docs/reference/spark.md#calls-of-a-micro-batch), so the answer is kept for `pollInterval` and
-shared. Everything here runs on the driver; tasks look for themselves.
+(docs/reference/spark.md#calls-of-a-micro-batch), so the answer is kept for up to `pollInterval`
+(`pace.py`) and shared. Everything here runs on the driver; tasks look for themselves.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ class StreamWatch:
     Args:
         patience_s: how long one look waits for servers that do not answer; `requestTimeout` when
             None, because the user who waits for the first look wants to know soon.
+
+    Attributes:
+        asked_at: when the streams were last looked at, in seconds on the host's clock.
     """
 
     def __init__(self, host: Host, options: SourceOptions, patience_s: float | None = None) -> None:
@@ -48,29 +51,28 @@ class StreamWatch:
         self.control = Control(host, connection, "driver", patience_s)
         self._host = host
         self._states: dict[str, StreamState | None] = {}
-        self._asked_at = float("-inf")  # when `_states` was last asked for, in seconds
+        self.asked_at = float("-inf")
         self._names: tuple[str, ...] = ()  # of the streams that match the pattern
         self._listed_at = float("-inf")  # when these were last asked for
 
-    def states(self, is_fresh: bool = False) -> Operation[Mapping[str, StreamState | None]]:
-        """The state of every stream, None for one that is gone; at most `pollInterval` old.
+    def states(self, age_max_s: float | None = None) -> Operation[Mapping[str, StreamState | None]]:
+        """The state of every stream, None for one that is gone.
+
+        Args:
+            age_max_s: how old the answers may be, in seconds; `pollInterval` when None.
 
         Raises:
             ConnectorError: the servers cannot be reached or refuse to answer.
         """
-        now = self._host.now()
-        if is_fresh or now - self._asked_at >= self.options.poll_interval_s:
+        if age_max_s is None:
+            age_max_s = self.options.poll_interval_s
+        if self._host.now() - self.asked_at >= age_max_s:
             states = {}
             for name in (yield from self._stream_names()):
                 states[name] = yield from self._state(name)
             self._states = states
-            self._asked_at = self._host.now()
+            self.asked_at = self._host.now()
         return self._states
-
-    @property
-    def looks_at(self) -> float:
-        """When the answers may change: seconds on the host's clock."""
-        return self._asked_at + self.options.poll_interval_s
 
     def _stream_names(self) -> Operation[tuple[str, ...]]:
         """The streams that the options mean; with a pattern looked up every few seconds."""
@@ -89,9 +91,9 @@ class StreamWatch:
         except StreamNotFoundError:
             return None
 
-    def tails(self, is_fresh: bool = False) -> Operation[dict[str, Tail | None]]:
+    def tails(self, age_max_s: float | None = None) -> Operation[dict[str, Tail | None]]:
         """The same, as planning wants it."""
-        states = yield from self.states(is_fresh)
+        states = yield from self.states(age_max_s)
         is_purged = self.options.commit_mode == "purge"
         return {
             name: tail_of(state, is_purged) if state else None for name, state in states.items()

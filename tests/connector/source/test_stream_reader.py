@@ -105,7 +105,7 @@ def test_available_now_ends_at_the_tail_it_saw(stream):
 
 def test_polling_is_throttled_and_shared(stream, monkeypatch):
     publish(stream, 2)
-    source = reader(stream, pollInterval="10s")
+    source = reader(stream, pollInterval="100s")
     asked = []
     control = source.source._watch.control
     ask = control.stream_state
