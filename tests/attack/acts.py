@@ -25,6 +25,10 @@ _PREFIXES = {
 }
 
 
+# Said of one message, not of one of a batch.
+_WRONG_LAST_ID = b'{"error":{"code":400,"err_code":10070,'
+
+
 @dataclass(frozen=True, slots=True)
 class Heard:
     """Something that the server has said.
@@ -113,6 +117,7 @@ class Ears:
     Attributes:
         errors: what came for a reply subject: an error's number, 0 for success.
         circles: reply subjects of streams that were refused as they would copy in a circle.
+        stalled: ids of fast batches in which a message was refused as if it belonged to none.
         unheard: reply subjects of what nobody listened to.
         meant: what was said of what had been heard, by reply subject.
     """
@@ -121,6 +126,7 @@ class Ears:
     errors: dict[bytes, int] = field(default_factory=dict)
     meant: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
     circles: set[bytes] = field(default_factory=set)
+    stalled: set[bytes] = field(default_factory=set)
     unheard: set[bytes] = field(default_factory=set)
 
     def hear(self, frames: bytes) -> int:
@@ -152,6 +158,8 @@ class Ears:
             self.circles.add(subject)
         elif payload.startswith(b"NATS/1.0 503\r\n"):
             self.unheard.add(subject)
+        elif payload.startswith(_WRONG_LAST_ID) and is_of_fast_batch(subject):
+            self.stalled.add(fast_batch_of(subject))
         if subject.startswith(b"_INBOX.r"):
             code = payload.find(b'"err_code":')
             digits = payload[code + 11 : code + 16] if code >= 0 else b""
@@ -177,6 +185,16 @@ class Ears:
             return b"$JS.ACK.S0.C0.1.1.1.1.1" if wanted.kind != "chunk" else b""
         data = kept[wanted.number % len(kept)]
         return broken_chunk(data, wanted) if wanted.kind == "chunk" else broken(data, wanted)
+
+
+def is_of_fast_batch(reply: bytes) -> bool:
+    """Tell whether a reply subject is one of a fast batch."""
+    return reply.endswith(b".$FI") and reply.count(b".") > 5
+
+
+def fast_batch_of(reply: bytes) -> bytes:
+    """Return the batch that the reply subject of a message names."""
+    return reply.split(b".")[-6]
 
 
 def broken(subject: bytes, wanted: Heard) -> bytes:

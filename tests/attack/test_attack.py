@@ -186,6 +186,18 @@ def test_what_differs_on_purpose_is_no_finding():
         block = b"NATS/1.0\r\nNats-Required-Api-Level: %d\r\n\r\n" % level
         asked = Publish(0, b"$JS.API.INFO", b"_INBOX.r1", block)
         assert is_on_purpose(asked, ears(refusal), ears(b"made")) is is_excused
+    for block, is_excused in ((b"NA", True), (b"", False), (b"NAT", False)):
+        short = Publish(0, create, b"_INBOX.r1", block)
+        assert is_on_purpose(short, ears(b"made"), ears(b"level")) is is_excused
+    told = b'{"error":{"code":400,"err_code":10070,"description":"x"},"stream":"S","seq":0}'
+    stalled = Ears()
+    stalled.hear(b"MSG _INBOX.r.w.2.ok.2.1.$FI 1 %d\r\n%b\r\n" % (len(told), told))
+    for reply, is_excused in (
+        (b"_INBOX.r.w.2.ok.3.3.$FI", True),
+        (b"_INBOX.r.v.2.ok.3.3.$FI", False),
+        (b"_INBOX.r.w.2.ok.3.3.$FX", False),
+    ):
+        assert is_on_purpose(Publish(0, b"s0.a", reply), Ears(), stalled) is is_excused
 
 
 def test_both_servers_are_told_what_both_take():

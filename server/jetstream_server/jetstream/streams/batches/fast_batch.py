@@ -20,6 +20,7 @@ from jetstream_server.core.containment import Incident
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.open_batches import BatchesOfStream
+from jetstream_server.jetstream.required_level import check_required_level
 from jetstream_server.jetstream.streams.contents import Contents
 from jetstream_server.jetstream.streams.messages import publish_headers as names
 from jetstream_server.jetstream.streams.messages.candidate import Candidate
@@ -88,6 +89,16 @@ class _OpenFastBatch:
     sequence: int = 0  # where the last one was stored
     acknowledged: int = 0
 
+    def pass_to(self, position: int, flow: int) -> bool:
+        """Come to a position; tell whether an ack is due there."""
+        passed = position - self.acknowledged
+        if passed < self.interval:
+            return False
+        # After a gap the acks stay where they would have been without it.
+        self.acknowledged += passed - passed % self.interval
+        self.interval = max(min(2 * self.interval, flow), 1)
+        return True
+
 
 class FastBatches:
     """The open batches of one stream."""
@@ -107,7 +118,7 @@ class FastBatches:
             ApiError: the message belongs to no batch, or to one that it could not begin.
         """
         place = parse_reply(message.reply)
-        batch = self._joined(place, message.reply, now)
+        batch = self._joined(place, message, now)
         lost = place.position > batch.position + 1
         if place.op == PING:
             lost = place.position > batch.position
@@ -122,24 +133,32 @@ class FastBatches:
                 return
         if place.op == PING:
             batch.position = max(batch.position, place.position)
+            batch.pass_to(batch.position, place.flow)
             self._acknowledge(batch, message.reply)
         elif place.op == END:
             self._close(place.batch, batch, place.position - 1, message.reply)
         else:
             self._take(batch, place, message, now)
 
-    def _joined(self, place: BatchPlace, reply: bytes, now: int) -> _OpenFastBatch:
+    def _joined(self, place: BatchPlace, message: Candidate, now: int) -> _OpenFastBatch:
         batch = self._open.get(place.batch)
         if batch is None:
             if place.position != 1 or place.op == PING:
                 raise errors.BATCH_PUBLISH_UNKNOWN_BATCH_ID()
             if not self._open.has_room():
                 raise errors.BATCH_PUBLISH_TOO_MANY_INFLIGHT()
+        try:
+            check_required_level(message.headers)
+        except ApiError:
+            if batch is not None:
+                self._open.forget(place.batch)
+            raise
+        if batch is None:
             # While other batches are open, begin carefully.
             batch = _OpenFastBatch(1 if self._open else min(place.flow, _FIRST_INTERVAL_MAX))
             self._open.add(place.batch, batch)
             if place.op == BEGIN and not self._contents.config.no_ack:
-                self._acknowledge(batch, reply)
+                self._acknowledge(batch, message.reply)
         self._open.keep(place.batch, now)
         return batch
 
@@ -163,10 +182,7 @@ class FastBatches:
             batch.sequence = sequence
         if place.op == COMMIT:
             self._close(place.batch, batch, place.position, reply)
-        elif (passed := place.position - batch.acknowledged) >= batch.interval:
-            # After a gap the acks stay where they would have been without it.
-            batch.acknowledged += passed - passed % batch.interval
-            batch.interval = max(min(2 * batch.interval, place.flow), 1)
+        elif batch.pass_to(place.position, place.flow):
             self._acknowledge(batch, reply)
 
     def give_up(self, incident: Incident, now: int) -> None:

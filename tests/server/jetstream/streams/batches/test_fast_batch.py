@@ -118,6 +118,44 @@ def test_after_a_gap_acks_come_where_they_would_have_come(bench: Any, stream: An
     assert [each["seq"] for each in said] == [0, 5, 10, 30, 35]
 
 
+def test_a_ping_beyond_a_gap_passes_what_is_lost(bench: Any, stream: Any) -> None:
+    send(bench, stream, reply(1, 0, gap="ok"))
+    pings = (reply(6, 4, gap="ok"), reply(6, 4, gap="ok"), reply(12, 4, gap="ok"))
+    assert send(bench, stream, *pings) == [
+        {"type": "gap", "last_seq": 2, "seq": 7},
+        {**ACK, "seq": 5, "msgs": 5},
+        {**ACK, "seq": 5, "msgs": 5},
+        {"type": "gap", "last_seq": 7, "seq": 13},
+        {**ACK, "seq": 10, "msgs": 5},
+    ]
+    assert send(bench, stream, reply(13, 1, gap="ok")) == []
+    assert send(bench, stream, *(reply(n, 1, gap="ok") for n in (14, 15)))[0]["seq"] == 15
+
+
+def test_what_needs_a_newer_server_is_refused_and_ends_its_batch(bench: Any, stream: Any) -> None:
+    def codes(*replies: bytes, lines: tuple[str, ...] = ()) -> list[int]:
+        return [each["error"]["err_code"] for each in send(bench, stream, *replies, lines=lines)]
+
+    newer = ("Nats-Required-Api-Level: 99",)
+    assert codes(reply(2, 1), lines=newer) == [10208]
+    assert codes(reply(1, 0), lines=newer) == [10185]
+    for second in (reply(2, 1), reply(4, 2, gap="ok"), reply(2, 3), reply(1, 4)):
+        assert [each["type"] for each in send(bench, stream, reply(1, 0))] == ["ack"]
+        assert codes(second, lines=newer) == [10185]
+        assert codes(reply(2, 1)) == [10208]
+    assert stream.store.last_seq == 4, "one of each batch"
+    known = ("Nats-Required-Api-Level: 4",)
+    assert send(bench, stream, reply(1, 2), lines=known)[0]["count"] == 1
+
+
+def test_a_wrong_last_id_is_an_error_like_any_other(bench: Any, stream: Any) -> None:
+    """The genuine server answers it as if there was no batch, and its end never (seed 32600)."""
+    wrong = ("Nats-Expected-Last-Msg-Id: x",)
+    begun, refused = send(bench, stream, reply(1, 0, gap="ok"), lines=wrong)
+    assert (begun["type"], refused["type"], refused["error"]["err_code"]) == ("ack", "err", 10070)
+    assert send(bench, stream, reply(2, 3, gap="ok"))[0]["count"] == 1
+
+
 def test_errors_end_a_batch_or_are_reported(bench: Any, stream: Any) -> None:
     bad = ("Nats-Expected-Stream: T",)
     (begun, refused) = send(bench, stream, reply(1, 0), lines=bad)
