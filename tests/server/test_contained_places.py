@@ -21,6 +21,7 @@ from jetstream_server.core.fault_domains import Domain, row_of
 from jetstream_server.jetstream.api import streams as api_streams
 from jetstream_server.jetstream.api.request import ROUTES, Route
 from jetstream_server.jetstream.consumers.consumer import Consumer
+from jetstream_server.jetstream.streams import interest
 from jetstream_server.jetstream.streams.contents import Contents
 from jetstream_server.monitor.claims_services import ClaimsServices
 from jetstream_server.monitor.server_commands import ServerCommands
@@ -130,8 +131,9 @@ def once(tripped: list[str], is_meant: Callable[..., bool]) -> Callable[..., boo
 
 @pytest.fixture(autouse=True)
 def subjects_in_slices(monkeypatch):
-    """Have even few subjects looked at in slices."""
+    """Have even few subjects looked at, and given up, in slices."""
     monkeypatch.setattr(api_streams, "SUBJECTS_AT_ONCE", 0)
+    monkeypatch.setattr(interest, "AT_ONCE", 2)
 
 
 def a_day(world: Whole) -> None:
@@ -155,6 +157,8 @@ def streams(world: Whole, a: Peer) -> None:
     template = {"subjects": ["made.*"], "storage": "file"}
     a.api("STREAM.TEMPLATE.CREATE.K", {"name": "K", "config": template, "max_streams": 9})
     a.publish("made.one", b"x")
+    a.api("STREAM.CREATE.L", {"name": "L", "subjects": ["l.1", "l.2", "l.3"]})
+    a.api("STREAM.DELETE.L")
     a.say(b"SUB deliver 2\r\n")
     flow = {"flow_control": True, "idle_heartbeat": SECOND, "deliver_subject": "deliver"}
     tried(a.consumer, "C", ack_wait=2 * SECOND)

@@ -12,13 +12,14 @@ from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Stretch
-from jetstream_server.jetstream.api import consumers
+from jetstream_server.jetstream.api import consumers, long_requests
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Output, Publish
 from jetstream_server.jetstream.stream import Stream
+from jetstream_server.jetstream.streams import interest
 from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.vault import FileVault
@@ -163,3 +164,28 @@ def test_a_consumer_is_there_as_a_whole_or_not_at_all(
             }
     assert (False, False) in seen
     assert (True, True) in seen
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_a_stream_of_many_subjects_listens_to_all_of_them_or_is_not_there(
+    server: Server, monkeypatch: pytest.MonkeyPatch, power: bool
+) -> None:
+    monkeypatch.setattr(interest, "AT_ONCE", 2)
+    monkeypatch.setattr(long_requests, "BODY_AT_ONCE_MAX", 0)
+    subjects = [f"m.{number}" for number in range(9)]
+    seen = set()
+    for turns in range(14):
+        server.send("STREAM.CREATE.M", {"name": "M", "subjects": subjects})
+        for _ in range(turns):
+            server.turn()
+        answered = bool(server.answers)
+        server.crash(power=power)
+        made = server.catalog.streams.get("M")
+        seen.add((answered, made is not None))
+        assert made is not None or not answered
+        if made is not None:
+            for subject in subjects:
+                server.publish(subject.encode())
+            assert made.store.last_seq == len(subjects)
+            assert "error" not in server.ask("STREAM.DELETE.M")
+    assert seen == {(False, False), (False, True), (True, True)}

@@ -34,6 +34,30 @@ class Postponable(Protocol):
         ...
 
 
+class UnderWay:
+    """A request that is being answered, for as many turns as that takes: its client is not heard
+    meanwhile. Postponable.
+
+    Args:
+        answers: what is under way to the client.
+    """
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+        self._is_over = False
+        answers.postpone(self)
+
+    def receive(self, now: int) -> None:
+        """Go on waiting, unless it is answered by now."""
+        if not self._is_over:
+            self._answers.postpone(self)
+
+    def end(self) -> None:
+        """Hear the client again: it is answered."""
+        self._is_over = True
+        self._answers.look_again()
+
+
 class Answers:
     """The answers under way to one client, and the requests put off until there is room for more.
 

@@ -113,6 +113,7 @@ PLACES: dict[str, Row] = {
     "Sourcing.info": _REQUEST,
     # -- streams: most code looks at one, and some changes it ------------------------------------
     "Stream": _MESSAGE,
+    "_Leaving": _REQUEST,  # what is over reaches nobody, even if it stays in the list
     "StreamPublishing": _MESSAGE,
     "Contents": _MESSAGE,
     "StreamTemplate": _MESSAGE,
@@ -144,6 +145,7 @@ PLACES: dict[str, Row] = {
             "tick",
             "rest",
             "subscribe",
+            "subscribe_more",
             "unsubscribe",
             "reconfigure",
             "add_consumer",

@@ -15,6 +15,7 @@ import re
 
 _TOKEN = rb"[^. \t\r\n\f]+"
 _VALID = re.compile(rb"(?:(?!>\.)" + _TOKEN + rb"\.)*" + _TOKEN)
+_BLANK = re.compile(rb"[ \t\r\n\f]")
 _WILDCARD_TOKEN = re.compile(rb"(?:\A|\.)[*>](?:\.|\Z)")
 
 
@@ -26,6 +27,15 @@ def tokens(subject: bytes) -> list[bytes]:
 def is_valid_subject(subject: bytes) -> bool:
     """Tell whether this is a well-formed subject or pattern, as SUB accepts it."""
     return _VALID.fullmatch(subject) is not None
+
+
+def are_valid_subjects(subjects: list[bytes]) -> bool:
+    """Tell at a glance that all of these are well formed. False says only that each has to be
+    looked at."""
+    if _BLANK.search(b"".join(subjects)):
+        return False
+    together = b" %b " % b" ".join(subjects)
+    return not any(broken in together for broken in (b"  ", b" .", b". ", b"..", b">."))
 
 
 def is_literal(subject: bytes) -> bool:

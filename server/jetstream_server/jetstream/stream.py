@@ -85,7 +85,9 @@ class Stream:
         self.publishing = StreamPublishing(contents, self._alarm, context)
         self.sourcing = Sourcing(contents, context, folder.sources(), self.found_last_seq)
         self._direct_get = DirectGet(config.name, store, context.output)
-        self._interest = Interest(context.sublist)  # the subjects that it listens to
+        self._interest = Interest(
+            context.sublist, context.deadlines
+        )  # the subjects that it listens to
         self._is_subscribed = False
         if not store.offline:
             self._recover(now)
@@ -151,27 +153,41 @@ class Stream:
 
     # -- life ------------------------------------------------------------------------------
 
-    def subscribe(self) -> None:
-        """Start taking what is published to the stream's subjects, and direct gets."""
+    def subscribe(self, *, at_once: bool = True) -> None:
+        """Start taking what is published to the stream's subjects, and direct gets.
+
+        Args:
+            at_once: no matter how many subjects; otherwise `subscribe_more` does it.
+        """
         self._is_subscribed = True
         patterns = self.config.subject_patterns
         wanted: dict[tuple[bytes, bytes], Receiver] = {(subject, b""): self for subject in patterns}
         if self.config.allow_direct:
             wanted.update(self._direct_get.interest)
-        self._interest.change(wanted)
+        self._interest.begin(wanted)
+        while at_once and not self.subscribe_more():
+            pass
+
+    def subscribe_more(self) -> bool:
+        """Listen to some more of its subjects; tell whether it listens to all of them."""
+        return self._interest.go_on()
 
     def unsubscribe(self) -> None:
         """Take no more."""
         self._is_subscribed = False
         self._interest.change({})
 
-    def reconfigure(self, config: StreamConfig, now: int) -> None:
-        """Run with another config, one that `stream_checks.py` allowed; its limits hold at once."""
+    def reconfigure(self, config: StreamConfig, now: int, *, at_once: bool = True) -> None:
+        """Run with another config, one that `stream_checks.py` allowed; its limits hold at once.
+
+        Args:
+            at_once: as `subscribe` says.
+        """
         had_interest = self.config.retention == "interest"
         self.contents.follow(config)
         self.publishing.follow(config)
         if self._is_subscribed:
-            self.subscribe()
+            self.subscribe(at_once=at_once)
         self.removal.trim(now)
         if not had_interest:
             self.removal.sweep()

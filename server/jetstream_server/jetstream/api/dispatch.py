@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from jetstream_server.base.errors import ApiError, StoreError
+from jetstream_server.core.answers import UnderWay
 from jetstream_server.core.subscription import Origin, Stretch, Subscription
 from jetstream_server.core.workload import units_of
 from jetstream_server.jetstream import errors
@@ -29,6 +30,7 @@ from jetstream_server.jetstream.api.request import ROUTES, Later, Request, Route
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.required_level import check_required_level
+from jetstream_server.jetstream.slices import Sliced
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.protocol.ops import PubRun
 
@@ -136,7 +138,25 @@ class Api:
         if isinstance(outcome, dict | ApiError):
             self._send(route, request, outcome)
         elif outcome is not None:
-            outcome.go_on(lambda outcome: self._send(route, request, outcome))
+            answers = None if request.origin is None else request.origin.answers
+            if isinstance(outcome, Sliced) and outcome.holds_client and answers is not None:
+                under_way = UnderWay(answers)
+                outcome.go_on(lambda outcome: self._send_last(route, request, outcome, under_way))
+            else:
+                outcome.go_on(lambda outcome: self._send(route, request, outcome))
+
+    def _send_last(
+        self,
+        route: Route,
+        request: Request,
+        outcome: dict[str, Any] | ApiError,
+        under_way: UnderWay,
+    ) -> None:
+        """Send an answer for which its client is not heard."""
+        try:
+            self._send(route, request, outcome)
+        finally:
+            under_way.end()
 
     def _send(self, route: Route, request: Request, outcome: dict[str, Any] | ApiError) -> None:
         refused = isinstance(outcome, ApiError)

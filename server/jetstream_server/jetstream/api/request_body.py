@@ -6,10 +6,17 @@ says `strict: false` the request is served without it, and the operator is told.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream.api.request import Request
 from jetstream_server.jetstream.context import Context
-from jetstream_server.jetstream.wire.go_json import Model, decode, looks_like_json
+from jetstream_server.jetstream.wire.go_json import (
+    Model,
+    decode,
+    decode_in_steps,
+    looks_like_json,
+)
 
 
 def read_body(context: Context, request: Request, model: type[Model]) -> Model:
@@ -19,6 +26,20 @@ def read_body(context: Context, request: Request, model: type[Model]) -> Model:
         ApiError: 10025 with the text of the first mistake.
     """
     return _read(context, request, request.body, model)
+
+
+def read_body_in_steps(
+    context: Context, request: Request, model: type[Model]
+) -> Generator[None, None, Model]:
+    """Do as `read_body` does, with pauses in which others have their turn."""
+    body = request.body
+    try:
+        return (yield from decode_in_steps(body, model))
+    except ApiError as error:
+        if context.is_strict:
+            raise
+        _warn(context, request, error)
+        return (yield from decode_in_steps(body, model, strict=False))
 
 
 def read_body_if_json(context: Context, request: Request, model: type[Model]) -> Model:
@@ -37,7 +58,11 @@ def _read(context: Context, request: Request, body: bytes, model: type[Model]) -
     try:
         return decode(body, model)
     except ApiError as error:
-        reason = error.description.removeprefix("invalid JSON: ")
-        subject = request.subject.decode(errors="replace")
-        context.log("WRN", f"Invalid JetStream request '{context.account} > {subject}': {reason}")
+        _warn(context, request, error)
         return decode(body, model, strict=False)
+
+
+def _warn(context: Context, request: Request, error: ApiError) -> None:
+    reason = error.description.removeprefix("invalid JSON: ")
+    subject = request.subject.decode(errors="replace")
+    context.log("WRN", f"Invalid JetStream request '{context.account} > {subject}': {reason}")

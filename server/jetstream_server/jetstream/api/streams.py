@@ -11,12 +11,14 @@ from typing import Any, ClassVar
 
 from jetstream_server.core.subject import is_valid_subject
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.api.long_requests import answered_in_steps
 from jetstream_server.jetstream.api.purging import Purging
 from jetstream_server.jetstream.api.request import Later, Request, route
-from jetstream_server.jetstream.api.request_body import read_body, read_body_if_json
+from jetstream_server.jetstream.api.request_body import read_body_if_json, read_body_in_steps
 from jetstream_server.jetstream.catalog.catalog import Catalog
 from jetstream_server.jetstream.configs.stream_config import SEQUENCE_MAX, StreamConfigRequest
 from jetstream_server.jetstream.slices import Sliced
+from jetstream_server.jetstream.stream import Stream
 from jetstream_server.jetstream.stream_info import (
     created_info,
     full_info,
@@ -35,6 +37,7 @@ from jetstream_server.jetstream.wire.go_json import (
 NAMES_MAX = 1024
 LIST_MAX = 256
 SUBJECTS_AT_ONCE = 10_000  # looked at in one turn
+NOTED_AT_ONCE = 1000  # subjects of a new stream
 PURGED_AT_ONCE = 10_000  # messages in memory, likewise
 SUBJECTS_MAX = 100_000
 
@@ -74,9 +77,14 @@ class StreamPurgeRequest(GoModel):
 
 
 @route("STREAM.CREATE.*", "stream_create_response")
-def create(catalog: Catalog, request: Request) -> dict[str, Any]:
+def create(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Make a stream; repeating a request with the same config succeeds."""
-    body = read_body(catalog.context, request, StreamConfigRequest)
+    return answered_in_steps(catalog.context, request, _create(catalog, request))
+
+
+def _create(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | None]:
+    body = yield from read_body_in_steps(catalog.context, request, StreamConfigRequest)
+    yield None
     if body.name != request.tokens[-1]:
         raise errors.STREAM_MISMATCH()
     if "/" in body.name or "\\" in body.name:
@@ -88,14 +96,39 @@ def create(catalog: Catalog, request: Request) -> dict[str, Any]:
         request.now,
         pedantic=body.pedantic,
         names_storage=b'"storage"' in request.body,
+        at_once=False,
     )
-    return {**created_info(stream, request.now), "did_create": True}
+    yield None
+    yield from _subscribed(catalog, stream)
+    yield {**created_info(stream, request.now), "did_create": True}
+
+
+def _subscribed(catalog: Catalog, stream: Stream) -> Iterator[None]:
+    """Have a stream of many subjects listen to all of them, before anybody is told that it does.
+
+    Raises:
+        ApiError: it is gone meanwhile.
+    """
+    while not stream.subscribe_more():
+        yield
+    if len(stream.config.subjects) > NOTED_AT_ONCE:
+        yield
+        while not catalog.note_captured():
+            yield
+    if catalog.streams.get(stream.name) is not stream:
+        catalog.stream(stream.name)
+        raise errors.STREAM_NOT_FOUND()
 
 
 @route("STREAM.UPDATE.*", "stream_update_response")
-def update(catalog: Catalog, request: Request) -> dict[str, Any]:
+def update(catalog: Catalog, request: Request) -> dict[str, Any] | Later:
     """Change a stream's config."""
-    body = read_body(catalog.context, request, StreamConfigRequest)
+    return answered_in_steps(catalog.context, request, _update(catalog, request))
+
+
+def _update(catalog: Catalog, request: Request) -> Iterator[dict[str, Any] | None]:
+    body = yield from read_body_in_steps(catalog.context, request, StreamConfigRequest)
+    yield None
     name = request.tokens[-1]
     if name in catalog.streams and catalog.streams[name].config.template_owner:
         raise errors.STREAM_INVALID_CONFIG(
@@ -103,8 +136,10 @@ def update(catalog: Catalog, request: Request) -> dict[str, Any]:
         )
     if body.template_owner:
         raise errors.STREAM_INVALID_CONFIG("stream configuration update can not set an owner")
-    stream = catalog.update(name, body.config(), request.now, pedantic=body.pedantic)
-    return updated_info(stream, request.now)
+    stream = catalog.update(name, body.config(), request.now, pedantic=body.pedantic, at_once=False)
+    yield None
+    yield from _subscribed(catalog, stream)
+    yield updated_info(stream, request.now)
 
 
 @route("STREAM.INFO.*", "stream_info_response", _PAGE)

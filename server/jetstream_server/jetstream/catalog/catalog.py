@@ -169,6 +169,7 @@ class Catalog:
         *,
         pedantic: bool = False,
         names_storage: bool = False,
+        at_once: bool = True,
     ) -> Stream:
         """Make a stream, or return the one that has just this config.
 
@@ -177,6 +178,8 @@ class Catalog:
         Args:
             names_storage: the request says which storage. Then, as in the genuine server, there
                 must be room for the stream a second time, even if it exists already.
+            at_once: the stream listens to all its subjects when this returns, no matter how many;
+                otherwise whoever asked calls `subscribe_more` until it does.
 
         Raises:
             ApiError: refused; the first of the genuine server's checks that fails.
@@ -212,7 +215,7 @@ class Catalog:
             config.name, memory=config.is_memory, first_seq=config.first_seq
         )
         try:
-            stream = self._open(config, now, folder, now)
+            stream = self._open(config, now, folder, now, at_once=at_once)
             save_config(folder, config, now)
         except Exception:  # the client is refused, so it must not be there
             self._discard(config.name, folder, now)
@@ -230,13 +233,20 @@ class Catalog:
             folder.remove()
 
     def update(
-        self, name: str, config: StreamConfig, now: int, *, pedantic: bool = False
+        self,
+        name: str,
+        config: StreamConfig,
+        now: int,
+        *,
+        pedantic: bool = False,
+        at_once: bool = True,
     ) -> Stream:
         """Change a stream.
 
         Args:
             name: the stream that is to be changed; a config of another name is refused, but only
                 after its other mistakes.
+            at_once: as `create` says.
 
         Raises:
             ApiError: refused; the first of the genuine server's checks that fails.
@@ -254,7 +264,7 @@ class Catalog:
         self.metering.check_reservation(config)
         self._check_overlap(config)
         self._changed.add(name)
-        stream.reconfigure(config, now)
+        stream.reconfigure(config, now, at_once=at_once)
         save_config(stream.folder, config, stream.created)
         publish_stream_action(self.context, config.name, "modify", now)
         return stream
@@ -367,11 +377,19 @@ class Catalog:
             default_max_consumers=self.server_limits.default_max_consumers,
         )
 
-    def _open(self, config: StreamConfig, created: int, folder: StreamFolder, now: int) -> Stream:
+    def _open(
+        self,
+        config: StreamConfig,
+        created: int,
+        folder: StreamFolder,
+        now: int,
+        *,
+        at_once: bool = True,
+    ) -> Stream:
         stream = Stream(self.context, config, created, folder, folder.messages(), now)
         self.metering.admit(stream)
         self.streams[config.name] = stream
-        stream.subscribe()
+        stream.subscribe(at_once=at_once)
         stream.sourcing.follow_config(now)
         for copying in list(self.context.copying):
             copying.origin_appeared(config.name, now)
@@ -387,6 +405,8 @@ class Catalog:
             if name == _TEMPLATES:
                 continue
             self._bring_up(name, self._vault.folder(name, memory=False), now)
+        while not self.note_captured():
+            pass
         try:
             self.templates.recover()
         except StoreError as error:
@@ -606,10 +626,19 @@ class Catalog:
         stream = self.streams.get(name)
         return None if stream is None else stream.config
 
-    def _check_overlap(self, config: StreamConfig) -> None:
+    def note_captured(self) -> bool:
+        """Take note of some more of what streams capture, so that whoever makes a stream next need
+        not wait for it; tell whether that was all."""
+        self._follow_changed()
+        return self._captured.go_on()
+
+    def _follow_changed(self) -> None:
         for name in self._changed:
             self._captured.follow(name, self._config_of(name))
         self._changed.clear()
+
+    def _check_overlap(self, config: StreamConfig) -> None:
+        self._follow_changed()
         try:
             is_taken = self._captured.overlap(config)
         except TooManyMeetError:

@@ -50,7 +50,7 @@ class Mirror:
         self._context = context
         self._output = context.output
         self._renaming = Renaming(origin.subject_transforms, Random(name))
-        self._interest = Interest(context.sublist)
+        self._interest = Interest(context.sublist, context.deadlines)
         self._is_answering = False
         self.is_complete = True
 

@@ -2,31 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
 
+from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Receiver, Subscription
+from jetstream_server.structures.deadline_heap import DeadlineHeap
 
 # By subject and queue group, which is empty for those who take everything.
 Wanted = Mapping[tuple[bytes, bytes], Receiver]
 
 
-class Interest:
-    """Subscriptions by subject and queue group."""
+# Subscribed to in one turn, or taken out of the list.
+AT_ONCE = 1000
+_PAUSE_NS = MILLISECOND  # between two turns
 
-    def __init__(self, sublist: Sublist) -> None:
+
+class _Leaving:
+    """Subscriptions that are over, and leave the list in turns to come: whoever publishes meanwhile
+    does not reach them. Scheduled while there are any."""
+
+    def __init__(
+        self, sublist: Sublist, deadlines: DeadlineHeap[Any], subscriptions: list[Subscription]
+    ) -> None:
         self._sublist = sublist
+        self._deadlines = deadlines
+        self._subscriptions = subscriptions
+        for subscription in subscriptions:
+            subscription.closed = True
+        deadlines.schedule(self, 0)
+
+    def tick(self, now: int) -> None:
+        """Take some of them out."""
+        some = self._subscriptions[-AT_ONCE:]
+        del self._subscriptions[-AT_ONCE:]
+        if self._subscriptions:
+            self._deadlines.schedule(self, now + _PAUSE_NS)
+        for subscription in some:
+            self._sublist.remove(subscription)
+
+
+class Interest:
+    """Subscriptions by subject and queue group.
+
+    Args:
+        sublist: where they are.
+        deadlines: of the account; very many that are over leave the list in later turns.
+    """
+
+    def __init__(self, sublist: Sublist, deadlines: DeadlineHeap[Any]) -> None:
+        self._sublist = sublist
+        self._deadlines = deadlines
         self._subscriptions: dict[tuple[bytes, bytes], Subscription] = {}
+        # What may have yet to be subscribed to.
+        self._missing: Iterator[tuple[tuple[bytes, bytes], Receiver]] = iter(())
 
     def change(self, wanted: Wanted) -> None:
         """Subscribe to what is new and unsubscribe from what is not wanted; the rest stays."""
-        for key in [key for key in self._subscriptions if key not in wanted]:
-            self._sublist.remove(self._subscriptions.pop(key))
+        self.begin(wanted)
+        while not self.go_on():
+            pass
+
+    def begin(self, wanted: Wanted) -> None:
+        """Unsubscribe from what is not wanted; what is new is subscribed to by `go_on`."""
+        subscriptions = self._subscriptions
+        if not wanted.keys() >= subscriptions.keys():
+            gone = [key for key in subscriptions if key not in wanted]
+            leaving = [subscriptions.pop(key) for key in gone]
+            if len(leaving) > AT_ONCE:
+                _Leaving(self._sublist, self._deadlines, leaving)
+            else:
+                for subscription in leaving:
+                    self._sublist.remove(subscription)
+        self._missing = iter(wanted.items())
+
+    def go_on(self, count: int = 0) -> bool:
+        """Subscribe to some of what is new, to so many or to what a turn has time for; tell whether
+        that was all."""
+        count = count or AT_ONCE
+        subscriptions, some = self._subscriptions, list(islice(self._missing, count))
         new = {
             (subject, queue): Subscription(subject, receiver, queue=queue)
-            for (subject, queue), receiver in wanted.items()
-            if (subject, queue) not in self._subscriptions
+            for (subject, queue), receiver in some
+            if (subject, queue) not in subscriptions
         }
         if new:
-            self._subscriptions |= new
+            subscriptions |= new
             self._sublist.insert_all(list(new.values()))
+        return len(some) < count

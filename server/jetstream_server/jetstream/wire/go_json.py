@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar
@@ -126,7 +126,22 @@ def decode(body: bytes, model: type[Model], *, strict: bool = True) -> Model:
     Raises:
         ApiError: 10025 with the text of the first mistake.
     """
+    steps = decode_in_steps(body, model, strict=strict)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        model_read: Model = end.value
+        return model_read
+
+
+def decode_in_steps(
+    body: bytes, model: type[Model], *, strict: bool = True
+) -> Generator[None, None, Model]:
+    """Do as `decode` does, with a pause after the body is read and before it is understood: either
+    takes a while for a long one."""
     nodes, broken = _read(body, strict)
+    yield
     try:
         return _decode_nodes(nodes, broken, model, strict)
     except ApiError:
@@ -390,8 +405,12 @@ def _construct(model: type[Model], values: dict[str, Any]) -> Model:
 
 @cache
 def _defaults(model: type[GoModel]) -> dict[str, Any]:
-    fields = model.model_fields.items()
-    return {name: field.get_default(call_default_factory=True) for name, field in fields}
+    # Not by pydantic's `get_default`, which finds out whether each factory takes arguments: that
+    # takes milliseconds, and the first request would keep others waiting.
+    return {
+        name: field.default if (factory := field.default_factory) is None else factory()  # type: ignore[call-arg]
+        for name, field in model.model_fields.items()
+    }
 
 
 def _zero(shape: _Shape) -> Any:

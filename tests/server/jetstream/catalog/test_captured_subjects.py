@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 from jetstream_server.core.subject import overlaps
+from jetstream_server.jetstream.catalog import captured_subjects
 from jetstream_server.jetstream.catalog.captured_subjects import CapturedSubjects
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 
@@ -46,3 +47,31 @@ def test_any_change_is_followed(seed):
         else:
             configs[name] = wanted
             captured.follow(name, wanted)
+
+
+def test_many_are_noted_some_at_a_time_and_count_at_once():
+    captured = CapturedSubjects()
+    captured.follow("A", config("A", *(f"a.{n}" for n in range(5))))
+    captured.follow("B", config("B", "b.>"))
+    captured.follow("A", config("A", "a.0", "c"))
+    assert [captured.go_on(4) for _ in range(4)] == [False, False, False, True]
+    captured.follow("A", None)
+    captured.follow("D", config("D", *(f"d.{n}" for n in range(5))))
+    assert not captured.go_on(4)
+    assert captured.overlap(config("C", "d.4"))
+    assert not captured.overlap(config("C", "a.0", "c"))
+
+
+@pytest.mark.parametrize("new", ["x.*", "a.1", "y", "b.1", "a.*"])
+def test_a_stream_of_many_subjects_is_compared_as_any_other(monkeypatch, new):
+    def stands_in_the_way() -> bool:
+        captured = CapturedSubjects()
+        captured.follow("A", config("A", "a.1", "a.2", "a.3"))
+        captured.follow("B", config("B", "b.>", "y"))
+        result = captured.overlap(config("A", "a.2", new))
+        assert captured.overlap(config("C", "a.3"))
+        return result
+
+    expected = stands_in_the_way()
+    monkeypatch.setattr(captured_subjects, "AT_ONCE", 1)
+    assert stands_in_the_way() is expected

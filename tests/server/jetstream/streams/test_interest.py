@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from jetstream_server.jetstream.streams import interest as module
 from jetstream_server.jetstream.streams.interest import Interest
 
 
-def test_only_differences_change(bench: Any) -> None:
-    interest = Interest(bench.sublist)
+@pytest.fixture
+def interest(bench: Any) -> Interest:
+    return Interest(bench.sublist, bench.context.deadlines)
+
+
+def test_only_differences_change(bench: Any, interest: Interest) -> None:
     first, second = bench.client, bench.client
     interest.change({(b"a", b""): first, (b"b", b""): first})
     kept = bench.sublist.match_one(b"b")
@@ -20,3 +26,49 @@ def test_only_differences_change(bench: Any) -> None:
     assert [each.queue for each in match.queues[0]] == [b"q"]
     interest.change({})
     assert not any(bench.sublist.has_interest(each) for each in (b"a", b"b", b"c"))
+
+
+def test_many_come_some_at_a_time(bench: Any, interest: Interest) -> None:
+    subjects = [b"s.%d" % n for n in range(7)]
+    wanted = {(subject, b""): bench.client for subject in subjects}
+    interest.change({(b"s.2", b""): bench.client})
+    interest.begin(wanted)
+    counts = []
+    while not interest.go_on(3):
+        counts.append(sum(map(bench.sublist.has_interest, subjects)))
+    assert counts == [3, 6]
+    assert all(bench.sublist.match_one(subject) for subject in subjects), "each once"
+    assert interest.go_on(3), "and nothing twice"
+    assert bench.sublist.count == 1 + len(subjects)
+
+
+def test_a_change_in_between_is_what_counts(bench: Any, interest: Interest) -> None:
+    interest.begin({(b"s.%d" % n, b""): bench.client for n in range(7)})
+    assert not interest.go_on(3)
+    interest.change({(b"s.1", b""): bench.client, (b"t", b""): bench.client})
+    assert interest.go_on(3)
+    found = [n for n in range(7) if bench.sublist.has_interest(b"s.%d" % n)]
+    assert found == [1]
+    assert bench.sublist.has_interest(b"t")
+    interest.begin({})
+    assert interest.go_on(3)
+    assert bench.sublist.count == 1
+
+
+def test_many_that_are_over_reach_nobody_and_leave_in_turns(
+    bench: Any, interest: Interest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AT_ONCE", 2)
+    wanted = {(b"s.%d" % n, b""): bench.client for n in range(5)}
+    interest.change(wanted)
+    interest.change({})
+    counts = []
+    for _ in range(4):
+        for subject, _queue in wanted:
+            match = bench.sublist.match(subject)
+            assert all(each.closed for each in match.plain)
+        counts.append(bench.sublist.count - 1)
+        bench.advance(1_000_000)
+    assert counts == [5, 1, 0, 0], "the first some at once, others each millisecond"
+    interest.change(wanted)
+    assert all(not bench.sublist.match_one(subject).closed for subject, _queue in wanted)

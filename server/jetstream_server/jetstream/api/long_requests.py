@@ -1,0 +1,35 @@
+"""Requests whose body is long are answered in steps, each in a turn of its own.
+
+Reading a megabyte, understanding it, and doing what it says take some tens of milliseconds each.
+What a short one asks for is done at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from jetstream_server.jetstream.api.request import Later, Request
+from jetstream_server.jetstream.context import Context
+from jetstream_server.jetstream.slices import Sliced
+
+BODY_AT_ONCE_MAX = 16 * 1024  # bytes
+
+
+def answered_in_steps(
+    context: Context, request: Request, steps: Iterator[dict[str, Any] | None]
+) -> dict[str, Any] | Later:
+    """Answer a request; its client is not heard while that takes more than a turn.
+
+    Args:
+        steps: give None after each step, and the answer at the end.
+
+    Raises:
+        ApiError: it is refused.
+    """
+    if len(request.body) > BODY_AT_ONCE_MAX:
+        return Sliced(context.slices, lambda: steps, holds_client=True)
+    answer = None
+    while answer is None:
+        answer = next(steps)
+    return answer

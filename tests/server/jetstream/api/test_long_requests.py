@@ -1,0 +1,157 @@
+"""Long requests take several turns: what happens in between, and who waits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from jetstream_server.core.answers import Answers
+from jetstream_server.core.subscription import Stretch
+from jetstream_server.jetstream.api import long_requests
+from jetstream_server.jetstream.streams import interest
+from jetstream_server.protocol.ops import PubRun
+
+SUBJECTS = [f"s.{number}" for number in range(7)]
+MAKE = {"name": "S", "subjects": SUBJECTS}
+
+
+class Origin:
+    """A client that can be made to wait."""
+
+    echo = True
+    is_server = False
+    backlog_bytes = 0
+
+    def __init__(self, exchange: Any) -> None:
+        self.exchange = exchange
+        self.answers = Answers(self, lambda: self.answers.resume(exchange.now))
+
+    def client_info(self, now: int) -> dict[str, Any]:
+        return {"id": 7, "acc": "$G", "kind": "Client"}
+
+    def unanswered(self, run: PubRun, start: int, stop: int) -> None:
+        raise AssertionError("nobody goes away here")
+
+    def send(self, inbox: bytes, *requests: tuple[str, Any]) -> None:
+        """Ask, all in one run."""
+        messages = [
+            (
+                f"$JS.API.{verb}".encode(),
+                inbox,
+                b"",
+                b"" if body is None else json.dumps(body).encode(),
+            )
+            for verb, body in requests
+        ]
+        run, sublist = PubRun.of(messages), self.exchange.context.sublist
+        (subscription,) = sublist.match(b"$JS.API.STREAM.CREATE.S").plain
+        subscription.receiver.receive(
+            Stretch(run, 0, run.count, subscription, self, self.exchange.now)
+        )
+
+
+@pytest.fixture
+def told(exchange: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[bytes, dict[str, Any]]]:
+    """Have even short requests answered in steps; collect answers."""
+    monkeypatch.setattr(long_requests, "BODY_AT_ONCE_MAX", 0)
+    monkeypatch.setattr(interest, "AT_ONCE", 2)
+    return []
+
+
+def turn(exchange: Any, told: list[tuple[bytes, dict[str, Any]]]) -> None:
+    """Have a turn, a millisecond later."""
+    exchange.now += 1_000_000
+    exchange.catalog.run(exchange.now)
+    told += [(name, json.loads(data)) for name, data in exchange.sent() if name[:1] == b"r"]
+    exchange.output.sends_after_flush.clear()
+
+
+def turns(exchange: Any, told: list[tuple[bytes, dict[str, Any]]]) -> int:
+    """Have turns until all is quiet; return how many."""
+    count = 0
+    while exchange.catalog.next_deadline() is not None:
+        count += 1
+        assert count < 100
+        turn(exchange, told)
+    return count
+
+
+def test_what_a_client_asks_for_next_finds_what_this_makes(exchange: Any, told: Any) -> None:
+    client, other = Origin(exchange), Origin(exchange)
+    client.send(b"r1", ("STREAM.CREATE.S", MAKE), ("STREAM.NAMES", None))
+    other.send(b"r2", ("STREAM.NAMES", None))
+    assert turns(exchange, told) > 6
+    assert [name for name, _ in told] == [b"r2", b"r1", b"r1"], "nobody else waits"
+    assert told[0][1]["streams"] is None
+    assert told[1][1]["config"]["subjects"] == SUBJECTS
+    assert told[2][1]["streams"] == ["S"]
+    assert not client.answers.postponed
+
+
+def test_it_is_answered_when_all_is_listened_to(exchange: Any, told: Any) -> None:
+    client = Origin(exchange)
+    client.send(b"r", ("STREAM.CREATE.S", MAKE))
+    counts = []
+    while not told:
+        counts.append(sum(exchange.context.sublist.has_interest(s.encode()) for s in SUBJECTS))
+        turn(exchange, told)
+    assert sorted({*counts}) == [0, 2, 4, 6]
+    assert all(exchange.context.sublist.has_interest(s.encode()) for s in SUBJECTS)
+    told.clear()
+    client.send(b"r", ("STREAM.UPDATE.S", MAKE | {"subjects": ["t", *SUBJECTS[:2]]}))
+    turns(exchange, told)
+    assert told[0][1]["config"]["subjects"] == ["t", *SUBJECTS[:2]]
+    heard = [s for s in [*SUBJECTS, "t"] if exchange.context.sublist.has_interest(s.encode())]
+    assert heard == ["s.0", "s.1", "t"]
+
+
+@pytest.mark.parametrize("verb", ["DELETE", "UPDATE", "CREATE"])
+@pytest.mark.parametrize("before", range(9))
+def test_another_client_changes_it_meanwhile(
+    exchange: Any, told: Any, verb: str, before: int
+) -> None:
+    client, other = Origin(exchange), Origin(exchange)
+    client.send(b"r1", ("STREAM.CREATE.S", MAKE))
+    for _ in range(before):
+        turn(exchange, told)
+    was_there = "S" in exchange.catalog.streams
+    body = {"DELETE": None, "UPDATE": MAKE | {"subjects": ["t"]}, "CREATE": MAKE}[verb]
+    other.send(b"r2", (f"STREAM.{verb}.S", body))
+    turns(exchange, told)
+    answers = dict(told)
+    heard = [s for s in [*SUBJECTS, "t"] if exchange.context.sublist.has_interest(s.encode())]
+    is_refused = {name: "error" in answer for name, answer in answers.items()}
+    if verb == "CREATE":
+        assert (heard, is_refused) == (SUBJECTS, {b"r1": False, b"r2": False})
+    elif verb == "UPDATE" and not is_refused[b"r2"]:
+        assert (heard, is_refused[b"r1"]) == (["t"], False)
+    elif verb == "DELETE" and was_there:
+        assert heard == [] and not is_refused[b"r2"]
+    else:
+        assert (heard, is_refused) == (SUBJECTS, {b"r1": False, b"r2": True})
+    exchange.catalog.note_captured()
+    assert exchange.ask("STREAM.NAMES")["streams"] == (["S"] if heard else None)
+
+
+def test_who_goes_away_leaves_nothing_half_done(exchange: Any, told: Any) -> None:
+    client = Origin(exchange)
+    client.send(b"r", ("STREAM.CREATE.S", MAKE), ("STREAM.DELETE.S", None))
+    turn(exchange, told)
+    client.answers.forget()
+    turns(exchange, told)
+    assert all(exchange.context.sublist.has_interest(s.encode()) for s in SUBJECTS)
+    assert [name for name, _ in told] == [b"r"]
+
+
+def test_a_refusal_comes_in_its_turn_as_well(exchange: Any, told: Any) -> None:
+    client = Origin(exchange)
+    client.send(b"r", ("STREAM.CREATE.S", {"name": "S", "no": 1}), ("STREAM.NAMES", None))
+    turns(exchange, told)
+    assert told[0][1]["error"]["description"] == 'invalid JSON: json: unknown field "no"'
+    assert told[1][1]["streams"] is None
+    told.clear()
+    exchange.context.is_strict = False
+    client.send(b"r", ("STREAM.CREATE.S", {"name": "S", "no": 1}))
+    turns(exchange, told)
+    assert told[0][1]["config"]["name"] == "S"
