@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -16,6 +17,8 @@ from click.testing import CliRunner
 
 from jetstream_spark.client.blocking import Blocking, this_host
 from jetstream_spark.client.control import Control
+from jetstream_spark.command import bench
+from jetstream_spark.command.bench_rows import BenchRows
 from jetstream_spark.command.main import main
 from jetstream_spark.embedded import JetStreamServer
 from jetstream_spark.observation.query_numbers import METRICS
@@ -50,7 +53,15 @@ def test_every_line_is_of_one_of_two_commands():
     assert len(OURS) >= 8 and len(THEIRS) == 10
 
 
-def test_the_lines_of_our_command(server, tmp_path):
+@contextlib.contextmanager
+def no_spark(master: str, conf: object) -> Iterator[object]:
+    """What it measures is in `tests/spark/test_command.py`."""
+    yield SimpleNamespace(version="4.3.0")
+
+
+def test_the_lines_of_our_command(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "_spark", no_spark)
+    monkeypatch.setattr(BenchRows, "measure", lambda rows, load: iter([("copy", 1.0)]))
     options = SinkOptions.parse({"servers": server.url})
     control = Blocking(Control(this_host(), options.connection, "test"))
     for name in ("ORDERS", "COPIES"):

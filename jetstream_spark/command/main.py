@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 import jetstream_spark
 
 _COMMANDS = {
+    "bench": "Measure how quick writes, reads and copies are here.",
     "copy": "Copy streams to Parquet files, to other streams, and back.",
     "doctor": "Look for what keeps a job from running: versions, servers, permissions.",
     "lag": "Tell how far queries are behind their streams.",

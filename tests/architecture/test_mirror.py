@@ -14,6 +14,7 @@ TREES = {
 # Files whose behaviour shows only in something larger, and the tests that show it.
 TESTED_ELSEWHERE = {
     "jetstream_spark/command/__main__.py": "tests/connector/command/test_main.py",
+    "jetstream_spark/command/bench_rows.py": "tests/spark/test_command.py",
     "server/jetstream_console/__main__.py": "tests/console/test_cli.py",
     "server/jetstream_console/console.py": "tests/console/conftest.py",
     "server/jetstream_console/asking/errors.py": "tests/console/asking/test_api.py",

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from jetstream_spark.command.bench_rows import BenchRows
+from jetstream_spark.command.bench_streams import BenchStreams
 from jetstream_spark.command.checkpoint import Checkpoint
 from jetstream_spark.command.main import main
 from jetstream_spark.command.synced_disk import SyncedDisk
@@ -91,3 +93,48 @@ def test_workers_are_asked_as_well(spark, bundled):
     workers = [one for one in found if one["check"].startswith("worker ")]
     assert [one["status"] for one in workers] == ["ok"], workers
     assert "reaches the servers" in workers[0]["what"]
+
+
+def test_the_connector_is_measured(spark, bundled):
+    words = ["bench", "--servers", bundled.url, "--rows", "500", "--rounds", "1", "--json"]
+    before = bundled.control.stream_names()
+    result = CliRunner().invoke(main, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout.strip().splitlines()[-1])["results"]
+    assert [one["query"] for one in rows] == [
+        "batch write", "batch read", "streaming read", "copy",
+    ]  # fmt: skip
+    assert all(one["rows_per_s"] > 0 for one in rows)
+    assert bundled.control.stream_names() == before
+
+
+@pytest.mark.parametrize(
+    ("query", "left_out"),
+    [("batch read", ()), ("streaming read", ("_read",)), ("copy", ("_read", "_read_stream"))],
+)
+def test_rows_that_are_missing_are_an_error_and_no_figure(
+    spark, bundled, monkeypatch, query, left_out
+):
+    """Somebody publishes to the stream while it is measured."""
+    checking = BenchRows._check_stored
+
+    def check(rows, name, load):
+        checking(rows, name, load)
+        bundled.publish([(rows._streams.subject(rows._streams.source), b"x")])
+
+    monkeypatch.setattr(BenchRows, "_check_stored", check)
+    for name in left_out:
+        monkeypatch.setattr(BenchRows, name, lambda rows, load: None)
+    words = ["bench", "--servers", bundled.url, "--rows", "10", "--rounds", "1", "--json"]
+    result = CliRunner().invoke(main, words, catch_exceptions=False)
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["error"]["what"] == f"{query}: 11 of 10 rows are there."
+
+
+def test_an_error_of_a_query_is_told_in_its_own_words(spark, bundled, monkeypatch):
+    monkeypatch.setattr(BenchStreams, "clear", lambda streams, _: streams.remove())
+    words = ["bench", "--servers", bundled.url, "--rows", "10", "--rounds", "1", "--json"]
+    result = CliRunner().invoke(main, words, catch_exceptions=False)
+    assert result.exit_code == 1
+    what = json.loads(result.stdout)["error"]["what"]
+    assert what.startswith("batch write failed: [STREAM_NOT_FOUND]"), what
