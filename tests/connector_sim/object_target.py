@@ -42,6 +42,11 @@ class ObjectTarget:
         subjects = ["$O.OUT.C.>", "$O.OUT.M.>"]
         yield from keeper.make(self.stream, subjects=subjects, allow_rollup_hdrs=True, **window)
 
+    @property
+    def _is_patient(self) -> bool:
+        """Whether a write waits as long as a connection that it gave up may bring chunks."""
+        return self.options.connection.outage_timeout_s >= self._program.stall_max_s
+
     def _contents(self, place: Place, rows: list[Row]) -> list[tuple[str, bytes | None]]:
         """Name and content of each row, None where the object is to go."""
         found = []
@@ -105,5 +110,5 @@ class ObjectTarget:
                 here = view.content(info) if info is not None and not info.is_deleted else None
                 may_be = contents if not written.is_exact else contents[-1:]
                 require(here in may_be, f"object {name} is", here, "and should be", may_be)
-        if self._program.promises_exact_output and not written.is_lost:
+        if self._program.promises_exact_output and not written.is_lost and self._is_patient:
             require(not view.orphans(), "chunks of no object:", view.orphans())

@@ -51,6 +51,7 @@ FOUND_OF_MODES = {
     1010223: "what was kept for the consumer of a task, which goes, was taken for kept (simulator)",
     1005715: "a work queue made anew in that moment was read through a consumer",
     1028186: "a batch had rows of two blocks, after an attempt that ended within the first",
+    1025937: "chunks came behind the end of the patience of the write (simulator)",
     1027217: "a loss was told a batch before the one that had room for its stream (simulator)",
 }
 

@@ -10,7 +10,7 @@ from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.options.format_options import SinkOptions
 from jetstream_spark.sink.inquiry import Inquiry
 from jetstream_spark.sink.outgoing_rows import OutgoingRows
-from jetstream_spark.sink.stored_rows import places_not_in
+from jetstream_spark.sink.stored_rows import places_not_in, sequences_of
 
 
 def inquiry(history: int) -> Inquiry:
@@ -34,3 +34,10 @@ def test_nothing_is_stored() -> None:
     ids = pa.array([b"0", b"1"], pa.binary())
     rows = OutgoingRows(b"a", b"", ids, ids)
     assert places_not_in(set(), rows, np.arange(2), inquiry(1)).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("stored", [{}, {b"9": 4}, {b"1": 7, b"9": 4, b"2": 5}])
+def test_where_rows_are_stored_and_that_others_are_not(stored: dict[bytes, int]) -> None:
+    ids = pa.array([b"0", b"1", b"2", b"3"], pa.binary())
+    found = sequences_of(stored, OutgoingRows(b"a", b"", ids, ids))
+    assert found.tolist() == [0, stored.get(b"1", 0), stored.get(b"2", 0), 0]

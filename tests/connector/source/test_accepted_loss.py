@@ -44,7 +44,10 @@ def test_a_loss_is_said_once_and_again_while_it_lasts(clock, caplog):
         for _ in range(50):
             lost.note("A", stream_deleted("A", 7))
         assert len(caplog.records) == 1
-        clock.at_s += WARN_AGAIN_S + 1
+        clock.at_s += WARN_AGAIN_S - 1
+        lost.note("A", stream_deleted("A", 7))
+        assert len(caplog.records) == 1
+        clock.at_s += 1
         lost.note("A", stream_deleted("A", 7))
         assert len(caplog.records) == 2
         lost.note("A", messages_expired("A", 1, 2), "t", 1, 2)
@@ -59,3 +62,18 @@ def test_the_report_names_what_is_wrong_now(clock):
     assert lost.lost_streams == ["A"]
     lost.note_none("A")
     assert lost.report("A") == {"skipped": 0, "overtaken": 0} and lost.lost_streams == []
+
+
+def test_what_went_while_a_batch_was_read_is_counted_and_said(clock, caplog):
+    lost = AcceptedLoss(clock)
+    with caplog.at_level(logging.WARNING, "jetstream_spark"):
+        lost.note_overtaken("A", 5, 5)
+        assert (lost.overtaken, lost.report("A"), caplog.records) == (0, {}, [])
+        lost.note_overtaken("A", 3, 6)
+        lost.note_overtaken("B", 1, 2)
+    assert (lost.overtaken, lost.skipped) == (4, 0)
+    assert lost.report("A") == {"skipped": 0, "overtaken": 3} and lost.lost_streams == []
+    assert "sequences 3 to 5 of stream 'A'" in caplog.records[0].getMessage()
+    lost.note_none("C")
+    lost.note_none("A")
+    assert lost.report("A")["overtaken"] == 3
