@@ -25,7 +25,7 @@ help:
 	@echo "make fuzz-parsers  parsers and decoders, guided by coverage, FUZZ_MINUTES (60)"
 	@echo "make attack  sequences of hostile input over every receiver, ATTACK_MINUTES (60)"
 	@echo "make damage  damages to stores of killed servers, DAMAGE_MINUTES (10)"
-	@echo "make mutants  faults planted in the store, MUTANTS (6) in a file: which do its tests miss"
+	@echo "make mutants  faults planted where they would cost messages, MUTANTS (6) in a file: which do their tests miss"
 	@echo "make differential  random requests to this server and the genuine one, DIFFERENTIAL_ROUNDS (1000)"
 	@echo "make versions  the connector with PySpark 4.0, 4.1, 4.2 and 4.3, each in its environment"
 	@echo "make pythons   the connector and the bundled server with Python 3.11 to 3.14, likewise"
@@ -210,9 +210,14 @@ DAMAGE_SEED    ?= 0
 damage: kernels
 	PYTHONPATH=server:. $(BIN)/python -m tests.damage --seed $(DAMAGE_SEED) --minutes $(DAMAGE_MINUTES)
 
-# Where a fault would cost messages; MUTANTS of each file, chosen by MUTANT_SEED.
+# Where a fault would cost messages or repeat them; MUTANTS of each file, chosen by MUTANT_SEED.
 MUTANT_FILES ?= $(addprefix server/jetstream_server/store/blocks/, recovery.py compaction.py \
-  block_log.py block_pruning.py opening.py block_files.py enforcement.py high_water.py block_list.py)
+  block_log.py block_pruning.py opening.py block_files.py enforcement.py high_water.py block_list.py) \
+  $(addprefix server/jetstream_server/, store/disk/commit.py store/disk/journal.py \
+  jetstream/consumers/ack.py jetstream/streams/dedupe.py) \
+  $(addprefix jetstream_spark/, source/planner.py source/stream_watch.py source/stream_source.py \
+  fetch/range_fetch.py fetch/direct_fetch.py sink/ledger.py sink/recovery.py sink/stored_rows.py \
+  sink/key_order.py sink/covered_rows.py)
 MUTANTS ?= 6
 MUTANT_SEED ?= 1
 
@@ -220,7 +225,7 @@ MUTANT_SEED ?= 1
 mutants: kernels
 	$(INSTALL) cosmic-ray
 	PYTHONPATH=server:. $(BIN)/python -m tests.mutants $(MUTANT_FILES) \
-	  --most $(MUTANTS) --seed $(MUTANT_SEED) --tests tests/server/store/test_file.py
+	  --most $(MUTANTS) --seed $(MUTANT_SEED)
 
 DIFFERENTIAL_SEED ?= 1
 DIFFERENTIAL_ROUNDS ?= 1000
