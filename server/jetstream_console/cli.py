@@ -12,6 +12,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from jetstream_console.answer_headers import AnswerHeaders
 from jetstream_console.console import Console
 from jetstream_console.cut_answers import CutAnswers
+from jetstream_console.pages.appearance import add_appearance
 from jetstream_console.pages.registration import add_pages
 from jetstream_console.password_gate import PasswordGate
 from jetstream_console.settings import Settings, is_loopback, read_settings
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str]) -> None:
     app.on_startup(console.open)
     app.on_startup(_keep_answers_cut)
     app.on_shutdown(console.close)
+    add_appearance()
     add_pages(console)
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
     print(f"jetstream-console: http://{shown}:{port}", flush=True)
@@ -35,6 +37,7 @@ def main(arguments: Sequence[str]) -> None:
             port=port,
             title="JetStream console",
             dark=None,
+            tailwind=False,
             show=False,
             reload=False,
             show_welcome_message=False,

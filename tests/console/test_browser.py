@@ -35,6 +35,8 @@ async def fill(port: int) -> None:
         headers = {"Evil": EVIL}
         await js.publish(f"orders.{number % 5}.<b>new</b>", payload.encode(), headers=headers)
     await js.add_stream(name="<svg&onload=alert(1)>".replace(">", ""), subjects=["{{7*7}}"])
+    for number in range(30):
+        await js.add_stream(name=f"PAGE-{number:02}", subjects=[f"page.{number}"])
     await js.add_consumer("ORDERS", durable_name="shipping", ack_policy="explicit")
     bucket = await js.create_key_value(bucket="SETTINGS")
     await bucket.put("colour/b", b"red")
@@ -119,6 +121,12 @@ def test_from_the_overview_to_a_message(visit: Visit) -> None:
     page.get_by_role("link", name="Streams").click()
     expect(page.get_by_text("<svg&onload=alert(1)")).to_be_visible()
     expect(page.get_by_text("{{7*7}}")).to_be_visible()
+    page.get_by_label("Filter by name or subject").fill("page-")
+    page.get_by_role("button", name="Next page").click()
+    expect(page.locator("tbody tr")).to_have_count(5)
+    page.get_by_role("columnheader", name="Stream").click()
+    page.get_by_role("columnheader", name="Stream").click()
+    expect(page.locator("tbody tr").first).to_contain_text("PAGE-29")
     page.get_by_label("Filter by name or subject").fill("orders")
     expect(page.locator("tbody tr")).to_have_count(1)
     page.get_by_role("link", name="ORDERS").click()
@@ -145,6 +153,7 @@ def test_a_search_and_a_consumer_by_keyboard_on_a_telephone(visit: Visit) -> Non
     page = visit.page
     page.set_viewport_size(TELEPHONE)
     page.goto("/streams/ORDERS/messages")
+    expect(page.get_by_text("50 messages, 71 to 120")).to_be_visible()
     page.get_by_text("Search", exact=True).first.click()
     page.get_by_label("Text").fill("ALERT(7)")
     page.keyboard.press("Enter")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -9,8 +10,9 @@ from nicegui import ui
 
 from jetstream_console.asking.buckets import Bucket, all_buckets
 from jetstream_console.console import Console
-from jetstream_console.pages.columns import LINK_CELL, column
+from jetstream_console.pages.columns import column
 from jetstream_console.pages.frame import answered, frame, load, refusal
+from jetstream_console.pages.paged_table import PagedTable
 from jetstream_console.showing.quantities import count, limit, size, span_ns, when
 
 _COLUMNS = [
@@ -47,13 +49,13 @@ def show(console: Console) -> None:
             wanted = ui.input("Filter by name").props("clearable dense").mark("filter")
             again = ui.button("Look again", icon="refresh").props("flat")
             totals = ui.label().mark("totals")
-        table = ui.table(columns=_COLUMNS, rows=[], row_key="name", pagination=25)
-        table.classes("w-full").mark("bucket-table").add_slot("body-cell-name", LINK_CELL)
+        table = PagedTable(_COLUMNS, _CELLS)
+        table.element.mark("bucket-table")
 
     def fill() -> None:
         needle = (wanted.value or "").lower()
         seen = [row for row in rows if needle in row.name.lower()]
-        table.rows = [_row(each) for each in seen]
+        table.fill(seen)
         totals.text = (
             f"{count(len(seen))} of {count(len(rows))} buckets: "
             f"{size(sum(each.bytes for each in seen))}"
@@ -75,19 +77,22 @@ def show(console: Console) -> None:
     load(said, look)
 
 
-def _row(bucket: Bucket) -> dict[str, Any]:
+def _kind(bucket: Bucket) -> str:
     origin = f"mirror of {bucket.origin}" if bucket.origin else ""
     replicas = f"{bucket.replicas} replicas" if bucket.replicas > 1 else ""
-    return {
-        "name": bucket.name,
-        "address": bucket_address(bucket.name),
-        "keys": bucket.keys,
-        "entries": bucket.entries,
-        "bytes": bucket.bytes,
-        "most": limit(bucket.bytes_max),
-        "history": bucket.history,
-        "age": span_ns(bucket.age_max_ns) if bucket.age_max_ns else "ever",
-        "last": when(bucket.last_time),
-        "kind": ", ".join(filter(None, (bucket.storage, replicas, origin))),
-        "description": bucket.description,
-    }
+    return ", ".join(filter(None, (bucket.storage, replicas, origin)))
+
+
+_CELLS: Mapping[str, Callable[[Bucket], Any]] = {
+    "name": lambda bucket: bucket.name,
+    "address": lambda bucket: bucket_address(bucket.name),
+    "keys": lambda bucket: bucket.keys,
+    "entries": lambda bucket: bucket.entries,
+    "bytes": lambda bucket: bucket.bytes,
+    "most": lambda bucket: limit(bucket.bytes_max),
+    "history": lambda bucket: bucket.history,
+    "age": lambda bucket: span_ns(bucket.age_max_ns) if bucket.age_max_ns else "ever",
+    "last": lambda bucket: when(bucket.last_time),
+    "kind": _kind,
+    "description": lambda bucket: bucket.description,
+}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nicegui import ui
 
-from jetstream_console.asking.answers import number, part, text
+from jetstream_console.asking.answers import Answer, number, part, text
 from jetstream_console.asking.monitor import Connection, Monitor
 from jetstream_console.console import Console
 from jetstream_console.pages.columns import column
 from jetstream_console.pages.frame import answered, frame, load
+from jetstream_console.pages.paged_table import PagedTable
 from jetstream_console.showing.quantities import count
 
 ROWS_MAX = 1_024
@@ -75,36 +76,37 @@ def show(console: Console) -> None:
         found = await answered(place, monitor.connections(sort.value, 0, ROWS_MAX))
         if found is not None:
             said.text = f"{count(len(found.rows))} of {count(found.total)} connections"
-            rows = [_connection(each) for each in found.rows]
             with place:
-                table = ui.table(columns=_CONNECTIONS, rows=rows, row_key="cid", pagination=25)
-                table.classes("w-full").mark("connection-table")
+                table = PagedTable(_CONNECTIONS, _CONNECTION_CELLS)
+                table.element.mark("connection-table")
+                table.fill(found.rows)
         accounts = await answered(place, monitor.accounts())
         if accounts is not None:
             with place:
                 ui.label("Accounts").classes("text-lg")
-                rows = [_account(each) for each in accounts]
-                table = ui.table(columns=_ACCOUNTS, rows=rows, row_key="account", pagination=25)
-                table.classes("w-full").mark("account-table")
+                by_account = PagedTable(_ACCOUNTS, _ACCOUNT_CELLS)
+                by_account.element.mark("account-table")
+                by_account.fill(accounts)
 
     sort.on_value_change(look)
     again.on_click(look)
     load(page, look)
 
 
-def _connection(client: Connection) -> dict[str, Any]:
-    return dataclasses.asdict(client) | {"rtt": client.rtt or "–"}
+def _client_cell(field: str) -> Callable[[Connection], Any]:
+    return lambda client: getattr(client, field)
 
 
-def _account(answer: Any) -> dict[str, Any]:
-    taken, given = part(answer, "received"), part(answer, "sent")
-    return {
-        "account": text(answer, "acc"),
-        "connections": number(answer, "conns"),
-        "subscriptions": number(answer, "num_subscriptions"),
-        "in_messages": number(taken, "msgs"),
-        "in_bytes": number(taken, "bytes"),
-        "out_messages": number(given, "msgs"),
-        "out_bytes": number(given, "bytes"),
-        "slow": number(answer, "slow_consumers"),
-    }
+_CONNECTION_CELLS: Mapping[str, Callable[[Connection], Any]] = {
+    each["name"]: _client_cell(each["name"]) for each in _CONNECTIONS
+} | {"rtt": lambda client: client.rtt or "–"}
+_ACCOUNT_CELLS: Mapping[str, Callable[[Answer], Any]] = {
+    "account": lambda answer: text(answer, "acc"),
+    "connections": lambda answer: number(answer, "conns"),
+    "subscriptions": lambda answer: number(answer, "num_subscriptions"),
+    "in_messages": lambda answer: number(part(answer, "received"), "msgs"),
+    "in_bytes": lambda answer: number(part(answer, "received"), "bytes"),
+    "out_messages": lambda answer: number(part(answer, "sent"), "msgs"),
+    "out_bytes": lambda answer: number(part(answer, "sent"), "bytes"),
+    "slow": lambda answer: number(answer, "slow_consumers"),
+}

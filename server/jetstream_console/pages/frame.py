@@ -13,7 +13,8 @@ from jetstream_console.asking.errors import AskingError
 from jetstream_console.console import Console
 
 REFRESH_S = 5.0
-_FACTS = "grid grid-cols-[fit-content(60%)_minmax(0,1fr)] gap-x-4 gap-y-1 m-0 max-w-full"
+# What is asked for on every page comes after what the page is about.
+_FIRST_S = 1.0
 _LINKS = (
     ("Overview", "/"),
     ("Streams", "/streams"),
@@ -42,7 +43,7 @@ def frame(console: Console, title: str, *trail: tuple[str, str]) -> Iterator[ui.
     with header, ui.row().classes("items-center gap-4"):
         for name, address in links:
             ui.link(name, address).classes("text-white no-underline font-medium")
-        state = ui.label().classes("text-sm opacity-90").mark("state")
+        state = ui.label(_state(console)).classes("text-sm opacity-90").mark("state")
     with ui.column().classes("w-full max-w-screen-2xl mx-auto gap-3") as column:
         with ui.row().classes("items-baseline gap-2"):
             for name, address in trail:
@@ -58,7 +59,8 @@ def frame(console: Console, title: str, *trail: tuple[str, str]) -> Iterator[ui.
         await console.overview.refresh()
         state.text = _state(console)
 
-    ui.timer(REFRESH_S, refresh)
+    ui.timer(_FIRST_S, refresh, once=True)
+    ui.timer(REFRESH_S, refresh, immediate=False)
 
 
 async def answered(place: ui.element, asked: Awaitable[T]) -> T | None:
@@ -100,7 +102,7 @@ def load(place: ui.element, fill: Callable[[], Awaitable[None]]) -> None:
 
 def facts(entries: dict[str, str]) -> None:
     """Show names and what they are."""
-    with ui.element("dl").classes(_FACTS):
+    with ui.element("dl").classes("facts"):
         for name, value in entries.items():
             with ui.element("dt").classes("opacity-60 break-all"):
                 ui.label(name)

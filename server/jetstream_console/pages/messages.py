@@ -209,12 +209,11 @@ def show_message(stream: str, message: Message) -> None:
     """Show a message as a line that can be opened."""
     caption = f"{when(message.time)} · {size(message.size)} · {preview(message.payload)}"
     head = f"{message.sequence} · {printable(message.subject)}"
-    with ui.expansion(head, caption=caption).classes("w-full border-b").mark("message") as line:
-        inside = ui.column().classes("w-full")
+    line = ui.expansion(head, caption=caption).classes("w-full border-b").mark("message")
 
     def fill() -> None:
-        if line.value and not inside.default_slot.children:
-            with inside:
+        if line.value and not line.default_slot.children:
+            with line:
                 _close(stream, message)
 
     line.on_value_change(fill)

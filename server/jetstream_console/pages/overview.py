@@ -18,7 +18,7 @@ def show(console: Console) -> None:
         words = ui.column().classes("w-full")
         with ui.row().classes("w-full gap-4 items-stretch"):
             cards = [ui.card().classes("grow") for _ in range(4 if console.monitor else 3)]
-        with ui.element("div").classes("grid grid-cols-1 lg:grid-cols-2 gap-4 w-full"):
+        with ui.element("div").classes("charts w-full"):
             charts = _charts(console)
         ui.label(
             "Looked at while a page of this console is open; the charts go back 15 minutes."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -9,8 +10,9 @@ from nicegui import ui
 
 from jetstream_console.asking.object_stores import Store, all_stores
 from jetstream_console.console import Console
-from jetstream_console.pages.columns import LINK_CELL, column
+from jetstream_console.pages.columns import column
 from jetstream_console.pages.frame import answered, frame, load, refusal
+from jetstream_console.pages.paged_table import PagedTable
 from jetstream_console.showing.quantities import count, limit, size, span_ns, when
 
 _COLUMNS = [
@@ -53,13 +55,13 @@ def show(console: Console) -> None:
             wanted = ui.input("Filter by name").props("clearable dense").mark("filter")
             again = ui.button("Look again", icon="refresh").props("flat")
             totals = ui.label().mark("totals")
-        table = ui.table(columns=_COLUMNS, rows=[], row_key="name", pagination=25)
-        table.classes("w-full").mark("store-table").add_slot("body-cell-name", LINK_CELL)
+        table = PagedTable(_COLUMNS, _CELLS)
+        table.element.mark("store-table")
 
     def fill() -> None:
         needle = (wanted.value or "").lower()
         seen = [row for row in rows if needle in row.name.lower()]
-        table.rows = [_row(each) for each in seen]
+        table.fill(seen)
         totals.text = (
             f"{count(len(seen))} of {count(len(rows))} stores: "
             f"{size(sum(each.bytes for each in seen))}"
@@ -89,14 +91,13 @@ def kind_of(store: Store) -> str:
     return ", ".join(filter(None, (store.storage, replicas, origin, sealed)))
 
 
-def _row(store: Store) -> dict[str, Any]:
-    return {
-        "name": store.name,
-        "address": store_address(store.name),
-        "bytes": store.bytes,
-        "most": limit(store.bytes_max),
-        "age": span_ns(store.age_max_ns) if store.age_max_ns else "ever",
-        "last": when(store.last_time),
-        "kind": kind_of(store),
-        "description": store.description,
-    }
+_CELLS: Mapping[str, Callable[[Store], Any]] = {
+    "name": lambda store: store.name,
+    "address": lambda store: store_address(store.name),
+    "bytes": lambda store: store.bytes,
+    "most": lambda store: limit(store.bytes_max),
+    "age": lambda store: span_ns(store.age_max_ns) if store.age_max_ns else "ever",
+    "last": lambda store: when(store.last_time),
+    "kind": kind_of,
+    "description": lambda store: store.description,
+}

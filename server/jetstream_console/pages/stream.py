@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nicegui import ui
@@ -10,14 +11,14 @@ from nicegui import ui
 from jetstream_console.asking.consumers import Consumer, consumers_of
 from jetstream_console.asking.streams import StreamDetail, stream_detail, subjects_of
 from jetstream_console.console import Console
-from jetstream_console.pages.columns import LINK_CELL, column
+from jetstream_console.pages.columns import column
 from jetstream_console.pages.consumer import consumer_address
 from jetstream_console.pages.frame import answered, facts, frame, load, refusal, stream_address
+from jetstream_console.pages.paged_table import PagedTable
 from jetstream_console.pages.stream_changing import Configuring, Removing
 from jetstream_console.showing.payload import printable
 from jetstream_console.showing.quantities import count, size, span_ns, when
 
-SUBJECTS_SHOWN = 1_000
 _CONSUMERS = [
     column("name", "Consumer"),
     column("kind", "Kind"),
@@ -66,9 +67,9 @@ def show(console: Console, name: str) -> None:
         if found is None:
             return
         with consumers:
-            rows = [_consumer(each) for each in found.rows]
-            table = ui.table(columns=_CONSUMERS, rows=rows, row_key="name", pagination=25)
-            table.classes("w-full").mark("consumer-table").add_slot("body-cell-name", LINK_CELL)
+            table = PagedTable(_CONSUMERS, _CONSUMER_CELLS)
+            table.element.mark("consumer-table")
+            table.fill(found.rows)
             if found.total > len(found.rows):
                 refusal(f"Only {count(len(found.rows))} of {count(found.total)} are looked at.")
 
@@ -138,32 +139,38 @@ def _subjects(console: Console, name: str) -> None:
             return
         most = sorted(found.counts.items(), key=lambda entry: (-entry[1], entry[0]))
         said.text = f"{count(found.total)} subjects"
-        if len(most) > SUBJECTS_SHOWN:
-            said.text += f", the {count(SUBJECTS_SHOWN)} with the most messages"
-        rows = [{"subject": subject, "messages": held} for subject, held in most[:SUBJECTS_SHOWN]]
+        if found.total > len(most):
+            said.text += f", {count(len(most))} of them here"
         with place:
-            table = ui.table(columns=_SUBJECTS, rows=rows, row_key="subject", pagination=25)
-            table.classes("w-full").mark("subject-table")
+            table = PagedTable(_SUBJECTS, _SUBJECT_CELLS)
+            table.element.mark("subject-table")
+            table.fill(most)
 
     button.on_click(look)
     pattern.on("keydown.enter", look)
 
 
-def _consumer(row: Consumer) -> dict[str, Any]:
+def _consumer_kind(row: Consumer) -> str:
     durable = "durable" if row.is_durable else "ephemeral"
     paused = f"paused until {when(row.paused_until)}" if row.paused_until else ""
     way = "pull" if row.is_pull else "push" if row.is_bound else "push, nobody listens"
-    kinds = (durable, way, f"ack {row.ack_policy}", paused)
-    return {
-        "name": row.name,
-        "address": consumer_address(row.stream, row.name),
-        "kind": ", ".join(filter(None, kinds)),
-        "filters": ", ".join(row.filters) or "all",
-        "pending": row.pending,
-        "unacknowledged": row.unacknowledged,
-        "redelivered": row.redelivered,
-        "waiting": row.waiting_pulls if row.is_pull else None,
-        "delivered": row.delivered_sequence,
-        "floor": row.floor_sequence,
-        "active": when(row.last_active),
-    }
+    return ", ".join(filter(None, (durable, way, f"ack {row.ack_policy}", paused)))
+
+
+_CONSUMER_CELLS: Mapping[str, Callable[[Consumer], Any]] = {
+    "name": lambda row: row.name,
+    "address": lambda row: consumer_address(row.stream, row.name),
+    "kind": _consumer_kind,
+    "filters": lambda row: ", ".join(row.filters) or "all",
+    "pending": lambda row: row.pending,
+    "unacknowledged": lambda row: row.unacknowledged,
+    "redelivered": lambda row: row.redelivered,
+    "waiting": lambda row: row.waiting_pulls if row.is_pull else None,
+    "delivered": lambda row: row.delivered_sequence,
+    "floor": lambda row: row.floor_sequence,
+    "active": lambda row: when(row.last_active),
+}
+_SUBJECT_CELLS: Mapping[str, Callable[[tuple[str, int]], Any]] = {
+    "subject": lambda row: row[0],
+    "messages": lambda row: row[1],
+}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nicegui import ui
 
 from jetstream_console.asking.streams import Stream, all_streams
 from jetstream_console.console import Console
-from jetstream_console.pages.columns import LINK_CELL, column
+from jetstream_console.pages.columns import column
 from jetstream_console.pages.frame import answered, frame, load, refusal, stream_address
+from jetstream_console.pages.paged_table import PagedTable
 from jetstream_console.showing.quantities import count, size, when
 
-ROWS_MAX = 2_000
 _COLUMNS = [
     column("name", "Stream"),
     column("subjects", "Subjects"),
@@ -36,16 +34,14 @@ def show(console: Console) -> None:
             wanted = ui.input("Filter by name or subject").props("clearable dense").mark("filter")
             again = ui.button("Look again", icon="refresh").props("flat")
             totals = ui.label().mark("totals")
-        table = ui.table(columns=_COLUMNS, rows=[], row_key="name", pagination=25)
-        table.classes("w-full").add_slot("body-cell-name", LINK_CELL)
+        table = _table(console)
 
     def fill() -> None:
         text = (wanted.value or "").lower()
         seen = [row for row in rows if text in row.name.lower() or _has_subject(row, text)]
-        table.rows = [_row(console, each) for each in seen[:ROWS_MAX]]
-        shown = f", the first {count(ROWS_MAX)} shown" if len(seen) > ROWS_MAX else ""
+        table.fill(seen)
         totals.text = (
-            f"{count(len(seen))} of {count(len(rows))} streams{shown}: "
+            f"{count(len(seen))} of {count(len(rows))} streams: "
             f"{count(sum(each.messages for each in seen))} messages, "
             f"{size(sum(each.bytes for each in seen))}, "
             f"{count(sum(each.consumer_count for each in seen))} consumers"
@@ -73,21 +69,30 @@ def _has_subject(row: Stream, text: str) -> bool:
     return any(text in subject.lower() for subject in row.subjects)
 
 
-def _row(console: Console, stream: Stream) -> dict[str, Any]:
-    subjects = ", ".join(stream.subjects[:5]) + (" …" if len(stream.subjects) > 5 else "")
+def _table(console: Console) -> PagedTable[Stream]:
+    return PagedTable(
+        _COLUMNS,
+        {
+            "name": lambda stream: stream.name,
+            "address": lambda stream: stream_address(stream.name),
+            "subjects": _subjects,
+            "messages": lambda stream: stream.messages,
+            "bytes": lambda stream: stream.bytes,
+            "rate": lambda stream: console.overview.rates.of(stream.name),
+            "subject_count": lambda stream: stream.subject_count,
+            "consumers": lambda stream: stream.consumer_count,
+            "last": lambda stream: when(stream.last_time),
+            "kind": _kind,
+            "replicas": lambda stream: stream.replicas,
+        },
+    )
+
+
+def _subjects(stream: Stream) -> str:
+    return ", ".join(stream.subjects[:5]) + (" …" if len(stream.subjects) > 5 else "")
+
+
+def _kind(stream: Stream) -> str:
     origin = f"mirror of {stream.origin}" if stream.origin else ""
     sources = f"{stream.source_count} sources" if stream.source_count else ""
-    kinds = (stream.storage, stream.retention, origin, sources)
-    return {
-        "name": stream.name,
-        "address": stream_address(stream.name),
-        "subjects": subjects,
-        "messages": stream.messages,
-        "bytes": stream.bytes,
-        "rate": console.overview.rates.of(stream.name),
-        "subject_count": stream.subject_count,
-        "consumers": stream.consumer_count,
-        "last": when(stream.last_time),
-        "kind": ", ".join(filter(None, kinds)),
-        "replicas": stream.replicas,
-    }
+    return ", ".join(filter(None, (stream.storage, stream.retention, origin, sources)))
