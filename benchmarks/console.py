@@ -22,7 +22,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -138,16 +137,8 @@ PAGES = (
 )
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What a page has cost."""
-
-    wall_s: float
-    console_s: float
-    server_s: float
-    browser_s: float
-    requests: float
-    kibibytes: float
+# Of what a page costs.
+HEADINGS = ("wall, s", "console, s", "server, s", "browser, s", "messages", "KiB")
 
 
 def processor_s(pid: int) -> float:
@@ -197,8 +188,8 @@ class Meter:
     def _receive(self, size: int) -> None:
         self._received += size
 
-    def of(self, page: Page, act: Callable[[], None]) -> Cost:
-        """Return what an action costs."""
+    def of(self, page: Page, act: Callable[[], None]) -> tuple[float, ...]:
+        """Return what an action costs, in the order of the headings."""
         page.wait_for_timeout(REST_MS)
         processors, requests, received = self._processors(), self._requests(), self._received
         start = time.perf_counter()
@@ -206,7 +197,7 @@ class Meter:
         wall_s = time.perf_counter() - start
         page.wait_for_timeout(REST_MS)
         after, before = self._processors(), processors
-        return Cost(
+        return (
             wall_s,
             after[0] - before[0],
             after[1] - before[1],
@@ -233,8 +224,7 @@ def measure(address: str, messages: int, console: int, server: int, monitor: str
         meter = Meter(console, server, monitor, page.context.new_cdp_session(page))
         page.goto("/")
         overview(page, messages)
-        names = [field.name for field in fields(Cost)]
-        print(f"{'':14}" + "".join(f"{name:>11}" for name in names), flush=True)
+        print(f"{'':14}" + "".join(f"{name:>11}" for name in HEADINGS), flush=True)
         for name, path, there in PAGES:
             costs = []
             for _ in range(ROUNDS):
@@ -248,7 +238,7 @@ def measure(address: str, messages: int, console: int, server: int, monitor: str
                     there(page, messages)
 
                 costs.append(meter.of(page, act))
-            medians = [statistics.median(getattr(each, name) for each in costs) for name in names]
+            medians = map(statistics.median, zip(*costs, strict=True))
             print(f"{name:14}" + "".join(f"{each:11.2f}" for each in medians), flush=True)
         browser.close()
 

@@ -85,7 +85,7 @@ class PagedTable(Generic[T]):
             {field: cell(each) for field, cell in self._cells.items()}
             for each in self._sorted[(page - 1) * length : page * length]
         ]
-        self.element.pagination = self._place
+        self.element.props["pagination"] = self._place
 
 
 def _rank(value: Any) -> tuple[bool, Any]:
