@@ -15,6 +15,7 @@ from jetstream_server.core.subscription import Stretch
 from jetstream_server.jetstream.api import consumers, long_requests
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.catalog.catalog import Catalog
+from jetstream_server.jetstream.consumers import consumer_files
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.output import Output, Publish
@@ -40,7 +41,16 @@ class Server:
         self.commit = GroupCommit(self.disk)
         sublist = Sublist()
         self.output = Output(sublist)
-        context = Context("$G", "S", "", sublist, self.output, Nuid(Random(1)))
+        self.logged: list[str] = []
+        context = Context(
+            "$G",
+            "S",
+            "",
+            sublist,
+            self.output,
+            Nuid(Random(1)),
+            log=lambda level, text: self.logged.append(text),
+        )
         vault = FileVault(ROOT, "$G", self.commit, self.disk, block_bytes=400)
         self.catalog = Catalog(context, vault)
         self.catalog.recover(self.now)
@@ -164,6 +174,29 @@ def test_a_consumer_is_there_as_a_whole_or_not_at_all(
             }
     assert (False, False) in seen
     assert (True, True) in seen
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("beside_max", [0, 1 << 20])
+def test_a_long_first_state_is_there_whatever_its_file(
+    server: Server, monkeypatch: pytest.MonkeyPatch, beside_max: int, power: bool
+) -> None:
+    monkeypatch.setattr(consumer_files, "_STATE_BESIDE_MAX", beside_max)
+    config = {
+        "durable_name": "C",
+        "filter_subject": "s.*",
+        "deliver_policy": "last_per_subject",
+    }
+    assert "error" not in server.ask("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config})
+    for _ in range(2):
+        found = server.stream.consumers["C"]
+        assert isinstance(found, Consumer)
+        assert list(found.progress.cursor.snapshot) == [COUNT - 2, COUNT - 1, COUNT]
+        assert found.files.has_state_file == (beside_max == 0)
+        for number in range(3):  # newer ones, which are not in the snapshot
+            server.publish(b"s.%d" % number)
+        server.crash(power=power)
+    assert not server.logged
 
 
 @pytest.mark.parametrize("power", [False, True])

@@ -1,6 +1,7 @@
 """Subjects and patterns, by table and against a definition by enumeration."""
 
 from itertools import product
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -94,3 +95,16 @@ def test_any_bytes_give_an_answer(text: bytes) -> None:
 def test_validation_is_linear() -> None:
     assert subject.is_valid_subject(b".".join([b"a"] * 200_000))
     assert not subject.is_valid_subject(b".".join([b"a"] * 200_000) + b".")
+
+
+def test_many_are_told_to_be_well_formed_only_if_each_is() -> None:
+    broken = [p for p in PATTERNS if not subject.is_valid_subject(p)]
+    broken += [b"", b".", b"a.", b".a", b"a..b", b"a b", b">.a", b"a.>.b", b"a\nb", b" ", b"a "]
+    assert subject.are_valid_subjects([b"a", b"a.b", b"a.*", b"a.>", b"a*", b"*"])
+    for each in broken:
+        for many in ([each], [b"a", each], [each, b"a"], [b"a.b", each, b"c"]):
+            assert not subject.are_valid_subjects(many), many
+    for seed in range(200):
+        many = Random(seed).choices(PATTERNS, k=3)
+        if subject.are_valid_subjects(many):
+            assert all(map(subject.is_valid_subject, many)), many

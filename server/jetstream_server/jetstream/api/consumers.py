@@ -52,7 +52,7 @@ from jetstream_server.jetstream.wire.go_json import (
 )
 from jetstream_server.jetstream.wire.go_time import ZERO_TEXT, format_time
 from jetstream_server.protocol import headers as header_block
-from jetstream_server.store.ports import MessageStore
+from jetstream_server.store.ports import MessageStore, SubjectFilter
 
 # How many entries one answer holds.
 NAMES_MAX = 1024
@@ -176,7 +176,9 @@ def _create(
     if stream is not None and config.filters and not stream.store.offline:
         looks = _look_ahead(stream.store, config)
         if next(looks, True) is None:
-            work = partial(_create_sliced, catalog, request, body, config, looks)
+            # Holding the set keeps what is found out about it.
+            wanted = stream.store.filter(config.filters)
+            work = partial(_create_sliced, catalog, request, body, config, looks, wanted)
             return Sliced(catalog.context.slices, work)
     return _create_now(catalog, request, body, config)
 
@@ -202,8 +204,10 @@ def _create_sliced(
     body: CreateConsumerRequest,
     config: ConsumerConfig,
     looks: Iterator[None],
+    wanted: SubjectFilter | None,
 ) -> Iterator[dict[str, Any] | None]:
     yield from looks
+    yield None
     yield _create_now(catalog, request, body, config)
 
 

@@ -11,7 +11,12 @@ from collections.abc import Sequence
 
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.core.pattern_tree import PatternTree, TooManyMeetError, first_overlap
-from jetstream_server.core.subject import is_literal, is_valid_subject, overlaps
+from jetstream_server.core.subject import (
+    are_valid_subjects,
+    is_literal,
+    is_valid_subject,
+    overlaps,
+)
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.consumer_config import (
     DELIVER_NAMES,
@@ -161,6 +166,8 @@ def _check_filters(config: ConsumerConfig) -> None:
         overlap = first_overlap([subject for subject in filters if subject])
     except TooManyMeetError:
         raise errors.CONSUMER_OVERLAPPING_SUBJECT_FILTERS() from None
+    if overlap is None and are_valid_subjects(filters):
+        return
     for index, subject in enumerate(filters):
         if not subject:
             raise errors.CONSUMER_EMPTY_FILTER()

@@ -19,6 +19,9 @@ from jetstream_server.store.ports import StateFile
 
 # The genuine server writes a consumer's state at most this often.
 _SAVE_NS = 100 * MILLISECOND
+# A longer first state, that is one with tens of thousands of sequences, gets its file at once:
+# otherwise megabytes would be written as text.
+_STATE_BESIDE_MAX = 256 * 1024  # bytes
 
 
 class ConsumerFiles:
@@ -106,11 +109,16 @@ class ConsumerFiles:
             self.files[0].save(encode(stored))
             self.save()
             return
-        # Both in one file, because a second one would take two more syncs. The state may be
-        # megabytes, and needs no escapes in JSON: they are not looked for.
-        state = b64encode(encode_state(shared.progress))
+        state = encode_state(shared.progress)
         self._note_saved()
-        self.files[0].save(b'%b,"state":"%b"}' % (encode(stored)[:-1], state))
+        if len(state) > _STATE_BESIDE_MAX:
+            self.files[0].save(encode(stored))
+            self.files[1].save(state)
+            self.has_state_file = True
+            return
+        # Both in one file, because a second one would take two more syncs.
+        text = b64encode(state)
+        self.files[0].save(b'%b,"state":"%b"}' % (encode(stored)[:-1], text))
 
     def _note_saved(self) -> None:
         self._is_unsaved = self._must_save_now = False

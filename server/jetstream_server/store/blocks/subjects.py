@@ -83,7 +83,7 @@ class SubjectTable:
         found = self._sets.get(key)
         if found is None:
             found = self._sets[key] = SubjectSet(key, self)
-        if found not in self._kept and not all(map(is_literal, key)):
+        if found.has_wildcards and found not in self._kept:
             self._kept.append(found)
         return found
 
@@ -161,12 +161,22 @@ class SubjectSet:
     def __init__(self, patterns: tuple[bytes, ...], table: SubjectTable) -> None:
         self.patterns = patterns
         self._table = table
-        self._literals = [pattern for pattern in patterns if is_literal(pattern)]
-        self._wild = tuple(pattern for pattern in patterns if not is_literal(pattern))
+        together = b"".join(patterns)  # thousands of literals are told apart at a glance
+        may_be_wild = b"*" in together or b">" in together
+        self._wild = tuple(
+            [each for each in patterns if not is_literal(each)] if may_be_wild else ()
+        )
+        wild = {*self._wild}
+        self._literals = [each for each in patterns if each not in wild] if wild else [*patterns]
         self._flags = bytearray()  # by subject id, 1 if wanted; the ids beyond are undecided
         self._generation = table.generation  # for which the flags hold
         self._local: dict[tuple[int, int], bytes] = {}  # flags by a block's own subjects
         self.in_blocks = BlockCounts()
+
+    @property
+    def has_wildcards(self) -> bool:
+        """Return whether not all patterns are literal subjects."""
+        return bool(self._wild)
 
     def flags(self) -> bytearray:
         """Return one byte per subject id."""
