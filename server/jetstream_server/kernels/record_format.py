@@ -27,6 +27,8 @@ PREFIX_BYTES = PREFIX.size
 CHECKED_FROM = 8  # the checksum covers the record from here on
 # Within a block sequences rise, and none is further than this from the first: indexes have 32 bits.
 SPAN_MAX = 2**32 - 1
+# No stream begins beyond 2**63 - 1, so none comes here; what is counted on from here fits 64 bits.
+SEQUENCE_MAX = 2**64 - 2**32
 
 # The genuine server's file store accounts 30 + subject + payload, and 4 + headers when there are
 # any; a record is 32 + all three.

@@ -13,13 +13,13 @@ carries the block to the disk, the content is pinned in memory.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from jetstream_server.kernels import columns, filters, records
-from jetstream_server.kernels.record_format import SPAN_MAX, Buffer
+from jetstream_server.kernels.record_format import SEQUENCE_MAX, SPAN_MAX, Buffer
 from jetstream_server.store.blocks import erasure, tombstone
 from jetstream_server.store.blocks import index as block_index
 from jetstream_server.store.blocks.compressed_block import CompressedBlock
@@ -390,6 +390,11 @@ class Scan:
     tombstone_bytes: bytearray = field(default_factory=bytearray)
     stop: int = 0
 
+    def cut(self, count: int) -> None:
+        """Keep so many messages: where the next one begins, nothing is sound."""
+        self.stop = self.positions[count]
+        del self.positions[count:], self.subject_ids[count:], self.sequences[count:]
+
     def offsets(self) -> array[int]:
         """Return offsets from the first sequence, empty when they just count."""
         if not self.sequences or self.sequences[-1] - self.sequences[0] + 1 == len(self.sequences):
@@ -412,6 +417,9 @@ def scan_block(content: Buffer, ids: dict[bytes, int]) -> Scan:
             scan.sequences,
             ids,
         )
+        if scan.sequences and scan.sequences[-1] > SEQUENCE_MAX:
+            scan.cut(bisect_right(scan.sequences, SEQUENCE_MAX))
+            break
         found = tombstone.decode(whole, scan.stop, len(whole))
         if found is None and (erased := _erased(whole, scan)) is not None:
             scan.positions.append(scan.stop)
@@ -435,7 +443,9 @@ def scan_block(content: Buffer, ids: dict[bytes, int]) -> Scan:
 def _erased(whole: Buffer, scan: Scan) -> erasure.Erased | None:
     """Return the erased message where a scan has come to, None unless it can stand there."""
     found, before = erasure.decode(whole, scan.stop), scan.sequences
-    if found is None or not before or before[-1] < found.sequence <= before[0] + SPAN_MAX:
+    if found is None or found.sequence > SEQUENCE_MAX:
+        return None
+    if not before or before[-1] < found.sequence <= before[0] + SPAN_MAX:
         return found
     return None
 

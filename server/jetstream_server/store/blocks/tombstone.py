@@ -19,7 +19,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from struct import Struct
 
-from jetstream_server.kernels.record_format import CHECKED_FROM, PREFIX, PREFIX_BYTES, Buffer
+from jetstream_server.kernels.record_format import (
+    CHECKED_FROM,
+    PREFIX,
+    PREFIX_BYTES,
+    SEQUENCE_MAX,
+    Buffer,
+)
 from jetstream_server.kernels.records import checksum as crc32c
 
 STARTED = 1
@@ -55,6 +61,14 @@ class Tombstone:
         numbers = array("Q", self.payload)
         return zip(numbers[::2], numbers[1::2], strict=True)
 
+    def is_possible(self) -> bool:
+        """Tell whether sequences are in its reach: a floor may be one beyond the last of all."""
+        if self.kind == FLOOR:
+            return self.sequence <= SEQUENCE_MAX + 1
+        if self.kind == STARTED and self.floor() > SEQUENCE_MAX + 1:
+            return False
+        return self.sequence <= SEQUENCE_MAX
+
     def floor(self) -> int:
         """Return the floor in a STARTED record."""
         floor: int = _U64.unpack(self.payload)[0]
@@ -86,7 +100,8 @@ def decode(buffer: Buffer, at: int, stop: int) -> tuple[Tombstone, int] | None:
     payload = bytes(buffer[at + PREFIX_BYTES : at + size])
     if (kind == DELETED and len(payload) % 16) or (kind == STARTED and len(payload) != 8):
         return None
-    return Tombstone(kind, sequence, timestamp, payload), at + size
+    found = Tombstone(kind, sequence, timestamp, payload)
+    return (found, at + size) if found.is_possible() else None
 
 
 def as_ranges(sequences: Iterable[int]) -> list[tuple[int, int]]:

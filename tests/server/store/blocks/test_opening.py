@@ -10,6 +10,7 @@ from random import Random
 import pytest
 from jetstream_server.kernels import records
 from jetstream_server.protocol.ops import PubRun
+from jetstream_server.store.blocks import tombstone
 from jetstream_server.store.blocks.block import scan_block
 from jetstream_server.store.disk.commit import GroupCommit
 from jetstream_server.store.file import FileStore
@@ -83,6 +84,51 @@ def test_a_block_in_the_place_of_a_later_one_is_damage(disk):
     assert store.offline == (
         f"a block begins with message 1, and one before it ends with 10 ({path} at byte 0)"
     )
+
+
+LAST = 2**64 - 2**32
+
+
+@pytest.mark.parametrize(
+    ("stone", "message", "is_damage"),
+    [
+        (tombstone.started(LAST - 1, 5, 0), LAST, False),
+        (tombstone.started(LAST, 5, 0), LAST + 1, True),
+        (tombstone.started(2**64 - 1, 5, 0), None, True),
+        (tombstone.started(2, 5, LAST + 1), None, False),
+        (tombstone.started(2, 5, LAST + 2), None, True),
+        (tombstone.Tombstone(tombstone.FLOOR, LAST + 1), None, False),
+        (tombstone.Tombstone(tombstone.FLOOR, 2**64 - 1), None, True),
+        (tombstone.Tombstone(tombstone.SKIPPED, LAST, 5), None, False),
+        (tombstone.Tombstone(tombstone.SKIPPED, 2**64 - 1, 5), None, True),
+    ],
+)
+def test_a_sequence_beyond_all_is_damage(disk, stone, message, is_damage):
+    """No store writes that: a crafted file, of which counting on does not fit 64 bits."""
+    whole = bytearray(b"" if stone.kind == tombstone.STARTED else _begun(0))
+    at = len(whole)
+    whole += stone.encode()
+    if message is not None:
+        at = len(whole)
+        run, record = PubRun.single(b"a", payload=b"x"), bytearray(100)
+        columns = array("I"), array("I")
+        _, size = records.encode_run(
+            run.chunk, run.fields, 0, 1, message, 5, record, 0, *columns, {}
+        )
+        whole += record[:size]
+    whole += tombstone.Tombstone(
+        tombstone.DURABLE, len(whole), 0, tombstone.DURABLE_PAYLOAD
+    ).encode()
+    path = FOLDER / "1.blk"
+    disk.make_folder(FOLDER)
+    disk.put(path, bytes(whole))
+    store, _ = open_store(disk, block_bytes=1000)
+    expected = f"a stored record is damaged ({path} at byte {at})" if is_damage else ""
+    assert store.offline == expected
+
+
+def _begun(last: int) -> bytes:
+    return tombstone.started(last, 5, 0).encode()
 
 
 def test_leftovers_of_a_crash_are_removed(disk):
