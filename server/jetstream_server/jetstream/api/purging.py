@@ -17,6 +17,7 @@ from jetstream_server.jetstream.slices import Outcome
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.jetstream.streams.removal.removal_checks import check_purge
 
+SUBJECTS_AT_ONCE = 200_000  # compared with a filter in one turn
 _PAUSE_NS = MILLISECOND  # between two slices; also before another look at a disk that is behind
 
 
@@ -43,7 +44,7 @@ class Purging:
         self._stop = min(below or store.last_seq + 1, store.last_seq + 1)
         # Where the stream goes on, if that is beyond its end.
         self._beyond = 0 if self._wanted is not None or keep or below <= self._stop else below
-        self._left = store.count(self._wanted, 0) - keep  # at most
+        self._left: int | None = None  # how many go at most, once they are counted
         self._purged = 0
         self._finished: Callable[[Outcome], None] | None = None
 
@@ -83,9 +84,22 @@ class Purging:
             else:
                 self.advance(now)
 
+    def _count(self) -> bool:
+        """Count what is to go; tell whether there is time left to remove some of it."""
+        store, wanted = self._stream.store, self._wanted
+        is_long = store.state().num_subjects > SUBJECTS_AT_ONCE
+        if store.decide(wanted, SUBJECTS_AT_ONCE):
+            self._left = store.count(wanted, 0) - self._keep
+            return not is_long
+        return False
+
     def _remove(self, now: int) -> bool:
         """Remove a slice; tell whether all is done."""
-        store, left = self._stream.store, self._left
+        store = self._stream.store
+        if self._left is None and not self._count():
+            return False
+        assert self._left is not None, "they are counted"
+        left = self._left
         if self._keep:  # limits may have removed some meanwhile
             left = min(left, store.count(self._wanted, 0) - self._keep)
         if left > 0 and self._start < self._stop:

@@ -32,7 +32,7 @@ from jetstream_server.store.ports import SubjectFilter
 
 # After so much work a purge lets others have their turn:
 LOOKED_AT_MAX = 4  # blocks in which it found nothing
-NUMBERED_MAX = 20_000  # subjects of a block that it numbered
+NUMBERED_MAX = 10_000  # subjects of a block that it numbered
 _ALL = 1 << 62
 
 

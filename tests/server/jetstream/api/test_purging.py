@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from jetstream_server.base.clock import MILLISECOND
 from jetstream_server.base.errors import ApiError
+from jetstream_server.jetstream.api import purging as module
 from jetstream_server.jetstream.api.purging import Purging
 from jetstream_server.store import memory
 
@@ -46,6 +47,27 @@ def test_a_large_one_goes_on_and_spares_what_comes_meanwhile(bench: Any, stream:
     assert told == [{"success": True, "purged": 10}]
     assert kept(stream) == [*range(2, 21, 2), 21]
     assert bench.context.deadlines.next_deadline() is None
+
+
+@pytest.mark.parametrize(("keep", "left"), [(0, []), (3, [15, 17, 19])])
+def test_with_many_subjects_the_matching_ones_are_counted_first(
+    bench: Any, stream: Any, monkeypatch: pytest.MonkeyPatch, keep: int, left: list[int]
+) -> None:
+    monkeypatch.setattr(module, "SUBJECTS_AT_ONCE", 1)
+    looks = iter([False, False, True])
+    monkeypatch.setattr(stream.store, "decide", lambda wanted, names_max: next(looks))
+    purging = Purging(stream, b"s.0", 0, keep)
+    told: list[Any] = []
+    assert purging.begin(bench.now) is None
+    purging.go_on(told.append)
+    for _ in range(2):
+        assert len(kept(stream)) == 20
+        purging.tick(bench.now)
+    bench.publish(stream, b"s.0")
+    stream.store.delete(range(2, 10, 2))
+    while not told:
+        purging.tick(bench.now)
+    assert kept(stream) == sorted([*range(10, 21, 2), *left, 21])
 
 
 def test_consumers_are_told_of_each_slice(
