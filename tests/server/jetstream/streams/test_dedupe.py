@@ -39,6 +39,24 @@ def test_ids_end_with_their_window() -> None:
     assert (len(dedupe), dedupe.next_deadline()) == (0, None)
 
 
+def test_ids_of_one_spell_end_together() -> None:
+    dedupe, begin = Dedupe(SECOND), 100 * SECOND
+    dedupe.record(b"a", 1, begin)
+    dedupe.record(b"b", 2, begin + 9 * MILLISECOND)
+    dedupe.record(b"c", 3, begin + 10 * MILLISECOND)
+    assert dedupe.next_deadline() == begin + SECOND + 9 * MILLISECOND
+    dedupe.expire(begin + SECOND + 9 * MILLISECOND)
+    assert [dedupe.find(each) for each in (b"a", b"b", b"c")] == [None, None, 3]
+
+
+@pytest.mark.parametrize(("age", "found"), [(SECOND, None), (SECOND - 1, 1)])
+def test_an_id_is_read_again_unless_its_window_is_over(age: int, found: int | None) -> None:
+    store, dedupe = MemoryStore(0), Dedupe(SECOND)
+    store.append(b"s.a", b"NATS/1.0\r\nNats-Msg-Id: a\r\n\r\n", b"", 5 * SECOND)
+    dedupe.recover(store, 5 * SECOND + age)
+    assert dedupe.find(b"a") == found
+
+
 def test_no_window_remembers_nothing() -> None:
     dedupe = Dedupe(0)
     dedupe.record(b"a", 1, 0)
