@@ -31,6 +31,7 @@ help:
 	@echo "make pythons   the connector and the bundled server with Python 3.11 to 3.14, likewise"
 	@echo "make server-versions  the connector beside nats-server 2.10 to 2.15, each installed for the while"
 	@echo "make extras  each extra in an empty environment, and what it is for imported there"
+	@echo "make wheels  wheels for each Python, compiled and pure, and source distributions: built and tried"
 	@echo "make sbom   what an installation brings, as CycloneDX, in build/sbom"
 	@echo "make clean  remove what these commands made"
 
@@ -245,6 +246,14 @@ pythons: $(READY)-test
 .PHONY: extras
 extras: $(READY)-test
 	$(BIN)/python -m tests.extras $(EXTRAS)
+
+# In `dist`. The wheels for Linux say from which C library on they run, which auditwheel finds out.
+WHEELS_PYTHONS ?=
+
+.PHONY: wheels
+wheels: $(READY)-test
+	$(INSTALL) auditwheel
+	$(BIN)/python -m tests.wheels $(WHEELS_PYTHONS)
 
 # Of an environment that has what users get and nothing else.
 .PHONY: sbom

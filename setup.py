@@ -1,7 +1,8 @@
 """The connector's optional compiled kernels; everything else is in pyproject.toml.
 
 Without a C compiler the installation goes on with the pure Python kernels, which do the same,
-slower; `JETSTREAM_COMPILED=1` makes it fail then.
+slower; `JETSTREAM_COMPILED=1` makes it fail then. `JETSTREAM_COMPILED=0` compiles nothing, which
+gives a wheel for any machine.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ FOLDER = Path("jetstream_spark/kernels")
 COMPILE = [] if sys.platform == "win32" else ["-O3", "-g0"]
 LINK = ["-Wl,-s"] if sys.platform == "linux" else []
 
+WANTED = os.environ.get("JETSTREAM_COMPILED", "")
+SOURCES = [] if WANTED == "0" else sorted(FOLDER.glob("*/fast.pyx"))
+
 setup(
     ext_modules=[
         Extension(
@@ -25,8 +29,8 @@ setup(
             depends=[included.as_posix() for included in FOLDER.glob("*.pxd")],
             extra_compile_args=COMPILE,
             extra_link_args=LINK,
-            optional=os.environ.get("JETSTREAM_COMPILED") != "1",
+            optional=WANTED != "1",
         )
-        for source in sorted(FOLDER.glob("*/fast.pyx"))
+        for source in SOURCES
     ]
 )

@@ -18,6 +18,7 @@ import tomllib
 from pathlib import Path
 
 from tests.versions.interpreters import tool
+from tests.wheels import source_distributions
 
 ROOT = Path(__file__).parents[1]
 PLAIN, SERVER = "(none)", "jetstream-server"
@@ -83,8 +84,8 @@ def main(arguments: list[str]) -> int:
     failed = 0
     with tempfile.TemporaryDirectory(prefix="extras-") as name:
         wheels = Path(name) / "wheels"
-        for project in (ROOT / "server", ROOT):
-            _uv("build", "--wheel", "--python", sys.executable, "--out-dir", wheels, project)
+        for source in source_distributions(Path(name) / "sources"):
+            _uv("build", "--wheel", "--python", sys.executable, "--out-dir", wheels, source)
         for extra in arguments or extras():
             folder = Path(name) / "environment"
             try:
