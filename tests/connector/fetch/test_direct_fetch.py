@@ -93,6 +93,40 @@ def test_a_server_without_batches_is_named(queue, monkeypatch):
         rows(queue, 1, 26)
 
 
+@pytest.mark.parametrize("code", [404, 503])
+@pytest.mark.parametrize("subjects", ["", "1"])
+def test_a_replica_that_is_behind_or_away_is_asked_again(queue, monkeypatch, code, subjects):
+    """It answers that nothing follows, and the leader knows better."""
+    status, said = Message.status, [(code, "not here")]
+
+    def first_another(self) -> tuple[int, str]:
+        real = status.__get__(self)
+        return said.pop() if said and self.header(b"Nats-Sequence") else real
+
+    monkeypatch.setattr(Message, "status", property(first_another))
+    named = {"subjects": f"{queue.subject}.{subjects}"} if subjects else {}
+    found = [row["seq"] for row in rows(queue, 1, 26, **named)]
+    assert found == (list(range(2, 26, 3)) if subjects else list(range(1, 26)))
+    assert not said
+
+
+@pytest.mark.parametrize("nth", [2, 14])
+def test_what_follows_a_hole_in_an_answer_is_asked_for_again(queue, monkeypatch, nth):
+    header, seen = Message.header, []
+
+    def hide_one(self, key: bytes) -> bytes | None:
+        value = header(self, key)
+        if key == b"Nats-Last-Sequence":
+            seen.append(value)
+            return b"999" if len(seen) == nth else value
+        return value
+
+    monkeypatch.setattr(Message, "header", hide_one)
+    # It is looked at twice: whether it is there, and what it says.
+    assert [row["seq"] for row in rows(queue, 1, 26)] == list(range(1, 26))
+    assert len(seen) > 2 * 25
+
+
 class _Overtaken(DirectWay):
     """Something happens to the stream between the look at it and the first answer."""
 
