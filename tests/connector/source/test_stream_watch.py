@@ -95,6 +95,46 @@ def test_checks(stream, genuine, make_stream):
         watch(queue, commitMode="none", subjects=f"{queue.subject}.a,{queue.subject}.b").check()
 
 
+def test_stored_subjects_may_be_others_than_those_that_are_collected(genuine, make_stream):
+    transform = {"subject_transform": {"src": ">", "dest": "elsewhere.>"}}
+    for config in ({"sources": [{"name": make_stream(genuine.url).name}]}, transform):
+        watch(make_stream(genuine.url, **config), subjects="elsewhere.>").check()
+
+
+THEIRS = [{}, {"filter_subject": "{}.a"}, {"filter_subjects": ["{}.x", "{}.a"]}]
+
+
+@pytest.mark.parametrize("theirs", THEIRS, ids=["all", "one", "several"])
+def test_a_purge_may_not_take_what_another_consumer_waits_for(genuine, make_stream, theirs):
+    queue = make_stream(genuine.url, retention="workqueue", allow_direct=True)
+    text = json.dumps({"name": "C", "durable_name": "C", "ack_policy": "explicit"} | theirs)
+    queue.control.create_consumer(queue.name, json.loads(text.replace("{}", queue.subject)))
+    for subjects in ({}, {"subjects": f"{queue.subject}.*"}, {"subjects": f"{queue.subject}.a"}):
+        with pytest.raises(RetentionRefusedError, match="consumer 'C' still waits for"):
+            watch(queue, commitMode="purge", **subjects).check()
+    other = watch(queue, commitMode="purge", subjects=f"{queue.subject}.b")
+    if theirs:
+        other.check()
+    else:
+        with pytest.raises(RetentionRefusedError, match="consumer 'C' still waits for"):
+            other.check()
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_purge_may_not_take_what_lies_before_the_start(genuine, make_stream, first):
+    queue = make_stream(genuine.url, retention="workqueue", allow_direct=True)
+    publish(queue, 3)
+    queue.control.purge(queue.name, first)
+    begin = json.dumps({queue.name: 3})
+    watching = watch(queue, commitMode="purge", startingOffsets=begin)
+    with pytest.raises(RetentionRefusedError, match=rf"sequence 3 of.*from sequence {first} on"):
+        watching.check_unread(watching.starting_offsets("earliest"))
+    elsewhere = watch(queue, commitMode="purge", startingOffsets=begin, subjects="x.y")
+    elsewhere.check_unread(watching.starting_offsets("earliest"))
+    queue.control.purge(queue.name, 3)
+    watching.check_unread(watching.starting_offsets("earliest"))
+
+
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
 def test_times_in_a_stream_that_consumers_would_change(genuine, make_stream, retention):
     """A work queue refuses a second consumer, and one on interest would be a reader."""
