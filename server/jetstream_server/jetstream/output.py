@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.sublist import Sublist
 from jetstream_server.core.subscription import Subscription
+from jetstream_server.jetstream.frames_in_flight import FramesInFlight
 from jetstream_server.kernels import acks
 from jetstream_server.protocol.ops import PubRun
 
@@ -66,6 +67,7 @@ class Output:
         sublist: the account's interest.
         stir: called with each send; whoever drains looks only at accounts that were stirred.
         delivered_bytes: of frames and of messages handed over so far.
+        in_flight: frames that clients have yet to be handed.
     """
 
     sublist: Sublist
@@ -73,6 +75,7 @@ class Output:
     sends: list[Send] = field(default_factory=list)
     sends_after_flush: list[Send] = field(default_factory=list)
     delivered_bytes: int = 0
+    in_flight: FramesInFlight = field(default_factory=FramesInFlight)
 
     def publish(
         self, subject: bytes, payload: bytes, *, reply: bytes = b"", headers: bytes = b""

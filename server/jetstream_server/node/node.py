@@ -390,7 +390,8 @@ class Node:
 
     def drop(self, held: Held) -> None:
         """Give up what waited for a flush that has failed."""
-        for _, sends in held:
+        for account, sends in held:
+            account.output.in_flight.clear()
             for send in sends:
                 if isinstance(send, Released):
                     send.answers.release(send.size)

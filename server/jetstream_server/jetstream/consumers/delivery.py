@@ -16,7 +16,6 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import cast
 
-from jetstream_server.base import limits
 from jetstream_server.core.relay import REPLY_PREFIX, resolved
 from jetstream_server.core.sublist import Match
 from jetstream_server.core.subscription import Subscription
@@ -28,8 +27,6 @@ from jetstream_server.protocol.ops import PubRun
 from jetstream_server.store.ports import Window
 
 _VERSION_LINE = b"NATS/1.0"
-# Clients often make a new inbox for each request; beyond this many, the old ones are checked.
-_IN_FLIGHT_MAX = 64
 
 
 @dataclass(slots=True)
@@ -52,29 +49,6 @@ class DeliveryBatch:
     is_falling: bool = True
 
 
-@dataclass(slots=True)
-class InFlight:
-    """Frames for one subscription that may still wait for a flush.
-
-    Until they are handed to the session they are not in its backlog, and many turns can pass
-    during one flush.
-
-    Attributes:
-        until: they are all handed over once this much has been delivered to the subscription.
-        bytes: their size.
-    """
-
-    until: int = 0
-    bytes: int = 0
-
-    def add(self, subscription: Subscription, size: int, count: int) -> None:
-        """Count frames; those handed over meanwhile are forgotten."""
-        if subscription.delivered >= self.until:
-            self.until, self.bytes = subscription.delivered, 0
-        self.until += count
-        self.bytes += size
-
-
 class Delivery:
     """Sends the messages and statuses of one consumer.
 
@@ -88,7 +62,7 @@ class Delivery:
         self.ack_head = f"$JS.ACK.{stream}.{consumer}.".encode()
         self.headers_only = headers_only
         self._turn = 0
-        self._in_flight: dict[Subscription, InFlight] = {}
+        self._in_flight = context.output.in_flight
 
     def match(self, subject: bytes) -> Match:
         """Return what a subject reaches, in whatever account."""
@@ -104,30 +78,7 @@ class Delivery:
 
     def _is_behind(self, subscription: Subscription) -> bool:
         outlet = subscription.outlet
-        if outlet is None:
-            return False
-        backlog = outlet.backlog_bytes
-        in_flight = self._in_flight.get(subscription)
-        if in_flight is not None and subscription.delivered < in_flight.until:
-            backlog += in_flight.bytes
-        return backlog > limits.OUTBOX_HIGH_BYTES
-
-    def _queue(self, subscription: Subscription, frames: bytes, count: int) -> None:
-        self._output.frames(subscription, frames, count)
-        in_flight = self._in_flight.get(subscription)
-        if in_flight is None:
-            if len(self._in_flight) >= _IN_FLIGHT_MAX:
-                self._forget_delivered()
-            in_flight = self._in_flight[subscription] = InFlight()
-        in_flight.add(subscription, len(frames), count)
-
-    def _forget_delivered(self) -> None:
-        """Let go of inboxes that have all their frames, or are gone."""
-        self._in_flight = {
-            sub: in_flight
-            for sub, in_flight in self._in_flight.items()
-            if sub.delivered < in_flight.until and not sub.closed
-        }
+        return outlet is not None and self._in_flight.is_behind(outlet)
 
     def send(
         self,
@@ -201,7 +152,9 @@ class Delivery:
             extra=extra,
             headers_only=self.headers_only,
         )
-        self._queue(subscription, data, batch.count if picks is None else len(picks))
+        count = batch.count if picks is None else len(picks)
+        self._output.frames(subscription, data, count)
+        self._in_flight.add(outlet, subscription, len(data), count)
         return len(data)
 
     def reply_bytes(self, batch: DeliveryBatch, at: int) -> int:

@@ -71,13 +71,26 @@ def test_what_waits_for_a_flush_counts_as_backlog(account):
     assert not consumer.blocked
 
 
-def test_inboxes_of_old_requests_are_let_go(account):
+def test_all_consumers_of_a_client_hold_back_together(account):
+    """One flush does not end with what each of many consumers may have under way."""
     stream = account.stream()
-    consumer = account.create(stream, durable_name="C")
-    for number in range(300):
-        account.publish(b"s.a")
-        inbox = account.subscribe(b"in.%d" % number)
-        account.pull(consumer, b"1", reply=b"in.%d" % number)
-        account.unsubscribe(inbox)
-    assert len(account.client.take()) == 300
-    assert len(consumer.delivery._in_flight) <= 64
+    account.publish_run([(b"s.a", b"", b"", bytes(100_000))] * 20)
+    inboxes = [account.subscribe(b"_INBOX.%d" % n) for n in range(8)]
+    consumers = [account.create(stream, durable_name=f"C{n}") for n in range(8)]
+    held = []
+    for number, consumer in enumerate(consumers):
+        consumer.pull.request(b"_INBOX.%d" % number, b"20", account.now)
+        consumer.advance(account.now)
+        held += account.output.sends_after_flush
+        account.output.sends_after_flush.clear()
+    account.context.ready.clear()
+    assert [consumer.blocked for consumer in consumers[-4:]] == [True] * 4
+    assert 4_000_000 < sum(len(frames.data) for frames in held) < 6_000_000
+    for inbox in inboxes:
+        inbox.delivered += sum(each.count for each in held if each.subscription is inbox)
+    for consumer in consumers[:4]:  # the others look again of their own accord
+        consumer.wake()
+    for _ in range(10):
+        account.advance(5_000_000)
+    assert len(account.client.take()) == 160 - sum(frames.count for frames in held)
+    assert not any(consumer.blocked for consumer in consumers)
