@@ -12,7 +12,9 @@ What an ack says decides, not what this attempt has done: of a row that the serv
 ack names the sequence that it has. So an attempt also sees what one before it left behind.
 
 Rows whose sequences rise, as in every write where nothing went wrong, are compared with one number.
-Memory: the subject and eight bytes for each subject, and for each of the last `ROWS_MAX` rows.
+Memory: the subject and twelve bytes for each subject, and for each of the last rows, of which there
+are at most `ROWS_MAX`, or as many as there were subjects before. While they are joined, which
+becomes ever more seldom, it is about two hundred bytes more for each (docs/options.md).
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ class KeyOrder:
             kept = subjects if isinstance(subjects, bytes) else subjects.take(pa.array(stored))
             self._in_order.append((kept, taken))
             self._rows += len(taken)
-            if self._rows > ROWS_MAX:
+            if self._rows > max(ROWS_MAX, len(self._subjects)):
                 self._complete()
             return Behind()
         self._complete()

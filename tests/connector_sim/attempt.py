@@ -60,6 +60,11 @@ class Executors:
         if process.is_alive:
             self.world.kill(process)
 
+    def kill_all(self) -> None:
+        """Their host is gone."""
+        for attempt in list(self.attempts):
+            attempt.kill()
+
     def orphan(self, driver: Process) -> None:
         """A driver is gone; its executors notice in a while."""
         for task in [each for each in self.tasks if each.driver is driver]:
@@ -128,7 +133,7 @@ class Attempt:
         delay_s = random.choice([0.005, 0.02, 0.1, 0.5, 3, 12]) * random.random()
         at = world.agenda.clock.now_ns + round(delay_s * SECOND)
         if chance < habits.killed:
-            world.agenda.plan(at, self._kill)
+            world.agenda.plan(at, self.kill)
         elif chance < habits.killed + habits.lost:
             world.agenda.plan(at, self._lose)
 
@@ -141,9 +146,10 @@ class Attempt:
         after_s = self._executors.random.choice([0, 0.01, 0.3, ZOMBIE_S_MAX])
         self._ended = None
         at = self._world.agenda.clock.now_ns + round(after_s * SECOND)
-        self._world.agenda.plan(at, self._kill)
+        self._world.agenda.plan(at, self.kill)
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
+        """Its process ends, if it is under way."""
         if self._process is not None:
             self._world.note(f"{self.name} is killed")
             self._fail()

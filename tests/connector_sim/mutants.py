@@ -158,7 +158,7 @@ MUTANTS = {
         "bucket", Sink, "_stored_ids", _no_ids, "", is_rare=True
     ),
     "a row that an earlier one covers stays covered": Mutant(
-        "bucket", CoveredRows, "add", _no_row, "key", is_rare=True
+        "forgotten", CoveredRows, "add", _no_row, "keys that end with an earlier row"
     ),
     "an object lacks all chunks but the first": Mutant(
         "objects", ObjectPublisher, "_send_over", _first_chunk, "is damaged"

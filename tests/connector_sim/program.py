@@ -91,7 +91,7 @@ class Program:
     @property
     def forgets_ids(self) -> bool:
         """Whether a restarted server has forgotten ids that nothing else remembers."""
-        restarts = not {"kill", "power", "stop"}.isdisjoint(self.faults)
+        restarts = not {"kill", "power", "stop", "host"}.isdisjoint(self.faults)
         return restarts and not self.promises_exact_output
 
     @property
@@ -103,20 +103,23 @@ class Program:
     @property
     def loses_what_was_seen(self) -> bool:
         """Whether a server may die with messages that nobody was told of, which a look has seen."""
-        return not {"kill", "power"}.isdisjoint(self.faults)
+        return not {"kill", "power", "host"}.isdisjoint(self.faults)
 
     def __str__(self) -> str:
         parts = [f"{name}={getattr(self, name)}" for name in self.__slots__ if name != "seed"]
         return f"seed {self.seed}: {', '.join(parts)}"
 
 
-def choose(seed: int, *, has_kinds: bool = True, has_modes: bool = True) -> Program:
+def choose(
+    seed: int, *, has_kinds: bool = True, has_modes: bool = True, has_forgetting: bool = True
+) -> Program:
     """The program of a seed.
 
     Args:
         has_kinds: whether it may be of one of the later kinds; without them seeds mean what they
             meant before.
         has_modes: likewise of fast batches, and of links on which rows stall.
+        has_forgetting: likewise of servers that have forgotten the rows which were replaced.
     """
     random = Random(f"program {seed}")
     program = Program(seed)
@@ -138,6 +141,8 @@ def choose(seed: int, *, has_kinds: bool = True, has_modes: bool = True) -> Prog
         _choose_kind(program, Random(f"later kind {seed}"))
         if has_modes:
             _choose_mode(program, Random(f"mode {seed}"))
+            if has_forgetting:
+                _choose_forgetting(program, Random(f"forgetting {seed}"))
     return program
 
 
@@ -315,6 +320,33 @@ def _choose_mode(program: Program, random: Random) -> None:
         program.row_stall_chance = random.choice([0.05, 0.2])
         # What is still on its way when the faults are over does not arrive.
         program.lasts_s = max(program.lasts_s, 40)
+
+
+def _choose_forgetting(program: Program, random: Random) -> None:
+    """Attempts end in the middle of their rows, the server restarts, and no ledger remembers.
+
+    What the next attempt stores anew may cover a later row of its key. Nobody else writes, so the
+    last row of each key has to be the last one of its partition all the same.
+    """
+    if program.kind not in ("", "bucket") or program.is_lossy or random.random() >= 0.25:
+        return
+    program.kind = "forgotten"
+    _write_elsewhere(program, "bucket")
+    for key in ("publishMode", "atomicUnit", "atomicRows"):
+        program.sink.pop(key, None)
+    program.dedupe, program.ledger, program.window_s, program.history = "auto", "none", 120, 1
+    program.scope = random.choice(["query", "query", "txn"])
+    program.habits = Habits(killed=random.choice([0, 0.2]), doubled=random.choice([0, 0.3]))
+    program.faults = ["host", "host", random.choice(["kill", "stop", "cut all", "host"])]
+    program.fault_pause_s, program.lasts_s = random.choice([0.5, 2]), 20
+    program.cut_chance, program.stall_max_s = random.choice([0, 0.05]), random.choice([0, 0, 2])
+    program.streams, program.messages, program.portions = ("IN",), random.choice([30, 60]), 3
+    program.flush_ns = random.choice([20, 100]) * 1_000_000
+    program.source |= {"maxOffsetsPerPartition": "20", "minPartitions": "1"}
+    program.source.pop("maxOffsetsPerTrigger", None)
+    program.sink["maxInFlight"] = random.choice(["1", "1", "2", "5"])
+    if random.random() < 0.3:
+        program.sink["publishMode"] = "fast"
 
 
 def _let_frames_come_late(program: Program, random: Random) -> None:

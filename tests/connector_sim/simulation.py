@@ -265,6 +265,12 @@ class Simulation:
                 yield Join(lambda: not server.is_up, host.now() + 60)
                 yield Join(lambda: False, host.now() + outage_s)
                 self._start_server()
+            case "host":  # where the server and all tasks run, in the middle of a write
+                yield from self._wait_for_rows(self.random.randrange(4, 12))
+                server.kill(power=False)
+                self.query.executors.kill_all()
+                yield Join(lambda: False, host.now() + self.random.choice([0.01, 0.3]))
+                self._start_server()
             case "move":
                 world.is_moved = True
                 yield Join(lambda: False, host.now() + outage_s)
@@ -290,6 +296,17 @@ class Simulation:
                 yield from self._enter()
                 yield from self._remove(kind, self._target()[0])
                 self._is_entered = False
+
+    def _wait_for_rows(self, count: int) -> Generator[Any, Any, None]:
+        """Until so many more are written, or nobody writes for a while."""
+        host, server, target = self.keeper.process, self.world.server, self.query.target
+        stop, until = 0, host.now() + 5
+        while target is not None and server.is_up and host.now() < until:
+            reached = server.holds(target.stream).stop
+            stop = stop or reached + count
+            if reached >= stop:
+                return
+            yield Join(lambda: False, host.now() + 0.02)
 
     def _start_server(self) -> None:
         server = self.world.server

@@ -17,4 +17,5 @@ def test_planted_defects_are_noticed(mutants: ModuleType) -> None:
             played, found = mutants.first_that_notices(mutant, range(300), SEEDS_MAX)
             assert found, f"{name}: not noticed in {played} seeds"
             kinds.add(mutant.kind)
-    assert kinds == {"atomic", "objects", "origin", "lag", "dead", "anew", "bucket", "fast"}
+    of_programs = {"atomic", "objects", "origin", "lag", "dead", "anew", "bucket", "forgotten"}
+    assert kinds == {*of_programs, "fast"}

@@ -76,8 +76,8 @@ def test_seeds_of_the_later_kinds_that_once_failed(simulation: ModuleType, seed:
 
 
 @pytest.mark.parametrize("seed", FOUND_OF_MODES, ids=lambda seed: f"{seed}: {FOUND_OF_MODES[seed]}")
-def test_seeds_of_the_latest_programs_that_once_failed(simulation: ModuleType, seed: int) -> None:
-    _play(simulation.Simulation(seed))
+def test_seeds_with_modes_that_once_failed(simulation: ModuleType, seed: int) -> None:
+    _play(simulation.Simulation(seed, simulation.choose(seed, has_forgetting=False)))
 
 
 def _play(played: Any) -> None:
