@@ -30,6 +30,11 @@ class Api:
         empty if they are here."""
         return self._prefix if self.link.target.domain else ""
 
+    @property
+    def payload_max(self) -> int:
+        """Bytes of the largest message that the servers take; 0 while there is no connection."""
+        return self.link.state.max_payload
+
     async def ask(self, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return an answer.
 

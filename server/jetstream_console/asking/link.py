@@ -20,7 +20,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error, NoRespondersError
 
-from jetstream_console.asking.errors import RefusedError, UnreachableError
+from jetstream_console.asking.errors import AskingError, RefusedError, UnreachableError
 from jetstream_spark.options.option_values import Secret
 
 _RECONNECT_WAIT_S = 1
@@ -118,7 +118,7 @@ class Link:
         self._words = "No server has answered yet."
         # The server reports what it forbids apart from any request; the client hands that on in
         # lower case.
-        self._asked: dict[str, set[asyncio.Future[str]]] = {}
+        self._asked: dict[str, set[asyncio.Future[AskingError]]] = {}
 
     @property
     def client(self) -> Client:
@@ -171,7 +171,7 @@ class Link:
                 both: set[asyncio.Future[Any]] = {refused, answer}
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
                 if refused.done():
-                    raise RefusedError(refused.result())
+                    raise refused.result()
                 return answer.result().data
             finally:
                 answer.cancel()
@@ -203,7 +203,7 @@ class Link:
             listening = Listening(subscription, self._client)
             if refused.done():
                 await listening.close()
-                raise RefusedError(refused.result())
+                raise refused.result()
         return listening
 
     def _check_connected(self) -> None:
@@ -211,9 +211,10 @@ class Link:
             raise UnreachableError(f"There is no connection to a server. {self._words}")
 
     @contextmanager
-    def _refusals(self, subject: str) -> Iterator[asyncio.Future[str]]:
-        """Yield a future that gets the server's words if it forbids a subject meanwhile."""
-        refused: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    def _refusals(self, subject: str) -> Iterator[asyncio.Future[AskingError]]:
+        """Yield a future that gets an error if the server forbids a subject meanwhile, or the
+        connection is lost, on which no answer comes any more."""
+        refused: asyncio.Future[AskingError] = asyncio.get_running_loop().create_future()
         waiting = self._asked.setdefault(subject.lower(), set())
         waiting.add(refused)
         try:
@@ -301,10 +302,13 @@ class Link:
             if f'"{subject}"' in said:
                 for each in waiting:
                     if not each.done():
-                        each.set_result(said.capitalize())
+                        each.set_result(RefusedError(said.capitalize()))
 
     async def _on_disconnected(self) -> None:
         self._words = "The connection was lost; it is being made anew."
+        for each in [each for waiting in self._asked.values() for each in waiting]:
+            if not each.done():
+                each.set_result(UnreachableError(self._words))
 
 
 def _tls(target: Target) -> ssl.SSLContext | None:

@@ -23,6 +23,8 @@ from jetstream_console.asking.errors import AskingError
 
 PAGE_BYTES = 8 << 20
 WIDTH_MAX = 32
+# Requests that are under way bring no more than this, unless two do.
+_UNDER_WAY_BYTES = 64 << 20
 # How far back one page goes in a stream whose messages are all gone except a few.
 _STEPS_BACK_MAX = 200
 
@@ -135,7 +137,9 @@ class MessageReader:
         has_more = True
         while has_more and len(found) < count and size < bytes_max:
             fits = max(1, (bytes_max - size) // self._largest)
-            width = min(width, self._width_max, fits, count - len(found))
+            # Who knows how large those are that nobody has seen yet.
+            at_once = max(2, _UNDER_WAY_BYTES // max(1, self._api.payload_max))
+            width = min(width, self._width_max, at_once, fits, count - len(found))
             if until is not None:
                 width = min(width, until - position)
                 if width <= 0:

@@ -17,7 +17,7 @@ from jetstream_console.asking.buckets import (
     checked_pattern,
     new_key,
 )
-from jetstream_console.asking.errors import AskingError
+from jetstream_console.asking.errors import AskingError, UnreachableError
 from jetstream_console.asking.watch import Watch
 from jetstream_console.console import Console
 from jetstream_console.pages.buckets import key_address
@@ -161,10 +161,20 @@ class Watching:
             return
         try:
             came = await watch.look()
-        except AskingError as error:
-            self._end(str(error))
+        except UnreachableError as error:
+            # It goes on where it was once the servers are back.
+            if watch is self._watch:
+                self._away(str(error))
             return
-        if watch is not self._watch or not (came.messages or came.skipped or came.is_remade):
+        except AskingError as error:
+            if watch is self._watch:
+                self._end(str(error))
+            return
+        if watch is not self._watch:
+            return
+        if self._words.default_slot.children:
+            self._words.clear()
+        if not (came.messages or came.skipped or came.is_remade):
             return
         for message in came.messages:
             self._seen += 1
@@ -182,6 +192,10 @@ class Watching:
         self._watch = None
         self._timer.deactivate()
         self._switch.value = False
+        self._away(words)
+
+    def _away(self, words: str) -> None:
+        self._words.clear()
         with self._words:
             refusal(words)
 

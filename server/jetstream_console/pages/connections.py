@@ -67,22 +67,24 @@ def show(console: Console) -> None:
             again = ui.button("Look again", icon="refresh").props("flat")
             said = ui.label().mark("connections-said")
         place = ui.column().classes("w-full")
+        below = ui.column().classes("w-full")
 
     monitor: Monitor = console.monitor
 
     async def look() -> None:
-        place.clear()
-        said.text = ""
-        found = await answered(place, monitor.connections(sort.value, 0, ROWS_MAX))
-        if found is not None:
+        asked = monitor.connections(sort.value, 0, ROWS_MAX)
+        found = await answered(place, asked, clears=True)
+        if found is None:
+            said.text = ""
+        else:
             said.text = f"{count(len(found.rows))} of {count(found.total)} connections"
             with place:
                 table = PagedTable(_CONNECTIONS, _CONNECTION_CELLS)
                 table.element.mark("connection-table")
                 table.fill(found.rows)
-        accounts = await answered(place, monitor.accounts())
+        accounts = await answered(below, monitor.accounts(), clears=True)
         if accounts is not None:
-            with place:
+            with below:
                 ui.label("Accounts").classes("text-lg")
                 by_account = PagedTable(_ACCOUNTS, _ACCOUNT_CELLS)
                 by_account.element.mark("account-table")

@@ -30,6 +30,7 @@ from jetstream_console.pages.frame import (
 )
 from jetstream_console.showing.payload import printable
 from jetstream_console.showing.quantities import count, when
+from jetstream_console.showing.redaction import without_secrets
 
 _FOREVER_S = 100 * 365 * 86_400
 
@@ -59,7 +60,8 @@ def show(console: Console, stream: str, name: str) -> None:
         place.clear()
         with place:
             _state(found)
-        text = json.dumps(found.config, indent=2, ensure_ascii=False, sort_keys=True)
+        shown = without_secrets(found.config)
+        text = json.dumps(shown, indent=2, ensure_ascii=False, sort_keys=True)
         config.text = printable(text)
 
     load(page, look)

@@ -63,15 +63,25 @@ def frame(console: Console, title: str, *trail: tuple[str, str]) -> Iterator[ui.
     ui.timer(REFRESH_S, refresh, immediate=False)
 
 
-async def answered(place: ui.element, asked: Awaitable[T]) -> T | None:
-    """Return an answer, or show in a place why there is none, in the words of whoever said no."""
+async def answered(place: ui.element, asked: Awaitable[T], clears: bool = False) -> T | None:
+    """Return an answer, or show in a place why there is none, in the words of whoever said no.
+
+    Args:
+        clears: whether what is in the place goes once the answer is there; not before, or two
+            answers would stand there if somebody asks twice.
+    """
     try:
-        return await asked
+        found = await asked
     except AskingError as error:
         if not place.is_deleted:
+            if clears:
+                place.clear()
             with place:
                 refusal(str(error))
         return None
+    if clears and not place.is_deleted:
+        place.clear()
+    return found
 
 
 def refusal(words: str) -> None:

@@ -64,8 +64,8 @@ def _account(monitor: Monitor) -> None:
     place = ui.column().classes("w-full")
 
     async def look() -> None:
-        place.clear()
-        found = await answered(place, monitor.account((name.value or "").strip()))
+        asked = monitor.account((name.value or "").strip())
+        found = await answered(place, asked, clears=True)
         if found is not None:
             detail = part(found, "account_detail")
             with place:

@@ -18,6 +18,7 @@ from jetstream_console.pages.paged_table import PagedTable
 from jetstream_console.pages.stream_changing import Configuring, Removing
 from jetstream_console.showing.payload import printable
 from jetstream_console.showing.quantities import count, size, span_ns, when
+from jetstream_console.showing.redaction import without_secrets
 
 _CONSUMERS = [
     column("name", "Consumer"),
@@ -54,16 +55,16 @@ def show(console: Console, name: str) -> None:
                 Removing(console, name)
 
     async def look() -> None:
-        top.clear()
-        consumers.clear()
-        detail = await answered(top, stream_detail(console.api, name))
+        detail = await answered(top, stream_detail(console.api, name), clears=True)
         if detail is None:
+            consumers.clear()
             return
         with top:
             _state(detail)
-        text = json.dumps(detail.config, indent=2, ensure_ascii=False, sort_keys=True)
+        shown = without_secrets(detail.config)
+        text = json.dumps(shown, indent=2, ensure_ascii=False, sort_keys=True)
         config.text = printable(text)
-        found = await answered(consumers, consumers_of(console.api, name))
+        found = await answered(consumers, consumers_of(console.api, name), clears=True)
         if found is None:
             return
         with consumers:
@@ -132,10 +133,10 @@ def _subjects(console: Console, name: str) -> None:
     place = ui.column().classes("w-full")
 
     async def look() -> None:
-        place.clear()
-        said.text = ""
-        found = await answered(place, subjects_of(console.api, name, pattern.value.strip()))
+        asked = subjects_of(console.api, name, pattern.value.strip())
+        found = await answered(place, asked, clears=True)
         if found is None:
+            said.text = ""
             return
         most = sorted(found.counts.items(), key=lambda entry: (-entry[1], entry[0]))
         said.text = f"{count(found.total)} subjects"

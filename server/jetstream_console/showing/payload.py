@@ -8,6 +8,7 @@ SHOWN_BYTES = 64 << 10
 JSON_BYTES = 1 << 20
 HEX_BYTES = 8 << 10
 _PER_LINE = 16
+_JSON = json.JSONEncoder(indent=2, ensure_ascii=False)
 
 
 def as_json(payload: bytes) -> str | None:
@@ -15,10 +16,17 @@ def as_json(payload: bytes) -> str | None:
     here."""
     if len(payload) > JSON_BYTES or payload.lstrip()[:1] not in (b"{", b"["):
         return None
+    written, length = [], 0
     try:
-        return cut(printable(json.dumps(json.loads(payload), indent=2, ensure_ascii=False)))
+        # Written no further than it is shown: all of it may be many times as long as the payload.
+        for piece in _JSON.iterencode(json.loads(payload)):
+            written.append(piece)
+            length += len(piece)
+            if length >= SHOWN_BYTES:
+                break
     except (ValueError, RecursionError):
         return None
+    return cut(printable(cut("".join(written))))
 
 
 def as_text(payload: bytes) -> str:

@@ -33,6 +33,7 @@ async def reader_of(world, name: str) -> EntryReader:
 
 
 class PlayedBucket:
+    payload_max = 1 << 20
     """An API with one bucket: what was written, with `None` for a deletion."""
 
     def __init__(self, written):

@@ -125,6 +125,23 @@ def test_a_server_that_goes_away_comes_back(run, own_server):
     run(work())
 
 
+def test_what_is_asked_when_the_connection_is_lost_does_not_wait_for_an_answer(run, own_server):
+    async def work():
+        async with world_of(own_server) as world:
+            await world.client.subscribe("silent")
+            await world.settle()
+            asked = asyncio.ensure_future(world.api.link.request("silent"))
+            await until(lambda: "silent" in world.api.link._asked)
+            own_server.kill()
+            start = asyncio.get_running_loop().time()
+            with pytest.raises(UnreachableError, match="The connection was lost"):
+                await asked
+            assert asyncio.get_running_loop().time() - start < 10
+            assert not world.api.link._asked
+
+    run(work())
+
+
 def test_a_connection_that_the_server_ends_is_made_anew(run, connected, server):
     async def work():
         async with connected() as world:

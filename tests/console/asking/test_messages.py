@@ -19,6 +19,8 @@ def numbers(page) -> list[int]:
 class PlayedStream:
     """An API that has one stream, and counts what it is asked for."""
 
+    payload_max = 1 << 20
+
     def __init__(self, sequences, last=None, size=1):
         self.sequences = sorted(sequences)
         self.last = last or max(self.sequences, default=0)
@@ -110,6 +112,25 @@ def test_large_messages_are_held_a_few_at_a_time(run):
         ):
             assert 1 <= len(page.messages) <= 12 and page.has_more
         assert stream.most_bytes <= 2 * PAGE_BYTES
+
+    run(work())
+
+
+def test_large_messages_after_small_ones_are_not_asked_for_by_the_dozen(run):
+    async def work():
+        stream = PlayedStream(range(1, 200))
+        stream.payload_max = 10 << 20
+        most = 0
+
+        class Counting(MessageReader):
+            async def at_or_after(self, sequence, pattern=">"):
+                nonlocal most
+                found = await super().at_or_after(sequence, pattern)
+                most = max(most, stream.under_way)
+                return found
+
+        page = await Counting(stream, "S").after(1, count=100)
+        assert len(page.messages) == 100 and 2 <= most <= 6
 
     run(work())
 

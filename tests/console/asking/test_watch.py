@@ -34,6 +34,7 @@ def test_what_comes_is_seen_once_whatever_happens_to_the_stream(run, connected, 
 
 
 class PlayedStream:
+    payload_max = 1 << 20
     """An API with a stream that has everything up to an end, and sometimes does not answer."""
 
     def __init__(self):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.console.conftest import until
+import nats
+
+from tests.console.conftest import browsing, until
 
 
 def said(user, marker: str) -> str:
@@ -63,6 +65,30 @@ def test_what_is_written_is_seen_until_the_bucket_is_gone(run, browse, name):
             assert not switch.value
             user.find("Show keys").click()
             await user.should_see("stream not found", retries=50)
+
+    run(work())
+
+
+def test_a_watch_goes_on_where_it_was_when_its_connection_breaks(run, own_server):
+    async def work():
+        async with browsing(own_server) as (user, world):
+            made = await world.js.create_key_value(bucket="B")
+            await user.open("/buckets/B")
+            await user.should_see("0 keys")
+            [switch] = user.find("watching").elements
+            switch.value = True
+            await until(lambda: said(user, "watch-said") == "Watching.")
+            own_server.kill()
+            await user.should_see("There is no connection to a server")
+            own_server.start()
+            client = await nats.connect(f"nats://all:all@127.0.0.1:{own_server.port}")
+            made = await client.jetstream().key_value("B")
+            await made.put("after", b"1")
+            [table] = user.find("watch-table").elements
+            await until(lambda: [row["key"] for row in table.rows] == ["after"])
+            await user.should_not_see("There is no connection to a server")
+            assert switch.value
+            await client.close()
 
     run(work())
 

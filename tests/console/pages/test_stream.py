@@ -34,6 +34,36 @@ def test_it_shows_state_config_consumers_and_subjects(run, browse, name):
     run(work())
 
 
+def test_who_asks_twice_sees_it_once_and_no_secret(run, browse, name):
+    async def work():
+        async with browse() as (user, world):
+            await world.stream(name, metadata={"password": "hidden", "team": "blue"})
+            await world.js.add_consumer(name, durable_name="C", metadata={"auth_token": "hidden"})
+            await user.open(f"/streams/{name}")
+            await user.should_see("consumer-table")
+            [config] = user.find("config").elements
+            assert '"team": "blue"' in config.text and "hidden" not in config.text
+            for button, table in (
+                ("Look again", "consumer-table"),
+                ("Show subjects", "subject-table"),
+            ):
+                before = user.find(table).elements if button == "Look again" else set()
+                user.find(button).click()
+                user.find(button).click()
+                await user.should_see(table)
+                await until(lambda before=before: all(each.is_deleted for each in before))  # type: ignore[misc]
+                await world.settle()
+                await until(lambda: len(world.api.link._asked) == 0)
+                await user.should_see(table)
+                assert len(user.find(table).elements) == 1
+            await user.open(f"/streams/{name}/consumers/C")
+            await user.should_see('"durable_name": "C"')
+            [config] = user.find("config").elements
+            assert "(not shown)" in config.text and "hidden" not in config.text
+
+    run(work())
+
+
 def test_a_mirror_says_how_far_behind_it_is(run, browse, name):
     async def work():
         async with browse() as (user, world):

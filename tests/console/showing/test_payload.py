@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from jetstream_console.showing.payload import (
@@ -19,6 +20,19 @@ from jetstream_console.showing.payload import (
 def test_json_is_indented():
     assert as_json(b' {"a": ["\xc3\xbc", 1]}') == '{\n  "a": [\n    "ü",\n    1\n  ]\n}'
     assert json.loads(as_json(b"[]")) == []
+
+
+@pytest.mark.parametrize("piece", [b"1,", b'{"a":[]},', b'"' + b"x" * 9_000 + b'",'])
+def test_of_large_json_no_more_is_written_than_is_shown(piece):
+    payload = b"[" + piece * ((1 << 20) // len(piece) - 2) + b"1]"
+    start = time.process_time()
+    shown = as_json(payload)
+    assert len(shown) == SHOWN_BYTES and shown.startswith("[\n  ")
+    read = time.process_time() - start
+    start = time.process_time()
+    json.loads(payload)
+    # To read it is all that may depend on its length.
+    assert read < 0.05 + 5 * (time.process_time() - start)
 
 
 @pytest.mark.parametrize(
