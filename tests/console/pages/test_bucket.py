@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import nats
 
 from tests.console.conftest import browsing, until
@@ -71,7 +73,8 @@ def test_what_is_written_is_seen_until_the_bucket_is_gone(run, browse, name):
 
 def test_a_watch_goes_on_where_it_was_when_its_connection_breaks(run, own_server):
     async def work():
-        async with browsing(own_server) as (user, world):
+        played: Any = browsing(own_server)
+        async with played as (user, world):
             made = await world.js.create_key_value(bucket="B")
             await user.open("/buckets/B")
             await user.should_see("0 keys")
