@@ -24,6 +24,7 @@ from jetstream_spark.errors import (
 from jetstream_spark.options.format_options import SourceOptions
 from jetstream_spark.options.offsets import Offsets, StreamOffset
 from jetstream_spark.source import stream_watch
+from jetstream_spark.source.anchor import Anchor
 from jetstream_spark.source.partition import RangePartition, read_partition
 from jetstream_spark.source.planner import plan_ranges
 from jetstream_spark.source.stream_source import StreamSource
@@ -234,6 +235,28 @@ def test_a_mirror_that_is_made_again_goes_on(genuine, make_stream):
     after = source.latest_offset(before)
     assert read(origin, before, after, stream="MIRROR_AGAIN") == [6, 7]
     origin.control.request("STREAM.DELETE.MIRROR_AGAIN")
+
+
+@pytest.mark.parametrize(("start", "begins_at"), [("earliest", 5), ("latest", 7), ("", 7)])
+def test_what_goes_and_comes_before_an_anchor_is_made(
+    genuine, make_stream, monkeypatch, start, begins_at
+):
+    """`latest` is the end at the first look, `earliest` what there is when nothing can go."""
+    stream = make_stream(genuine.url, retention="interest")
+    reader = {"name": "reader", "durable_name": "reader", "ack_policy": "explicit"}
+    stream.control.create_consumer(stream.name, reader)
+    publish(stream, 6)
+    hold = Anchor.hold
+
+    def late(self, at):
+        stream.control.purge(stream.name, 5)
+        publish(stream, 2)
+        return (yield from hold(self, at))
+
+    monkeypatch.setattr(Anchor, "hold", late)
+    named = {"commitMode": "ack", "consumer": "query", "startingOffsets": start}
+    begin = query(stream, **named).initial_offset()
+    assert begin.streams[stream.name].next == begins_at
 
 
 def test_what_is_passed_over_is_in_the_progress(stream):
