@@ -367,3 +367,31 @@ def test_a_ledger_that_is_deleted_while_rows_are_written_is_named(make_ledger, s
     with pytest.raises(LedgerError, match="was deleted while version 1 of query") as raised:
         make_ledger(1).finish(attempt, PRINT, 0)
     assert "duplicate_window" in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({}, None),
+        ({"version": 6}, LedgerError),
+        ({"created": "2001-02-03T04:05:06Z"}, LedgerError),
+        ({"version": 8}, WriterFencedError),
+    ],
+    ids=["the same", "an earlier version", "another incarnation", "a later version"],
+)
+def test_an_entry_that_comes_while_a_version_is_committed(make_ledger, change, error) -> None:
+    ledger, bucket = make_ledger(7), make_ledger.bucket.inner
+    ledger.begin(0)
+    write = ledger.inner._write
+
+    def overtaken(key, entry, revision, stream):
+        yield from bucket.put(key, json.dumps(entry | change).encode(), revision)
+        return (yield from write(key, entry, revision, stream))
+
+    ledger.inner._write = overtaken
+    if error is None:
+        ledger.commit(3)
+    else:
+        with pytest.raises(error) as raised:
+            ledger.commit(3)
+        assert type(raised.value) is error
