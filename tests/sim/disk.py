@@ -297,8 +297,18 @@ class SimDisk:
         return sorted({*self._files.get(folder, ()), *self._folders.get(folder, ())})
 
     def make_folder(self, path: Path) -> None:
-        for folder in self.add_folder(path):
-            self.sync_folder(folder)
+        made = self.add_folder(path)
+        try:
+            for folder in made:
+                self.sync_folder(folder)
+        except OSError:  # as the other disk does: the next try is to make and sync them again
+            for folder in [str(each) for each in (path, *path.parents)][: len(made)]:
+                self._leave([folder])
+                if changes := self._renamed.get(folder):
+                    changes.pop()
+                    if not changes:
+                        del self._renamed[folder]
+            raise
 
     def add_folder(self, path: Path) -> list[Path]:
         if str(path) in self._folders:
