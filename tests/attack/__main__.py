@@ -23,6 +23,7 @@ from pathlib import Path
 from jetstream_server import API_LEVEL
 from jetstream_server.core.provenance import is_own_subject
 from jetstream_server.jetstream import errors
+from jetstream_server.jetstream.configs.stream_config import SEQUENCE_MAX
 from jetstream_server.jetstream.required_level import HEADER as LEVEL_HEADER
 from jetstream_server.protocol import headers
 
@@ -34,6 +35,8 @@ from tests.attack.world import FoundError, attack
 # Of a hundred seeds: by sockets, and of these beside the genuine server.
 BY_SOCKETS, BESIDE = 4, 2
 _BLOCK_READ_AS_BODY_MAX = 2
+_PURGE_FAILED = errors.STREAM_PURGE_FAILED("").err_code
+_PURGED_UP_TO = re.compile(rb'"seq": *(\d{1,20})')
 _LEVEL_REFUSED = errors.REQUIRED_API_LEVEL().err_code
 _TIME_AND_PENDING = re.compile(rb"\.\d{19}\.\d+$")
 Answered = tuple[str, int | None, int | None]
@@ -150,8 +153,8 @@ def is_same_question(reply: bytes, ours: Ears, theirs: Ears) -> bool:
 def is_on_purpose(act: Publish, ours: Ears, theirs: Ears) -> bool:
     """Tell whether the servers are known to differ here (`tests/parity/deviations.md`): on streams
     that meet an origin again, on templates, on what no request begins like, on the level of
-    their API, on fast batches after a wrong last message id, and on header blocks that are too
-    short to hold anything."""
+    their API, on fast batches after a wrong last message id, on header blocks that are too
+    short to hold anything, and on purges up to sequences that no stream has."""
     reply, subject = act.reply, act.subject
     if not isinstance(reply, bytes) or not isinstance(subject, bytes):
         return False
@@ -164,6 +167,9 @@ def is_on_purpose(act: Publish, ours: Ears, theirs: Ears) -> bool:
         return True
     if not subject.startswith(b"$JS.API."):
         return False
+    if ours.errors.get(reply) == _PURGE_FAILED and isinstance(act.payload, bytes):
+        found = _PURGED_UP_TO.search(act.payload)
+        return found is not None and int(found[1]) > SEQUENCE_MAX
     if 0 < len(act.headers) <= _BLOCK_READ_AS_BODY_MAX:
         return True
     return reply not in theirs.errors and reply in ours.unheard

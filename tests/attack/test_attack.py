@@ -165,6 +165,7 @@ def test_what_differs_on_purpose_is_no_finding():
         b"503": b"NATS/1.0 503\r\nNats-Subject: x\r\n\r\n",
         b"level": b'{"error":{"code":412,"err_code":10185,"description":"x"}}',
         b"made": b'{"config":{}}',
+        b"purge": b'{"error":{"code":500,"err_code":10110,"description":"x"}}',
         b"": b"",
     }
 
@@ -186,6 +187,10 @@ def test_what_differs_on_purpose_is_no_finding():
         block = b"NATS/1.0\r\nNats-Required-Api-Level: %d\r\n\r\n" % level
         asked = Publish(0, b"$JS.API.INFO", b"_INBOX.r1", block)
         assert is_on_purpose(asked, ears(refusal), ears(b"made")) is is_excused
+    for until, is_excused in ((2**63, True), (2**63 - 1, False)):
+        body = b'{"filter": "a", "seq": %d}' % until
+        purge = Publish(0, b"$JS.API.STREAM.PURGE.S0", b"_INBOX.r1", b"", body)
+        assert is_on_purpose(purge, ears(b"purge"), ears(b"made")) is is_excused
     for block, is_excused in ((b"NA", True), (b"", False), (b"NAT", False)):
         short = Publish(0, create, b"_INBOX.r1", block)
         assert is_on_purpose(short, ears(b"made"), ears(b"level")) is is_excused

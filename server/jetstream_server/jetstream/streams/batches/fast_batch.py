@@ -34,7 +34,8 @@ ID_BYTES_MAX = 64
 _FLOW_DEFAULT = 10
 _FLOW_MAX = 65535
 _FIRST_INTERVAL_MAX = 500
-_DIGITS_MAX = 18
+_DIGITS_MAX = 20
+_POSITION_MAX = 2**64 - 1
 _TOKENS_MIN = 7
 
 BEGIN, APPEND, COMMIT, END, PING = range(5)
@@ -64,6 +65,7 @@ def parse_reply(reply: bytes) -> BatchPlace:
         gap not in (b"ok", b"fail")
         or not position.isdigit()
         or len(position) > _DIGITS_MAX
+        or int(position) > _POSITION_MAX
         or op not in (b"0", b"1", b"2", b"3", b"4")
     ):
         raise errors.BATCH_PUBLISH_INVALID_PATTERN()

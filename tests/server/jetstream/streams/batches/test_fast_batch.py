@@ -49,6 +49,8 @@ def test_a_reply_says_everything() -> None:
         (b"i.b.5.ok.1.3.$FI", 10206),
         (b"i.b.5.ok.2.0.$FI", 10206),
         (b"i.b.5.ok.1.5.$FI", 10206),
+        (b"i.b.5.ok.18446744073709551616.1.$FI", 10206),
+        (b"i.b.5.ok." + b"9" * 5000 + b".1.$FI", 10206),
         (b"i." + b"b" * 65 + b".5.ok.1.0.$FI", 10207),
     ],
 )
@@ -154,6 +156,17 @@ def test_a_wrong_last_id_is_an_error_like_any_other(bench: Any, stream: Any) -> 
     begun, refused = send(bench, stream, reply(1, 0, gap="ok"), lines=wrong)
     assert (begun["type"], refused["type"], refused["error"]["err_code"]) == ("ack", "err", 10070)
     assert send(bench, stream, reply(2, 3, gap="ok"))[0]["count"] == 1
+
+
+def test_positions_have_64_bits(bench: Any, stream: Any) -> None:
+    """They had 18 digits (attack seed 52400)."""
+    last = 2**64 - 1
+    assert send(bench, stream, reply(last, 1))[0]["error"]["err_code"] == 10208
+    send(bench, stream, reply(1, 0, gap="ok"))
+    assert send(bench, stream, reply(last, 2, gap="ok")) == [
+        {"type": "gap", "last_seq": 2, "seq": last},
+        {"stream": "S", "seq": 2, "batch": "b", "count": last},
+    ]
 
 
 def test_errors_end_a_batch_or_are_reported(bench: Any, stream: Any) -> None:
