@@ -302,12 +302,12 @@ class SimDisk:
             for folder in made:
                 self.sync_folder(folder)
         except OSError:  # as the other disk does: the next try is to make and sync them again
-            for folder in [str(each) for each in (path, *path.parents)][: len(made)]:
-                self._leave([folder])
-                if changes := self._renamed.get(folder):
+            for name in [str(each) for each in (path, *path.parents)][: len(made)]:
+                self._leave([name])
+                if changes := self._renamed.get(name):
                     changes.pop()
                     if not changes:
-                        del self._renamed[folder]
+                        del self._renamed[name]
             raise
 
     def add_folder(self, path: Path) -> list[Path]:

@@ -48,6 +48,7 @@ FOUND = {
     7600502: "(the witness's) of pins given in one turn the last one seen was taken for the newest",
     7600761: "on a full disk a high-water mark was made again that a removed block had voided",
     7600214: "a killed process left the name of an account's folder unsynced for ever",
+    7604568: "names in a folder that could not be synced were never synced again",
     7603588: "(the disk's) a folder stayed whose name could not be synced",
     7601556: "(the witness's) a consumer that came back with a backup delivers headers only",
 }

@@ -104,6 +104,7 @@ class GroupCommit:
         self._aside: dict[Path, Owner] = {}  # removed folders with files in them
         self._appends: dict[Path, Append] = {}  # those in the queue that can take more
         self._unsynced: dict[BlockFile, Owner] = {}  # written under the lazy policy
+        self._lost_names: dict[Path, None] = {}  # folders whose sync failed
         self._files: dict[BlockFile, Owner] = {}  # open ones; the worker's while a flush runs
         self._in_flight: Flush | None = None
         self._removals = 0  # of folders
@@ -473,6 +474,7 @@ class GroupCommit:
             fills,
             self._journal,
             places_max,
+            self._lost_names,
         )
         return self._in_flight
 

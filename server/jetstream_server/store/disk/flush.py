@@ -142,6 +142,8 @@ class Flush:
         fills: whether the reserve is to be filled up.
         journal: where contents of small files are noted, None for none.
         places_max: how many noted contents may be put in place.
+        names: folders whose names an earlier flush could not make durable; what is left in it, or
+            comes to it, is handed to the next flush.
         failures: per owner, what went wrong; filled by `run`.
         stalled: operations to try again, in order.
         touched: owners with operations in this flush.
@@ -160,6 +162,7 @@ class Flush:
     fills: bool = False
     journal: Journal | None = None
     places_max: int = 0
+    names: dict[Path, None] = field(default_factory=dict)
     failures: list[tuple[Owner, StoreError]] = field(default_factory=list)
     stalled: list[Operation] = field(default_factory=list)
     touched: dict[Owner, None] = field(default_factory=dict)
@@ -194,6 +197,10 @@ class Flush:
 
     def run(self) -> list[tuple[Owner, StoreError]]:
         """Carry everything out; return what failed, empty when all is durable."""
+        for folder in self.names:
+            self._folders[folder] = dict.fromkeys(
+                operation.owner for operation in self.operations if folder in operation.path.parents
+            )
         for operation in self.operations:
             self.touched[operation.owner] = None
             if type(operation) is Replace and operation.in_journal and self.journal is not None:
@@ -545,11 +552,13 @@ class Flush:
             self.disk.sync_folder(folder)
         except FileNotFoundError:
             del self._folders[folder]
+            self.names.pop(folder, None)
         except OSError as error:
             self._lose_names(folder, error)
             raise
         else:
             del self._folders[folder]
+            self.names.pop(folder, None)
 
     def _sync_folders(self) -> None:
         folders = [*self._folders]
@@ -558,6 +567,7 @@ class Flush:
             if error is None or isinstance(error, FileNotFoundError):
                 # It has been removed since, by an operation that synced the folder above.
                 self._folders.pop(folder, None)
+                self.names.pop(folder, None)
             else:
                 self._lose_names(folder, error)
 
@@ -565,6 +575,9 @@ class Flush:
         """Tell everybody with names in a folder that they are not durable, or not yet."""
         passes = error.errno in FULL_ERRNOS | DESCRIPTOR_ERRNOS
         (self._unsettled if passes else self._lost).add(folder)
+        if not passes:
+            # Who made names in it goes offline, but others find the folders there and rely on them.
+            self.names[folder] = None
         for owner in self._folders.pop(folder):
             if passes:
                 self.stalled.insert(0, SyncNames(owner, folder))

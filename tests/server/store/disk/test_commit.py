@@ -10,6 +10,7 @@ import pytest
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.store.disk.commit import BlockFile, GroupCommit
 from jetstream_server.store.disk.disk import OsDisk
+from jetstream_server.store.disk.journal import Journal
 
 A, B = Path("/s/a"), Path("/s/b")
 
@@ -107,6 +108,54 @@ def test_failure_is_told_once_and_never_retried(disk, owner):
     assert owner.heard == ["failed: write failed: Input/output error (/s/a)"]
     assert other.heard == ["flushed"]
     assert not commit.has_fresh
+
+
+def _failing_syncs(disk, folder, times):
+    """Have the next syncs of a folder fail."""
+    left, sync = [times], disk.sync_folder
+
+    def sync_folder(path):
+        if path == folder and left[0]:
+            left[0] -= 1
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        sync(path)
+
+    disk.sync_folder = sync_folder
+
+
+@pytest.mark.parametrize("uses_journal", [False, True])
+def test_who_relies_on_a_folder_whose_names_were_lost_has_them_synced(disk, owner, uses_journal):
+    """They found the folder there, and what they stored in it was gone with it (simulator's seed
+    7604568)."""
+    account = Path("/s/account")
+    disk.make_folder(account)
+    journal = Journal(Path("/s"), disk) if uses_journal else None
+    if journal is not None:
+        journal.load()
+    commit, other = GroupCommit(disk, journal=journal), Recorder()
+    _failing_syncs(disk, account, 2)
+    commit.write(owner, BlockFile(account / "streams" / "A" / "1"), bytearray(b"x"), 0, 1)
+    commit.drain()
+    assert {each[:6] for each in owner.heard} == {"failed"}
+    late = Recorder()
+    commit.write(late, BlockFile(account / "streams" / "B" / "1"), bytearray(b"x"), 0, 1)
+    commit.replace(other, Path("/s/elsewhere"), [b"fine"])
+    commit.drain()
+    assert {each[:6] for each in late.heard} == {"failed"}, "the names are still not there"
+    assert other.heard == ["flushed"]
+    path, third = account / "streams" / "C" / "meta", Recorder()
+    commit.replace(third, path, [b"kept"], in_journal=uses_journal)
+    commit.drain()
+    if journal is not None:
+        journal.place(100)
+    assert third.heard == ["flushed"]
+    for _ in range(10):
+        disk.restart()
+        assert disk.read(path) == b"kept"
+    commit.write(third, BlockFile(path.with_name("1")), bytearray(b"x"), 0, 1)
+    changes = disk.changes
+    commit.drain()
+    assert disk.changes - changes <= 4, "nothing is synced again for ever"
 
 
 def test_full_disk_keeps_what_was_queued_in_order(disk, owner):
