@@ -6,6 +6,8 @@ With CONSOLE_SCREENSHOTS=FOLDER it takes the pictures of docs/console.md.
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -14,8 +16,17 @@ from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Dialog,
+    Locator,
+    Page,
+    expect,
+    sync_playwright,
+)
 
+from tests.connector.command.conftest import MadeCheckpoint, line
 from tests.console.conftest import Served
 from tests.console.test_cli import end, get, start
 
@@ -24,7 +35,7 @@ EVIL = "<img src=x onerror=alert(1)>"
 TELEPHONE = {"width": 390, "height": 844}
 
 
-async def fill(port: int) -> None:
+async def fill(port: int, folder: Path) -> None:
     """Make what is looked at: hostile wherever somebody may write something."""
     client = Client()
     await client.connect(f"nats://all:all@127.0.0.1:{port}")
@@ -41,6 +52,13 @@ async def fill(port: int) -> None:
     bucket = await js.create_key_value(bucket="SETTINGS")
     await bucket.put("colour/b", b"red")
     await js.create_object_store("FILES", description=EVIL)
+    info = await client.request("$JS.API.STREAM.INFO.ORDERS")
+    created = json.loads(info.data)["created"]
+    query = MadeCheckpoint(folder / "shop")
+    query.add(6, line(created, ORDERS=50), age_s=20)
+    query.add(7, line(created, ORDERS=101))
+    ledger = await js.create_key_value(bucket="spark-jetstream-ledger")
+    await ledger.put("txn.shop.ORDERS", b'{"version": 12, "rows": 4000}')
     await client.close()
 
 
@@ -56,12 +74,17 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def address(browser: Browser, genuine_server: Served) -> Iterator[str]:
+def address(
+    browser: Browser, genuine_server: Served, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """Start a console that may change things, beside a server with something to see."""
+    folder = tmp_path_factory.mktemp("checkpoints")
     with ThreadPoolExecutor() as apart:  # what drives the browser has this thread's loop
-        apart.submit(asyncio.run, fill(genuine_server.port)).result()
+        apart.submit(asyncio.run, fill(genuine_server.port, folder)).result()
     monitor = f"http://127.0.0.1:{genuine_server.monitor_port}"
-    process, address = start(genuine_server, "--writable", "--monitor", monitor)
+    process, address = start(
+        genuine_server, "--writable", "--monitor", monitor, "--checkpoints", str(folder)
+    )
     assert get(address).status_code == 200
     yield address
     end(process)
@@ -197,24 +220,92 @@ def test_a_key_is_edited_and_a_file_goes_in_and_out(visit: Visit, tmp_path: Path
     picture(page, "object")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/",
-        "/streams",
-        "/streams/ORDERS",
-        "/buckets",
-        "/stores",
-        "/publish",
-        "/connections",
-        "/advisories",
-        "/queries",
-        "/server",
-    ],
-)
-def test_no_page_is_wider_than_a_telephone(visit: Visit, path: str) -> None:
-    visit.page.set_viewport_size(TELEPHONE)
-    visit.page.goto(path)
-    expect(visit.page.locator(".q-spinner")).to_have_count(0)
-    width = visit.page.evaluate("document.documentElement.scrollWidth")
-    assert width <= TELEPHONE["width"]
+def test_what_is_written_and_told_is_seen_by_keyboard_in_the_light_on_a_telephone(
+    visit: Visit,
+) -> None:
+    page = visit.page
+    page.set_viewport_size(TELEPHONE)
+    page.emulate_media(color_scheme="light")
+    page.goto("/buckets/SETTINGS")
+    expect(page.get_by_role("link", name="colour/b")).to_be_visible()
+    for name in ("Watch", "New key"):
+        press(page, page.get_by_role("button", name=f'Expand "{name}"'), "Enter")
+    press(page, page.get_by_role("switch", name="Watch"), "Space")
+    expect(page.get_by_text("Watching.")).to_be_visible()
+    page.get_by_label("Key", exact=True).fill("size")
+    page.keyboard.press("Tab")
+    page.keyboard.type(EVIL)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("1 seen")).to_be_visible()
+    expect(page.get_by_text(EVIL)).to_be_visible()
+    page.goto("/advisories")
+    expect(page.get_by_text("0 came")).to_be_visible()
+    press(page, page.get_by_role("checkbox", name="API requests"), "Space")
+    page.get_by_label("Text in them").fill("api_audit")
+    told = page.get_by_role("button", name="api_audit").first
+    expect(told).to_be_visible()
+    press(page, told, "Enter")
+    expect(page.get_by_text('"type": "io.nats.jetstream.advisory.v1.api_audit"')).to_be_visible()
+
+
+def press(page: Page, what: Locator, key: str) -> None:
+    """Press a key where the keyboard has been led to."""
+    expect(what).to_be_visible()
+    what.focus()
+    page.keyboard.press(key)
+
+
+def test_pictures_of_what_spark_does_and_the_server_is(visit: Visit) -> None:
+    page = visit.page
+    for path, words, name in (
+        ("/buckets/SETTINGS", "colour/b", "bucket"),
+        ("/queries", "shop", "spark"),
+        ("/server", '"server_id"', "server"),
+    ):
+        page.goto(path)
+        expect(page.get_by_text(words).first).to_be_visible()
+        picture(page, name)
+    page.goto("/advisories")
+    page.get_by_text("API requests", exact=True).click()
+    expect(page.get_by_role("button", name="api_audit").first).to_be_visible()
+    picture(page, "advisories")
+
+
+PATHS = [
+    "/",
+    "/streams",
+    "/streams/ORDERS",
+    "/streams/ORDERS/messages",
+    "/buckets",
+    "/buckets/SETTINGS",
+    "/buckets/SETTINGS/key?name=colour/b",
+    "/buckets/SETTINGS/key?name=%3C/title%3E%3Cscript%3Ealert(1)%3C/script%3E",
+    "/stores",
+    "/stores/FILES",
+    "/publish",
+    "/connections",
+    "/advisories",
+    "/queries",
+    "/server",
+]
+# Where nothing is painted the paper is white.
+BRIGHTNESS = """() => ["backgroundColor", "color"].map(name => {
+    const [red, green, blue, alpha] = getComputedStyle(document.body)[name].match(/[0-9.]+/g);
+    return alpha === "0" ? 255 : (+red + +green + +blue) / 3;
+})"""
+
+
+def test_no_page_is_wider_than_a_telephone_and_each_is_light_or_dark(visit: Visit) -> None:
+    page = visit.page
+    page.set_viewport_size(TELEPHONE)
+    for path, scheme in zip(PATHS, itertools.cycle(("dark", "light")), strict=False):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.goto(path)
+        expect(page.get_by_text("127.0.0.1:").first).to_be_visible()
+        expect(page.locator(".q-spinner")).to_have_count(0)
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= TELEPHONE["width"], path
+        behind, written = page.evaluate(BRIGHTNESS)
+        contrast = behind - written if scheme == "light" else written - behind
+        assert contrast > 150, (path, scheme)

@@ -24,6 +24,12 @@ _COLUMNS = [
     column("subject", "Subject"),
 ]
 
+# A row is clicked, but not reached with keys.
+_OPENING_CELL = (
+    '<q-td :props="props"><q-btn flat dense no-caps :label="props.value" '
+    """@click.stop="() => $parent.$emit('opened', props.row)" /></q-td>"""
+)
+
 
 def show(console: Console) -> None:
     """Build the page."""
@@ -51,7 +57,9 @@ class Live:
         self._words = ui.column().classes("w-full")
         self._table = ui.table(columns=_COLUMNS, rows=[], row_key="number", pagination=25)
         self._table.classes("w-full").mark("advisory-table")
-        self._table.on("rowClick", self._open)
+        self._table.add_slot("body-cell-kind", _OPENING_CELL)
+        self._table.on("rowClick", lambda event: self._open(event.args[1:2]))
+        self._table.on("opened", lambda event: self._open([event.args]))
         self._close = ui.label().classes("whitespace-pre-wrap break-all font-mono text-sm")
         self._close.mark("advisory")
         self._wanted.on_value_change(self._fill)
@@ -91,8 +99,8 @@ class Live:
         if self._shown > len(found):
             self._said.text += f", the last {count(len(found))} are here"
 
-    def _open(self, event: Any) -> None:
-        chosen = event.args[1].get("number") if len(event.args) > 1 else None
+    def _open(self, rows: list[Any]) -> None:
+        chosen = rows[0].get("number") if rows and isinstance(rows[0], dict) else None
         for each in self._advisories.newest():
             if each.number == chosen:
                 content = without_secrets(each.content)
