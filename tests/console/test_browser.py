@@ -188,6 +188,7 @@ def test_a_search_and_a_consumer_by_keyboard_on_a_telephone(visit: Visit) -> Non
     page.get_by_label("Write 'shipping' to go on").fill("shippin")
     expect(page.get_by_role("button", name="Destroy")).to_be_disabled()
     page.get_by_label("Write 'shipping' to go on").press("g")
+    expect(page.get_by_role("button", name="Destroy")).to_be_enabled()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.get_by_text("It was deleted.")).to_be_visible()
