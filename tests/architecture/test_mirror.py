@@ -63,6 +63,7 @@ WHOLE = {
     "test_encryption",
     "test_failures",
     "test_full_disk",
+    "test_herd",
     "test_import_diet",
     "test_postponed_requests",
 }
