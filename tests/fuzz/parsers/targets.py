@@ -23,6 +23,7 @@ from jetstream_server.config.claims.token import ClaimsError
 from jetstream_server.config.claims.user_claims import UserClaims
 from jetstream_server.config.lexer import parse_text
 from jetstream_server.config.load import options_of
+from jetstream_server.core.subject import matches
 from jetstream_server.core.transform import Transform, TransformError
 from jetstream_server.core.wildcard_mapping import WildcardMapping
 from jetstream_server.jetstream.configs.consumer_config import ConsumerBounds, ConsumerConfig
@@ -275,8 +276,9 @@ def transforms(data: bytes) -> None:
     target, _, subject = rest.partition(b" ")
     with contextlib.suppress(TransformError):
         Transform(source, target).apply(subject, Random(1))
-    with contextlib.suppress(ValueError):
-        mapping = WildcardMapping(source, target)
+    mapping = WildcardMapping(source, target)
+    mapping.reverse(subject)
+    if matches(source, subject):
         mapping.forward(subject)
 
 
@@ -398,6 +400,7 @@ TARGETS = {
         transforms,
         (
             b"a.*.* b.{{wildcard(2)}}.{{partition(5,1)}} a.x.y", b"a.> b.> a.x",
+            b"a.*.> b.*.x.> a.b.c.d",
             b"*.* {{split(1,-)}}.{{SliceFromLeft(2,3)}}.$1 a-b.cdefg",
         ),
         longest=200,

@@ -43,6 +43,7 @@ def test_nothing_and_noise(name):
         ("acks", b"$JS.ACK.S.C.99999999999999999999.1.18446744073709551616.1.0 -NAK"),
         ("users", b'{"nats":{"times_location":"America"}}'),
         ("headers", b"O \xc2\xb2 > > x"),
+        ("times", b", * * * * *"),
         ("blocks", tombstone.started(2**64 - 1, 5, 0).encode()),
     ],
 )

@@ -60,6 +60,8 @@ class Cron:
 
     def next_after(self, second: int) -> int | None:
         """Return the first time that comes up after `second` (since the epoch), None for never."""
+        if not (self._seconds and self._minutes and self._hours):  # of commas alone
+            return None
         at = second + 1
         last_year = self._local(at).year + _HORIZON_YEARS
         while True:

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jetstream_server.jetstream.streams.schedules.cron import find_zone, parse_cron
+from jetstream_server.jetstream.streams.schedules.cron import Cron, find_zone, parse_cron
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -89,3 +89,23 @@ def test_once_a_day(after: int, second: int, minute: int, hour: int) -> None:
     assert found is not None
     assert after < found <= after + 86_400
     assert found % 86_400 == hour * 3600 + minute * 60 + second
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_a_field_of_commas_never_comes_up_and_is_not_looked_for_long(
+    monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    """The seconds of five years were tried one after the other, for minutes."""
+    fields = ["0", "0", "0", "*", "*", "*"]
+    fields[place] = ","
+    cron, looks = parse_cron(" ".join(fields), UTC), []
+    assert cron is not None
+    local = Cron._local
+
+    def look(self: Cron, second: int) -> datetime:
+        looks.append(second)
+        assert len(looks) < 3000
+        return local(self, second)
+
+    monkeypatch.setattr(Cron, "_local", look)
+    assert cron.next_after(1_700_000_000) is None
