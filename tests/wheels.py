@@ -121,16 +121,29 @@ def kinds(version: str) -> Iterator[tuple[str, str, list[Path]]]:
     yield "source distributions", "compiled", sorted(TARGET.glob("*.tar.gz"))
 
 
-def try_installed(python: Path, files: list[Path], kernels: str, folder: Path) -> None:
+def build_spark(folder: Path) -> Path:
+    """A folder with PySpark's wheel, which the index does not have.
+
+    Otherwise `uv` builds it for each Python anew, and keeps all that comes of it: a gigabyte each.
+    """
+    command = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, "pyspark>=4.0")
+    _run(sys.executable, *command)
+    return folder
+
+
+def try_installed(python: Path, files: list[Path], kernels: str, folder: Path, found: Path) -> None:
     """Install some files into an empty environment, and run the smoke test there.
+
+    Args:
+        found: a folder of wheels that the index does not have.
 
     Raises:
         CalledProcessError: it failed.
     """
     _uv("venv", "--python", python, folder)
     server, connector = files
-    _uv("pip", "install", "--python", folder, server, f"{connector}[cli,server]",
-        JETSTREAM_COMPILED="1")  # fmt: skip
+    _uv("pip", "install", "--python", folder, "--find-links", found, server,
+        f"{connector}[cli,server]", JETSTREAM_COMPILED="1")  # fmt: skip
     print(_run(folder / "bin" / "python", SMOKE, kernels, cwd=folder), end="", flush=True)
 
 
@@ -156,11 +169,12 @@ def main(arguments: list[str]) -> int:
         for path in sorted(TARGET.iterdir()):
             look = faults_of_wheel if path.suffix == ".whl" else faults_of_source
             failed += [f"{path.name}: {fault}" for fault in look(path)]
+        spark = build_spark(work / "spark")
         for version, python in pythons.items():
             for kind, kernels, files in kinds(version):
                 folder = work / "tried"
                 try:
-                    try_installed(python, files, kernels, folder)
+                    try_installed(python, files, kernels, folder, spark)
                 except (subprocess.SubprocessError, ValueError) as error:
                     failed.append(f"{kind} with Python {version}: {error}")
                 shutil.rmtree(folder, ignore_errors=True)

@@ -13,6 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 TAG = "jetstream-server:test"
+BASE = "python:3.12-slim"
+ADDED_BYTES_MAX = 120_000_000
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +74,41 @@ def test_streams_survive_a_restart_of_the_container(container) -> None:
 def test_the_server_does_not_run_as_root(container) -> None:
     code, output = container.exec(["id", "-u"])
     assert (code, output.strip()) == (0, b"1000")
+
+
+@pytest.mark.docker
+def test_its_health_is_that_of_the_server(container) -> None:
+    """The check runs by hand: not every engine has timers."""
+    kind, *check = container.get_wrapped_container().attrs["Config"]["Healthcheck"]["Test"]
+    assert kind == "CMD"
+    assert container.exec(check)[0] == 0
+    elsewhere = [word.replace("8222", "8223") for word in check]
+    assert container.exec(elsewhere)[0] != 0
+
+
+@pytest.mark.docker
+def test_what_it_adds_to_its_base_is_little(engine, image) -> None:
+    size, base = (engine.images.get(name).attrs["Size"] for name in (image, BASE))
+    print(f"{(size - base) / 1e6:.0f} MB more than the base's {base / 1e6:.0f}")
+    assert 0 < size - base < ADDED_BYTES_MAX
+
+
+@pytest.mark.docker
+def test_another_container_of_its_network_reaches_it(engine, image) -> None:
+    """As in compose.yaml, but that the name is told: not every engine has a name server."""
+    program = "import socket; print(socket.create_connection(('jetstream', 4222), 30).recv(5))"
+    network = engine.networks.create("jetstream-test")
+    server = None
+    try:
+        server = engine.containers.run(image, detach=True, network=network.name, name="jetstream")
+        server.reload()
+        address = server.attrs["NetworkSettings"]["Networks"][network.name]["IPAddress"]
+        there = {"network": network.name, "extra_hosts": {"jetstream": address}}
+        said = engine.containers.run(
+            image, ["-c", program], entrypoint="python", remove=True, **there
+        )
+        assert said.strip() == b"b'INFO '"
+    finally:
+        if server is not None:
+            server.remove(force=True)
+        network.remove()
