@@ -42,7 +42,7 @@ def smoke(expected: str) -> None:
     kernels = {*jetstream_spark.__version_info__["kernels"].values(), in_use.kinds()}
     assert kernels == {expected}, kernels
     assert "site-packages" in jetstream_spark.__file__, jetstream_spark.__file__
-    with JetStreamServer() as server, tempfile.TemporaryDirectory() as folder:
+    with JetStreamServer(ready_timeout_s=120) as server, tempfile.TemporaryDirectory() as folder:
         options = SinkOptions.parse({"servers": server.url})
         control = Blocking(Control(this_host(), options.connection, "smoke"))
         for name in ("IN", "OUT"):
