@@ -26,6 +26,7 @@ class Settings:
     Attributes:
         monitor: address of a server's monitoring; empty for none.
         checkpoints: a folder in which Spark's queries have their checkpoints; empty for none.
+        events: a folder in which Spark's applications have their event logs; empty for none.
         page_password: what somebody at a browser has to know; None if only this machine can reach
             it.
         is_writable: whether streams, messages, consumers and buckets may be changed.
@@ -38,6 +39,7 @@ class Settings:
     page_password: Secret | None
     is_writable: bool
     checkpoints: str = ""
+    events: str = ""
 
 
 def read_settings(arguments: Sequence[str]) -> Settings:
@@ -78,6 +80,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         page_password=given.page_password,
         is_writable=given.writable,
         checkpoints=given.checkpoints,
+        events=given.events,
     )
 
 
@@ -108,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         ("--domain", "the JetStream domain"),
         ("--monitor", "the monitoring of a server, such as http://127.0.0.1:8222"),
         ("--checkpoints", "a folder on this machine, or one above it, that queries of Spark have"),
+        ("--events", "a folder on this machine with event logs of Spark (spark.eventLog.dir)"),
     ):
         add(name, default="", help=text)
     for name, text in (

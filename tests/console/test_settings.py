@@ -17,7 +17,7 @@ def test_everything_is_passed_on(monkeypatch):
     monkeypatch.setenv("P", "hidden")
     words = "--servers nats://a:1,tls://b:2 --user u --password env:P --tls-ca ca --domain hub"
     words += " --monitor http://a:8222 --host 0.0.0.0 --page-password env:P --writable --timeout 2"
-    words += " --checkpoints c"
+    words += " --checkpoints c --events e"
     settings = read_settings(words.split())
     assert settings.target.servers == ("nats://a:1", "tls://b:2")
     assert (settings.target.user, settings.target.tls_ca, settings.target.domain) == (
@@ -28,7 +28,7 @@ def test_everything_is_passed_on(monkeypatch):
     assert settings.target.password.resolve("password") == "hidden"
     assert "hidden" not in repr(settings)
     assert settings.is_writable and settings.target.request_timeout_s == 2
-    assert settings.checkpoints == "c"
+    assert (settings.checkpoints, settings.events) == ("c", "e")
 
 
 @pytest.mark.parametrize(

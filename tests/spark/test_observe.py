@@ -1,12 +1,16 @@
-"""A query under observation, and a trace that goes with its rows."""
+"""A query under observation, a trace that goes with its rows, and what is noted of its end."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import re
 from pathlib import Path
 
 import pytest
+from jetstream_console.asking.event_logs import EventLogs
+from pyspark.errors import StreamingQueryException
 
 import jetstream_spark
 
@@ -41,6 +45,41 @@ def test_a_query_is_observed_and_traceparent_goes_with_its_rows(spark, bundled, 
     assert heard and heard[0]["name"] == "tracing"
     message = bundled.control.request("STREAM.MSG.GET.COPIED", {"seq": 2})["message"]
     assert f"traceparent: {TRACE}\r\n".encode() in base64.b64decode(message["hdrs"])
+
+
+def test_the_console_reads_from_spark_s_event_log_how_a_query_ended(spark, bundled, tmp_path):
+    bundled.create_stream("ENDING")
+    bundled.publish([("ENDING.a", b"1")])
+    context, jvm = spark._jsc.sc(), spark._jvm
+    made = jvm.org.apache.spark.scheduler.EventLoggingListener(
+        context.applicationId(),
+        context.applicationAttemptId(),
+        jvm.java.net.URI(tmp_path.as_uri()),
+        context.conf(),
+        context.hadoopConfiguration(),
+    )
+    made.start()
+    context.addSparkListener(made)
+    logs = EventLogs(tmp_path.as_uri())
+    reader = spark.readStream.format("jetstream").option("servers", bundled.url)
+    rows = reader.option("stream", "ENDING").option("startingOffsets", "earliest").load()
+    for wanted in ("data", "raise_error('<b>wrong</b>')"):
+        sink = rows.selectExpr(wanted).writeStream.format("noop").queryName("ending")
+        sink = sink.option("checkpointLocation", str(tmp_path / wanted[:4] / "checkpoint"))
+        query = sink.trigger(availableNow=True).start()
+        with contextlib.suppress(StreamingQueryException):
+            query.awaitTermination()
+        context.listenerBus().waitUntilEmpty(30_000)
+        # Read while the application runs, and so the second time from where it was.
+        found = asyncio.run(logs.look())
+    context.removeSparkListener(made)
+    made.stop()
+    failed, done = found.rows
+    assert (failed.query, failed.name, failed.has_ended) == (query.id, "ending", True)
+    assert "<b>wrong</b>" in found.last_error(query.id)
+    assert (done.has_ended, done.error, found.words) == (True, "", ())
+    assert done.began is not None and done.last_batch is not None
+    assert done.began <= done.last_batch < failed.began
 
 
 def test_the_page_s_own_lines_run(spark, capsys):

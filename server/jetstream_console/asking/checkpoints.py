@@ -1,7 +1,8 @@
 """The checkpoints of Spark's queries in a folder, and how far each is behind its streams.
 
 A query's positions are in its checkpoint and nowhere else, unless it keeps a consumer. Spark notes
-no errors there: a batch that was begun and is not done may run, wait or have failed.
+no errors there: a batch that was begun and is not done may run, wait or have failed; `event_logs`
+may know.
 """
 
 from __future__ import annotations

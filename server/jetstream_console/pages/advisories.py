@@ -9,7 +9,7 @@ from nicegui import ui
 
 from jetstream_console.asking.advisories import DEEDS, METRICS, REQUESTS, Advisories, Advisory
 from jetstream_console.console import Console
-from jetstream_console.pages.columns import column
+from jetstream_console.pages.columns import OPENING_CELL, column
 from jetstream_console.pages.frame import answered, frame, load, refusal
 from jetstream_console.showing.payload import cut, printable
 from jetstream_console.showing.quantities import count, when
@@ -23,12 +23,6 @@ _COLUMNS = [
     column("words", "What"),
     column("subject", "Subject"),
 ]
-
-# A row is clicked, but not reached with keys.
-_OPENING_CELL = (
-    '<q-td :props="props"><q-btn flat dense no-caps :label="props.value" '
-    """@click.stop="() => $parent.$emit('opened', props.row)" /></q-td>"""
-)
 
 
 def show(console: Console) -> None:
@@ -57,7 +51,7 @@ class Live:
         self._words = ui.column().classes("w-full")
         self._table = ui.table(columns=_COLUMNS, rows=[], row_key="number", pagination=25)
         self._table.classes("w-full").mark("advisory-table")
-        self._table.add_slot("body-cell-kind", _OPENING_CELL)
+        self._table.add_slot("body-cell-kind", OPENING_CELL)
         self._table.on("rowClick", lambda event: self._open(event.args[1:2]))
         self._table.on("opened", lambda event: self._open([event.args]))
         self._close = ui.label().classes("whitespace-pre-wrap break-all font-mono text-sm")

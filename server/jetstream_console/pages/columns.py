@@ -21,6 +21,12 @@ LINK_CELL = (
     "</q-td>"
 )
 
+# A cell with a name, as a button that tells which row is to be opened: keys do not reach a row.
+OPENING_CELL = (
+    '<q-td :props="props"><q-btn flat dense no-caps :label="props.value" '
+    """@click.stop="() => $parent.$emit('opened', props.row)" /></q-td>"""
+)
+
 
 def column(name: str, label: str, written: str = "") -> dict[str, Any]:
     """Return a column by which rows can be sorted.

@@ -7,10 +7,11 @@ from typing import Any
 from nicegui import ui
 
 from jetstream_console.asking.checkpoints import QueryPosition, checkpoints_in
+from jetstream_console.asking.event_logs import EventLogs, QueryRun, QueryRuns
 from jetstream_console.asking.ledger import LedgerLook, Write
 from jetstream_console.asking.monitor import Connection
 from jetstream_console.console import Console
-from jetstream_console.pages.columns import LINK_CELL, column
+from jetstream_console.pages.columns import LINK_CELL, OPENING_CELL, column
 from jetstream_console.pages.frame import (
     REFRESH_S,
     answered,
@@ -19,7 +20,7 @@ from jetstream_console.pages.frame import (
     refusal,
     stream_address,
 )
-from jetstream_console.showing.payload import printable
+from jetstream_console.showing.payload import cut, printable
 from jetstream_console.showing.quantities import count, when
 
 # What the connector calls itself when it connects.
@@ -34,6 +35,14 @@ _READS = [
     column("rate", "Sequences/s", "rate"),
     column("changed", "Last written"),
     column("words", "Note"),
+]
+_RUNS = [
+    column("name", "Query"),
+    column("state", "State"),
+    column("error", "Error"),
+    column("began", "Began"),
+    column("last_batch", "Last batch"),
+    column("query", "Id"),
 ]
 _WRITES = [
     column("stream", "Stream"),
@@ -67,16 +76,27 @@ def show(console: Console) -> None:
 
 
 class Parts:
-    """What reads, what writes, and who is connected."""
+    """What reads, how it ended, what writes, and who is connected."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._ledger = LedgerLook(console.api)
+        self._logs = EventLogs(console.settings.events) if console.settings.events else None
+        self._runs = QueryRuns((), ())
         ui.label("Reads, by their checkpoints").classes("text-lg")
         self._reads_words = ui.column().classes("w-full")
         if not console.settings.checkpoints:
             ui.label("Start with --checkpoints FOLDER to see positions and lag.")
         self._reads = _table(_READS, "reads")
+        ui.label("Runs, by Spark's event logs").classes("text-lg")
+        self._runs_words = ui.column().classes("w-full")
+        if self._logs is None:
+            ui.label("Start with --events FOLDER to see how queries ended, and why.")
+        self._run_table = _table(_RUNS, "runs")
+        self._run_table.add_slot("body-cell-name", OPENING_CELL)
+        self._run_table.on("opened", lambda event: self._open(event.args))
+        self._close = ui.label().classes("whitespace-pre-wrap break-all font-mono text-sm")
+        self._close.mark("error")
         ui.label("Writes, by the ledger").classes("text-lg")
         self._writes_words = ui.column().classes("w-full")
         self._writes = _table(_WRITES, "writes")
@@ -88,16 +108,37 @@ class Parts:
 
     async def look(self) -> None:
         """Show what there is now."""
+        await self._look_at_runs()
         await self._look_at_reads()
         await self._look_at_writes()
         await self._look_at_connections()
+
+    async def _look_at_runs(self) -> None:
+        if self._logs is None:
+            return
+        found = await answered(self._runs_words, self._logs.look(), clears=True)
+        if found is None:
+            return
+        self._runs = found
+        self._run_table.rows = [_run(each) for each in found.rows]
+        with self._runs_words:
+            for words in found.words:
+                refusal(words)
+
+    def _open(self, row: Any) -> None:
+        chosen = row.get("key") if isinstance(row, dict) else None
+        for each in self._runs.rows:
+            if each.run == chosen:
+                self._close.text = cut(printable(each.error)) or "It has not failed."
 
     async def _look_at_reads(self) -> None:
         folder = self._console.settings.checkpoints
         self._reads_words.clear()
         if folder:
             found = await answered(self._reads_words, checkpoints_in(self._console.api, folder))
-            self._reads.rows = [_read(each) for each in found or ()]
+            self._reads.rows = [
+                _read(each, self._runs.last_error(each.query)) for each in found or ()
+            ]
 
     async def _look_at_writes(self) -> None:
         self._writes_words.clear()
@@ -132,7 +173,8 @@ def _table(columns: list[dict[str, Any]], mark: str) -> ui.table:
     return table
 
 
-def _read(row: QueryPosition) -> dict[str, Any]:
+def _read(row: QueryPosition, last_error: str) -> dict[str, Any]:
+    failed = f"failed last with {last_error}" if last_error else ""
     return {
         "key": f"{row.folder} {row.stream}",
         "stream": printable(row.stream),
@@ -143,7 +185,20 @@ def _read(row: QueryPosition) -> dict[str, Any]:
         "lag": row.lag,
         "rate": row.rate,
         "changed": when(row.changed),
-        "words": printable(row.words),
+        "words": printable("; ".join(filter(None, (row.words, failed)))),
+    }
+
+
+def _run(row: QueryRun) -> dict[str, Any]:
+    state = "failed" if row.error else "stopped" if row.has_ended else "no end is noted"
+    return {
+        "key": row.run,
+        "name": printable(row.name) or "without a name",
+        "state": state,
+        "error": printable(row.error.partition("\n")[0])[:300],
+        "began": when(row.began),
+        "last_batch": when(row.last_batch),
+        "query": printable(row.query),
     }
 
 
