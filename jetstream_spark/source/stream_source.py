@@ -9,25 +9,27 @@ stream after Spark has committed it, with `ack` a consumer lets go of them (`anc
 same, because `start` is by contract the end of the last finished batch
 (docs/reference/spark.md#late-commits).
 
-An outage is waited out. While no server answers, `latest_offset` says that there is nothing new,
-which costs the query a pause; `report` says what it is waiting for; after `outageTimeout` the query
-fails. What would have been committed meanwhile is committed later, because commits are cumulative.
+An outage is waited out (`outage.py`). While no server answers, `latest_offset` says after a pause
+that there is nothing new; `report` says what it is waiting for; after `outageTimeout` the query
+fails. A run with `availableNow` would take "nothing new" for its end, so its answer waits until the
+servers are back. What would have been committed meanwhile is committed later, because commits are
+cumulative.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from jetstream_spark.client.control import StreamState
 from jetstream_spark.client.operation import Host, Operation, Pause
-from jetstream_spark.client.patience import PASSING, PAUSE_MAX_S, PAUSE_S, Patience, by_chance
+from jetstream_spark.client.patience import PASSING, Patience
 from jetstream_spark.errors import (
     DataLossError,
     OffsetsError,
-    RetryableError,
     StreamNotFoundError,
     StreamOfflineError,
 )
@@ -36,6 +38,7 @@ from jetstream_spark.fetch.tail import Tail
 from jetstream_spark.options.format_options import EARLIEST, LATEST, SourceOptions
 from jetstream_spark.options.offsets import Offsets, StreamOffset
 from jetstream_spark.source.accepted_loss import AcceptedLoss
+from jetstream_spark.source.outage import HOLD_MAX_S, Outage
 from jetstream_spark.source.pace import LULL_MAX_S, Pace
 from jetstream_spark.source.planner import (
     Limits,
@@ -70,7 +73,7 @@ class StreamSource:
         self._batch_start: Offsets | None = None  # of the batch that was planned last
         self._is_checked = False  # the streams, as `check` does, in this run
         self._pace = Pace(options.poll_interval_s)
-        self._outage = _Outage(host, options.connection.outage_timeout_s)
+        self._outage = Outage(host, options.connection.outage_timeout_s)
 
     # --- offsets ------------------------------------------------------------------------------
 
@@ -102,30 +105,13 @@ class StreamSource:
         if at is None:
             return (yield from self._first_look())
         self._check_streams(at)
-        if self._outage.is_pausing:
-            return at
-        try:
-            if not self._is_checked:
-                yield from self._check_again(at)
-            if self.options.eager_commit and start is not None:
-                yield from self._commit(at)
-            tails = now = self._frozen
-            if tails is None:
-                # An answer from before the batch ended says nothing about what its tasks missed.
-                age_max_s = 0 if self._counts_overtaken else self._pace.age_max_s
-                tails = yield from self._watch.tails(age_max_s)
-            elif not self.options.fail_on_data_loss:
-                now = yield from self._watch.tails(age_max_s=0)
-                tails = _without_removed(tails, now)
-            if self.options.stream_pattern:
-                tails = yield from self._matched(at, tails)
-            self._note_overtaken(at, tails if now is None else now)
-            begins = yield from self._check_loss(at, tails)
-        except _OUTAGE as error:
-            self._outage.note(error)
-            self._last_end = at
-            return at
-        self._outage.end()
+        is_patient = self._frozen is not None  # for it, nothing new is the end
+        answer_by = math.inf if is_patient else self._host.now() + HOLD_MAX_S
+        while (looked := (yield from self._look(at, start is not None, answer_by))) is None:
+            if not is_patient:  # Spark goes on with its other sources, and asks again
+                self._last_end = at
+                return at
+        tails, begins = looked
         present = {name: tail for name, tail in tails.items() if tail is not None}
         if self.options.stream_pattern:  # one that is gone, and that is accepted, is forgotten
             at = Offsets({name: one for name, one in at.streams.items() if name in present})
@@ -141,6 +127,42 @@ class StreamSource:
             if until > now_s:
                 yield Pause(until)
         return end
+
+    def _look(
+        self, at: Offsets, is_committed: bool, answer_by: float
+    ) -> Operation[tuple[Mapping[str, Tail | None], dict[str, int]] | None]:
+        """How far each stream goes, and where to begin in copies; None, late, in an outage.
+
+        Args:
+            is_committed: whether `at` is known to be the end of a finished batch.
+            answer_by: how long that may be held back.
+        """
+        yield from self._outage.wait(answer_by)
+        if self._outage.is_pausing:
+            return None
+        try:
+            if not self._is_checked:
+                yield from self._check_again(at)
+            if self.options.eager_commit and is_committed:
+                yield from self._commit(at)
+            tails = now = self._frozen
+            if tails is None:
+                # An answer from before the batch ended says nothing about what its tasks missed.
+                age_max_s = 0 if self._counts_overtaken else self._pace.age_max_s
+                tails = yield from self._watch.tails(age_max_s)
+            elif not self.options.fail_on_data_loss:
+                now = yield from self._watch.tails(age_max_s=0)
+                tails = _without_removed(tails, now)
+            if self.options.stream_pattern:
+                tails = yield from self._matched(at, tails)
+            self._note_overtaken(at, tails if now is None else now)
+            begins = yield from self._check_loss(at, tails)
+        except _OUTAGE as error:
+            self._outage.note(error)
+            yield from self._outage.wait(answer_by)
+            return None
+        self._outage.end()
+        return tails, begins
 
     def _first_look(self) -> Operation[Offsets]:
         """Where the streams end, for Spark before 4.2 when it goes on from a checkpoint.
@@ -425,53 +447,3 @@ def _as_kafka_says(lags: Mapping[str, int]) -> dict[str, float]:
         "maxOffsetsBehindLatest": max(lags.values()),
         "avgOffsetsBehindLatest": sum(lags.values()) / len(lags),
     }
-
-
-class _Outage:
-    """A time in which no server answers the driver."""
-
-    def __init__(self, host: Host, limit_s: float) -> None:
-        self._host = host
-        self._limit_s = limit_s
-        self._since: float | None = None
-        self._reason = ""
-        self._pause_s = PAUSE_S
-        self._quiet_until = 0.0
-
-    @property
-    def is_on(self) -> bool:
-        """Whether the last try failed."""
-        return self._since is not None
-
-    @property
-    def is_pausing(self) -> bool:
-        """Whether it is too soon for another try."""
-        return self.is_on and self._host.now() < self._quiet_until
-
-    def note(self, error: RetryableError) -> None:
-        """Note that a try failed.
-
-        Raises:
-            the error: the outage has lasted for `outageTimeout`.
-        """
-        now = self._host.now()
-        if self._since is None:
-            self._since = now
-            _log.warning("waiting for the servers, for %g s at most: %s", self._limit_s, error)
-        if now - self._since >= self._limit_s:
-            raise error
-        self._reason = error.what
-        self._quiet_until = now + by_chance(self._host, self._pause_s)
-        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
-
-    def end(self) -> None:
-        """Note that a try worked."""
-        if self._since is not None:
-            _log.warning("the servers answer again, after %.0f s", self._host.now() - self._since)
-        self._since, self._pause_s = None, PAUSE_S
-
-    def report(self) -> dict[str, Any]:
-        """What it is waiting for, for the query's progress; empty when it is not waiting."""
-        if self._since is None:
-            return {}
-        return {"waitingFor": self._reason, "waitingSeconds": int(self._host.now() - self._since)}

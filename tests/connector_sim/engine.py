@@ -29,6 +29,7 @@ from tests.connector_sim.checkpoint import Checkpoint
 from tests.connector_sim.process import Join, Process, error_name
 from tests.connector_sim.target import Target
 from tests.connector_sim.told_loss import ToldLoss
+from tests.connector_sim.truth import require
 from tests.connector_sim.world import World
 
 FAILURES_MAX = 4
@@ -193,9 +194,11 @@ class Query:
                 before = driver.now()
                 end = yield from source.latest_offset(start)
                 told.note_report((yield from source.report()))
-                self.slowest_look_s = max(self.slowest_look_s, driver.now() - before)
+                if not is_once:  # which waits for the servers, because nothing new is its end
+                    self.slowest_look_s = max(self.slowest_look_s, driver.now() - before)
                 if _text(end) == _text(start):
                     if is_once:
+                        self._check_frozen(source, end)
                         return
                     yield Join(lambda: False, driver.now() + TRIGGER_S)  # type: ignore[misc]
                     continue
@@ -267,6 +270,15 @@ class Query:
         """Spark does not write to a checkpoint that another driver writes to."""
         if driver is not self.driver:
             raise JobFailedError("the checkpoint is another driver's")
+
+    def _check_frozen(self, source: StreamSource, end: Offsets) -> None:
+        """A run with `availableNow` has read what there was when it began."""
+        if not self.source_options.fail_on_data_loss:
+            return  # what went meanwhile is passed over
+        for name, tail in (source._frozen or {}).items():
+            at = end.streams.get(name)
+            if tail is not None and at is not None and at.created == tail.created:
+                require(at.next >= tail.next, f"{name} ends at {at.next}, not at {tail.next}")
 
     def _times(self) -> int:
         return 2 if self.random.random() < self.habits.doubled else 1

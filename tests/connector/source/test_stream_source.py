@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from jetstream_spark.client import blocking
 from jetstream_spark.client.blocking import Blocking, BlockingHost, iterate, run, this_host
-from jetstream_spark.client.operation import Pause, Transfer
+from jetstream_spark.client.control import Control
+from jetstream_spark.client.operation import Operation, Pause, Transfer
 from jetstream_spark.embedded import JetStreamServer
 from jetstream_spark.errors import (
     ConnectionFailedError,
     MessagesAcknowledgedError,
     OffsetsError,
     RetentionRefusedError,
+    RetryableError,
     StreamDeletedError,
     StreamNotFoundError,
     StreamRecreatedError,
@@ -25,6 +31,7 @@ from jetstream_spark.options.format_options import SourceOptions
 from jetstream_spark.options.offsets import Offsets, StreamOffset
 from jetstream_spark.source import stream_watch
 from jetstream_spark.source.anchor import Anchor
+from jetstream_spark.source.outage import Outage
 from jetstream_spark.source.partition import RangePartition, read_partition
 from jetstream_spark.source.planner import plan_ranges
 from jetstream_spark.source.stream_source import StreamSource
@@ -35,16 +42,19 @@ pytestmark = pytest.mark.genuine
 
 
 class Clock(BlockingHost):
-    """A host whose clock is put forward by the test."""
+    """A host whose clock is put forward by the test, and by whoever waits."""
 
     ahead_s = 0.0
 
     def now(self) -> float:
-        return super().now() + self.ahead_s
+        return time.monotonic() + self.ahead_s
+
+    def sleep(self, seconds: float) -> None:
+        self.ahead_s += seconds
 
 
 @pytest.fixture
-def outage(start_genuine, make_stream):
+def outage(start_genuine, make_stream, monkeypatch):
     """A query whose server was killed: the clock, the source, its position, the server."""
     server = start_genuine()
     stream = make_stream(server.url)
@@ -52,6 +62,8 @@ def outage(start_genuine, make_stream):
     options = {"servers": server.url, "stream": stream.name, "commitMode": "purge"}
     options |= {"startingOffsets": "earliest", "pollInterval": "1ms", "connectTimeout": "500ms"}
     clock = Clock()
+    its_time = SimpleNamespace(monotonic=clock.now, sleep=clock.sleep, time_ns=time.time_ns)
+    monkeypatch.setattr(blocking, "time", its_time)
     source = Blocking(StreamSource(clock, SourceOptions.parse(options)))
     start = source.initial_offset()
     at = source.latest_offset(start)
@@ -90,11 +102,74 @@ def test_it_ends_the_query_at_its_limit(outage):
 def test_while_it_pauses_nobody_is_asked(outage):
     clock, source, at, _ = outage
     assert source.latest_offset(at) == at
+    source.inner._outage._quiet_until = clock.now() + 2
     source.inner._watch.control.request = None  # whoever asks now fails
     assert source.latest_offset(at) == at
     clock.ahead_s += 3
     with pytest.raises(TypeError):
         source.latest_offset(at)
+
+
+class Away(BlockingHost):
+    """A host that reaches no server, on a clock of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.time = 100.0
+        self.tries: list[float] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def outcome(self, operation: Operation[Any]) -> Any:
+        try:
+            effect = next(operation)
+            while True:
+                if isinstance(effect, Pause):
+                    self.time = max(self.time, effect.until)
+                    effect = next(operation)
+                else:
+                    self.tries.append(self.time)
+                    effect = operation.throw(ConnectionRefusedError())
+        except StopIteration as end:
+            return end.value
+
+
+def test_spark_that_asks_again_at_once_is_answered_about_once_a_second():
+    away = Away()
+    options = {"servers": "nats://localhost:1", "stream": "S", "outageTimeout": "60s"}
+    source = StreamSource(away, SourceOptions.parse(options))
+    at = Offsets({"S": StreamOffset("t", 5)})
+    answered = [away.time]
+    with pytest.raises(ConnectionFailedError):
+        while True:
+            assert away.outcome(source.latest_offset(at)) == at
+            answered.append(away.time)
+            away.time += 0.01  # Spark's own pause
+    assert 60 <= away.time - answered[0] <= 62
+    assert len(answered) < 120
+    assert max(after - before for before, after in pairwise(answered)) < 1.1
+    # A server that comes back is found as soon as before.
+    assert max(after - before for before, after in pairwise(away.tries)) < 2.1
+
+
+def test_a_run_with_available_now_does_not_end_because_of_an_outage(outage, monkeypatch):
+    _, source, at, server = outage
+    (name,) = at.streams
+    server.start()
+    other = Control(this_host(), source.inner.options.connection, "test")
+    run(other.request_message(f"{name.lower()}.a", b"2"))
+    source.freeze()
+    server.kill()
+    note = Outage.note
+
+    def note_and_start(outage: Outage, error: RetryableError) -> None:
+        note(outage, error)
+        server.start()
+
+    monkeypatch.setattr(Outage, "note", note_and_start)
+    # To answer with the same position again would be to say that all is read.
+    assert source.latest_offset(at).streams[name].next == 3
 
 
 def test_a_new_query_is_told_soon(start_genuine, make_stream):
