@@ -29,7 +29,7 @@ from jetstream_spark.command.given_options import (
     read_options,
     takes_options,
 )
-from jetstream_spark.command.output import Output, reports
+from jetstream_spark.command.output import CommandOutput, reports
 from jetstream_spark.embedded import JetStreamServer
 
 _COLUMNS = ("query", "rows", "seconds", "rows_per_s", "mb_per_s", "slowest", "quickest")
@@ -86,7 +86,7 @@ _INTERRUPTED = 130
 @takes_options
 @reports
 def command(
-    output: Output,
+    output: CommandOutput,
     servers: str | None,
     rows: int,
     size: int,
@@ -236,7 +236,7 @@ def _remove(streams: BenchStreams) -> None:
         click.echo(str(error), err=True)
 
 
-def _progress(output: Output) -> Progress:
+def _progress(output: CommandOutput) -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from jetstream_spark.command.copy_files import ParquetDestination, ParquetOrigin
-from jetstream_spark.command.copy_plan import CopyError, CopyPlan, Source, Target, plan_of
+from jetstream_spark.command.copy_plan import CopyError, CopyPlan, CopySource, CopyTarget, plan_of
 from jetstream_spark.command.copy_streams import StreamDestination, StreamOrigin
 from jetstream_spark.command.given_options import read_options
-from jetstream_spark.command.output import Output, reports
+from jetstream_spark.command.output import CommandOutput, reports
 
 _STREAM = "stream:"
 _TOKENS = re.compile(r"[^\s.*>\\]+(\.[^\s.*>\\]+)*")
@@ -32,7 +32,7 @@ _TOKENS = re.compile(r"[^\s.*>\\]+(\.[^\s.*>\\]+)*")
               help="Sequences that are copied as one, to Parquet: in one file.")  # fmt: skip
 @reports
 def command(
-    output: Output,
+    output: CommandOutput,
     source: str,
     target: str,
     from_: tuple[str, ...],
@@ -60,7 +60,7 @@ def command(
     output.say(f"{found:,} rows are there" + ("" if plan.rows is None else ", all of them"))
 
 
-def _origin(place: str, options: dict[str, str], chunk: int) -> Source:
+def _origin(place: str, options: dict[str, str], chunk: int) -> CopySource:
     if place.startswith(_STREAM):
         return StreamOrigin({**options, "stream": place.removeprefix(_STREAM)}, chunk)
     return ParquetOrigin(Path(place))
@@ -68,7 +68,7 @@ def _origin(place: str, options: dict[str, str], chunk: int) -> Source:
 
 def _destination(
     place: str, options: dict[str, str], name: str, renaming: tuple[str, str] | None
-) -> Target:
+) -> CopyTarget:
     if place.startswith(_STREAM):
         stream = place.removeprefix(_STREAM)
         return StreamDestination({**options, "stream": stream}, name, renaming)
@@ -86,7 +86,7 @@ def _renaming(text: str | None) -> tuple[str, str] | None:
     return old, new
 
 
-def _progress(output: Output) -> Progress:
+def _progress(output: CommandOutput) -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -98,7 +98,7 @@ def _progress(output: Output) -> Progress:
 
 
 def copy_all(
-    plan: CopyPlan, source: Source, target: Target, advance: Callable[[int], object]
+    plan: CopyPlan, source: CopySource, target: CopyTarget, advance: Callable[[int], object]
 ) -> None:
     """Copy the chunks that are still missing, in order.
 

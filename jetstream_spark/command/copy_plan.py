@@ -25,7 +25,7 @@ class CopyError(ConnectorError):
     condition = "COPY"
 
 
-class Source(Protocol):
+class CopySource(Protocol):
     """Where rows come from."""
 
     def plan(self) -> dict[str, Any]:
@@ -35,7 +35,7 @@ class Source(Protocol):
         """The rows of a chunk, the same each time."""
 
 
-class Target(Protocol):
+class CopyTarget(Protocol):
     """Where rows go to, and what is known of those that are there."""
 
     def kept_plan(self) -> str | None:
@@ -69,8 +69,8 @@ class CopyPlan:
     """A plan.
 
     Attributes:
-        source: as `Source.plan` says.
-        begun: as `Target.begin` says.
+        source: as `CopySource.plan` says.
+        begun: as `CopyTarget.begin` says.
     """
 
     source: Mapping[str, Any]
@@ -113,7 +113,7 @@ class CopyPlan:
         return plan
 
 
-def plan_of(source: Source, target: Target, name: str) -> CopyPlan:
+def plan_of(source: CopySource, target: CopyTarget, name: str) -> CopyPlan:
     """The plan of a copy that was begun, or else a new one, which is kept.
 
     Args:

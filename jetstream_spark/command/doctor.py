@@ -27,7 +27,7 @@ from jetstream_spark.command.given_options import (
     takes_options,
 )
 from jetstream_spark.command.needed_subjects import Need, needs_of_read, needs_of_write
-from jetstream_spark.command.output import Output, reports
+from jetstream_spark.command.output import CommandOutput, reports
 from jetstream_spark.command.server_look import look_at_clock, look_at_rights, look_at_servers
 from jetstream_spark.errors import ConnectorError, OptionsError
 from jetstream_spark.options.connection_options import ConnectionOptions
@@ -45,7 +45,7 @@ _JAVA_S = 20
 @takes_options
 @reports
 def command(
-    output: Output,
+    output: CommandOutput,
     side: str | None,
     master: str | None,
     conf: tuple[str, ...],
@@ -76,7 +76,7 @@ def command(
     raise SystemExit(1 if counts[FAIL] else 0)
 
 
-def _say(output: Output, finding: Finding) -> None:
+def _say(output: CommandOutput, finding: Finding) -> None:
     output.mark(finding.status, f"{finding.check}: {finding.what}")
     if finding.remedy:
         output.say(f"       {finding.remedy}")
@@ -183,7 +183,7 @@ def _workers(
         session = builder.getOrCreate()
         count = max(2, min(64, session.sparkContext.defaultParallelism))
         frame = session.range(0, count, 1, count)
-        rows = frame.mapInArrow(worker_facts.Look(options), "facts string").collect()
+        rows = frame.mapInArrow(worker_facts.FactsLook(options), "facts string").collect()
     except Exception as error:  # whatever Spark raises; it has many errors of its own
         said = str(error).strip().splitlines()[:3]
         remedy = "Look into Spark's log; --master and --conf are those of the job."

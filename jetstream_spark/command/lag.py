@@ -15,14 +15,14 @@ from jetstream_spark.client.operation import Operation
 from jetstream_spark.command.checkpoint import Checkpoint, find_checkpoints
 from jetstream_spark.command.given_options import connection_of, read_options, takes_options
 from jetstream_spark.command.ledger_entries import LEDGER_BUCKET, read_entries, standings
-from jetstream_spark.command.output import Output, reports, table_of
+from jetstream_spark.command.output import CommandOutput, reports, table_of
 from jetstream_spark.errors import StreamNotFoundError
 from jetstream_spark.options.offsets import StreamOffset
 from jetstream_spark.source.anchor import is_anchor
 
 _COLUMNS = ("query", "side", "stream", "batch", "next", "lag", "last", "note")
 
-Row = dict[str, object]
+LagRow = dict[str, object]
 
 
 @click.command()
@@ -33,7 +33,7 @@ Row = dict[str, object]
 @takes_options
 @reports
 def command(
-    output: Output,
+    output: CommandOutput,
     checkpoints: tuple[str, ...],
     watch: float | None,
     option: tuple[str, ...],
@@ -47,7 +47,7 @@ def command(
     """
     control = Control(this_host(), connection_of(read_options(option, options_file)))
 
-    def look() -> list[Row]:
+    def look() -> list[LagRow]:
         if not checkpoints:
             return run(known_queries(control))
         found = [one for place in checkpoints for one in find_checkpoints(place)]
@@ -61,7 +61,7 @@ def command(
     _watch(output, look, watch)
 
 
-def _watch(output: Output, look: Any, pause_s: float) -> None:
+def _watch(output: CommandOutput, look: Any, pause_s: float) -> None:
     with Live(console=output.console, auto_refresh=False, transient=output.as_json) as live:
         try:
             while True:
@@ -74,7 +74,7 @@ def _watch(output: Output, look: Any, pause_s: float) -> None:
             return
 
 
-def lag_of(control: Control, checkpoint: Checkpoint) -> Operation[list[Row]]:
+def lag_of(control: Control, checkpoint: Checkpoint) -> Operation[list[LagRow]]:
     """How far a query is behind each of its streams according to its checkpoint; one row for each.
 
     `lag` counts the sequences after the last finished batch; it is None if the position means
@@ -86,7 +86,7 @@ def lag_of(control: Control, checkpoint: Checkpoint) -> Operation[list[Row]]:
     batch = checkpoint.batch(committed[-1])
     is_unfinished = checkpoint.planned()[-1] > committed[-1]
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(checkpoint.changed_ns() // 10**9))
-    rows: list[Row] = []
+    rows: list[LagRow] = []
     for offsets in batch.offsets.values():
         for name, at in sorted(offsets.streams.items()):
             lag, note = yield from _behind(control, name, at)
@@ -122,9 +122,9 @@ def _behind(control: Control, stream: str, at: StreamOffset) -> Operation[tuple[
     return state.next - max(at.next, state.first), note
 
 
-def known_queries(control: Control) -> Operation[list[Row]]:
+def known_queries(control: Control) -> Operation[list[LagRow]]:
     """What the servers know of queries: consumers that hold unread messages, and the ledger."""
-    rows: list[Row] = []
+    rows: list[LagRow] = []
     for stream in (yield from control.all_stream_names()):
         for consumer in (yield from control.consumers(stream)):
             if is_anchor(consumer):

@@ -17,7 +17,7 @@ from jetstream_spark.command.ledger_entries import (
     read_entries,
     standings,
 )
-from jetstream_spark.command.output import Output, reports
+from jetstream_spark.command.output import CommandOutput, reports
 from jetstream_spark.errors import LedgerError
 
 _ACTIVE_S = 60.0
@@ -43,7 +43,7 @@ _bucket = click.option(
 @takes_options
 @reports
 def show(
-    output: Output,
+    output: CommandOutput,
     name: str | None,
     bucket: str,
     option: tuple[str, ...],
@@ -88,7 +88,7 @@ def _row(one: WriteStanding) -> dict[str, object]:
 @takes_options
 @reports
 def forget(
-    output: Output,
+    output: CommandOutput,
     name: str,
     stream: str | None,
     name_again: str | None,
@@ -130,7 +130,7 @@ def _check_quiet(one: WriteStanding) -> None:
         )
 
 
-def _ask(output: Output, name: str, name_again: str | None) -> None:
+def _ask(output: CommandOutput, name: str, name_again: str | None) -> None:
     if name_again is None:
         if output.as_json:
             raise click.UsageError("with --json nothing is asked; add --name-again NAME")

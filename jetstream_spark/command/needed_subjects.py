@@ -127,7 +127,7 @@ def _publishes(api: str, *requests: str, why: str) -> list[Need]:
     return [Need(PUBLISH, f"{api}.{request}", why) for request in requests]
 
 
-class Rights:
+class GrantedRights:
     """What a user may do, as a server says.
 
     Args:

@@ -28,7 +28,7 @@ from jetstream_spark.options.offsets import Offsets
 BACKUPS = "before-reset"
 
 
-class Disk(Protocol):
+class CheckpointDisk(Protocol):
     """Makes files that are there as a whole or not at all."""
 
     def copy(self, source: Path, target: Path) -> None:
@@ -89,7 +89,7 @@ def _is_begun_reset(checkpoint: Checkpoint, planned: list[int], committed: list[
     return checkpoint.batch(planned[-1]).text() == checkpoint.batch(committed[-1]).text()
 
 
-def back_up(checkpoint: Checkpoint, name: str, disk: Disk) -> Path:
+def back_up(checkpoint: Checkpoint, name: str, disk: CheckpointDisk) -> Path:
     """Copy both logs and the query's id into a folder of the checkpoint; return the folder."""
     folder = checkpoint.folder / BACKUPS / name
     for log, numbers in (("offsets", checkpoint.planned()), ("commits", checkpoint.committed())):
@@ -100,7 +100,7 @@ def back_up(checkpoint: Checkpoint, name: str, disk: Disk) -> Path:
     return folder
 
 
-def reset(checkpoint: Checkpoint, ends: Mapping[int, Offsets], disk: Disk) -> int:
+def reset(checkpoint: Checkpoint, ends: Mapping[int, Offsets], disk: CheckpointDisk) -> int:
     """Move sources of a query to other positions; return the number of the batch that says so.
 
     Args:

@@ -15,7 +15,7 @@ from jetstream_spark.command.checkpoint import Checkpoint, CheckpointError, Plan
 from jetstream_spark.command.given_options import connection_of, read_options, takes_options
 from jetstream_spark.command.ledger_entries import LEDGER_BUCKET, read_entries, standings
 from jetstream_spark.command.offset_reset import back_up, check_resettable, reset
-from jetstream_spark.command.output import Output, reports
+from jetstream_spark.command.output import CommandOutput, reports
 from jetstream_spark.command.synced_disk import SyncedDisk
 from jetstream_spark.command.wanted_position import WantedPosition, parse_positions
 from jetstream_spark.options.offsets import Offsets, StreamOffset
@@ -38,7 +38,7 @@ def command() -> None:
     "--last", type=click.IntRange(1), default=3, show_default=True, help="How many batches."
 )
 @reports
-def show(output: Output, checkpoint: str, last: int) -> None:
+def show(output: CommandOutput, checkpoint: str, last: int) -> None:
     """Where the newest batches of CHECKPOINT end."""
     found = Checkpoint(checkpoint)
     committed = set(found.committed())
@@ -90,7 +90,7 @@ def _planned_at(batch: PlannedBatch) -> str | None:
 @click.option("--to", "stop", type=click.IntRange(0), help="A batch; the newest, if left out.")
 @reports
 def diff(
-    output: Output, checkpoint: str, other: str | None, start: int | None, stop: int | None
+    output: CommandOutput, checkpoint: str, other: str | None, start: int | None, stop: int | None
 ) -> None:
     """What moved between two batches of CHECKPOINT, or from CHECKPOINT to the newest of OTHER.
 
@@ -162,7 +162,7 @@ def compare(first: PlannedBatch, last: PlannedBatch) -> list[dict[str, object]]:
 @takes_options
 @reports
 def reset_command(
-    output: Output,
+    output: CommandOutput,
     checkpoint: str,
     wanted: tuple[str, ...],
     dry_run: bool,
@@ -199,7 +199,7 @@ def reset_command(
     output.say(f"the query goes on there with batch {number + 1}; as it was: {backup}")
 
 
-def _ask(output: Output) -> None:
+def _ask(output: CommandOutput) -> None:
     if output.as_json:
         raise click.UsageError("with --json nothing is asked; add --yes, or --dry-run")
     click.confirm(

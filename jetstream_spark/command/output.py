@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
-class Output:
+class CommandOutput:
     """Where a command's answer goes."""
 
     def __init__(self, as_json: bool) -> None:
@@ -86,12 +86,12 @@ def _cell(value: object) -> str:
 
 
 def reports(command: F) -> F:
-    """Give a command `--json`, an `Output` as its first argument, and errors that end it with 1."""
+    """Give a command `--json`, a `CommandOutput` as its first argument, and errors: exit code 1."""
 
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
     @functools.wraps(command)
     def call(*arguments: Any, as_json: bool, **keywords: Any) -> Any:
-        output = Output(as_json)
+        output = CommandOutput(as_json)
         try:
             return command(output, *arguments, **keywords)
         except ConnectorError as error:

@@ -14,7 +14,7 @@ from jetstream_spark.client.flow import Flow
 from jetstream_spark.client.operation import Operation
 from jetstream_spark.command.environment import of_clocks, of_info
 from jetstream_spark.command.finding import FAIL, OK, WARN, Finding, failed
-from jetstream_spark.command.needed_subjects import Need, Rights
+from jetstream_spark.command.needed_subjects import GrantedRights, Need
 from jetstream_spark.errors import ConnectorError
 from jetstream_spark.options.connection_options import ConnectionOptions
 from jetstream_spark.options.option_values import timestamp_ns
@@ -88,7 +88,7 @@ def look_at_rights(control: Control, needs: list[Need]) -> Operation[list[Findin
     """Compare what a job needs with what the user may, if the server tells."""
     asking = Control(control.host, control.options, control.role, patience_s=0)
     try:
-        rights = Rights((yield from asking.request_message("$SYS.REQ.USER.INFO", b"")))
+        rights = GrantedRights((yield from asking.request_message("$SYS.REQ.USER.INFO", b"")))
     except ConnectorError as error:
         pool.close_all(control.host)  # a late denial must not hit another request
         what = f"what the user may is not known: {error.what}"

@@ -70,7 +70,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-class Look:
+class FactsLook:
     """`facts` as a function over Arrow batches; one row of JSON a partition.
 
     Args:

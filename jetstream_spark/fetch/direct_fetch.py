@@ -25,9 +25,9 @@ from jetstream_spark.errors import (
     StreamNotFoundError,
 )
 from jetstream_spark.fetch.data_loss import find_loss_in_range
-from jetstream_spark.fetch.fetch import Step
+from jetstream_spark.fetch.fetch import FetchStep
 from jetstream_spark.fetch.ranges import SequenceRange
-from jetstream_spark.fetch.rows import Block
+from jetstream_spark.fetch.rows import MessageBlock
 from jetstream_spark.options.format_options import SourceOptions
 from jetstream_spark.options.option_values import timestamp_ns
 
@@ -58,7 +58,7 @@ class DirectWay:
         self._control = Control(host, options.connection, "reader", patience_s=0)
         self._is_checked = False  # the stream was compared with the plan
 
-    def advance(self, position: int) -> Operation[Step]:
+    def advance(self, position: int) -> Operation[FetchStep]:
         """One request and its answer; see `Way`."""
         if not self._is_checked:
             step = yield from self._check(position)
@@ -75,11 +75,13 @@ class DirectWay:
             return step
         if messages:
             is_last = following >= self._range.stop
-            return Step(following, _block(messages), is_last, _gap(messages, position, following))
+            return FetchStep(
+                following, _block(messages), is_last, _gap(messages, position, following)
+            )
         if following < self._range.stop:
             yield from self._confirm_end(position)
         first_gap = position if position < self._range.stop else None
-        return Step(self._range.stop, is_last=True, first_gap=first_gap)
+        return FetchStep(self._range.stop, is_last=True, first_gap=first_gap)
 
     def abandon(self) -> None:
         """Nothing is open between two requests."""
@@ -88,7 +90,7 @@ class DirectWay:
         """Nothing is left behind."""
         yield from ()
 
-    def _check(self, position: int, is_identity_only: bool = False) -> Operation[Step | None]:
+    def _check(self, position: int, is_identity_only: bool = False) -> Operation[FetchStep | None]:
         """Compare the stream with what the range was planned on; the step when there is loss.
 
         Args:
@@ -103,7 +105,7 @@ class DirectWay:
         loss, following = find_loss_in_range(self._range, position, state, removals)
         if loss is None:
             return None
-        return Step(following, is_last=following >= self._range.stop, loss=loss)
+        return FetchStep(following, is_last=following >= self._range.stop, loss=loss)
 
     def _ask(self, flow: Flow, position: int) -> Operation[tuple[list[Message], int]]:
         """The messages of one answer that belong to the range, and the sequence after them.
@@ -194,7 +196,7 @@ def _number(message: Message, key: bytes) -> int:
     return int(value) if value.isdigit() and len(value) < 20 else -1
 
 
-def _block(messages: list[Message]) -> Block:
+def _block(messages: list[Message]) -> MessageBlock:
     """The messages in the form that record batches are made from."""
     parts: list[bytes] = []
     fields, numbers, at = array("i"), array("q"), 0
@@ -209,7 +211,7 @@ def _block(messages: list[Message]) -> Block:
         fields.extend((at, after_subject, after_subject, after_headers, stop))
         numbers.extend((_number(message, b"Nats-Sequence"), 0, moment, 0))
         at = stop
-    return Block(b"".join(parts), fields, numbers, len(messages))
+    return MessageBlock(b"".join(parts), fields, numbers, len(messages))
 
 
 def _without_own_headers(block: bytes) -> bytes:

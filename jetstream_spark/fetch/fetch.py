@@ -30,14 +30,14 @@ from jetstream_spark.errors import (
 )
 from jetstream_spark.fetch.data_loss import messages_expired
 from jetstream_spark.fetch.ranges import SequenceRange
-from jetstream_spark.fetch.rows import Block
+from jetstream_spark.fetch.rows import MessageBlock
 from jetstream_spark.options.format_options import SourceOptions
 
 _log = logging.getLogger("jetstream_spark")
 
 
 @dataclass(slots=True)
-class Step:
+class FetchStep:
     """What a way brought: a block of messages, and what is known beyond it.
 
     Attributes:
@@ -49,7 +49,7 @@ class Step:
     """
 
     next: int
-    block: Block | None = None
+    block: MessageBlock | None = None
     is_last: bool = False
     first_gap: int | None = None
     loss: DataLossError | None = None
@@ -58,7 +58,7 @@ class Step:
 class Way(Protocol):
     """A way in which the messages of a range are read."""
 
-    def advance(self, position: int) -> Operation[Step]:
+    def advance(self, position: int) -> Operation[FetchStep]:
         """Bring what begins at a position: `next` of the step before, or where that step failed.
 
         Raises:
@@ -93,7 +93,7 @@ class Fetch:
         self._pause_s = PAUSE_S  # before the next try; doubles with each
         self._progress_at = host.now()  # when a block was last brought, in seconds
 
-    def blocks(self) -> Production[Block]:
+    def blocks(self) -> Production[MessageBlock]:
         """The messages of the range in order; each block must be used up before the next is asked
         for.
 
@@ -125,7 +125,7 @@ class Fetch:
 
     # --- patience ---------------------------------------------------------------------------
 
-    def _note_progress(self, step: Step) -> None:
+    def _note_progress(self, step: FetchStep) -> None:
         if self._first_gap is None:
             self._first_gap = step.first_gap
         self._progress_at = self._host.now()  # the time the reader itself took is not silence

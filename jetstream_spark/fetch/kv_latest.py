@@ -22,11 +22,11 @@ import pyarrow.compute as pc
 from jetstream_spark.client.control import Control
 from jetstream_spark.client.operation import Host, Operation
 from jetstream_spark.errors import ReplicaLagsError, StreamNotFoundError
-from jetstream_spark.fetch.fetch import Step
+from jetstream_spark.fetch.fetch import FetchStep
 from jetstream_spark.fetch.kv_rows import PUT, bucket_batch
 from jetstream_spark.fetch.range_fetch import ConsumerWay
 from jetstream_spark.fetch.ranges import SequenceRange
-from jetstream_spark.fetch.rows import Block, batch_of
+from jetstream_spark.fetch.rows import MessageBlock, batch_of
 from jetstream_spark.options.format_options import SourceOptions
 
 # No stream reaches this; the list ends where nothing is pending.
@@ -50,17 +50,17 @@ class LatestWay:
         self._way = ConsumerWay(host, options, unbounded(sequences), is_list=True)
         self._is_listed = False
 
-    def advance(self, position: int) -> Operation[Step]:
+    def advance(self, position: int) -> Operation[FetchStep]:
         """The list first; see `Way`."""
         if not self._is_listed and self._way.is_exhausted:
             yield from self._way.finish()
             if (yield from self._go_on_behind(position)):
-                return Step(position, is_last=True)
+                return FetchStep(position, is_last=True)
         step = yield from self._way.advance(position)
         if self._is_listed or not step.is_last or step.loss is not None:
             return step
         is_last = yield from self._go_on_behind(position)  # the list is empty
-        return Step(position, is_last=is_last)
+        return FetchStep(position, is_last=is_last)
 
     def _go_on_behind(self, position: int) -> Operation[bool]:
         """Read what was written meanwhile; tell whether there was nothing.
@@ -124,7 +124,7 @@ class LatestRows:
         stream: str,
         tail: int,
         schema: pa.Schema,
-        rows_of: Callable[[Block, str, pa.Schema], pa.RecordBatch] = bucket_batch,
+        rows_of: Callable[[MessageBlock, str, pa.Schema], pa.RecordBatch] = bucket_batch,
     ) -> None:
         missing = (pa.field(*one) for one in _NEEDED.items() if one[0] not in schema.names)
         self._needed = pa.schema([*schema, *missing])
@@ -135,7 +135,7 @@ class LatestRows:
         self._handed_over: list[pa.Array] = []  # keys
         self._later: list[pa.RecordBatch] = []  # what was written after planning
 
-    def take(self, block: Block) -> pa.RecordBatch:
+    def take(self, block: MessageBlock) -> pa.RecordBatch:
         """The rows of a block that can be handed over at once."""
         rows = self._rows_of(block, self._stream, self._needed)
         is_later = pc.greater_equal(rows.column("revision"), self._tail)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetstream_spark.fetch.rows import COLUMNS, Block, batch_of, column
+from jetstream_spark.fetch.rows import COLUMNS, MessageBlock, batch_of, column
 from jetstream_spark.kernels import wire_to_arrow as kernel
 
 BUCKET_COLUMNS = {
@@ -30,7 +30,7 @@ _PURGE_LINE = r"\r\n(?:KV-Operation: ?PURGE|Nats-Marker-Reason: ?(?:MaxAge|Purge
 _PREFIX = r"^\$KV\.[^.]+\."
 
 
-def bucket_batch(block: Block, stream: str, schema: pa.Schema) -> pa.RecordBatch:
+def bucket_batch(block: MessageBlock, stream: str, schema: pa.Schema) -> pa.RecordBatch:
     """Build one record batch; `schema` is made of `BUCKET_COLUMNS`."""
     needs_operations = {"value", "operation"} & set(schema.names)
     operations = _operations(block) if needs_operations else None
@@ -66,7 +66,7 @@ def _keys(subjects: pa.StringArray) -> pa.StringArray:
     return pc.replace_substring_regex(subjects, _PREFIX, "")
 
 
-def _operations(block: Block) -> pa.StringArray | None:
+def _operations(block: MessageBlock) -> pa.StringArray | None:
     """The operation of each revision; None when all are puts, as nearly always."""
     table = np.frombuffer(block.fields, dtype=np.intc).reshape(-1, kernel.STRIDE)[: block.count]
     starts, stops = table[:, kernel.HEADER_START], table[:, kernel.PAYLOAD_START]

@@ -23,7 +23,7 @@ from jetstream_spark.errors import (
 from jetstream_spark.fetch.fetch import Fetch
 from jetstream_spark.fetch.range_fetch import ConsumerWay
 from jetstream_spark.fetch.ranges import SequenceRange
-from jetstream_spark.fetch.rows import Block, column
+from jetstream_spark.fetch.rows import MessageBlock, column
 from jetstream_spark.object_info import (
     CHUNK_BYTES,
     STORE_STREAM_PREFIX,
@@ -40,7 +40,7 @@ from jetstream_spark.options.format_options import SourceOptions
 _TRIES_MAX = 20
 
 
-class Contents:
+class ObjectContents:
     """The contents of the objects of one store, and of those that its links lead to."""
 
     def __init__(self, host: Host, options: SourceOptions) -> None:
@@ -141,7 +141,7 @@ class Contents:
         chunks: list[bytes] = []
         left = info.size
 
-        def take(block: Block) -> None:
+        def take(block: MessageBlock) -> None:
             nonlocal left
             if left < 0:
                 return  # nothing beyond the promised size is kept

@@ -25,9 +25,9 @@ from jetstream_spark.client.operation import Host, Operation, Production, consum
 from jetstream_spark.fetch.fetch import Fetch
 from jetstream_spark.fetch.kv_latest import LatestRows, LatestWay, unbounded
 from jetstream_spark.fetch.kv_rows import PUT
-from jetstream_spark.fetch.object_content import Contents
+from jetstream_spark.fetch.object_content import ObjectContents
 from jetstream_spark.fetch.ranges import SequenceRange
-from jetstream_spark.fetch.rows import COLUMNS, Block, batch_of, column
+from jetstream_spark.fetch.rows import COLUMNS, MessageBlock, batch_of, column
 from jetstream_spark.kernels import wire_to_arrow as kernel
 from jetstream_spark.object_info import ObjectInfo, parse_info
 from jetstream_spark.options.format_options import SourceOptions
@@ -59,7 +59,7 @@ _LISTED = pa.schema(
 _OF_CONTENT = {"bytes", "digest", "size"}
 
 
-def listed_batch(block: Block, stream: str, schema: pa.Schema) -> pa.RecordBatch:
+def listed_batch(block: MessageBlock, stream: str, schema: pa.Schema) -> pa.RecordBatch:
     """The payloads of messages, not yet parsed; `schema` is `_LISTED`. A delete counts as a value
     here."""
     numbers = np.frombuffer(block.numbers, dtype=np.int64).reshape(-1, kernel.NUMBERS)
@@ -129,7 +129,7 @@ class _Objects:
     """Objects as rows of a schema."""
 
     def __init__(self, host: Host, options: SourceOptions, schema: pa.Schema, stream: str) -> None:
-        self._contents = Contents(host, options)
+        self._contents = ObjectContents(host, options)
         self._schema = schema
         self._stream = stream
         self._has_bytes = "bytes" in schema.names

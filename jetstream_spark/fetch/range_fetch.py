@@ -39,9 +39,9 @@ from jetstream_spark.errors import (
     StreamNotFoundError,
 )
 from jetstream_spark.fetch.data_loss import find_loss_in_range
-from jetstream_spark.fetch.fetch import Step
+from jetstream_spark.fetch.fetch import FetchStep
 from jetstream_spark.fetch.ranges import SequenceRange
-from jetstream_spark.fetch.rows import Block
+from jetstream_spark.fetch.rows import MessageBlock
 from jetstream_spark.kernels import wire_to_arrow as kernel
 from jetstream_spark.options.format_options import SourceOptions
 
@@ -84,14 +84,14 @@ class ConsumerWay:
         self._range = sequences
         self._is_list = is_list
         self._control = Control(host, options.connection, "reader", patience_s=0)
-        self._delivery: _Delivery | None = None
+        self._delivery: _RangeDelivery | None = None
 
     @property
     def is_exhausted(self) -> bool:
         """Whether the open consumer said that it has nothing more."""
         return self._delivery is not None and self._delivery.is_exhausted
 
-    def advance(self, position: int) -> Operation[Step]:
+    def advance(self, position: int) -> Operation[FetchStep]:
         """Read on, through a new consumer if there is none; see `Way`."""
         if self.is_exhausted:
             # Its count of pending messages is believed when another consumer says the same.
@@ -130,7 +130,7 @@ class ConsumerWay:
             raise
         pool.put_back(self._host, self._options.connection, "reader", flow)
 
-    def _open(self, position: int) -> Operation[Step | None]:
+    def _open(self, position: int) -> Operation[FetchStep | None]:
         """Create a consumer; return the step that ends the range when there is nothing (more) to
         read."""
         name = f"{CONSUMER_PREFIX}{self._host.token(8)}"
@@ -155,16 +155,16 @@ class ConsumerWay:
         if following >= self._range.stop:
             with contextlib.suppress(RetryableError):
                 yield from self._control.delete_consumer(self._range.stream, name)
-            return Step(self._range.stop, is_last=True, loss=loss)
+            return FetchStep(self._range.stop, is_last=True, loss=loss)
         connection = self._options.connection
         flow = yield from pool.take(self._host, connection, "reader")
-        self._delivery = _Delivery(
+        self._delivery = _RangeDelivery(
             self._host, self._options, self._range, flow, name, position, self._is_list
         )
         # The consumer passes over what is gone by itself.
-        return Step(following, loss=loss) if loss is not None else None
+        return FetchStep(following, loss=loss) if loss is not None else None
 
-    def _loss_of_stream(self, position: int) -> Operation[Step | None]:
+    def _loss_of_stream(self, position: int) -> Operation[FetchStep | None]:
         """What a refusal comes from, if the stream is gone or another one: the step that says so.
 
         One made anew may refuse a consumer that its predecessor would have taken.
@@ -174,7 +174,7 @@ class ConsumerWay:
         except StreamNotFoundError:
             state = None
         loss, following = find_loss_in_range(self._range, position, state, True)
-        return Step(following, is_last=True, loss=loss) if loss is not None else None
+        return FetchStep(following, is_last=True, loss=loss) if loss is not None else None
 
     def _confirm_end(self, position: int) -> Operation[None]:
         """Ask the leader whether anything of the range follows.
@@ -234,7 +234,7 @@ class DeliveryOrder:
         self._is_list = is_list
         self._last_delivered = 0  # the consumer's own sequence
 
-    def accept(self, block: Block) -> bool:
+    def accept(self, block: MessageBlock) -> bool:
         """Count what a scan added to a block, and cut off what is outside the range.
 
         Returns:
@@ -260,10 +260,10 @@ class DeliveryOrder:
         self.is_exhausted = last[kernel.PENDING] == 0
         return count == added
 
-    def _rising(self, block: Block, column: int, before: int) -> int:
+    def _rising(self, block: MessageBlock, column: int, before: int) -> int:
         return kernel.rising_by_one(block.numbers, block.count, column, before)
 
-    def _take_with_gaps(self, block: Block, count: int) -> tuple[int, int]:
+    def _take_with_gaps(self, block: MessageBlock, count: int) -> tuple[int, int]:
         """Take what belongs to the range out of `count` messages; return where it begins and ends.
 
         Raises:
@@ -294,7 +294,7 @@ class DeliveryOrder:
             self.first_gap = start
 
 
-def _keep(block: Block, first: int, stop: int) -> None:
+def _keep(block: MessageBlock, first: int, stop: int) -> None:
     """Keep, of what the last scan added, the messages from `first` to `stop`."""
     at = block.count
     for values, width in ((block.fields, kernel.STRIDE), (block.numbers, kernel.NUMBERS)):
@@ -303,7 +303,7 @@ def _keep(block: Block, first: int, stop: int) -> None:
     block.count += stop - first
 
 
-class _Delivery:
+class _RangeDelivery:
     """The messages of one consumer over one connection."""
 
     def __init__(
@@ -327,7 +327,7 @@ class _Delivery:
         self._next_subject = (
             f"{options.connection.api_prefix}.CONSUMER.MSG.NEXT.{sequences.stream}.{consumer}"
         ).encode()
-        self._block = Block(flow.buffer.data, array("i"), array("q"), 0)
+        self._block = MessageBlock(flow.buffer.data, array("i"), array("q"), 0)
         self._failure: RetryableError | None = None  # raised by the step after the next block
         # Short enough that another consumer is tried, and says why, before the task gives up.
         self._silence_s = min(SILENCE_MAX_S, options.read_timeout_s / 2)
@@ -343,7 +343,7 @@ class _Delivery:
         """Whether the consumer said that it has nothing more."""
         return self._order.is_exhausted
 
-    def next_step(self) -> Operation[Step]:
+    def next_step(self) -> Operation[FetchStep]:
         """What arrives until a block is full, or until the range or the consumer has nothing more.
 
         What came before a failure is returned first; the failure is raised by the next call.
@@ -366,7 +366,7 @@ class _Delivery:
             self._fail(error)
         order = self._order
         is_last = order.reached >= self._range.stop
-        return Step(order.reached, self._block, is_last, order.first_gap)
+        return FetchStep(order.reached, self._block, is_last, order.first_gap)
 
     def _fail(self, error: RetryableError) -> None:
         if not self._block.count:
@@ -486,7 +486,7 @@ class _Delivery:
 
     def _start_block(self) -> None:
         """Begin another block in the memory of the last one."""
-        self._block = Block(b"", array("i"), array("q"), 0)
+        self._block = MessageBlock(b"", array("i"), array("q"), 0)
         buffer = self.flow.buffer
         buffer.make_room(max(ROOM_BYTES_MIN, self._unread_min - len(buffer)))
         self._block.chunk = buffer.data

@@ -30,7 +30,7 @@ COLUMNS = {
 
 
 @dataclass(slots=True)
-class Block:
+class MessageBlock:
     """Delivered messages, still in the bytes they arrived in.
 
     Attributes:
@@ -74,7 +74,7 @@ def arrow_schema(schema: StructType, columns: Mapping[str, str] = COLUMNS) -> pa
     return utc_arrow_schema(schema)
 
 
-def record_batch(block: Block, stream: str, schema: pa.Schema) -> pa.RecordBatch:
+def record_batch(block: MessageBlock, stream: str, schema: pa.Schema) -> pa.RecordBatch:
     """Build one record batch; nothing of it refers to the block's memory."""
     columns = [column(block, stream, field.name, field.type) for field in schema]
     return batch_of(columns, schema, block.count)
@@ -89,7 +89,7 @@ def batch_of(columns: list[pa.Array], schema: pa.Schema, count: int) -> pa.Recor
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def column(block: Block, stream: str, name: str, kind: pa.DataType) -> pa.Array:
+def column(block: MessageBlock, stream: str, name: str, kind: pa.DataType) -> pa.Array:
     """One column of `COLUMNS`."""
     chunk, fields, count = block.chunk, block.fields, block.count
     if name == "data":

@@ -22,7 +22,7 @@ from jetstream_spark.client.flow import Flow, Message
 from jetstream_spark.client.operation import Operation
 from jetstream_spark.errors import ProtocolViolationError
 from jetstream_spark.kernels.arrow_to_wire import ROW_DIGITS
-from jetstream_spark.sink.batch_outcome import BatchOutcome, Refusal
+from jetstream_spark.sink.batch_outcome import BatchOutcome, RowRefusal
 from jetstream_spark.sink.outgoing_rows import OutgoingRows, check_payloads
 from jetstream_spark.sink.refusals import BATCH_INCOMPLETE, NOBODY, WRONG_STREAM
 
@@ -54,7 +54,7 @@ def write_atomic_batch(
     for at in range(0, len(data), SEND_BYTES):
         yield from flow.send(data[at : at + SEND_BYTES], host.now() + ack_timeout_s)
     deadline = host.now() + ack_timeout_s
-    beginning: Refusal | None = None
+    beginning: RowRefusal | None = None
     while True:
         message = flow.next_message()
         if message is None:
@@ -79,22 +79,22 @@ def _position_lines(count: int) -> pa.BinaryArray:
     return pa.array(lines, pa.binary())
 
 
-def _refusal(message: Message, count: int, stream: str) -> Refusal | None:
+def _refusal(message: Message, count: int, stream: str) -> RowRefusal | None:
     everything = np.arange(count)
     if message.status[0]:
         text = "no stream collects this subject, or JetStream is off"
         if message.status[0] != NOBODY:
             text = message.status[1]
-        return Refusal(everything, message.status[0], 0, text)
+        return RowRefusal(everything, message.status[0], 0, text)
     answer = _answer(message)
     error = answer.get("error")
     if not error:
         return None
     if answer.get("stream", stream) != stream:
         text = f"stream '{answer['stream']}' collects this subject"
-        return Refusal(everything, 400, WRONG_STREAM, text)
+        return RowRefusal(everything, 400, WRONG_STREAM, text)
     code, err_code = int(error.get("code", 0)), int(error.get("err_code", 0))
-    return Refusal(everything, code, err_code, str(error.get("description", "")))
+    return RowRefusal(everything, code, err_code, str(error.get("description", "")))
 
 
 def _sequence(message: Message, stream: str, batch_id: bytes, count: int) -> int:

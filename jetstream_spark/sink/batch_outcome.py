@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-Places = npt.NDArray[np.int64]
+RowPlaces = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RowRefusal:
     """Rows that the stream did not take, by their places in the batch, and the server's reason."""
 
-    places: Places
+    places: RowPlaces
     code: int
     err_code: int
     text: str
@@ -30,5 +30,5 @@ class BatchOutcome:
     """
 
     last_sequence: int
-    refusals: list[Refusal] = field(default_factory=list)
-    unseen: Places = field(default_factory=lambda: np.arange(0))
+    refusals: list[RowRefusal] = field(default_factory=list)
+    unseen: RowPlaces = field(default_factory=lambda: np.arange(0))

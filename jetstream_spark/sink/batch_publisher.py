@@ -29,7 +29,7 @@ from jetstream_spark.client.flow import Flow
 from jetstream_spark.client.operation import Operation
 from jetstream_spark.errors import ConnectionLostError, RowRefusedError, UnavailableError
 from jetstream_spark.sink.atomic_batch import write_atomic_batch
-from jetstream_spark.sink.batch_outcome import BatchOutcome, Places
+from jetstream_spark.sink.batch_outcome import BatchOutcome, RowPlaces
 from jetstream_spark.sink.covered_rows import CoveredRows, covered_row
 from jetstream_spark.sink.key_order import KeyOrder
 from jetstream_spark.sink.outgoing_rows import OutgoingRows, joined_rows
@@ -67,7 +67,7 @@ class BatchPublisher:
         self._order = KeyOrder() if can_go_back else None
         self._covered = CoveredRows(recovery)
         self._refused = RefusedRows(recovery.host, recovery.options)
-        self._held: list[tuple[OutgoingRows, Places]] = []  # of a partition that is one batch
+        self._held: list[tuple[OutgoingRows, RowPlaces]] = []  # of a partition that is one batch
         self._held_bytes = 0
 
     @property
@@ -123,7 +123,7 @@ class BatchPublisher:
             self._flow, *stored = yield from self._covered.store(self._flow)
             self._order.note_again(*stored)
 
-    def _hold(self, rows: OutgoingRows, numbers: Places) -> None:
+    def _hold(self, rows: OutgoingRows, numbers: RowPlaces) -> None:
         if not len(rows):
             return
         self._held.append((rows, numbers))
@@ -140,7 +140,7 @@ class BatchPublisher:
                 "Write smaller partitions (repartition), or set atomicUnit=block.",
             )
 
-    def _write(self, rows: OutgoingRows, numbers: Places) -> Operation[None]:
+    def _write(self, rows: OutgoingRows, numbers: RowPlaces) -> Operation[None]:
         """Write rows until each is stored, or a dead letter."""
         keep = _without_repeated_ids(rows)
         self.duplicates += len(rows) - len(keep)
@@ -155,7 +155,7 @@ class BatchPublisher:
         if self._covered.nbytes > COVERED_BYTES_MAX:
             yield from self._store_covered()
 
-    def _stored_at(self, rows: OutgoingRows, numbers: Places) -> Operation[Places]:
+    def _stored_at(self, rows: OutgoingRows, numbers: RowPlaces) -> Operation[RowPlaces]:
         """Write rows; return where the stream has each, 0 where it has not, or an earlier attempt
         had stored it and it is gone."""
         first, sequences = numbers, np.zeros(len(rows), dtype=np.int64)
@@ -181,7 +181,7 @@ class BatchPublisher:
             rows, numbers = rows.at(keep), numbers[keep]
         return sequences
 
-    def _send(self, rows: OutgoingRows, numbers: Places) -> Operation[BatchOutcome]:
+    def _send(self, rows: OutgoingRows, numbers: RowPlaces) -> Operation[BatchOutcome]:
         options, first = self._options, int(numbers[0])
         to = options.stream, options.ack_timeout_s
         return (yield from write_atomic_batch(self._flow, rows, *to, first))
@@ -189,8 +189,8 @@ class BatchPublisher:
     # --- what was not stored ----------------------------------------------------------------
 
     def _judge(
-        self, outcome: BatchOutcome, rows: OutgoingRows, numbers: Places, tries: int
-    ) -> Operation[tuple[Places, Places]]:
+        self, outcome: BatchOutcome, rows: OutgoingRows, numbers: RowPlaces, tries: int
+    ) -> Operation[tuple[RowPlaces, RowPlaces]]:
         """Return the places of rows that are to be sent again, the others are done with; and the
         sequence of each row, 0 where it is not stored, or not known."""
         unknown = np.zeros(len(rows), dtype=np.int64)
@@ -210,7 +210,7 @@ class BatchPublisher:
         return np.arange(0), unknown
 
 
-def _without_repeated_ids(rows: OutgoingRows) -> Places:
+def _without_repeated_ids(rows: OutgoingRows) -> RowPlaces:
     """The places of rows whose id no row before them has."""
     if rows.ids is None:
         return np.arange(len(rows))

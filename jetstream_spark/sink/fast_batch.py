@@ -28,7 +28,7 @@ import numpy.typing as npt
 from jetstream_spark.client.flow import Message
 from jetstream_spark.errors import ProtocolViolationError
 from jetstream_spark.kernels.arrow_to_wire import ROW_DIGITS
-from jetstream_spark.sink.batch_outcome import BatchOutcome, Refusal
+from jetstream_spark.sink.batch_outcome import BatchOutcome, RowRefusal
 from jetstream_spark.sink.outgoing_rows import OutgoingRows, check_payloads
 from jetstream_spark.sink.refusals import (
     BATCH_INCOMPLETE,
@@ -40,7 +40,7 @@ from jetstream_spark.sink.refusals import (
 FLOW_ROWS = 500
 BEGIN, APPEND, COMMIT = 0, 1, 2
 
-Frames = tuple[memoryview, npt.NDArray[np.int32]]
+OutgoingFrames = tuple[memoryview, npt.NDArray[np.int32]]
 
 
 class FastBatch:
@@ -70,7 +70,7 @@ class FastBatch:
         self._stream = stream
         self._faults: dict[int, tuple[int, int, str]] = {}  # by position, from 1
 
-    def frames(self, first_number: int, largest: int) -> list[Frames]:
+    def frames(self, first_number: int, largest: int) -> list[OutgoingFrames]:
         """The frames of all rows, in pieces, and where each starts.
 
         Args:
@@ -94,10 +94,10 @@ class FastBatch:
         self.wants_probe = False
         return self._encoded(self._rows.part(0, 1), self._count + 1, COMMIT)[0]
 
-    def _piece(self, start: int, count: int, op: int) -> Frames:
+    def _piece(self, start: int, count: int, op: int) -> OutgoingFrames:
         return self._encoded(self._rows.part(start, count), start + 1, op)
 
-    def _encoded(self, rows: OutgoingRows, position: int, op: int) -> Frames:
+    def _encoded(self, rows: OutgoingRows, position: int, op: int) -> OutgoingFrames:
         frames, offsets = rows.frames(self._head, position, b".%d.$FI" % op)
         return memoryview(frames), offsets
 
@@ -160,10 +160,10 @@ class FastBatch:
         unseen = np.arange(count + 1, self._count)
         self.outcome = BatchOutcome(last_sequence, refusals, unseen)
 
-    def _refusal(self, place: int) -> Refusal:
+    def _refusal(self, place: int) -> RowRefusal:
         """Why the row that ended the batch was not taken."""
         missing = (0, BATCH_INCOMPLETE, "the row did not reach the stream")
-        return Refusal(np.array([place]), *self._faults.get(place + 1, missing))
+        return RowRefusal(np.array([place]), *self._faults.get(place + 1, missing))
 
 
 def position_of(tokens: list[bytes]) -> int:

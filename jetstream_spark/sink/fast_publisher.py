@@ -31,7 +31,7 @@ import numpy.typing as npt
 from jetstream_spark.client.flow import Flow, Message
 from jetstream_spark.client.operation import Operation
 from jetstream_spark.errors import ConnectionLostError, UnavailableError
-from jetstream_spark.sink.batch_outcome import BatchOutcome, Places
+from jetstream_spark.sink.batch_outcome import BatchOutcome, RowPlaces
 from jetstream_spark.sink.fast_batch import FastBatch, position_of
 from jetstream_spark.sink.outgoing_rows import OutgoingRows, joined_rows
 from jetstream_spark.sink.recovery import Recovery
@@ -62,12 +62,12 @@ class _Part:
     """
 
     rows: OutgoingRows
-    numbers: Places
+    numbers: RowPlaces
     first_sent: float | None = None
     after: int = 0
     closes: float = math.inf
 
-    def at(self, places: Places) -> _Part:
+    def at(self, places: RowPlaces) -> _Part:
         """Some of them."""
         return replace(self, rows=self.rows.at(places), numbers=self.numbers[places])
 

@@ -23,7 +23,7 @@ from jetstream_spark.errors import (
     RequestRefusedError,
 )
 from jetstream_spark.options.format_options import SinkOptions
-from jetstream_spark.sink.batch_outcome import Places, Refusal
+from jetstream_spark.sink.batch_outcome import RowPlaces, RowRefusal
 from jetstream_spark.sink.dead_letter import DeadLetter, dead_letter
 from jetstream_spark.sink.outgoing_rows import OutgoingRows
 from jetstream_spark.sink.refusals import (
@@ -58,7 +58,7 @@ class RefusedRows:
         self._crowd.note_progress()
 
     def judge(
-        self, refusal: Refusal, rows: OutgoingRows, numbers: Places, tries: int
+        self, refusal: RowRefusal, rows: OutgoingRows, numbers: RowPlaces, tries: int
     ) -> Operation[bool]:
         """Whether the rows of a refusal are to be sent again; if so, that is due on return.
 
@@ -94,7 +94,9 @@ class RefusedRows:
         yield from self._control.check_there(stream)
         return stream in (yield from self._control.stream_names(subject))
 
-    def _divert(self, rows: OutgoingRows, numbers: Places, refusal: Refusal) -> Operation[None]:
+    def _divert(
+        self, rows: OutgoingRows, numbers: RowPlaces, refusal: RowRefusal
+    ) -> Operation[None]:
         """The server refused rows for good: send them to the dead-letter subject, or give up."""
         options = self._options
         keeps = options.on_error == "deadLetter" and refusal.code != TOO_MANY_REQUESTS
@@ -143,7 +145,7 @@ class RefusedRows:
             return True  # nothing more can be known
 
     def _refused(
-        self, rows: OutgoingRows, numbers: Places, refusal: Refusal
+        self, rows: OutgoingRows, numbers: RowPlaces, refusal: RowRefusal
     ) -> PublishRefusedError:
         subject = bytes(rows.subject_column()[0].as_py()).decode("utf-8", "replace")
         text = refusal.text

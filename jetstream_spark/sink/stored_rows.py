@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetstream_spark.sink.batch_outcome import Places
+from jetstream_spark.sink.batch_outcome import RowPlaces
 from jetstream_spark.sink.inquiry import Inquiry
 from jetstream_spark.sink.last_stored import LastStored
 from jetstream_spark.sink.outgoing_rows import OutgoingRows
 
 
 def places_not_in(
-    stored: Collection[bytes], rows: OutgoingRows, numbers: Places, inquiry: Inquiry | None
-) -> Places:
+    stored: Collection[bytes], rows: OutgoingRows, numbers: RowPlaces, inquiry: Inquiry | None
+) -> RowPlaces:
     """The places of the rows that the stream does not have.
 
     Args:
@@ -33,9 +33,9 @@ def places_not_in(
     return np.flatnonzero(~is_stored)
 
 
-def sequences_of(stored: Mapping[bytes, int], rows: OutgoingRows) -> Places:
+def sequences_of(stored: Mapping[bytes, int], rows: OutgoingRows) -> RowPlaces:
     """The sequence of each row, 0 where its id is not among those that are stored."""
     sequences = np.array([*stored.values(), 0], dtype=np.int64)
     places = pc.index_in(rows.ids, value_set=pa.array(list(stored), pa.binary()))
-    found: Places = sequences[pc.fill_null(places, -1).to_numpy()]
+    found: RowPlaces = sequences[pc.fill_null(places, -1).to_numpy()]
     return found

@@ -20,7 +20,7 @@ _log = logging.getLogger("jetstream_spark")
 HOLD_MAX_S = 1.0
 
 
-class Outage:
+class DriverOutage:
     """Whether the servers answer, and since when they do not.
 
     Args:

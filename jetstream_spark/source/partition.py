@@ -21,7 +21,7 @@ from jetstream_spark.fetch.direct_fetch import DirectWay
 from jetstream_spark.fetch.fetch import Fetch, Way
 from jetstream_spark.fetch.range_fetch import ConsumerWay
 from jetstream_spark.fetch.ranges import SequenceRange
-from jetstream_spark.fetch.rows import COLUMNS, Block, record_batch
+from jetstream_spark.fetch.rows import COLUMNS, MessageBlock, record_batch
 from jetstream_spark.options.format_options import SourceOptions
 
 _log = logging.getLogger("jetstream_spark")
@@ -111,7 +111,9 @@ def _read_objects(
         _warn_of_loss(fetch)
 
 
-def _batch_maker(options: SourceOptions) -> Callable[[Block, str, pa.Schema], pa.RecordBatch]:
+def _batch_maker(
+    options: SourceOptions,
+) -> Callable[[MessageBlock, str, pa.Schema], pa.RecordBatch]:
     if options.bucket:
         from jetstream_spark.fetch.kv_rows import bucket_batch
 

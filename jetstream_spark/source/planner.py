@@ -20,7 +20,7 @@ _NOWHERE: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """How much one batch may take over all streams; None is no limit."""
 
     offsets_max: int | None = None
@@ -50,7 +50,7 @@ def available_bytes(counts: Mapping[str, int], tails: Mapping[str, Tail]) -> int
 def plan_end(
     start: Offsets,
     tails: Mapping[str, Tail],
-    limits: Limits,
+    limits: BatchLimits,
     begins: Mapping[str, int] = _NOWHERE,
 ) -> Offsets:
     """How far the next batch goes.

@@ -38,10 +38,10 @@ from jetstream_spark.fetch.tail import Tail
 from jetstream_spark.options.format_options import EARLIEST, LATEST, SourceOptions
 from jetstream_spark.options.offsets import Offsets, StreamOffset
 from jetstream_spark.source.accepted_loss import AcceptedLoss
-from jetstream_spark.source.outage import HOLD_MAX_S, Outage
+from jetstream_spark.source.outage import HOLD_MAX_S, DriverOutage
 from jetstream_spark.source.pace import LULL_MAX_S, Pace
 from jetstream_spark.source.planner import (
-    Limits,
+    BatchLimits,
     available,
     available_bytes,
     plan_end,
@@ -73,7 +73,7 @@ class StreamSource:
         self._batch_start: Offsets | None = None  # of the batch that was planned last
         self._is_checked = False  # the streams, as `check` does, in this run
         self._pace = Pace(options.poll_interval_s)
-        self._outage = Outage(host, options.connection.outage_timeout_s)
+        self._outage = DriverOutage(host, options.connection.outage_timeout_s)
 
     # --- offsets ------------------------------------------------------------------------------
 
@@ -324,13 +324,13 @@ class StreamSource:
             raise loss
         self._lost.note(stream, loss, created, start, stop)
 
-    def _limits(self, is_limited: bool) -> Limits:
+    def _limits(self, is_limited: bool) -> BatchLimits:
         options = self.options
         if not is_limited:
-            return Limits()
+            return BatchLimits()
         waited_s = self._host.now() - self._last_batch_at
         may_wait = self._frozen is None and waited_s < options.max_trigger_delay_s
-        return Limits(
+        return BatchLimits(
             options.max_offsets_per_trigger,
             options.max_bytes_per_trigger,
             options.min_offsets_per_trigger if may_wait else None,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from jetstream_console.asking.api import Api
-from jetstream_console.asking.link import Link
+from jetstream_console.asking.link import ServerLink
 from jetstream_console.asking.monitor import Monitor
 from jetstream_console.asking.overview import Overview
-from jetstream_console.asking.progress import Progress
+from jetstream_console.asking.progress import TransferProgress
 from jetstream_console.settings import Settings
 
 
@@ -21,12 +21,12 @@ class Console:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.link = Link(settings.target)
+        self.link = ServerLink(settings.target)
         self.api = Api(self.link)
         self.monitor = Monitor(settings.monitor) if settings.monitor else None
         self.overview = Overview(self.api, self.monitor, time.time)
         # Downloads that a page has begun and watches, and the browser has not asked for yet.
-        self.downloads: dict[str, Progress] = {}
+        self.downloads: dict[str, TransferProgress] = {}
 
     @property
     def is_writable(self) -> bool:

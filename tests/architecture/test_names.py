@@ -10,13 +10,23 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+CONSOLE = ROOT / "server/jetstream_console"
 PACKAGES = {
     "jetstream_server": ROOT / "server/jetstream_server",
     "jetstream_spark": ROOT / "jetstream_spark",
 }
 
-# Names that two classes of one distribution share, and why.
-SHARED: dict[str, str] = {}
+# Names that classes of several packages share, none of which imports another: what NATS calls so.
+SHARED = {
+    "Account": "as the server has it, and as the console sees it",
+    "Api": "what answers below $JS.API, and what the console asks there",
+    "Consumer": "as the server has it, and as the console sees it",
+    "Message": "with its subject and headers, as a client gets it, and as the console shows it",
+    "Stream": "as the server has it, and as the console sees it",
+    "StreamState": "`state` of STREAM.INFO, told by the server and read by the connector",
+    "Usage": "what an account holds, counted by the server and shown by the console",
+    "User": "as the server knows it, and as it is told to the console",
+}
 
 # fmt: off
 QUESTIONS = {
@@ -38,19 +48,22 @@ NOTING = {
 
 
 def test_no_two_classes_share_a_name() -> None:
-    shared = {name for folder in PACKAGES.values() for name in _shared_names(folder)}
-    assert shared == SHARED.keys()
+    folders = (*PACKAGES.values(), CONSOLE)
+    assert not {name: found for folder in folders for name, found in _shared_names(folder).items()}
+    shared = _shared_names(*folders)
+    assert shared.keys() == SHARED.keys(), shared
 
 
-def _shared_names(folder: Path) -> set[str]:
-    """Return names of more than one class or type, whether they begin with an underscore or not."""
+def _shared_names(*folders: Path) -> dict[str, list[str]]:
+    """Return names of more than one class or type, whether they begin with an underscore or not,
+    and where they are."""
     places = defaultdict[str, list[str]](list)
-    for path in folder.rglob("*.py"):
+    for path in (path for folder in folders for path in folder.rglob("*.py")):
         tree = ast.parse(path.read_text())
         for name in (*_classes(tree), *_types(tree)):
             places[name.lstrip("_")].append(f"{path}: {name}")
-    assert len(places) > 100
-    return {name for name, found in places.items() if len(found) > 1}
+    assert len(places) > 50
+    return {name: found for name, found in places.items() if len(found) > 1}
 
 
 def _classes(tree: ast.Module) -> Iterator[str]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from jetstream_spark.client.operation import Operation
 from jetstream_spark.fetch.direct_fetch import DirectWay
-from jetstream_spark.fetch.object_content import Contents
+from jetstream_spark.fetch.object_content import ObjectContents
 from jetstream_spark.sink import batch_publisher, fast_publisher
 from jetstream_spark.sink.batch_publisher import BatchPublisher
 from jetstream_spark.sink.bucket_columns import BucketColumns
@@ -170,7 +170,7 @@ MUTANTS = {
         "objects", Claim, "outlive", _nothing, "chunks of no object", is_rare=True
     ),
     "objects are read without content": Mutant(
-        "origin", Contents, "read", _no_content, "was read as None"
+        "origin", ObjectContents, "read", _no_content, "was read as None"
     ),
     "a replica is believed that nothing follows": Mutant(
         "lag", DirectWay, "_confirm_end", _nothing, "were not read"

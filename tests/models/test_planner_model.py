@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from jetstream_spark.fetch.tail import Tail
 from jetstream_spark.options.offsets import Offsets, StreamOffset
-from jetstream_spark.source.planner import Limits, available, plan_end, plan_ranges
+from jetstream_spark.source.planner import BatchLimits, available, plan_end, plan_ranges
 
 NAMES = ["A", "B", "C"]
 
@@ -80,7 +80,7 @@ def test_ranges_cover_the_batch_once_and_in_order(batch, range_max, low, more):
 def test_an_end_is_never_behind_and_within_the_limits(situation, offsets_max, bytes_max):
     start, tails = situation
     waiting = available(start, tails)
-    end = plan_end(start, tails, Limits(offsets_max, bytes_max))
+    end = plan_end(start, tails, BatchLimits(offsets_max, bytes_max))
     taken = {}
     for name, at in start.streams.items():
         final, tail = end.streams[name], tails[name]
@@ -104,7 +104,7 @@ def test_an_end_is_never_behind_and_within_the_limits(situation, offsets_max, by
 def test_limited_batches_reach_the_tail(situation, offsets_max):
     at, tails = situation
     for _ in range(1600):
-        end = plan_end(at, tails, Limits(offsets_max))
+        end = plan_end(at, tails, BatchLimits(offsets_max))
         if end == at:
             break
         at = end
@@ -114,7 +114,7 @@ def test_limited_batches_reach_the_tail(situation, offsets_max):
 @given(situation=situations(), least=st.integers(1, 2000))
 def test_a_minimum_holds_the_batch_back(situation, least):
     start, tails = situation
-    end = plan_end(start, tails, Limits(offsets_min=least))
+    end = plan_end(start, tails, BatchLimits(offsets_min=least))
     if 0 < sum(available(start, tails).values()) < least:
         assert all(
             end.streams[name].next == at.next or end.streams[name].created != at.created

@@ -10,7 +10,7 @@ from typing import Any
 
 from jetstream_console.asking.answers import moment, number, parsed, text
 from jetstream_console.asking.errors import AskingError, RefusedError
-from jetstream_console.asking.link import Link, Listening
+from jetstream_console.asking.link import Listening, ServerLink
 
 KEPT_MAX = 200
 _PAYLOAD_BYTES_MAX = 256 << 10
@@ -44,7 +44,7 @@ class Advisory:
 class Advisories:
     """Those that came since somebody began to listen."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ServerLink) -> None:
         self._link = link
         self._kept: deque[tuple[int, str, bytes]] = deque(maxlen=KEPT_MAX)
         self._listening: list[Listening] = []

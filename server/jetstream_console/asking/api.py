@@ -8,7 +8,7 @@ from typing import Any
 
 from jetstream_console.asking.answers import number, parsed
 from jetstream_console.asking.errors import AskingError, RefusedError
-from jetstream_console.asking.link import Link
+from jetstream_console.asking.link import ServerLink
 
 _PAGES_MAX = 1_000
 
@@ -20,7 +20,7 @@ class Api:
         link: the connection.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ServerLink) -> None:
         self.link = link
         self._prefix = link.target.api_prefix
 

@@ -23,7 +23,7 @@ _STEP = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class LedgerWrite:
     """One query, transaction or job that writes into one stream.
 
     Attributes:
@@ -51,7 +51,7 @@ class Writes:
         is_cut: whether it holds more entries than are looked at.
     """
 
-    rows: tuple[Write, ...]
+    rows: tuple[LedgerWrite, ...]
     is_cut: bool
 
 
@@ -111,11 +111,11 @@ class LedgerLook:
             if entry.rows is not None and past_s > 0 and entry.version == before.version + 1:
                 self._rates[key] = entry.rows / past_s
 
-    def _write(self, standing: WriteStanding) -> Write:
+    def _write(self, standing: WriteStanding) -> LedgerWrite:
         is_open = standing.begun is not None and (
             standing.version is None or standing.begun > standing.version
         )
-        return Write(
+        return LedgerWrite(
             kind=standing.kind,
             name=standing.name,
             stream=standing.stream,

@@ -103,7 +103,7 @@ class Listening:
             await self._subscription.unsubscribe()
 
 
-class Link:
+class ServerLink:
     """One connection of the console, made again whenever it is lost.
 
     Args:

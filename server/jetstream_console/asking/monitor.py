@@ -43,7 +43,7 @@ class Vitals:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectedClient:
     """A client of the server."""
 
     cid: int
@@ -71,7 +71,7 @@ class Connections:
         total: how many there are.
     """
 
-    rows: tuple[Connection, ...]
+    rows: tuple[ConnectedClient, ...]
     total: int
 
 
@@ -166,9 +166,9 @@ class Monitor:
         return found
 
 
-def _connection(answer: Answer) -> Connection:
+def _connection(answer: Answer) -> ConnectedClient:
     language = " ".join(filter(None, (text(answer, "lang"), text(answer, "version"))))
-    return Connection(
+    return ConnectedClient(
         cid=number(answer, "cid"),
         name=text(answer, "name"),
         account=text(answer, "account"),

@@ -10,7 +10,7 @@ from jetstream_console.asking.account import Account, account
 from jetstream_console.asking.api import Api
 from jetstream_console.asking.errors import AskingError
 from jetstream_console.asking.monitor import Monitor, Vitals
-from jetstream_console.asking.rates import Sample, Samples, StreamRates
+from jetstream_console.asking.rates import RateSample, Samples, StreamRates
 from jetstream_console.asking.streams import Streams, all_streams
 
 # Checking may take a tenth of the time: the more streams there are, the rarer it becomes.
@@ -19,7 +19,7 @@ _EVERY_S = 4.5
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class OverviewLook:
     """What was seen at one moment; what could not be seen is None, and `words` say why."""
 
     streams: Streams | None
@@ -44,9 +44,9 @@ class Overview:
         self._next_s = 0.0
         self.samples = Samples()
         self.rates = StreamRates()
-        self.look = Look(None, None, None, ())
+        self.look = OverviewLook(None, None, None, ())
 
-    async def refresh(self) -> Look:
+    async def refresh(self) -> OverviewLook:
         """Return what there is to see, no older than a few seconds."""
         async with self._looking:
             start_s = self._clock()
@@ -61,7 +61,7 @@ class Overview:
                 streams, held = None, None
                 words.append(str(error))
             vitals = await self._vitals(words)
-            self.look = Look(streams, held, vitals, tuple(words))
+            self.look = OverviewLook(streams, held, vitals, tuple(words))
             end_s = self._clock()
             self._sample(end_s)
             self._next_s = end_s + max(_EVERY_S, (end_s - start_s) / _SHARE)
@@ -92,4 +92,4 @@ class Overview:
             values |= {"in_bytes": seen.in_bytes, "out_bytes": seen.out_bytes}
             values |= {"connections": seen.connections}
         if values:
-            self.samples.add(Sample(now_s, values))
+            self.samples.add(RateSample(now_s, values))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from jetstream_console.asking.errors import AskingError
 
 
-class Progress:
+class TransferProgress:
     """One long action.
 
     Args:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from jetstream_console.asking.answers import flag, number, parsed, text
 from jetstream_console.asking.errors import RefusedError
-from jetstream_console.asking.link import Link
+from jetstream_console.asking.link import ServerLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,9 @@ class Stored:
     is_duplicate: bool
 
 
-async def publish(link: Link, subject: str, payload: bytes, headers: dict[str, str]) -> Stored:
+async def publish(
+    link: ServerLink, subject: str, payload: bytes, headers: dict[str, str]
+) -> Stored:
     """Publish into whichever stream listens to a subject.
 
     Raises:

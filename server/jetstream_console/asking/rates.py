@@ -15,7 +15,7 @@ GAP_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class RateSample:
     """What counters and gauges were at a moment.
 
     Attributes:
@@ -31,9 +31,9 @@ class Samples:
     """The samples of the last quarter of an hour, at most one for each second."""
 
     def __init__(self) -> None:
-        self._kept: deque[Sample] = deque(maxlen=int(WINDOW_S) + 1)
+        self._kept: deque[RateSample] = deque(maxlen=int(WINDOW_S) + 1)
 
-    def add(self, sample: Sample) -> None:
+    def add(self, sample: RateSample) -> None:
         """Take a sample that is younger than those before; others are passed over."""
         if self._kept and sample.at_s < self._kept[-1].at_s + 1:
             return
@@ -49,7 +49,7 @@ class Samples:
     def values(self, name: str) -> list[tuple[float, float | None]]:
         """Return moments and the value of a gauge at each; None where nobody looked."""
         found: list[tuple[float, float | None]] = []
-        before: Sample | None = None
+        before: RateSample | None = None
         for sample in self._kept:
             if before is not None and sample.at_s - before.at_s > GAP_S:
                 found.append((before.at_s + 1, None))
@@ -63,7 +63,7 @@ class Samples:
         A counter that went down has started again, and says nothing about the time before.
         """
         found: list[tuple[float, float | None]] = []
-        before: Sample | None = None
+        before: RateSample | None = None
         for sample in self._kept:
             if before is not None:
                 found.append((sample.at_s, _rate(before, sample, name)))
@@ -110,7 +110,7 @@ class StreamRates:
         self._before, self._before_s, self._rates = seen, now_s, rates
 
 
-def _rate(before: Sample, after: Sample, name: str) -> float | None:
+def _rate(before: RateSample, after: RateSample, name: str) -> float | None:
     past_s = after.at_s - before.at_s
     if past_s > GAP_S or name not in before.values or name not in after.values:
         return None

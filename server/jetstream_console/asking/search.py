@@ -43,7 +43,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SearchStep:
     """How far a search has come.
 
     Attributes:
@@ -68,7 +68,9 @@ class Step:
         return min(1.0, (self.position - self.start) / whole) if whole > 0 else 1.0
 
 
-async def search(reader: MessageReader, wanted: Wanted, start: int = 1) -> AsyncIterator[Step]:
+async def search(
+    reader: MessageReader, wanted: Wanted, start: int = 1
+) -> AsyncIterator[SearchStep]:
     """Look through a stream from a sequence on, up to where it ends now.
 
     It goes no further than the steps that are taken: to stop taking them is to stop the search.
@@ -86,6 +88,6 @@ async def search(reader: MessageReader, wanted: Wanted, start: int = 1) -> Async
         is_full = found_count >= FOUND_MAX or found_bytes >= FOUND_BYTES_MAX
         if is_full and found_count >= FOUND_MAX:
             position = found[-1].sequence + 1 if found else position
-        yield Step(tuple(found), start, position, end, looked_at, is_full)
+        yield SearchStep(tuple(found), start, position, end, looked_at, is_full)
         if is_full:
             return

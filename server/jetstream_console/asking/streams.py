@@ -100,7 +100,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class CopiedStream:
     """A stream that another one copies from.
 
     Attributes:
@@ -136,8 +136,8 @@ class StreamDetail:
     stream: Stream
     config: Mapping[str, Any]
     first_time: datetime | None
-    mirror: Origin | None
-    sources: tuple[Origin, ...]
+    mirror: CopiedStream | None
+    sources: tuple[CopiedStream, ...]
     replicas: tuple[Replica, ...]
 
 
@@ -232,9 +232,11 @@ def read_stream(answer: Mapping[str, Any]) -> Stream:
     )
 
 
-def _origin(answer: Mapping[str, Any]) -> Origin:
+def _origin(answer: Mapping[str, Any]) -> CopiedStream:
     words = text(part(answer, "error"), "description")
-    return Origin(text(answer, "name"), number(answer, "lag"), number(answer, "active"), words)
+    return CopiedStream(
+        text(answer, "name"), number(answer, "lag"), number(answer, "active"), words
+    )
 
 
 def _replicas(cluster: Mapping[str, Any]) -> tuple[Replica, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 from nicegui import ui
 
 from jetstream_console.asking.answers import Answer, number, part, text
-from jetstream_console.asking.monitor import Connection, Monitor
+from jetstream_console.asking.monitor import ConnectedClient, Monitor
 from jetstream_console.console import Console
 from jetstream_console.pages.columns import column
 from jetstream_console.pages.frame import answered, frame, load
@@ -95,11 +95,11 @@ def show(console: Console) -> None:
     load(page, look)
 
 
-def _client_cell(field: str) -> Callable[[Connection], Any]:
+def _client_cell(field: str) -> Callable[[ConnectedClient], Any]:
     return lambda client: getattr(client, field)
 
 
-_CONNECTION_CELLS: Mapping[str, Callable[[Connection], Any]] = {
+_CONNECTION_CELLS: Mapping[str, Callable[[ConnectedClient], Any]] = {
     each["name"]: _client_cell(each["name"]) for each in _CONNECTIONS
 } | {"rtt": lambda client: client.rtt or "–"}
 _ACCOUNT_CELLS: Mapping[str, Callable[[Answer], Any]] = {

@@ -9,7 +9,7 @@ from nicegui import ui
 
 from jetstream_console.asking.errors import AskingError, RefusedError
 from jetstream_console.asking.messages import Message, MessageReader, Page
-from jetstream_console.asking.search import Step, Wanted, search
+from jetstream_console.asking.search import SearchStep, Wanted, search
 from jetstream_console.console import Console
 from jetstream_console.pages.frame import (
     answered,
@@ -43,12 +43,12 @@ def show(console: Console, stream: str) -> None:
         except RefusedError as error:
             refusal(str(error))
             return
-        Reading(reader, stream)
+        MessagePages(reader, stream)
         with ui.expansion("Search", icon="search").classes("w-full"):
             Searching(reader, stream)
 
 
-class Reading:
+class MessagePages:
     """Pages of messages, from a place that somebody chooses."""
 
     def __init__(self, reader: MessageReader, stream: str) -> None:
@@ -193,7 +193,7 @@ class Searching:
                 self._said.text += " Stopped."
             raise
 
-    def _show(self, step: Step, found: int) -> None:
+    def _show(self, step: SearchStep, found: int) -> None:
         self._bar.value = step.share
         self._said.text = f"{count(found)} found among {count(step.looked_at)}."
         if step.is_full:

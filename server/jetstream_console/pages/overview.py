@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from nicegui import ui
 
-from jetstream_console.asking.overview import Look
+from jetstream_console.asking.overview import OverviewLook
 from jetstream_console.console import Console
 from jetstream_console.pages.charts import Chart
 from jetstream_console.pages.frame import REFRESH_S, facts, frame, refusal
@@ -60,7 +60,7 @@ def _charts(console: Console) -> list[tuple[Chart, list[tuple[str, bool]]]]:
     return charts
 
 
-def _fills(console: Console, look: Look) -> list[dict[str, str]]:
+def _fills(console: Console, look: OverviewLook) -> list[dict[str, str]]:
     """Return what the cards say, in their order."""
     state = console.link.state
     stored = console.overview.samples.latest_rate("stored")
@@ -104,13 +104,13 @@ def _fills(console: Console, look: Look) -> list[dict[str, str]]:
     return cards
 
 
-def _of(streams: int, look: Look) -> str:
+def _of(streams: int, look: OverviewLook) -> str:
     """Return the number of streams, and how many there may be."""
     most = look.account.total.streams_max if look.account else -1
     return f"{count(streams)} of {count(most)}" if most > 0 else count(streams)
 
 
-def _vitals(console: Console, look: Look) -> dict[str, str]:
+def _vitals(console: Console, look: OverviewLook) -> dict[str, str]:
     seen = look.vitals
     if seen is None:
         return {"Health": "unknown"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nicegui import ui
 
-from jetstream_console.asking.progress import Progress
+from jetstream_console.asking.progress import TransferProgress
 from jetstream_console.showing.quantities import size
 
 _EVERY_S = 0.2
@@ -14,7 +14,7 @@ class ProgressBar:
     """Shows one long action after another; a tab that is closed stops the one under way."""
 
     def __init__(self) -> None:
-        self._progress: Progress | None = None
+        self._progress: TransferProgress | None = None
         with ui.row().classes("items-center gap-4 w-full no-wrap"):
             self._bar = ui.linear_progress(0, show_value=False).mark("progress")
             self._stop = ui.button("Stop", on_click=self.stop).props("flat").mark("stop")
@@ -23,7 +23,7 @@ class ProgressBar:
         self._timer = ui.timer(_EVERY_S, self._look, active=False)
         ui.context.client.on_disconnect(self.stop)
 
-    def watch(self, progress: Progress) -> None:
+    def watch(self, progress: TransferProgress) -> None:
         """Show this one from now on."""
         self._progress = progress
         self._stop.enable()

@@ -8,8 +8,8 @@ from nicegui import ui
 
 from jetstream_console.asking.checkpoints import QueryPosition, checkpoints_in
 from jetstream_console.asking.event_logs import EventLogs, QueryRun, QueryRuns
-from jetstream_console.asking.ledger import LedgerLook, Write
-from jetstream_console.asking.monitor import Connection
+from jetstream_console.asking.ledger import LedgerLook, LedgerWrite
+from jetstream_console.asking.monitor import ConnectedClient
 from jetstream_console.console import Console
 from jetstream_console.pages.columns import LINK_CELL, OPENING_CELL, column
 from jetstream_console.pages.frame import (
@@ -202,7 +202,7 @@ def _run(row: QueryRun) -> dict[str, Any]:
     }
 
 
-def _write(row: Write) -> dict[str, Any]:
+def _write(row: LedgerWrite) -> dict[str, Any]:
     return {
         "key": f"{row.kind} {row.name} {row.stream}",
         "stream": printable(row.stream),
@@ -217,7 +217,7 @@ def _write(row: Write) -> dict[str, Any]:
     }
 
 
-def _connection(row: Connection) -> dict[str, Any]:
+def _connection(row: ConnectedClient) -> dict[str, Any]:
     return {
         "key": row.cid,
         "name": printable(row.name),

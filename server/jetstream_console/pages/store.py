@@ -18,7 +18,7 @@ from jetstream_console.asking.object_stores import (
     place_of,
     store_detail,
 )
-from jetstream_console.asking.progress import Progress
+from jetstream_console.asking.progress import TransferProgress
 from jetstream_console.console import Console
 from jetstream_console.pages.columns import LINK_CELL, column
 from jetstream_console.pages.confirming import confirmed
@@ -122,7 +122,7 @@ class Uploading:
     def __init__(self, console: Console, store: Store) -> None:
         self._console = console
         self._store = store
-        self._progress: Progress | None = None
+        self._progress: TransferProgress | None = None
         self._name = ui.input("Name of the object, if not that of the file")
         self._name.classes("w-full max-w-xl").mark("object-name")
         self._upload = ui.upload(
@@ -136,7 +136,7 @@ class Uploading:
             self._refuse("Another file is under way.")
             return
         self._place.clear()
-        self._progress = progress = Progress(event.file.size())
+        self._progress = progress = TransferProgress(event.file.size())
         self._bar.watch(progress)
         try:
             progress.end(await self._put(event.file, progress))
@@ -148,7 +148,7 @@ class Uploading:
             if not self._upload.is_deleted:
                 self._upload.reset()
 
-    async def _put(self, file: FileUpload, progress: Progress) -> str:
+    async def _put(self, file: FileUpload, progress: TransferProgress) -> str:
         name = (self._name.value or "").strip() or file.name
         name = name.encode("utf-8", "replace").decode()
         writer = ObjectWriter(self._console.api, self._store)

@@ -16,7 +16,7 @@ from jetstream_console.asking.object_stores import (
     StoredObject,
     store_detail,
 )
-from jetstream_console.asking.progress import Progress
+from jetstream_console.asking.progress import TransferProgress
 from jetstream_console.console import Console
 from jetstream_console.pages.confirming import confirmed
 from jetstream_console.pages.frame import answered, facts, frame, load, refusal
@@ -64,7 +64,7 @@ async def content(console: Console, store_name: str, place: str, watched: str) -
             raise RefusedError("It has no content.")
     except AskingError as error:
         return PlainTextResponse(str(error), 404)
-    progress = console.downloads.pop(watched, None) or Progress(info.size)
+    progress = console.downloads.pop(watched, None) or TransferProgress(info.size)
     progress.whole = info.size
     return Streamed(reader.content(info), info.name, progress)
 
@@ -106,7 +106,7 @@ class Downloading:
     def _begin(self) -> None:
         self._forget()
         size_now = self._found.info.size if self._found.info is not None else 0
-        progress = Progress(size_now)
+        progress = TransferProgress(size_now)
         self._watched = secrets.token_urlsafe(16)
         self._downloads[self._watched] = progress
         self._bar.watch(progress)

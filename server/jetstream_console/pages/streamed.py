@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from jetstream_console.asking.errors import AskingError
-from jetstream_console.asking.progress import Progress
+from jetstream_console.asking.progress import TransferProgress
 from jetstream_console.pages.downloads import attachment_headers
 
 
@@ -26,7 +26,9 @@ class Streamed(Response):
         progress: is told how far it is; `whole` is announced as the length.
     """
 
-    def __init__(self, content: AsyncIterator[bytes], name: str, progress: Progress) -> None:
+    def __init__(
+        self, content: AsyncIterator[bytes], name: str, progress: TransferProgress
+    ) -> None:
         length = {"Content-Length": str(progress.whole), "Content-Encoding": "identity"}
         headers = attachment_headers(name) | length
         super().__init__(media_type="application/octet-stream", headers=headers)

@@ -26,7 +26,7 @@ Others stay on the floor that raises them, whose callers make something of them:
      +-- ArchiveError, S2Error   `snapshots/archive`, `snapshots/s2`: no snapshot of anything
      +-- DamagedError            `structures/snappy`
     Exception
-     +-- RefusedError            `node/auth/operator`: who signs in is not let in
+     +-- RefusedUserError        `node/auth/operator`: who signs in is not let in
      +-- RebuildError            `snapshots/rebuild`: what to answer to a restore
      +-- LayerError              `net/layer`: TLS or WebSocket below a connection ended
      +-- BrokenFrameError, RefusedUpgradeError   `net/websocket_frames`, `net/websocket_upgrade`

@@ -6,7 +6,7 @@ there counts only if a part of this server has sent it, through whatever account
 
 from __future__ import annotations
 
-from jetstream_server.core.subscription import Origin
+from jetstream_server.core.subscription import Sender
 
 # Where answers to requests of the server's own parts go.
 OWN_INBOX = b"$JSC."
@@ -15,9 +15,9 @@ OWN_INBOX = b"$JSC."
 OWN = (OWN_INBOX, b"$JS.M.", b"$JS.S.", b"$JS.FC.")
 
 
-def is_from_server(origin: Origin | None) -> bool:
+def is_from_server(sender: Sender | None) -> bool:
     """Tell whether the server itself has published what came."""
-    return origin is None or origin.is_server
+    return sender is None or sender.is_server
 
 
 def is_own_subject(subject: bytes) -> bool:

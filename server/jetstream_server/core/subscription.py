@@ -12,7 +12,7 @@ from jetstream_server.core.answers import Answers
 from jetstream_server.protocol.ops import PubRun
 
 
-class Origin(Protocol):
+class Sender(Protocol):
     """Who published a run: a client, here or in another account. None stands for the server
     itself."""
 
@@ -125,11 +125,11 @@ class Stretch:
         start: the index of the first.
         stop: the index after the last.
         subscription: what has matched them.
-        origin: who published them, None for the server itself.
+        sender: who published them, None for the server itself.
         now: the turn's time.
     """
 
-    __slots__ = ("now", "origin", "run", "start", "stop", "subscription")
+    __slots__ = ("now", "run", "sender", "start", "stop", "subscription")
 
     def __init__(
         self,
@@ -137,14 +137,14 @@ class Stretch:
         start: int,
         stop: int,
         subscription: Subscription,
-        origin: Origin | None,
+        sender: Sender | None,
         now: int,
     ) -> None:
         self.run = run
         self.start = start
         self.stop = stop
         self.subscription = subscription
-        self.origin = origin
+        self.sender = sender
         self.now = now
 
     @classmethod
@@ -160,7 +160,7 @@ class Stretch:
     @property
     def answers(self) -> Answers | None:
         """Return what is under way to who published them; None where nobody counts."""
-        return None if self.origin is None else self.origin.answers
+        return None if self.sender is None else self.sender.answers
 
     def postponed_from(self, index: int) -> PostponedRequests:
         """Return the messages from `index` on, to be received another time."""
@@ -181,7 +181,7 @@ class PostponedRequests:
         start, of = self._start, self._stretch
         if not of.subscription.closed:
             of.subscription.receiver.receive(
-                Stretch(of.run, start, of.stop, of.subscription, of.origin, now)
+                Stretch(of.run, start, of.stop, of.subscription, of.sender, now)
             )
-        elif of.origin is not None:
-            of.origin.unanswered(of.run, start, of.stop)
+        elif of.sender is not None:
+            of.sender.unanswered(of.run, start, of.stop)

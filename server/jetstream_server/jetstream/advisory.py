@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jetstream_server.core.subscription import Origin
+from jetstream_server.core.subscription import Sender
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.jetstream.wire.go_time import format_time
@@ -48,7 +48,7 @@ def publish_batch_abandoned(
 
 def publish_api_audit(
     context: Context,
-    origin: Origin | None,
+    sender: Sender | None,
     subject: bytes,
     request: bytes,
     response: bytes,
@@ -58,10 +58,10 @@ def publish_api_audit(
     if not context.sublist.has_interest(API_SUBJECT):
         return
     fields: dict[str, Any] = {"server": context.server_name}
-    if origin is None:  # a mirror or a source asks for its consumer
+    if sender is None:  # a mirror or a source asks for its consumer
         fields["client"] = _internal_client(context, now)
     else:
-        fields["client"] = origin.client_info(now)
+        fields["client"] = sender.client_info(now)
     fields["subject"] = subject.decode(errors="replace")
     if request:
         fields["request"] = request.decode(errors="replace")

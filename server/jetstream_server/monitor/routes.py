@@ -17,7 +17,7 @@ from jetstream_server.monitor.varz import varz
 from jetstream_server.node.node import Node
 
 
-class Answer(NamedTuple):
+class MonitoringAnswer(NamedTuple):
     """A view and its HTTP status.
 
     Attributes:
@@ -32,60 +32,60 @@ class Answer(NamedTuple):
     media_type: str = "application/json"
 
 
-def _varz(node: Node, now: int, query: Query) -> Answer:
-    return Answer(varz(node, now))
+def _varz(node: Node, now: int, query: Query) -> MonitoringAnswer:
+    return MonitoringAnswer(varz(node, now))
 
 
-def _connz(node: Node, now: int, query: Query) -> Answer:
-    return Answer(connz(node, now, ConnzOptions.of(query)))
+def _connz(node: Node, now: int, query: Query) -> MonitoringAnswer:
+    return MonitoringAnswer(connz(node, now, ConnzOptions.of(query)))
 
 
-def _subsz(node: Node, now: int, query: Query) -> Answer:
-    return Answer(subsz(node, now, SubszOptions.of(query)))
+def _subsz(node: Node, now: int, query: Query) -> MonitoringAnswer:
+    return MonitoringAnswer(subsz(node, now, SubszOptions.of(query)))
 
 
-def _jsz(node: Node, now: int, query: Query) -> Answer:
-    return Answer(jsz(node, now, JszOptions.of(query)))
+def _jsz(node: Node, now: int, query: Query) -> MonitoringAnswer:
+    return MonitoringAnswer(jsz(node, now, JszOptions.of(query)))
 
 
-def _healthz(node: Node, now: int, query: Query) -> Answer:
+def _healthz(node: Node, now: int, query: Query) -> MonitoringAnswer:
     status, view = healthz(node, HealthzOptions.of(query))
-    return Answer(view, status, compact=True)
+    return MonitoringAnswer(view, status, compact=True)
 
 
-def _accountz(node: Node, now: int, query: Query) -> Answer:
-    return Answer(accountz(node, now, query.text("acc")))
+def _accountz(node: Node, now: int, query: Query) -> MonitoringAnswer:
+    return MonitoringAnswer(accountz(node, now, query.text("acc")))
 
 
-def _accstatz(node: Node, now: int, query: Query) -> Answer:
-    return Answer(accstatz(node, now, unused=query.flag("unused")))
+def _accstatz(node: Node, now: int, query: Query) -> MonitoringAnswer:
+    return MonitoringAnswer(accstatz(node, now, unused=query.flag("unused")))
 
 
-def _routez(node: Node, now: int, query: Query) -> Answer:
-    return Answer(routez(node, now))
+def _routez(node: Node, now: int, query: Query) -> MonitoringAnswer:
+    return MonitoringAnswer(routez(node, now))
 
 
-def _leafz(node: Node, now: int, query: Query) -> Answer:
-    return Answer(leafz(node, now))
+def _leafz(node: Node, now: int, query: Query) -> MonitoringAnswer:
+    return MonitoringAnswer(leafz(node, now))
 
 
-def _gatewayz(node: Node, now: int, query: Query) -> Answer:
-    return Answer(gatewayz(node, now))
+def _gatewayz(node: Node, now: int, query: Query) -> MonitoringAnswer:
+    return MonitoringAnswer(gatewayz(node, now))
 
 
-def _ipqueuesz(node: Node, now: int, query: Query) -> Answer:
-    return Answer(ipqueuesz(node, now))
+def _ipqueuesz(node: Node, now: int, query: Query) -> MonitoringAnswer:
+    return MonitoringAnswer(ipqueuesz(node, now))
 
 
-def _raftz(node: Node, now: int, query: Query) -> Answer:
-    return Answer({}, 404, text=NO_RAFT)
+def _raftz(node: Node, now: int, query: Query) -> MonitoringAnswer:
+    return MonitoringAnswer({}, 404, text=NO_RAFT)
 
 
-def _variables(node: Node, now: int, query: Query) -> Answer:
-    return Answer(variables(), media_type="application/json; charset=utf-8")
+def _variables(node: Node, now: int, query: Query) -> MonitoringAnswer:
+    return MonitoringAnswer(variables(), media_type="application/json; charset=utf-8")
 
 
-_VIEWS: dict[str, Callable[[Node, int, Query], Answer]] = {
+_VIEWS: dict[str, Callable[[Node, int, Query], MonitoringAnswer]] = {
     "/varz": _varz,
     "/connz": _connz,
     "/jsz": _jsz,
@@ -113,7 +113,7 @@ def count(path: str, node: Node) -> None:
         node.stats.http_requests[name] = node.stats.http_requests.get(name, 0) + 1
 
 
-def answer(path: str, node: Node, now: int, parameters: Mapping[str, str]) -> Answer:
+def answer(path: str, node: Node, now: int, parameters: Mapping[str, str]) -> MonitoringAnswer:
     """Return what a path shows.
 
     Raises:

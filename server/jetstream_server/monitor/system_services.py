@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from jetstream_server.base.clock import SECOND
-from jetstream_server.core.subscription import Origin, Stretch, Subscription
+from jetstream_server.core.subscription import Sender, Stretch, Subscription
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.jetstream.wire.json_syntax import parse_values
 from jetstream_server.monitor.accountz import account_info, account_stat, accountz, accstatz
@@ -75,35 +75,35 @@ class SystemServices:
 
     def receive(self, stretch: Stretch) -> None:
         """Answer requests."""
-        run, origin, now = stretch.run, stretch.origin, stretch.now
+        run, sender, now = stretch.run, stretch.sender, stretch.now
         for index in stretch.indices:
             try:
-                self._take(run, index, origin, now)
+                self._take(run, index, sender, now)
             except Exception as error:
                 incident = self._node.containment.contain(error, now)
                 if reply := run.reply(index):
                     fields = {"error": {"code": 500, "description": str(incident)}}
                     self._account.output.publish(reply, encode(self._enveloped(fields, now)))
 
-    def _take(self, run: PubRun, index: int, origin: Origin | None, now: int) -> None:
+    def _take(self, run: PubRun, index: int, sender: Sender | None, now: int) -> None:
         subject, reply = run.subject(index), run.reply(index)
         if subject.startswith(_PURGE):
             answer: dict[str, Any] | None = self._purge(subject, now)
         elif not reply:
             return
         else:
-            answer = self._answer(subject, run.payload(index), origin, now)
+            answer = self._answer(subject, run.payload(index), sender, now)
         if answer is not None and reply:
             self._account.output.publish(reply, encode(answer))
 
     def _answer(
-        self, subject: bytes, body: bytes, origin: Origin | None, now: int
+        self, subject: bytes, body: bytes, sender: Sender | None, now: int
     ) -> dict[str, Any] | None:
         kind, target, *rest = subject[len(_REQUEST) :].decode(errors="replace").split(".")
         verb = rest[0] if rest else "STATSZ"
         node = self._node
         if (kind, target) == ("USER", "INFO"):
-            return self._enveloped({"data": _user_info(origin, now)}, now)
+            return self._enveloped({"data": _user_info(sender, now)}, now)
         if verb == "IDZ":
             return {"name": node.name, "host": node.options.host, "id": node.server_id}
         try:
@@ -170,12 +170,12 @@ def _options(body: bytes) -> dict[str, Any]:
     return options
 
 
-def _user_info(origin: Origin | None, now: int) -> dict[str, Any]:
-    if not isinstance(origin, Session):
+def _user_info(sender: Sender | None, now: int) -> dict[str, Any]:
+    if not isinstance(sender, Session):
         return {}
-    user = origin.user
+    user = sender.user
     name = (user.name or user.nkey) if user is not None else ""
-    account = origin.account
+    account = sender.account
     info: dict[str, Any] = {"user": name, "account": account.name}
     info["account_name"] = account.name_tag
     if user is not None and user.claims is not None and user.claims.name:

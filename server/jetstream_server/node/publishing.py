@@ -13,7 +13,7 @@ from typing import Protocol
 
 from jetstream_server.core.answers import Answers
 from jetstream_server.core.subject import is_valid_literal
-from jetstream_server.core.subscription import Origin
+from jetstream_server.core.subscription import Sender
 from jetstream_server.kernels import frames, subjects
 from jetstream_server.node import reserved
 from jetstream_server.node.accounts.account import Account
@@ -38,7 +38,7 @@ _REQUESTS = b"$JS."
 MESSAGES_OF_TURN_MAX = 1000
 
 
-class Publisher(Origin, Client, Protocol):
+class PublishingClient(Sender, Client, Protocol):
     """The client that publishes."""
 
     def refuse(self, fault: Fault) -> None:
@@ -74,7 +74,7 @@ class Publishing:
 
     def __init__(
         self,
-        publisher: Publisher,
+        publisher: PublishingClient,
         server: ServingNode,
         answers: Answers,
         traffic: Traffic,

@@ -17,7 +17,7 @@ from jetstream_server.core.answers import Answers
 from jetstream_server.core.containment import UNCONTAINED, Containment, Incident
 from jetstream_server.core.queue_group import in_turn
 from jetstream_server.core.sublist import Match, Sublist
-from jetstream_server.core.subscription import Origin, Stretch, Subscription
+from jetstream_server.core.subscription import Sender, Stretch, Subscription
 from jetstream_server.kernels import subjects
 from jetstream_server.protocol.ops import PubRun
 
@@ -73,7 +73,7 @@ class Router:
     def route(
         self,
         run: PubRun,
-        origin: Origin | None,
+        sender: Sender | None,
         now: int,
         start: int = 0,
         stop: int | None = None,
@@ -104,22 +104,22 @@ class Router:
             reached = False
             for subscription in targets.plain:
                 if subscription.closed or (
-                    origin is not None and not origin.echo and _is_own(subscription, origin)
+                    sender is not None and not sender.echo and _is_own(subscription, sender)
                 ):
                     continue
                 reached = True
                 try:
                     subscription.receiver.receive(
-                        Stretch(run, index, cut, subscription, origin, now)
+                        Stretch(run, index, cut, subscription, sender, now)
                     )
                 except StoreError as error:
                     self._store_failed(error)
                 except Exception as error:
                     self._containment.contain(error, now)
             for group in targets.queues:
-                reached |= self._deliver_to_group(group, run, index, cut, origin, now)
-            if not reached and origin is not None:
-                origin.unanswered(run, index, cut)
+                reached |= self._deliver_to_group(group, run, index, cut, sender, now)
+            if not reached and sender is not None:
+                sender.unanswered(run, index, cut)
             index = cut
             if answers is not None and answers.postponed:
                 break
@@ -131,7 +131,7 @@ class Router:
         run: PubRun,
         start: int,
         stop: int,
-        origin: Origin | None,
+        sender: Sender | None,
         now: int,
     ) -> bool:
         # With one member there is nothing to choose, and the stretch stays whole.
@@ -139,11 +139,11 @@ class Router:
         reached = False
         for index in range(start, stop, step):
             for member in in_turn(group, self._random):
-                if origin is not None and not origin.echo and _is_own(member, origin):
+                if sender is not None and not sender.echo and _is_own(member, sender):
                     continue
                 reached = True
                 try:
-                    member.receiver.receive(Stretch(run, index, index + step, member, origin, now))
+                    member.receiver.receive(Stretch(run, index, index + step, member, sender, now))
                 except StoreError as error:
                     self._store_failed(error)
                 except Exception as error:
@@ -151,7 +151,7 @@ class Router:
                 break
         return reached
 
-    def reached(self, subject: bytes, origin: Origin) -> Iterator[tuple[Subscription, bool]]:
+    def reached(self, subject: bytes, sender: Sender) -> Iterator[tuple[Subscription, bool]]:
         """Iterate over those who get one message, with one member of each queue group.
 
         The second value tells whether it is the publisher, who does not want it back.
@@ -161,10 +161,10 @@ class Router:
         targets = self._targets(subject)
         for subscription in targets.plain:
             if not subscription.closed:
-                yield subscription, not origin.echo and _is_own(subscription, origin)
+                yield subscription, not sender.echo and _is_own(subscription, sender)
         for group in targets.queues:
             members = list(in_turn(group, self._random))
-            others = [each for each in members if origin.echo or not _is_own(each, origin)]
+            others = [each for each in members if sender.echo or not _is_own(each, sender)]
             if others:
                 yield others[0], False
             elif members:
@@ -209,6 +209,6 @@ class Router:
         return self._shared.setdefault(targets.key, targets)
 
 
-def _is_own(subscription: Subscription, origin: Origin) -> bool:
+def _is_own(subscription: Subscription, sender: Sender) -> bool:
     receiver: object = subscription.receiver
-    return receiver is origin
+    return receiver is sender

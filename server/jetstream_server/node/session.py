@@ -55,7 +55,7 @@ from jetstream_server.protocol.ops import (
 from jetstream_server.protocol.parser import Parser
 
 
-class Host(Protocol):
+class SessionNode(Protocol):
     """The server, as its clients' sessions know it.
 
     Attributes:
@@ -133,7 +133,7 @@ class Session:
     is_server = False
 
     def __init__(
-        self, node: Host, cid: int, host: str, port: int, now: int, listener: Listener
+        self, node: SessionNode, cid: int, host: str, port: int, now: int, listener: Listener
     ) -> None:
         options, authenticator = node.options, node.authenticator
         self._node = node

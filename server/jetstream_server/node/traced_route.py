@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import cast
 
 from jetstream_server.base.errors import StoreError
-from jetstream_server.core.subscription import Origin, Stretch, Subscription
+from jetstream_server.core.subscription import Sender, Stretch, Subscription
 from jetstream_server.jetstream.api.dispatch import Api
 from jetstream_server.jetstream.stream import Stream
 from jetstream_server.jetstream.streams.messages.publish_headers import replaced
@@ -44,21 +44,21 @@ class TracedRoute:
         self._system_account = system_account
         self._now = now
 
-    def route(self, account: Account, run: PubRun, origin: Origin) -> None:
+    def route(self, account: Account, run: PubRun, sender: Sender) -> None:
         """Deliver the only message of a run to those who want it in an account."""
         reached = False
-        for subscription, is_own in account.router.reached(run.subject(0), origin):
+        for subscription, is_own in account.router.reached(run.subject(0), sender):
             try:
                 if is_own:
                     self._trace.delivered(self._session, subscription, NO_ECHO)
                 else:
-                    reached |= self._deliver(account, subscription, subscription, run, origin)
+                    reached |= self._deliver(account, subscription, subscription, run, sender)
             except StoreError as error:
                 account.store_failed(error)
             except Exception as error:
                 account.containment.contain(error, self._now)
         if not reached:
-            origin.unanswered(run, 0, 1)
+            sender.unanswered(run, 0, 1)
 
     def _deliver(
         self,
@@ -66,7 +66,7 @@ class TracedRoute:
         subscription: Subscription,
         shown: Subscription,
         run: PubRun,
-        origin: Origin,
+        sender: Sender,
     ) -> bool:
         """Deliver to one subscription; tell whether somebody is behind it.
 
@@ -79,9 +79,9 @@ class TracedRoute:
             if trace.is_only:
                 return True
         elif isinstance(receiver, Shadow):
-            return self._export(receiver, subscription, run, origin)
+            return self._export(receiver, subscription, run, sender)
         elif isinstance(receiver, ServiceImport):
-            return self._request(receiver, subscription, run, origin)
+            return self._request(receiver, subscription, run, sender)
         elif isinstance(receiver, Stream):
             outcome = StoringOutcome(is_only=trace.is_only)
             receiver.receive_traced(run if trace.is_only else _kept(run), self._now, outcome)
@@ -90,7 +90,7 @@ class TracedRoute:
         elif isinstance(receiver, DomainMapping):
             mapped = receiver.mapped(run, 0)
             trace.mapped(mapped.subject(0))
-            self.route(account, mapped, origin)
+            self.route(account, mapped, sender)
             return True
         elif account.name != self._system_account and (
             isinstance(receiver, Api) or run.subject(0).startswith(_SYSTEM)
@@ -101,33 +101,33 @@ class TracedRoute:
             if trace.is_only:
                 return False
             run = _with_headers(run, without_trace(run.headers(0)))
-        receiver.receive(Stretch(run, 0, 1, subscription, origin, self._now))
+        receiver.receive(Stretch(run, 0, 1, subscription, sender, self._now))
         return True
 
     def _export(
-        self, shadow: Shadow, subscription: Subscription, run: PubRun, origin: Origin
+        self, shadow: Shadow, subscription: Subscription, run: PubRun, sender: Sender
     ) -> bool:
         """Deliver to the account that imports the stream."""
-        if not shadow.takes(origin):
+        if not shadow.takes(sender):
             return True
-        renamed = shadow.renamed(run, 0, 1, origin)
+        renamed = shadow.renamed(run, 0, 1, sender)
         self._trace.exported(shadow.importer, renamed.subject(0))
         if shadow.allows_trace:
             original = shadow.original
-            return self._deliver(shadow.importer, original, subscription, renamed, origin)
+            return self._deliver(shadow.importer, original, subscription, renamed, sender)
         if not self._trace.is_only:
-            shadow.receive(Stretch(run, 0, 1, subscription, origin, self._now))
+            shadow.receive(Stretch(run, 0, 1, subscription, sender, self._now))
         return True
 
     def _request(
-        self, service: ServiceImport, subscription: Subscription, run: PubRun, origin: Origin
+        self, service: ServiceImport, subscription: Subscription, run: PubRun, sender: Sender
     ) -> bool:
         """Ask the service of another account."""
         before, trace = run.subject(0), self._trace
         if trace.is_only and not service.allows_trace:
             trace.requested(service.exporter.name, before, service.subject_of(before))
             return False
-        request, crossing = service.crossing(Stretch(run, 0, 1, subscription, origin, self._now))
+        request, crossing = service.crossing(Stretch(run, 0, 1, subscription, sender, self._now))
         trace.requested(service.exporter.name, before, crossing.subject(0))
         if service.allows_trace:
             crossing = service.with_trace_here(crossing, trace.subject, self._now)

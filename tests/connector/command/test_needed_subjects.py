@@ -14,8 +14,8 @@ from jetstream_spark.client.control import Control, StreamState
 from jetstream_spark.command.needed_subjects import (
     PUBLISH,
     SUBSCRIBE,
+    GrantedRights,
     Need,
-    Rights,
     needs_of_read,
     needs_of_write,
 )
@@ -116,7 +116,7 @@ def test_what_a_write_needs():
     ],
 )
 def test_what_is_allowed(rules, need, is_allowed):
-    rights = Rights({"data": {"user": "u", "permissions": {"publish": rules}}})
+    rights = GrantedRights({"data": {"user": "u", "permissions": {"publish": rules}}})
     assert rights.allows(Need(PUBLISH, need, "")) == is_allowed
     assert rights.allows(Need(SUBSCRIBE, need, ""))
 
@@ -172,7 +172,7 @@ def test_a_write_with_its_ledger_needs_no_more_and_a_job_that_does_is_refused(se
             message = run(attempt.write_partition([rows], scope, 0))
         run(attempt.commit([message]))
     control = Control(this_host(), sink.connection, "test")
-    rights = Rights(run(control.request_message("$SYS.REQ.USER.INFO", b"")))
+    rights = GrantedRights(run(control.request_message("$SYS.REQ.USER.INFO", b"")))
     assert rights.user == "job"
     assert all(map(rights.allows, needs))
     reads = needs_of_read(read(commitMode="purge"), {"A": state(retention="workqueue")}, True)

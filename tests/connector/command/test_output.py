@@ -8,7 +8,7 @@ import click
 from click.testing import CliRunner
 from rich.console import Console
 
-from jetstream_spark.command.output import Output, reports, table_of
+from jetstream_spark.command.output import CommandOutput, reports, table_of
 from jetstream_spark.errors import ConnectorError
 
 
@@ -29,7 +29,7 @@ def test_columns_without_values_are_left_out_and_numbers_are_grouped():
 @click.command()
 @click.option("--fail", is_flag=True)
 @reports
-def answer(output: Output, fail: bool) -> None:
+def answer(output: CommandOutput, fail: bool) -> None:
     if fail:
         raise ConnectorError("it is [broken].", "Mend it.")
     output.say("a sentence")

@@ -49,5 +49,5 @@ def test_it_travels_as_a_value_to_where_the_connector_is_missing():
 
 def test_a_partition_says_it_once():
     rows = pa.RecordBatch.from_pydict({"id": [1, 2]})
-    [batch] = worker_facts.Look({})(iter([rows, rows]))
+    [batch] = worker_facts.FactsLook({})(iter([rows, rows]))
     assert json.loads(batch.to_pydict()["facts"][0])["connected"] is None

@@ -9,9 +9,9 @@ import pytest
 from jetstream_spark.client.blocking import BlockingHost
 from jetstream_spark.client.operation import Operation, Pause
 from jetstream_spark.errors import ConnectionLostError, ReadTimeoutError, StreamOfflineError
-from jetstream_spark.fetch.fetch import Fetch, Step
+from jetstream_spark.fetch.fetch import Fetch, FetchStep
 from jetstream_spark.fetch.ranges import SequenceRange
-from jetstream_spark.fetch.rows import Block
+from jetstream_spark.fetch.rows import MessageBlock
 from jetstream_spark.options.format_options import SourceOptions
 
 
@@ -39,14 +39,16 @@ class Faulty:
         self.asked: list[int] = []
         self.abandoned = 0
 
-    def advance(self, position: int) -> Operation[Step]:
+    def advance(self, position: int) -> Operation[FetchStep]:
         yield from ()
         self.asked.append(position)
         if self._left:
             self._left -= 1
             raise self._error
         self._left = self._failures
-        return Step(position + 1, Block(b"", array("i"), array("q"), 1), is_last=position == 2)
+        return FetchStep(
+            position + 1, MessageBlock(b"", array("i"), array("q"), 1), is_last=position == 2
+        )
 
     def abandon(self) -> None:
         self.abandoned += 1

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from jetstream_spark.fetch.kv_rows import BUCKET_COLUMNS, bucket_batch
-from jetstream_spark.fetch.rows import Block, arrow_schema
+from jetstream_spark.fetch.rows import MessageBlock, arrow_schema
 from jetstream_spark.kernels import wire_to_arrow as kernel
 
 SCHEMA = arrow_schema(
@@ -25,7 +25,7 @@ SCHEMA = arrow_schema(
 )
 
 
-def block(*messages: tuple[bytes, bytes, bytes]) -> Block:
+def block(*messages: tuple[bytes, bytes, bytes]) -> MessageBlock:
     """Subject, header lines, payload."""
     chunk = b""
     for i, (subject, lines, data) in enumerate(messages):
@@ -39,7 +39,7 @@ def block(*messages: tuple[bytes, bytes, bytes]) -> Block:
         chunk += head + b"\r\n" + headers + data + b"\r\n"
     fields, numbers = array("i"), array("q")
     assert kernel.scan_deliveries(chunk, 0, len(chunk), b"2", fields, numbers) == len(chunk)
-    return Block(chunk, fields, numbers, len(messages))
+    return MessageBlock(chunk, fields, numbers, len(messages))
 
 
 def rows(*messages: tuple[bytes, bytes, bytes], schema: pa.Schema = SCHEMA) -> list[tuple]:

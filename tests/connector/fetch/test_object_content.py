@@ -8,7 +8,7 @@ import pytest
 
 from jetstream_spark.client.blocking import run, this_host
 from jetstream_spark.errors import ObjectDamagedError, ObjectTooLargeError
-from jetstream_spark.fetch.object_content import Contents
+from jetstream_spark.fetch.object_content import ObjectContents
 from jetstream_spark.object_info import CHUNK_BYTES, ObjectInfo, chunk_subject, info_subject
 from jetstream_spark.object_store import ObjectStore
 from tests.connector.stores import Store
@@ -28,8 +28,8 @@ def info(store: Store, name: str) -> ObjectInfo:
     return said
 
 
-def contents(store: Store, **options: str) -> Contents:
-    return Contents(this_host(), store.source_options(**options))
+def contents(store: Store, **options: str) -> ObjectContents:
+    return ObjectContents(this_host(), store.source_options(**options))
 
 
 @pytest.mark.parametrize("content", [b"one chunk", BIG])

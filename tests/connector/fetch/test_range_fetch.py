@@ -26,7 +26,7 @@ from jetstream_spark.fetch import range_fetch
 from jetstream_spark.fetch.fetch import Fetch
 from jetstream_spark.fetch.range_fetch import ConsumerWay, DeliveryOrder
 from jetstream_spark.fetch.ranges import SequenceRange
-from jetstream_spark.fetch.rows import Block
+from jetstream_spark.fetch.rows import MessageBlock
 from jetstream_spark.kernels import wire_to_arrow as kernel
 from jetstream_spark.options.format_options import SourceOptions
 
@@ -219,16 +219,16 @@ def test_a_stream_that_is_another_one(stream):
 def test_what_is_removed_before_it_is_delivered_is_not_waited_for(stream, monkeypatch):
     """The consumer counts it as pending, and never says that it is gone."""
     fill(stream, 10)
-    deliver = range_fetch._Delivery
+    deliver = range_fetch._RangeDelivery
 
     def too_late(*arguments):
         monkeypatch.undo()
         stream.control.purge(stream.name, 11, f"{stream.subject}.3")
         return deliver(*arguments)
 
-    monkeypatch.setattr(range_fetch, "_Delivery", too_late)
+    monkeypatch.setattr(range_fetch, "_RangeDelivery", too_late)
     assert sequences(fetch(stream, 1, 11, subjects=f"{stream.subject}.3", readTimeout="1s")) == []
-    assert range_fetch._Delivery is deliver
+    assert range_fetch._RangeDelivery is deliver
 
 
 @pytest.mark.genuine
@@ -252,7 +252,7 @@ def fetch_of(reading: Fetch) -> Fetch:
 
 def accept(order: DeliveryOrder, *numbers: tuple[int, int]) -> tuple[int, bool]:
     """Hand over (sequence, consumer sequence) pairs as one scan's result."""
-    block = Block(b"", array("i"), array("q"), 0)
+    block = MessageBlock(b"", array("i"), array("q"), 0)
     for sequence, delivered in numbers:
         block.numbers.extend((sequence, delivered, 0, 9))
     is_whole = order.accept(block)

@@ -21,7 +21,13 @@ from pyspark.sql.types import (
 )
 
 from jetstream_spark.errors import SchemaError
-from jetstream_spark.fetch.rows import COLUMNS, Block, arrow_schema, record_batch, schema_text
+from jetstream_spark.fetch.rows import (
+    COLUMNS,
+    MessageBlock,
+    arrow_schema,
+    record_batch,
+    schema_text,
+)
 from jetstream_spark.kernels import wire_to_arrow as kernel
 
 TYPES: dict[str, DataType] = {
@@ -39,7 +45,7 @@ def schema(*names: str, **others: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in kinds.items()])
 
 
-def block(*messages: tuple[bytes, bytes], count: int | None = None) -> Block:
+def block(*messages: tuple[bytes, bytes], count: int | None = None) -> MessageBlock:
     chunk = b"".join(
         b"MSG %b 2 $JS.ACK.S.c.1.%d.%d.%d.0 %d\r\n%b\r\n"
         % (subject, 10 + i, i + 1, 1_000_001_999 + i * 1000, len(data), data)
@@ -47,7 +53,7 @@ def block(*messages: tuple[bytes, bytes], count: int | None = None) -> Block:
     )
     fields, numbers = array("i"), array("q")
     assert kernel.scan_deliveries(chunk, 0, len(chunk), b"2", fields, numbers) == len(chunk)
-    return Block(chunk, fields, numbers, len(messages) if count is None else count)
+    return MessageBlock(chunk, fields, numbers, len(messages) if count is None else count)
 
 
 def test_all_columns_have_the_types_that_spark_expects():

@@ -13,7 +13,7 @@ from jetstream_spark.client.control import Control
 from jetstream_spark.client.operation import Pause
 from jetstream_spark.errors import NoRespondersError, PublishRefusedError
 from jetstream_spark.options.format_options import SinkOptions
-from jetstream_spark.sink.batch_outcome import Refusal
+from jetstream_spark.sink.batch_outcome import RowRefusal
 from jetstream_spark.sink.outgoing_rows import OutgoingRows
 from jetstream_spark.sink.refused_rows import RefusedRows
 
@@ -21,8 +21,8 @@ ROWS = OutgoingRows(b"s.a", b"", pa.array([b"x", b"y"], pa.binary()), None)
 NUMBERS = np.array([7, 8])
 
 
-def refusal(code: int, err_code: int = 0) -> Refusal:
-    return Refusal(np.arange(2), code, err_code, "no")
+def refusal(code: int, err_code: int = 0) -> RowRefusal:
+    return RowRefusal(np.arange(2), code, err_code, "no")
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ DEAD = {"onError": "deadLetter", "deadLetterSubject": "dead.x"}
 
 
 def judge(
-    rows: RefusedRows, of: Refusal, tries: int, which: OutgoingRows = ROWS
+    rows: RefusedRows, of: RowRefusal, tries: int, which: OutgoingRows = ROWS
 ) -> tuple[Any, int]:
     """Whether they are sent again, and after how many pauses."""
     operation, pauses = rows.judge(of, which, NUMBERS, tries), 0

@@ -7,7 +7,7 @@ import pytest
 from jetstream_spark.client.blocking import BlockingHost
 from jetstream_spark.client.operation import Pause
 from jetstream_spark.errors import ConnectionFailedError
-from jetstream_spark.source.outage import HOLD_MAX_S, Outage
+from jetstream_spark.source.outage import HOLD_MAX_S, DriverOutage
 
 AWAY = ConnectionFailedError("no server could be reached.")
 
@@ -22,7 +22,7 @@ class Clock(BlockingHost):
         return "ffff"
 
 
-def held_back(outage: Outage, clock: Clock) -> float:
+def held_back(outage: DriverOutage, clock: Clock) -> float:
     """How long an answer waits."""
     before = clock.time
     for pause in outage.wait(before + HOLD_MAX_S):
@@ -33,7 +33,7 @@ def held_back(outage: Outage, clock: Clock) -> float:
 
 def test_answers_wait_for_the_next_look_though_no_longer_than_they_may():
     clock = Clock()
-    outage = Outage(clock, 1000)
+    outage = DriverOutage(clock, 1000)
     waits = []
     for _ in range(6):
         outage.note(AWAY)
@@ -45,7 +45,7 @@ def test_answers_wait_for_the_next_look_though_no_longer_than_they_may():
 
 def test_without_an_outage_nothing_waits():
     clock = Clock()
-    outage = Outage(clock, 1000)
+    outage = DriverOutage(clock, 1000)
     assert held_back(outage, clock) == 0 and outage.report() == {}
     for _ in range(5):
         outage.note(AWAY)
@@ -59,7 +59,7 @@ def test_without_an_outage_nothing_waits():
 
 def test_it_says_since_when_and_why_and_ends_at_its_limit():
     clock = Clock()
-    outage = Outage(clock, 10)
+    outage = DriverOutage(clock, 10)
     outage.note(AWAY)
     clock.time += 9.9
     outage.note(AWAY)

@@ -31,7 +31,7 @@ from jetstream_spark.options.format_options import SourceOptions
 from jetstream_spark.options.offsets import Offsets, StreamOffset
 from jetstream_spark.source import stream_watch
 from jetstream_spark.source.anchor import Anchor
-from jetstream_spark.source.outage import Outage
+from jetstream_spark.source.outage import DriverOutage
 from jetstream_spark.source.partition import RangePartition, read_partition
 from jetstream_spark.source.planner import plan_ranges
 from jetstream_spark.source.stream_source import StreamSource
@@ -161,13 +161,13 @@ def test_a_run_with_available_now_does_not_end_because_of_an_outage(outage, monk
     run(other.request_message(f"{name.lower()}.a", b"2"))
     source.freeze()
     server.kill()
-    note = Outage.note
+    note = DriverOutage.note
 
-    def note_and_start(outage: Outage, error: RetryableError) -> None:
+    def note_and_start(outage: DriverOutage, error: RetryableError) -> None:
         note(outage, error)
         server.start()
 
-    monkeypatch.setattr(Outage, "note", note_and_start)
+    monkeypatch.setattr(DriverOutage, "note", note_and_start)
     # To answer with the same position again would be to say that all is read.
     assert source.latest_offset(at).streams[name].next == 3
 

@@ -11,7 +11,7 @@ import pytest
 from jetstream_console.asking.api import Api
 from jetstream_console.asking.buckets import EntryReader, EntryWriter, all_buckets
 from jetstream_console.asking.errors import RefusedError, UnreachableError
-from jetstream_console.asking.link import Link, Target
+from jetstream_console.asking.link import ServerLink, Target
 from jetstream_console.asking.object_stores import ObjectReader, ObjectWriter, all_stores
 
 from jetstream_spark.options.option_values import Secret
@@ -48,7 +48,7 @@ def seed(name: str) -> str:
 @asynccontextmanager
 async def linked(port: int, scheme: str = "nats", **given):
     """Open a link to a server; whether it connects is another matter."""
-    link = Link(Target((f"{scheme}://localhost:{port}",), **given))
+    link = ServerLink(Target((f"{scheme}://localhost:{port}",), **given))
     link.open()
     try:
         yield link
@@ -189,7 +189,7 @@ def test_what_is_listened_to_is_handed_over_until_it_is_closed(run, connected):
 
 def test_a_server_that_is_not_there_yet_is_waited_for(run):
     async def work():
-        link = Link(Target(("nats://127.0.0.1:1",)))
+        link = ServerLink(Target(("nats://127.0.0.1:1",)))
         link.open()
         while "Connect call failed" not in link.state.words:
             await asyncio.sleep(0.01)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from jetstream_console.asking.errors import AskingError
-from jetstream_console.asking.progress import Progress
+from jetstream_console.asking.progress import TransferProgress
 
 
 async def pieces():
@@ -14,7 +14,7 @@ async def pieces():
 
 def test_it_moves_ends_once_and_stops_before_the_next_piece(run):
     async def work():
-        progress = Progress(4)
+        progress = TransferProgress(4)
         seen = []
         with pytest.raises(AskingError, match="stopped"):
             async for piece in progress.until_stopped(pieces()):
@@ -31,7 +31,7 @@ def test_it_moves_ends_once_and_stops_before_the_next_piece(run):
 
 
 def test_nothing_is_done_when_it_is_over():
-    progress = Progress(0)
+    progress = TransferProgress(0)
     assert progress.share == 0
     progress.end("")
     assert progress.share == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from jetstream_console.asking.rates import GAP_S, WINDOW_S, Sample, Samples, StreamRates
+from jetstream_console.asking.rates import GAP_S, WINDOW_S, RateSample, Samples, StreamRates
 from jetstream_console.asking.streams import Streams, read_stream
 
 
@@ -12,7 +12,7 @@ def test_a_rate_is_the_rise_a_second():
     samples = Samples()
     assert samples.latest_rate("n") is None and samples.latest_s == 0
     for at_s, value in ((10, 100), (15, 150), (20, 140), (25, 140)):
-        samples.add(Sample(at_s, {"n": value}))
+        samples.add(RateSample(at_s, {"n": value}))
     assert samples.rates("n") == [(15, 10.0), (20, None), (25, 0.0)]
     assert samples.values("n") == [(10, 100), (15, 150), (20, 140), (25, 140)]
     assert samples.rates("other") == [(15, None), (20, None), (25, None)]
@@ -21,8 +21,8 @@ def test_a_rate_is_the_rise_a_second():
 
 def test_where_nobody_looked_there_is_no_line():
     samples = Samples()
-    samples.add(Sample(10, {"n": 1}))
-    samples.add(Sample(10 + GAP_S + 5, {"n": 1000}))
+    samples.add(RateSample(10, {"n": 1}))
+    samples.add(RateSample(10 + GAP_S + 5, {"n": 1000}))
     assert samples.rates("n") == [(15 + GAP_S, None)]
     assert samples.values("n") == [(10, 1), (11, None), (15 + GAP_S, 1000)]
 
@@ -30,11 +30,11 @@ def test_where_nobody_looked_there_is_no_line():
 def test_samples_are_kept_for_a_quarter_of_an_hour_and_one_a_second():
     samples = Samples()
     for step in range(3 * int(WINDOW_S) * 10):
-        samples.add(Sample(step / 10, {"n": step}))
+        samples.add(RateSample(step / 10, {"n": step}))
     kept = samples.values("n")
     assert len(kept) == WINDOW_S + 1
     assert kept[-1][0] - kept[0][0] <= WINDOW_S
-    samples.add(Sample(0, {"n": 0}))
+    samples.add(RateSample(0, {"n": 0}))
     assert samples.values("n") == kept
 
 

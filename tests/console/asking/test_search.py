@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from jetstream_console.asking.messages import Message, MessageReader
-from jetstream_console.asking.search import FOUND_MAX, Step, Wanted, search
+from jetstream_console.asking.search import FOUND_MAX, SearchStep, Wanted, search
 
 
 @pytest.mark.parametrize(
@@ -84,5 +84,5 @@ def test_who_takes_no_more_steps_has_stopped_it(run, connected, name):
 
 
 def test_a_share_is_never_more_than_the_whole():
-    assert Step((), 5, 5, 5, 0).share == 1.0
-    assert Step((), 1, 12, 11, 0).share == 1.0
+    assert SearchStep((), 5, 5, 5, 0).share == 1.0
+    assert SearchStep((), 1, 12, 11, 0).share == 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jetstream_console.asking.progress import Progress
+from jetstream_console.asking.progress import TransferProgress
 from jetstream_console.pages.progress_bar import ProgressBar
 from nicegui import ui
 from nicegui.testing import user_simulation
@@ -29,7 +29,7 @@ def test_a_bar_shows_one_action_after_another_and_stops_them(run):
             bar.stop()
             said, drawn = only(user, "progress-said"), only(user, "progress")
             for end in ("", "Damaged."):
-                progress = Progress(2048)
+                progress = TransferProgress(2048)
                 progress.move(1024)
                 bar.watch(progress)
                 await until(lambda: said.text == "1.0 KiB of 2.0 KiB")
@@ -39,7 +39,7 @@ def test_a_bar_shows_one_action_after_another_and_stops_them(run):
                 progress.end(end)
                 wanted = end or "That is all."
                 await until(lambda wanted=wanted: said.text.endswith(wanted))  # type: ignore[misc]
-            progress = Progress(1)
+            progress = TransferProgress(1)
             bar.watch(progress)
             for handler in user.client.disconnect_handlers:
                 user.client.safe_invoke(handler)

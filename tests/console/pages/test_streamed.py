@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from jetstream_console.asking.errors import RefusedError
-from jetstream_console.asking.progress import Progress
+from jetstream_console.asking.progress import TransferProgress
 from jetstream_console.pages.streamed import Streamed
 
 
@@ -33,7 +33,7 @@ async def answer(content, receive, progress) -> list[dict]:
 
 def test_all_of_it_is_sent_with_its_length(run):
     async def work():
-        progress = Progress(11)
+        progress = TransferProgress(11)
         start, *parts = await answer(pieces(), never, progress)
         headers = dict(start["headers"])
         assert headers[b"content-length"] == b"11"
@@ -49,7 +49,7 @@ def test_all_of_it_is_sent_with_its_length(run):
 def test_what_is_wrong_or_stopped_is_never_completed(run):
     async def work():
         for end, words in ((RefusedError("damaged"), "damaged"), (None, "It was stopped.")):
-            progress = Progress(11)
+            progress = TransferProgress(11)
             if end is None:
                 progress.stop()
             _, *parts = await answer(pieces(end), never, progress)
@@ -77,7 +77,7 @@ def test_nothing_more_is_read_once_the_browser_is_gone(run):
             await asyncio.sleep(0)
             return messages.pop(0)
 
-        progress = Progress(11)
+        progress = TransferProgress(11)
         content = endless()
         await answer(content, receive, progress)
         await content.aclose()
@@ -89,6 +89,6 @@ def test_nothing_more_is_read_once_the_browser_is_gone(run):
 def test_a_fault_of_ours_is_not_swallowed(run):
     async def work():
         with pytest.raises(ZeroDivisionError):
-            await answer(pieces(ZeroDivisionError()), never, Progress(11))
+            await answer(pieces(ZeroDivisionError()), never, TransferProgress(11))
 
     run(work())

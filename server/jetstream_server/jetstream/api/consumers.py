@@ -216,7 +216,7 @@ def _create_now(
 ) -> dict[str, Any]:
     bounds = catalog.consumer_bounds()
     check_replicas(config, bounds)
-    if is_own_subject(config.deliver_subject.encode()) and not is_from_server(request.origin):
+    if is_own_subject(config.deliver_subject.encode()) and not is_from_server(request.sender):
         # Whoever listens there would take it for the consumer of a mirror or source.
         raise errors.CONSUMER_INVALID_DELIVER_SUBJECT()
     stream = catalog.stream(body.stream_name)
@@ -384,7 +384,7 @@ def reset(catalog: Catalog, request: Request) -> dict[str, Any] | None:
     check_required_level(request.headers)
     body = decode(request.body, ConsumerResetRequest, strict=False)
     sequence = reset_consumer(consumer, body.seq, request.now)
-    consumer.shared.is_reset_by_server = is_from_server(request.origin)
+    consumer.shared.is_reset_by_server = is_from_server(request.sender)
     if has_header(request.headers, IDENTITY):
         request.answer_headers = _identity_block(consumer.stream)
     return consumer.info(request.now) | {"reset_seq": sequence}

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from jetstream_server.base.errors import ApiError, StoreError
 from jetstream_server.core.answers import UnderWay
-from jetstream_server.core.subscription import Origin, Stretch, Subscription
+from jetstream_server.core.subscription import Sender, Stretch, Subscription
 from jetstream_server.core.workload import units_of
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.advisory import publish_api_audit
@@ -45,10 +45,10 @@ _SYSTEM = Route((">",), "system_response", lambda catalog, request: None, {}, le
 _CREATE_FAILED = errors.STREAM_CREATE_FAILED("").err_code
 
 
-class Watch(Protocol):
+class RequestWatch(Protocol):
     """Somebody who is told of requests."""
 
-    def heard(self, run: PubRun, index: int, origin: Origin | None, now: int) -> None:
+    def heard(self, run: PubRun, index: int, sender: Sender | None, now: int) -> None:
         """A request is about to be answered."""
         ...
 
@@ -64,7 +64,7 @@ class Api:
         subscriptions: what it subscribes to, in the account's sublist after `subscribe`.
     """
 
-    def __init__(self, catalog: Catalog, watch: Watch | None = None) -> None:
+    def __init__(self, catalog: Catalog, watch: RequestWatch | None = None) -> None:
         self._catalog: Catalog | None = catalog
         self._context = catalog.context
         self._watch = watch
@@ -73,7 +73,7 @@ class Api:
 
     @classmethod
     def disabled(
-        cls, context: Context, watch: Watch | None = None, *, is_system: bool = False
+        cls, context: Context, watch: RequestWatch | None = None, *, is_system: bool = False
     ) -> Api:
         """Return the API of an account without JetStream, which refuses every request.
 
@@ -102,14 +102,14 @@ class Api:
 
     def receive(self, stretch: Stretch) -> None:
         """Answer requests, as far as there is time and room for it."""
-        run, origin, now = stretch.run, stretch.origin, stretch.now
+        run, sender, now = stretch.run, stretch.sender, stretch.now
         answers, workload = stretch.answers, self._context.workload
         for index in stretch.indices:
             if answers is not None and not answers.room_bytes:
                 answers.postpone(stretch.postponed_from(index))
                 return
             if self._watch is not None:
-                self._watch.heard(run, index, origin, now)
+                self._watch.heard(run, index, sender, now)
             subject = run.subject(index)
             # A token that is not UTF-8 names nothing that exists.
             tokens = subject.decode(errors="replace").split(".")[2:]
@@ -126,7 +126,7 @@ class Api:
                     answers.postpone(stretch.postponed_from(index))
                     workload.wait(answers.look_again)
                     return
-            request = Request(subject, tokens, payload, headers, reply, origin, now)
+            request = Request(subject, tokens, payload, headers, reply, sender, now)
             try:
                 self._answer(route, request)
             except Exception as error:
@@ -138,7 +138,7 @@ class Api:
         if isinstance(outcome, dict | ApiError):
             self._send(route, request, outcome)
         elif outcome is not None:
-            answers = None if request.origin is None else request.origin.answers
+            answers = None if request.sender is None else request.sender.answers
             if isinstance(outcome, Sliced) and outcome.holds_client and answers is not None:
                 under_way = UnderWay(answers)
                 outcome.go_on(lambda outcome: self._send_last(route, request, outcome, under_way))
@@ -168,14 +168,14 @@ class Api:
                 output.publish_now(request.reply, body, headers=request.answer_headers)
             else:
                 output.publish(request.reply, body, headers=request.answer_headers)
-                if request.origin is not None:
-                    output.owe(request.origin.answers, len(body))
+                if request.sender is not None:
+                    output.owe(request.sender.answers, len(body))
         if route.silent if refused else route.quiet:
             return
         if self._catalog is not None:
             self._catalog.note_request(refused=refused)
         publish_api_audit(
-            self._context, request.origin, request.subject, request.body, body, request.now
+            self._context, request.sender, request.subject, request.body, body, request.now
         )
 
     def _is_of_full_disk(self, outcome: dict[str, Any] | ApiError) -> bool:

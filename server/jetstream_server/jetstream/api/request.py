@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jetstream_server.base.errors import ApiError
-from jetstream_server.core.subscription import Origin
+from jetstream_server.core.subscription import Sender
 
 if TYPE_CHECKING:
     from jetstream_server.jetstream.catalog.catalog import Catalog
@@ -24,7 +24,7 @@ class Request:
         body: payload bytes.
         headers: raw header block, empty when there is none.
         reply: where the answer goes, empty when nobody asked for one.
-        origin: the client, for advisories.
+        sender: the client, for advisories.
         now: nanoseconds since the epoch.
         answer_headers: header block of the answer; a handler may set it.
     """
@@ -34,7 +34,7 @@ class Request:
     body: bytes
     headers: bytes
     reply: bytes
-    origin: Origin | None
+    sender: Sender | None
     now: int
     answer_headers: bytes = b""
 

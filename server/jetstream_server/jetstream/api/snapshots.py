@@ -82,7 +82,7 @@ def snapshot(catalog: Catalog, request: Request) -> Later:
             catalog,
             stream,
             deliver,
-            request.origin,
+            request.sender,
             request.now,
             chunk_bytes=body.chunk_size,
             window_bytes=body.window_size,
@@ -111,6 +111,6 @@ def restore(catalog: Catalog, request: Request) -> dict[str, Any]:
     check_config(config, limits, catalog.server_limits, pedantic=False)
     if name in catalog.streams or name in catalog.offline:
         raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
-    begun = Restore(catalog, config, request.origin, request.now)
+    begun = Restore(catalog, config, request.sender, request.now)
     begun.start(request.now)
     return {"deliver_subject": begun.subject.decode()}

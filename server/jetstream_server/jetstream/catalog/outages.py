@@ -41,7 +41,7 @@ _KNOWN_MAX = 1000
 
 
 @dataclass(slots=True)
-class _History:
+class _Relapses:
     """How often something was given up lately, and for what."""
 
     count: int = 0
@@ -99,12 +99,12 @@ class Outages:
     def __init__(self, catalog: StreamList, context: Context) -> None:
         self._catalog = catalog
         self._context = context
-        self._histories: dict[tuple[str, str], _History] = {}
+        self._histories: dict[tuple[str, str], _Relapses] = {}
         self._halted: dict[HaltedConsumer, None] = {}
         self._feeds: dict[Feed, Outage] = {}
 
-    def _history(self, stream: str, consumer: str = "") -> _History:
-        return self._histories.setdefault((stream, consumer), _History())
+    def _history(self, stream: str, consumer: str = "") -> _Relapses:
+        return self._histories.setdefault((stream, consumer), _Relapses())
 
     def forget(self, stream: str) -> None:
         """A stream is gone for good."""

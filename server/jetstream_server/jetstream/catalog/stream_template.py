@@ -112,7 +112,7 @@ class StreamTemplate:
 
     def receive(self, stretch: Stretch) -> None:
         """Make streams for messages that no stream takes, and hand the messages to them."""
-        run, origin, now = stretch.run, stretch.origin, stretch.now
+        run, sender, now = stretch.run, stretch.sender, stretch.now
         made: dict[bytes, Stream] = {}
         for index in stretch.indices:
             subject = run.subject(index)
@@ -123,7 +123,7 @@ class StreamTemplate:
                 except (ApiError, StoreError) as error:
                     self._refuse(run.reply(index), subject, error)
             if stream is not None:
-                stream.receive(Stretch(run, index, index + 1, stretch.subscription, origin, now))
+                stream.receive(Stretch(run, index, index + 1, stretch.subscription, sender, now))
 
     def _is_captured(self, subject: bytes) -> bool:
         found = self._context.sublist.match(subject).plain

@@ -11,8 +11,8 @@ from jetstream_server.core.transform import Transform, TransformError
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.stream_config import (
     ExternalStream,
+    OriginConfig,
     StreamConfig,
-    StreamSource,
     SubjectTransform,
     is_stream_name,
 )
@@ -21,11 +21,11 @@ from jetstream_server.jetstream.errors import Refusal
 _API = "$JS.API"
 
 
-Streams = Mapping[str, StreamConfig]
+StreamConfigs = Mapping[str, StreamConfig]
 
 
 def check_mirror(
-    config: StreamConfig, mirror: StreamSource, streams: Streams, *, pedantic: bool
+    config: StreamConfig, mirror: OriginConfig, streams: StreamConfigs, *, pedantic: bool
 ) -> None:
     """Refuse a mirror that cannot be.
 
@@ -72,12 +72,12 @@ def check_mirror(
             raise errors.PEDANTIC("origin stream has direct get set, mirror has it disabled")
 
 
-def _origin(source: StreamSource, streams: Streams) -> StreamConfig | None:
+def _origin(source: OriginConfig, streams: StreamConfigs) -> StreamConfig | None:
     """Return the config of an origin in the same account, None when it is elsewhere or missing."""
     return streams.get(source.name) if source.external is None else None
 
 
-def check_cycle(config: StreamConfig, streams: Streams) -> None:
+def check_cycle(config: StreamConfig, streams: StreamConfigs) -> None:
     """Refuse a stream that would copy from itself, even if only by way of others.
 
     A filter on the source that closes the circle breaks it, unless it takes what is published to
@@ -102,12 +102,12 @@ def check_cycle(config: StreamConfig, streams: Streams) -> None:
                 ahead.append(origin)
 
 
-def _breaks_circle(source: StreamSource, copying: StreamConfig) -> bool:
+def _breaks_circle(source: OriginConfig, copying: StreamConfig) -> bool:
     wanted = source.filter_subject.encode()
     return bool(wanted) and not any(overlaps(wanted, own.encode()) for own in copying.subjects)
 
 
-def check_sources(config: StreamConfig, streams: Streams) -> None:
+def check_sources(config: StreamConfig, streams: StreamConfigs) -> None:
     """Refuse sources that cannot be.
 
     Args:
@@ -163,7 +163,7 @@ def _is_malformed(subject: str) -> bool:
     return bool(subject) and not is_valid_subject(subject.encode())
 
 
-def _check_source(source: StreamSource) -> None:
+def _check_source(source: OriginConfig) -> None:
     if source.filter_subject and source.subject_transforms:
         raise errors.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED()
     _check_transforms(
@@ -176,7 +176,7 @@ def _check_source(source: StreamSource) -> None:
         raise errors.SOURCE_CONSUMER_CONFIG_INVALID()
 
 
-def _has_valid_consumer(source: StreamSource) -> bool:
+def _has_valid_consumer(source: OriginConfig) -> bool:
     consumer = source.consumer
     if consumer is None:
         return True

@@ -77,9 +77,10 @@ class StreamConsumerSource(GoModel):
     deliver_subject: str = ""
 
 
-class StreamSource(GoModel):
+class OriginConfig(GoModel):
     """A stream to copy from."""
 
+    go_name: ClassVar[str] = "StreamSource"
     name: Annotated[str, ALWAYS] = ""
     opt_start_seq: Uint64 = 0
     opt_start_time: Time | None = None
@@ -116,8 +117,8 @@ class StreamConfig(GoModel):
     template_owner: str = ""  # the template that made the stream (`stream_template.py`)
     duplicate_window: Duration = 0
     placement: Placement | None = None
-    mirror: StreamSource | None = None
-    sources: Annotated[list[StreamSource], GoType("[]*server.StreamSource")] = Field(
+    mirror: OriginConfig | None = None
+    sources: Annotated[list[OriginConfig], GoType("[]*server.StreamSource")] = Field(
         default_factory=list
     )
     compression: Annotated[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.provenance import is_from_server
-from jetstream_server.core.subscription import Origin
+from jetstream_server.core.subscription import Sender
 from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
 from jetstream_server.jetstream.consumers.consumer_advisory import ConsumerAdvisories
 from jetstream_server.jetstream.consumers.delivery import Delivery
@@ -63,12 +63,12 @@ class ConsumerContext:
     acked_at: int = 0
     is_reset_by_server: bool = False
 
-    def heeds(self, origin: Origin | None) -> bool:
+    def heeds(self, sender: Sender | None) -> bool:
         """Tell whether somebody's word about deliveries counts: if a mirror or source reads the
         consumer, only that mirror or source may say how far it came."""
         if not (self.config.sourcing or self.is_reset_by_server):
             return True
-        return is_from_server(origin)
+        return is_from_server(sender)
 
     @property
     def is_paused(self) -> bool:

@@ -74,7 +74,7 @@ class Push:
 
     def receive(self, stretch: Stretch) -> None:
         """Take answers to flow control questions."""
-        if not self._shared.heeds(stretch.origin):
+        if not self._shared.heeds(stretch.sender):
             return
         run = stretch.run
         for at in stretch.indices:

@@ -26,7 +26,7 @@ from jetstream_server.core.containment import Incident
 from jetstream_server.core.provenance import OWN_INBOX, is_from_server
 from jetstream_server.core.subscription import Stretch, Subscription
 from jetstream_server.jetstream import errors
-from jetstream_server.jetstream.configs.stream_config import StreamSource
+from jetstream_server.jetstream.configs.stream_config import OriginConfig
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.arrival import Arrival, delivery_numbers
 from jetstream_server.jetstream.origins.origin_request import FeedKind, OriginRequest
@@ -111,7 +111,7 @@ class Feed:
         self,
         context: Context,
         stream: str,
-        source: StreamSource,
+        source: OriginConfig,
         kind: FeedKind,
         name_seed: str,
         reader: FeedReader,
@@ -262,7 +262,7 @@ class Feed:
 
     def receive(self, stretch: Stretch) -> None:
         """Take deliveries, statuses, and the answer to the request; nothing that clients send."""
-        if not is_from_server(stretch.origin):
+        if not is_from_server(stretch.sender):
             return
         run, start = stretch.run, stretch.start
         if stretch.subscription is self._answers:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from random import Random
 
 from jetstream_server.base.errors import ApiError, StoreError
-from jetstream_server.jetstream.configs.stream_config import StreamSource
+from jetstream_server.jetstream.configs.stream_config import OriginConfig
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.arrival import Arrival
 from jetstream_server.jetstream.origins.copied_headers import copied, disregard
@@ -41,7 +41,7 @@ class Mirror:
         is_complete: since the line was last set up, nothing was passed over that is not held.
     """
 
-    def __init__(self, contents: Contents, context: Context, origin: StreamSource) -> None:
+    def __init__(self, contents: Contents, context: Context, origin: OriginConfig) -> None:
         self.origin = origin
         name = contents.name
         seed = f"{name} {context.account}"

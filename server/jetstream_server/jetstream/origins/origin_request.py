@@ -13,7 +13,7 @@ from jetstream_server.base.clock import HOUR, SECOND
 from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.consumer_config import ConsumerConfig
-from jetstream_server.jetstream.configs.stream_config import StreamSource
+from jetstream_server.jetstream.configs.stream_config import OriginConfig
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.wire.go_json import encode
 from jetstream_server.jetstream.wire.name_hash import name_hash
@@ -56,7 +56,7 @@ class OriginRequest:
     """
 
     def __init__(
-        self, context: Context, stream: str, source: StreamSource, kind: FeedKind, name_seed: str
+        self, context: Context, stream: str, source: OriginConfig, kind: FeedKind, name_seed: str
     ) -> None:
         self.kind = kind
         self.name = kind.prefix + name_hash(name_seed)

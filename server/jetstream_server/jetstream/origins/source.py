@@ -16,7 +16,7 @@ from collections.abc import Callable
 from random import Random
 
 from jetstream_server.base.errors import ApiError, StoreError
-from jetstream_server.jetstream.configs.stream_config import StreamSource
+from jetstream_server.jetstream.configs.stream_config import OriginConfig
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.arrival import Arrival
 from jetstream_server.jetstream.origins.copied_headers import copied, disregard, is_special
@@ -59,7 +59,7 @@ class Source:
         self,
         contents: Contents,
         context: Context,
-        config: StreamSource,
+        config: OriginConfig,
         progressed: Callable[[int], None],
     ) -> None:
         self.config = config

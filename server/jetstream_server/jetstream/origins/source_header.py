@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jetstream_server.base.digits import unsigned
-from jetstream_server.jetstream.configs.stream_config import StreamSource
+from jetstream_server.jetstream.configs.stream_config import OriginConfig
 from jetstream_server.jetstream.streams.messages.publish_headers import STREAM_SOURCE
 from jetstream_server.jetstream.wire.name_hash import name_hash
 
@@ -22,7 +22,7 @@ _WORDS = (5, 6)
 _LINE = b"\r\n"
 
 
-def source_key(source: StreamSource) -> str:
+def source_key(source: OriginConfig) -> str:
     """Return what tells a source apart from the others of its stream: origin, filters,
     destinations."""
     origin = source.name
@@ -68,7 +68,7 @@ def parse_source(value: bytes) -> SourcePosition | None:
 class SourceStamp:
     """Writes the header of one source."""
 
-    def __init__(self, source: StreamSource) -> None:
+    def __init__(self, source: OriginConfig) -> None:
         origin, filters, targets = source_key(source).encode().split(b" ")
         self._head = b"%b: %b " % (STREAM_SOURCE, origin)
         self._middle = b" %b %b " % (filters, targets)

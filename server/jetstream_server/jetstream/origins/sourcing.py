@@ -20,7 +20,7 @@ import orjson
 from jetstream_server.base.clock import MILLISECOND, MINUTE, SECOND
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.containment import Incident
-from jetstream_server.jetstream.configs.stream_config import SEQUENCE_MAX, StreamSource
+from jetstream_server.jetstream.configs.stream_config import SEQUENCE_MAX, OriginConfig
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.feed import Feed
 from jetstream_server.jetstream.origins.mirror import Mirror
@@ -64,7 +64,7 @@ class Sourcing:
         self._sources: list[Source] = []
 
     @property
-    def _feeds(self) -> list[tuple[StreamSource, Feed]]:
+    def _feeds(self) -> list[tuple[OriginConfig, Feed]]:
         feeds = [(source.config, source.feed) for source in self._sources]
         if self._mirror is not None:
             feeds.append((self._mirror.origin, self._mirror.feed))
@@ -89,7 +89,7 @@ class Sourcing:
         else:
             self._context.copying.pop(self, None)
 
-    def _follow_sources(self, wanted: list[StreamSource], now: int) -> None:
+    def _follow_sources(self, wanted: list[OriginConfig], now: int) -> None:
         running = {source.key: source for source in self._sources}
         self._sources = []
         for config in wanted:
@@ -232,7 +232,7 @@ class Sourcing:
         return shown
 
 
-def _described(config: StreamSource, feed: Feed, position: int, now: int) -> dict[str, Any]:
+def _described(config: OriginConfig, feed: Feed, position: int, now: int) -> dict[str, Any]:
     described: dict[str, Any] = {"name": config.name}
     if config.external is not None:
         described["external"] = config.external.to_wire()

@@ -40,7 +40,7 @@ class ArchiveError(ValueError):
 
 
 @dataclass(slots=True)
-class Entry:
+class ArchiveEntry:
     """One entry: a message when `sequence` is not 0.
 
     Attributes:
@@ -107,7 +107,7 @@ class ArchiveReader:
         self._at = 0
         self._pending += piece
 
-    def next_entry(self) -> Entry | None:
+    def next_entry(self) -> ArchiveEntry | None:
         """Return the next entry, None when more bytes are needed.
 
         Raises:
@@ -136,7 +136,7 @@ class ArchiveReader:
         self._at = stop
         self._awaited = b""
         timestamp = (zigzag >> 1) ^ -(zigzag & 1)
-        return Entry(
+        return ArchiveEntry(
             bytes(pending[at:a]), timestamp, sequence, bytes(pending[a:b]), bytes(pending[b:stop])
         )
 

@@ -25,9 +25,9 @@ from jetstream_server.jetstream.consumers.consumer_creation import restore_snaps
 from jetstream_server.jetstream.snapshots.archive import (
     CONSUMER_PREFIX,
     STATE_NAME,
+    ArchiveEntry,
     ArchiveError,
     ArchiveReader,
-    Entry,
 )
 from jetstream_server.jetstream.snapshots.consumer_snapshot import ConsumerRecord, decode_consumer
 from jetstream_server.jetstream.snapshots.s2 import S2Error, S2Reader
@@ -170,7 +170,7 @@ class Rebuild:
 
     # -- entries ---------------------------------------------------------------------------
 
-    def _take(self, entry: Entry) -> None:
+    def _take(self, entry: ArchiveEntry) -> None:
         if self._state is None:
             self._state = _read_state(entry)
         elif len(self._consumers) < self._state.consumer_count:
@@ -180,7 +180,7 @@ class Rebuild:
         else:
             self._take_message(entry)
 
-    def _take_consumer(self, entry: Entry) -> None:
+    def _take_consumer(self, entry: ArchiveEntry) -> None:
         if entry.sequence or not entry.name.startswith(CONSUMER_PREFIX):
             found = entry.name.decode(errors="replace")
             raise ArchiveError(f'expected consumer, found "{found}"')
@@ -204,7 +204,7 @@ class Rebuild:
         if self._config.retention == "workqueue":
             check_workqueue_filters(record.config, others)
 
-    def _take_message(self, entry: Entry) -> None:
+    def _take_message(self, entry: ArchiveEntry) -> None:
         assert self._state is not None
         sequence, store, config = entry.sequence, self._store, self._config
         if not sequence:
@@ -230,7 +230,7 @@ class Rebuild:
         self._last_ts = entry.timestamp
 
 
-def _read_state(entry: Entry) -> StreamState:
+def _read_state(entry: ArchiveEntry) -> StreamState:
     if entry.name != STATE_NAME:
         raise ArchiveError("expected state.json first")
     try:

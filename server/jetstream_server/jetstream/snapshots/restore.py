@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import ApiError, JetStreamServerError, StoreError
 from jetstream_server.core.containment import Incident
-from jetstream_server.core.subscription import Origin, Stretch, Subscription
+from jetstream_server.core.subscription import Sender, Stretch, Subscription
 from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.snapshots.rebuild import Rebuild, RebuildError
@@ -44,7 +44,7 @@ class Restore:
     """
 
     def __init__(
-        self, catalog: Catalog, config: StreamConfig, origin: Origin | None, now: int
+        self, catalog: Catalog, config: StreamConfig, sender: Sender | None, now: int
     ) -> None:
         """Open a restore.
 
@@ -67,7 +67,7 @@ class Restore:
         self.subject = b"%b%b.%b" % (SUBJECT_PREFIX, name, context.nuid.next().encode())
         self._chunks = Subscription(self.subject, self)
         self._flushed = Subscription(self.subject + b".flushed", self)
-        self._advisories = TransferAdvisories(context, "restore", config.name, origin, now)
+        self._advisories = TransferAdvisories(context, "restore", config.name, sender, now)
 
     def start(self, now: int) -> None:
         """Start taking chunks."""
@@ -81,7 +81,7 @@ class Restore:
         """Take chunks, or go on after a flush."""
         subscription, run, now = stretch.subscription, stretch.run, stretch.now
         if subscription is self._flushed:
-            if stretch.origin is None and not subscription.closed:  # from ourselves
+            if stretch.sender is None and not subscription.closed:  # from ourselves
                 self._step(now)
             return
         for index in stretch.indices:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.containment import Incident
-from jetstream_server.core.subscription import Origin, Stretch, Subscription
+from jetstream_server.core.subscription import Sender, Stretch, Subscription
 from jetstream_server.jetstream.consumers.consumer import Consumer
 from jetstream_server.jetstream.snapshots import s2
 from jetstream_server.jetstream.snapshots.archive import (
@@ -126,7 +126,7 @@ class Snapshot:
         catalog: Catalog,
         stream: Stream,
         deliver: bytes,
-        origin: Origin | None,
+        sender: Sender | None,
         now: int,
         *,
         chunk_bytes: int = 0,
@@ -154,7 +154,7 @@ class Snapshot:
         uid = context.nuid.next().encode()
         self._ack_prefix = b"%b%b.%b" % (ACK_PREFIX, stream.name.encode(), uid)
         self._subscription = Subscription(self._ack_prefix + b".>", self)
-        self._advisories = TransferAdvisories(context, "snapshot", stream.name, origin, now)
+        self._advisories = TransferAdvisories(context, "snapshot", stream.name, sender, now)
 
     def start(self, now: int) -> None:
         """Start waiting for somebody who listens."""

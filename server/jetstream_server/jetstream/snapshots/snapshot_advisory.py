@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jetstream_server.core.subscription import Origin
+from jetstream_server.core.subscription import Sender
 from jetstream_server.jetstream.advisory import publish_stream_advisory
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.wire.go_time import format_time
@@ -15,16 +15,16 @@ class TransferAdvisories:
 
     Args:
         kind: `snapshot` or `restore`.
-        origin: who asked for it; described as it was then.
+        sender: who asked for it; described as it was then.
     """
 
     def __init__(
-        self, context: Context, kind: str, stream: str, origin: Origin | None, now: int
+        self, context: Context, kind: str, stream: str, sender: Sender | None, now: int
     ) -> None:
         self._context = context
         self._kind = kind
         self._stream = stream
-        self._client = {} if origin is None else {"client": origin.client_info(now)}
+        self._client = {} if sender is None else {"client": sender.client_info(now)}
         self._began_at = now
 
     def created(self, now: int, **fields: Any) -> None:

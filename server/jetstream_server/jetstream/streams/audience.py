@@ -12,7 +12,7 @@ from jetstream_server.core.containment import UNCONTAINED, Containment
 from jetstream_server.jetstream.ports import StreamConsumer
 from jetstream_server.protocol.ops import PubRun
 
-Subjects = Collection[bytes] | None
+StoredSubjects = Collection[bytes] | None
 
 _FEW_CONSUMERS = 8  # waking this many is quicker than looking at each
 _FEW_MESSAGES = 64
@@ -44,13 +44,13 @@ class Audience(dict[str, StreamConsumer]):
         """Look again at who wants what: a consumer has another filter."""
         self._wanting.clear()
 
-    def subjects(self, run: PubRun, start: int, stop: int) -> Subjects:
+    def subjects(self, run: PubRun, start: int, stop: int) -> StoredSubjects:
         """Return the subjects of a stretch, None if it does not pay to look at them."""
         if len(self) <= _FEW_CONSUMERS or stop - start > _FEW_MESSAGES:
             return None
         return {run.subject(index) for index in range(start, stop)}
 
-    def stored(self, first: int, last: int, now: int, subjects: Subjects) -> None:
+    def stored(self, first: int, last: int, now: int, subjects: StoredSubjects) -> None:
         """Tell those concerned that messages were stored; all of them if the subjects are not
         known."""
         concerned: Collection[StreamConsumer] = self.values()

@@ -27,7 +27,7 @@ from jetstream_server.jetstream import errors
 from jetstream_server.jetstream.configs.stream_config import StreamConfig
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.streams.alarm import Alarm
-from jetstream_server.jetstream.streams.audience import Audience, Subjects
+from jetstream_server.jetstream.streams.audience import Audience, StoredSubjects
 from jetstream_server.jetstream.streams.dedupe import Dedupe
 from jetstream_server.jetstream.streams.messages import publish_headers as names
 from jetstream_server.jetstream.streams.messages.candidate import Candidate
@@ -240,7 +240,9 @@ class Contents:
         else:
             store.skip(missing, now)
 
-    def after_storing(self, first: int, last: int, now: int, subjects: Subjects = None) -> None:
+    def after_storing(
+        self, first: int, last: int, now: int, subjects: StoredSubjects = None
+    ) -> None:
         """Tell the consumers, enforce the limits, and see to the timer.
 
         Args:

@@ -12,7 +12,7 @@ from jetstream_server.core.subscription import Receiver, Subscription
 from jetstream_server.structures.deadline_heap import DeadlineHeap
 
 # By subject and queue group, which is empty for those who take everything.
-Wanted = Mapping[tuple[bytes, bytes], Receiver]
+WantedReceivers = Mapping[tuple[bytes, bytes], Receiver]
 
 
 # Subscribed to in one turn, or taken out of the list.
@@ -59,13 +59,13 @@ class Interest:
         # What may have yet to be subscribed to.
         self._missing: Iterator[tuple[tuple[bytes, bytes], Receiver]] = iter(())
 
-    def change(self, wanted: Wanted) -> None:
+    def change(self, wanted: WantedReceivers) -> None:
         """Subscribe to what is new and unsubscribe from what is not wanted; the rest stays."""
         self.begin(wanted)
         while not self.go_on():
             pass
 
-    def begin(self, wanted: Wanted) -> None:
+    def begin(self, wanted: WantedReceivers) -> None:
         """Unsubscribe from what is not wanted; what is new is subscribed to by `go_on`."""
         subscriptions = self._subscriptions
         if not wanted.keys() >= subscriptions.keys():

@@ -13,7 +13,7 @@ from random import Random
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.queue_group import in_turn
 from jetstream_server.core.relay import REPLY_PREFIX
-from jetstream_server.core.subscription import Origin, Stretch
+from jetstream_server.core.subscription import Sender, Stretch
 from jetstream_server.jetstream.streams.messages.publish_headers import (
     REQUEST_INFO,
     extended,
@@ -39,18 +39,18 @@ class ApiWatch:
         self._random = random
         self._nuid = Nuid(random)
 
-    def heard(self, run: PubRun, index: int, origin: Origin | None, now: int) -> None:
+    def heard(self, run: PubRun, index: int, sender: Sender | None, now: int) -> None:
         """Report one request of another account."""
         subject = run.subject(index)
         match = self._system.sublist.match(subject)
-        if match.empty or origin is None:
+        if match.empty or sender is None:
             return
         listeners = [each for each in match.plain if each.outlet is not None]
         for group in match.queues:
             listeners += list(in_turn(group, self._random))[:1]
         if not listeners:
             return
-        info = b"%b: %b\r\n" % (REQUEST_INFO, encode(origin.client_info(now)))
+        info = b"%b: %b\r\n" % (REQUEST_INFO, encode(sender.client_info(now)))
         headers = extended(without(run.headers(index), REQUEST_INFO), info)
         reply = run.reply(index)
         if reply:

@@ -36,7 +36,7 @@ class DomainMapping:
         """Publish messages again under their mapped subjects, in the name of who sent them."""
         for index in stretch.indices:
             mapped = self.mapped(stretch.run, index)
-            self._account.router.route(mapped, stretch.origin, stretch.now)
+            self._account.router.route(mapped, stretch.sender, stretch.now)
 
     def mapped(self, run: PubRun, index: int) -> PubRun:
         """Return a message under its mapped subject."""

@@ -15,7 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from jetstream_server.core.provenance import is_from_server
-from jetstream_server.core.subscription import Origin, Stretch, Subscription
+from jetstream_server.core.subscription import Sender, Stretch, Subscription
 from jetstream_server.core.wildcard_mapping import WildcardMapping
 from jetstream_server.jetstream.streams.messages.publish_headers import (
     REQUEST_INFO,
@@ -93,7 +93,7 @@ class ServiceImport:
     def crossing(self, stretch: Stretch) -> tuple[ServiceRequest, PubRun]:
         """Return requests as they are published in the exporting account, and in whose name."""
         run, now = stretch.run, stretch.now
-        request = ServiceRequest(self, run, stretch.start, stretch.origin, now)
+        request = ServiceRequest(self, run, stretch.start, stretch.sender, now)
         messages = []
         for index in stretch.indices:
             reply, headers = run.reply(index), run.headers(index)
@@ -126,7 +126,7 @@ class ServiceImport:
 
 
 class ServiceRequest:
-    """Requests on their way into another account, where this is their Publisher.
+    """Requests on their way into another account, where this is their PublishingClient.
 
     Attributes:
         info: what the service is told of the client.
@@ -136,25 +136,25 @@ class ServiceRequest:
     echo = True
 
     def __init__(
-        self, service: ServiceImport, run: PubRun, start: int, origin: Origin | None, now: int
+        self, service: ServiceImport, run: PubRun, start: int, sender: Sender | None, now: int
     ) -> None:
         self._service = service
         self._run = run
         self._start = start
-        self._origin = origin
+        self._sender = sender
         self._now = now
-        self.answers = origin.answers if origin is not None else None
-        self.is_server = is_from_server(origin)
+        self.answers = sender.answers if sender is not None else None
+        self.is_server = is_from_server(sender)
         self.is_shared = service.is_sharing
         self._client: dict[str, Any] = {"acc": service.importer.name}
         self.info: dict[str, Any]
-        if isinstance(origin, ServiceRequest):
-            self.is_shared = origin.is_shared
-            self._client = origin._client
-            self.info = _with_service(origin.info, service.importer.name)
+        if isinstance(sender, ServiceRequest):
+            self.is_shared = sender.is_shared
+            self._client = sender._client
+            self.info = _with_service(sender.info, service.importer.name)
         else:
-            if origin is not None:
-                self._client = origin.client_info(now)
+            if sender is not None:
+                self._client = sender.client_info(now)
             self.info = self._client
             if not self.is_shared:
                 self.info = {key: self._client[key] for key in _UNSHARED if key in self._client}
@@ -172,7 +172,7 @@ class ServiceRequest:
         for index in range(start, stop):
             if reply := run.reply(index):
                 self._service.exporter.replies.unserved(reply, self._now)
-        publisher = self._origin
+        publisher = self._sender
         if publisher is None:
             return
         for index in range(self._start + start, self._start + stop):

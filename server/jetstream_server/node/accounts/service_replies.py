@@ -22,7 +22,7 @@ from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.provenance import OWN_INBOX, is_from_server
 from jetstream_server.core.relay import REPLY_PREFIX, resolved
 from jetstream_server.core.sublist import Match, Sublist
-from jetstream_server.core.subscription import Origin, Stretch, Subscription
+from jetstream_server.core.subscription import Sender, Stretch, Subscription
 from jetstream_server.jetstream.output import Output
 from jetstream_server.node import service_latency
 from jetstream_server.node.router import Router
@@ -185,14 +185,14 @@ class ServiceReplies:
     def receive(self, stretch: Stretch) -> None:
         """Hand answers on to whoever asked."""
         for index in stretch.indices:
-            self._answer(stretch.run, index, stretch.origin, stretch.now)
+            self._answer(stretch.run, index, stretch.sender, stretch.now)
 
-    def _answer(self, run: PubRun, index: int, origin: Origin | None, now: int) -> None:
+    def _answer(self, run: PubRun, index: int, sender: Sender | None, now: int) -> None:
         subject = run.subject(index)
         expected = self._open.get(subject)
         if expected is None:
             return
-        if expected.reply.startswith(OWN_INBOX) and not is_from_server(origin):
+        if expected.reply.startswith(OWN_INBOX) and not is_from_server(sender):
             return
         terms = expected.terms
         headers, payload, reply = run.headers(index), run.payload(index), run.reply(index)
@@ -205,7 +205,7 @@ class ServiceReplies:
             return
         if (timed := expected.timed) is not None:
             if expected.requester.sublist.has_interest(expected.reply):
-                responder = origin.client_info(now) if origin is not None else None
+                responder = sender.client_info(now) if sender is not None else None
                 self._tell(timed, timed.answered(responder, self._nuid.next(), now))
             else:
                 self.tell_failure(timed, service_latency.REQUEST_TIMEOUT, now)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from jetstream_server.base.errors import StoreError
 from jetstream_server.core.containment import Incident
 from jetstream_server.core.relay import REPLY_PREFIX
-from jetstream_server.core.subscription import Origin, Outlet, Stretch, Subscription
+from jetstream_server.core.subscription import Outlet, Sender, Stretch, Subscription
 from jetstream_server.core.wildcard_mapping import WildcardMapping, intersection
 from jetstream_server.node.accounts.service_imports import ServiceImport, ServiceRequest
 from jetstream_server.node.accounts.service_replies import ACK_PREFIX
@@ -151,27 +151,27 @@ class Shadow:
 
     def receive(self, stretch: Stretch) -> None:
         """Deliver messages of the exporter under the importer's subjects."""
-        run, origin, now = stretch.run, stretch.origin, stretch.now
-        if not self.takes(origin):
+        run, sender, now = stretch.run, stretch.sender, stretch.now
+        if not self.takes(sender):
             return
         original, start, stop = self.original, stretch.start, stretch.stop
-        renamed = self.renamed(run, start, stop, origin)
+        renamed = self.renamed(run, start, stop, sender)
         if renamed is not run:
             run, start, stop = renamed, 0, renamed.count
         try:
-            original.receiver.receive(Stretch(run, start, stop, original, origin, now))
+            original.receiver.receive(Stretch(run, start, stop, original, sender, now))
         except StoreError as error:
             self.importer.store_failed(error)
         except Exception as error:
             self.importer.containment.contain(error, now)
 
-    def takes(self, origin: Origin | None) -> bool:
+    def takes(self, sender: Sender | None) -> bool:
         """Tell whether what somebody has published comes through."""
-        return not isinstance(origin, ServiceRequest)
+        return not isinstance(sender, ServiceRequest)
 
-    def renamed(self, run: PubRun, start: int, stop: int, origin: Origin | None) -> PubRun:
+    def renamed(self, run: PubRun, start: int, stop: int, sender: Sender | None) -> PubRun:
         """Return messages under the importer's subjects; the same run if they are the same."""
-        if self._mapping.is_identity or _is_delivery(run, start, origin):
+        if self._mapping.is_identity or _is_delivery(run, start, sender):
             return run
         forward = self._mapping.forward
         return PubRun.of(
@@ -187,6 +187,6 @@ class Shadow:
         self._outlet.deliver_frames(self.original, data, count, now)
 
 
-def _is_delivery(run: PubRun, start: int, origin: Origin | None) -> bool:
+def _is_delivery(run: PubRun, start: int, sender: Sender | None) -> bool:
     """Tell whether this is what a consumer delivers: it keeps its stored subjects."""
-    return origin is None and run.reply(start).startswith(ACK_PREFIX)
+    return sender is None and run.reply(start).startswith(ACK_PREFIX)

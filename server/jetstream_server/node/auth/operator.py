@@ -26,7 +26,7 @@ _ANY = SignInFacts()
 _LAST_MOMENT = 2**63 - 1
 
 
-class RefusedError(Exception):
+class RefusedUserError(Exception):
     """Why somebody may not connect."""
 
 
@@ -75,16 +75,16 @@ class OperatorGatekeeper:
             claims = self._claims(token)
             user, grants = self._recognized(claims, token, facts.now)
             if user.connection_types and facts.connection_type not in user.connection_types:
-                raise RefusedError("Connection type not allowed")
+                raise RefusedUserError("Connection type not allowed")
             signature = options.get("sig") or ""
             nonce = facts.nonce.encode()
             if not grants.bearer_token and not (
                 nonce and nkey.is_signed(claims.subject, signature, nonce)
             ):
-                raise RefusedError("Signature not verified")
+                raise RefusedUserError("Signature not verified")
             if not grants.is_from(facts.host):
-                raise RefusedError(f"Bad src Ip {facts.host}")
-        except RefusedError as refusal:
+                raise RefusedUserError(f"Bad src Ip {facts.host}")
+        except RefusedUserError as refusal:
             self._note("DBG", f"{facts.host} - {refusal}")
             return None
         return user
@@ -101,49 +101,51 @@ class OperatorGatekeeper:
             return faults.SIGNING_KEY_GONE
         try:
             return self._recognized(claims, user.jwt, now)[0]
-        except RefusedError:
+        except RefusedUserError:
             return faults.AUTHORIZATION_VIOLATION
 
     def _claims(self, token: str) -> UserClaims:
         """Return what a JWT claims; without one, what the sentinel claims.
 
         Raises:
-            RefusedError: it is not a JWT.
+            RefusedUserError: it is not a JWT.
         """
         try:
             return UserClaims.read(token or self._operator.default_sentinel)
         except ClaimsError as error:
-            raise RefusedError(f"User JWT not valid: {error}") from None
+            raise RefusedUserError(f"User JWT not valid: {error}") from None
 
     def _recognized(self, claims: UserClaims, token: str, now: int) -> tuple[User, UserGrants]:
         """Return the user of a JWT, whoever shows it.
 
         Raises:
-            RefusedError: there is no such user.
+            RefusedUserError: there is no such user.
         """
         now_s = now // SECOND
         pinned = self._operator.pinned_accounts
         if pinned and claims.account not in pinned:
-            raise RefusedError(f"Account {claims.account} not listed as operator pinned account")
+            raise RefusedUserError(
+                f"Account {claims.account} not listed as operator pinned account"
+            )
         options = self._accounts.get(claims.account)
         account = options.claims if options is not None else None
         if options is None or account is None or not account.is_current(now_s):
-            raise RefusedError("Account JWT lookup error")
+            raise RefusedUserError("Account JWT lookup error")
         if not account.has_signed(claims):
-            raise RefusedError("User JWT issuer is not known")
+            raise RefusedUserError("User JWT issuer is not known")
         # From here on these are the words of an account of the operator, not of just anybody.
         if problem := claims.nats.problem():
-            raise RefusedError(f"User JWT not valid: {problem}")
+            raise RefusedUserError(f"User JWT not valid: {problem}")
         if not claims.is_current(now_s):
-            raise RefusedError("User JWT no longer valid")
+            raise RefusedUserError("User JWT no longer valid")
         grants, permissions = _grants(claims, account)
         if grants.bearer_token and account.nats.limits.disallow_bearer:
-            raise RefusedError("Account does not allow bearer tokens")
+            raise RefusedUserError("Account does not allow bearer tokens")
         if account.has_revoked(claims):
-            raise RefusedError("User authentication revoked")
+            raise RefusedUserError("User authentication revoked")
         seconds_left = grants.seconds_left(now_s)
         if seconds_left == 0:
-            raise RefusedError("Outside connect times")
+            raise RefusedUserError("Outside connect times")
         ends = [now_s + seconds_left] if seconds_left is not None else []
         ends += [claims.expires_at] if claims.expires_at else []
         user = User(
@@ -180,14 +182,16 @@ def _grants(claims: UserClaims, account: AccountClaims) -> tuple[UserGrants, Per
     """Return the limits and the permissions of a user: its own, or those of a key's scope.
 
     Raises:
-        RefusedError: the key that has signed it does not let it have its own.
+        RefusedUserError: the key that has signed it does not let it have its own.
     """
     scope = account.nats.signing_keys.get(claims.issuer)
     if scope is None:
         return claims.nats, claims.nats
     if not claims.nats.grants_nothing:
-        raise RefusedError("User JWT is not valid: scoped users may not have permissions or limits")
+        raise RefusedUserError(
+            "User JWT is not valid: scoped users may not have permissions or limits"
+        )
     try:
         return scope.template, granted(scope.template, claims, account)
     except TemplateError:
-        raise RefusedError("User JWT generated invalid permissions") from None
+        raise RefusedUserError("User JWT generated invalid permissions") from None

@@ -46,8 +46,8 @@ from jetstream_server.store.disk.flush import (
     Append,
     BlockFile,
     Clear,
+    DiskOperation,
     Flush,
-    Operation,
     Overwrite,
     Remove,
     RemoveTree,
@@ -97,7 +97,7 @@ class GroupCommit:
         self.disk = disk
         self.lazily_ns = lazily_ns
         self.taken = 0  # flushes so far; what is queued now goes with flush number `taken + 1`
-        self._queue: list[Operation] = []
+        self._queue: list[DiskOperation] = []
         self._lazy: dict[Path, Replace] = {}  # contents that wait for `_lazy_at`, the last one each
         # With how many folders had been removed by then.
         self._rubbish: dict[Path, tuple[int, Remove]] = {}
@@ -284,7 +284,7 @@ class GroupCommit:
 
         Once for all removals of a turn: the queue may be long, and so may be their list.
         """
-        kept: list[Operation] = []
+        kept: list[DiskOperation] = []
         roots: dict[str, int] = {}
         stalled = 0
         for index in range(len(self._queue) - 1, -1, -1):
@@ -445,7 +445,7 @@ class GroupCommit:
             or places
         ):
             return None
-        operations: list[Operation] = [*self._queue, *self._lazy.values()]
+        operations: list[DiskOperation] = [*self._queue, *self._lazy.values()]
         self._queue = []
         self._lazy = {}
         self._paths = None
@@ -508,7 +508,7 @@ class GroupCommit:
         operation.owner.flushed()
         return True
 
-    def _take_rubbish(self, now: int | None) -> list[Operation]:
+    def _take_rubbish(self, now: int | None) -> list[DiskOperation]:
         """Return the removals whose turn it is: all at the end, or when room is needed."""
         self._rubbish_at = None
         if now is None or self.full is not None:

@@ -125,7 +125,9 @@ class SyncNames:
     path: Path
 
 
-Operation = Write | Seal | Replace | Remove | RemoveTree | Clear | Overwrite | Append | SyncNames
+DiskOperation = (
+    Write | Seal | Replace | Remove | RemoveTree | Clear | Overwrite | Append | SyncNames
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -153,7 +155,7 @@ class Flush:
     """
 
     disk: Disk
-    operations: list[Operation]
+    operations: list[DiskOperation]
     syncs: bool
     unsynced: dict[BlockFile, Owner]
     carried: frozenset[BlockFile]
@@ -164,7 +166,7 @@ class Flush:
     places_max: int = 0
     names: dict[Path, None] = field(default_factory=dict)
     failures: list[tuple[Owner, StoreError]] = field(default_factory=list)
-    stalled: list[Operation] = field(default_factory=list)
+    stalled: list[DiskOperation] = field(default_factory=list)
     touched: dict[Owner, None] = field(default_factory=dict)
     aside: dict[Path, Owner] = field(default_factory=dict)
     gave: bool = False
@@ -242,7 +244,7 @@ class Flush:
                 self.shortage = self.reserve.fill()
         return self.failures
 
-    def _let_through(self, operation: Operation) -> bool:
+    def _let_through(self, operation: DiskOperation) -> bool:
         """Tell whether an operation is to be carried out after what happened to its owner. If its
         owner did not get the room it needed, an operation that needs room waits."""
         owner = operation.owner
@@ -253,7 +255,7 @@ class Flush:
             return False
         return True
 
-    def _attempt(self, operation: Operation) -> None:
+    def _attempt(self, operation: DiskOperation) -> None:
         if not self._let_through(operation):
             return
         try:
@@ -358,7 +360,7 @@ class Flush:
                 if owner not in broken or error not in full.get(owner, ())
             ]
 
-    def _carry_out(self, operation: Operation) -> None:
+    def _carry_out(self, operation: DiskOperation) -> None:
         disk, path = self.disk, operation.path
         match operation:
             case Write():
@@ -585,7 +587,7 @@ class Flush:
             else:
                 self._break(owner, folder, error, "sync")
 
-    def _fail(self, operation: Operation, error: OSError) -> None:
+    def _fail(self, operation: DiskOperation, error: OSError) -> None:
         if error.errno in FULL_ERRNOS | DESCRIPTOR_ERRNOS:
             if isinstance(operation, Replace) and operation.is_spare:
                 return
@@ -609,18 +611,18 @@ class Flush:
         self.failures.append((owner, StoreError(reason, str(path))))
 
 
-def _frees_space(operation: Operation) -> bool:
+def _frees_space(operation: DiskOperation) -> bool:
     if isinstance(operation, Remove):
         return not (operation.waits or operation.follows)
     return isinstance(operation, RemoveTree | Clear)
 
 
-def _is_of(operation: Operation, log: Path) -> bool:
+def _is_of(operation: DiskOperation, log: Path) -> bool:
     """Tell whether an operation adds to a `StateLog`."""
     return isinstance(operation, Append) and operation.path.with_suffix("") == log
 
 
-def _bytes_of(operation: Operation) -> int:
+def _bytes_of(operation: DiskOperation) -> int:
     """Return about how much room an operation needs."""
     size = _OVERHEAD_BYTES
     if isinstance(operation, Write):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from jetstream_server.store.disk.flush import Append, Operation, Remove, RemoveTree
+from jetstream_server.store.disk.flush import Append, DiskOperation, Remove, RemoveTree
 
 _NEVER = -1
 
@@ -22,9 +22,9 @@ class QueuedPaths:
         operations: the first ones.
     """
 
-    def __init__(self, operations: Iterable[Operation] = ()) -> None:
+    def __init__(self, operations: Iterable[DiskOperation] = ()) -> None:
         self.count = 0
-        self._operations: dict[str, Operation] = {}  # the last one on each path
+        self._operations: dict[str, DiskOperation] = {}  # the last one on each path
         self._placed: dict[str, int] = {}  # and where it stands
         self._below: dict[str, int] = {}  # where the last one in or below a folder stands
         self._trees: dict[str, int] = {}  # the last removal of each folder
@@ -33,7 +33,7 @@ class QueuedPaths:
         for operation in operations:
             self.add(operation)
 
-    def add(self, operation: Operation) -> None:
+    def add(self, operation: DiskOperation) -> None:
         """Note one that is carried out after all others."""
         place = self.count
         self.count += 1
@@ -50,11 +50,11 @@ class QueuedPaths:
             self._below[path] = place
             path = path.rpartition("/")[0]
 
-    def exchange(self, operation: Operation) -> None:
+    def exchange(self, operation: DiskOperation) -> None:
         """Note that one takes the place of the last one on its path."""
         self._operations[str(operation.path)] = operation
 
-    def at(self, path: Path) -> tuple[Operation, int] | None:
+    def at(self, path: Path) -> tuple[DiskOperation, int] | None:
         """Return the last operation on a file, and how many come before it; None without one, or
         when a folder that it is in is removed later."""
         name = str(path)

@@ -16,7 +16,7 @@ SUBJECTS = [f"s.{number}" for number in range(7)]
 MAKE = {"name": "S", "subjects": SUBJECTS}
 
 
-class Origin:
+class Sender:
     """A client that can be made to wait."""
 
     echo = True
@@ -78,7 +78,7 @@ def turns(exchange: Any, told: list[tuple[bytes, dict[str, Any]]]) -> int:
 
 
 def test_what_a_client_asks_for_next_finds_what_this_makes(exchange: Any, told: Any) -> None:
-    client, other = Origin(exchange), Origin(exchange)
+    client, other = Sender(exchange), Sender(exchange)
     client.send(b"r1", ("STREAM.CREATE.S", MAKE), ("STREAM.NAMES", None))
     other.send(b"r2", ("STREAM.NAMES", None))
     assert turns(exchange, told) > 6
@@ -90,7 +90,7 @@ def test_what_a_client_asks_for_next_finds_what_this_makes(exchange: Any, told: 
 
 
 def test_it_is_answered_when_all_is_listened_to(exchange: Any, told: Any) -> None:
-    client = Origin(exchange)
+    client = Sender(exchange)
     client.send(b"r", ("STREAM.CREATE.S", MAKE))
     counts = []
     while not told:
@@ -111,7 +111,7 @@ def test_it_is_answered_when_all_is_listened_to(exchange: Any, told: Any) -> Non
 def test_another_client_changes_it_meanwhile(
     exchange: Any, told: Any, verb: str, before: int
 ) -> None:
-    client, other = Origin(exchange), Origin(exchange)
+    client, other = Sender(exchange), Sender(exchange)
     client.send(b"r1", ("STREAM.CREATE.S", MAKE))
     for _ in range(before):
         turn(exchange, told)
@@ -135,7 +135,7 @@ def test_another_client_changes_it_meanwhile(
 
 
 def test_who_goes_away_leaves_nothing_half_done(exchange: Any, told: Any) -> None:
-    client = Origin(exchange)
+    client = Sender(exchange)
     client.send(b"r", ("STREAM.CREATE.S", MAKE), ("STREAM.DELETE.S", None))
     turn(exchange, told)
     client.answers.forget()
@@ -145,7 +145,7 @@ def test_who_goes_away_leaves_nothing_half_done(exchange: Any, told: Any) -> Non
 
 
 def test_a_refusal_comes_in_its_turn_as_well(exchange: Any, told: Any) -> None:
-    client = Origin(exchange)
+    client = Sender(exchange)
     client.send(b"r", ("STREAM.CREATE.S", {"name": "S", "no": 1}), ("STREAM.NAMES", None))
     turns(exchange, told)
     assert told[0][1]["error"]["description"] == 'invalid JSON: json: unknown field "no"'

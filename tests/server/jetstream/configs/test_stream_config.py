@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from jetstream_server.base.clock import HOUR, SECOND
+from jetstream_server.base.errors import ApiError
 from jetstream_server.jetstream.configs.stream_config import (
     StreamConfig,
     StreamConfigRequest,
@@ -32,6 +34,25 @@ def test_what_a_new_stream_shows() -> None:
         b'"allow_msg_ttl":false,"metadata":{"_nats.level":"4","_nats.req.level":"0",'
         b'"_nats.ver":"2.14.5"}}'
     )
+
+
+@pytest.mark.parametrize(
+    ("fields", "place", "kind"),
+    [
+        ({"mirror": 5}, ".mirror", "server.StreamSource"),
+        ({"sources": 5}, ".sources", "[]*server.StreamSource"),
+        ({"placement": 5}, ".placement", "server.Placement"),
+        ({"republish": 5}, ".republish", "server.RePublish"),
+        ({"subject_transform": 5}, ".subject_transform", "server.SubjectTransformConfig"),
+        ({"mirror": {"external": 5}}, ".mirror.external", "server.ExternalStream"),
+    ],
+)
+def test_misfits_name_types_as_the_genuine_server_does(
+    fields: dict[str, Any], place: str, kind: str
+) -> None:
+    words = re.escape(f"{place} of type {kind}")
+    with pytest.raises(ApiError, match=rf"field StreamConfigRequest{words}$"):
+        decoded(**fields)
 
 
 def test_every_field_in_wire_order() -> None:

@@ -11,8 +11,8 @@ from jetstream_server import API_LEVEL
 from jetstream_server.base.clock import MILLISECOND, SECOND
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
-from jetstream_server.core.subscription import Origin, Stretch, Subscription
-from jetstream_server.jetstream.configs.stream_config import StreamSource
+from jetstream_server.core.subscription import Sender, Stretch, Subscription
+from jetstream_server.jetstream.configs.stream_config import OriginConfig
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.arrival import Arrival
 from jetstream_server.jetstream.origins.feed import Feed
@@ -79,7 +79,7 @@ class Line:
         self.output = Output(self.sublist)
         self.context = Context("$G", "S", domain, self.sublist, self.output, Nuid(Random(1)))
         self.reader = Reader()
-        config = decode(json.dumps({"name": "O", **source}).encode(), StreamSource)
+        config = decode(json.dumps({"name": "O", **source}).encode(), OriginConfig)
         self.feed = Feed(self.context, "M", config, kind, "M $G", self.reader)
         self.deliver = b""
         self.inbox = b""
@@ -111,12 +111,12 @@ class Line:
             self.deliver = body["config"]["deliver_subject"].encode()
         return subject, headers, body
 
-    def answer(self, headers: bytes = b"", by: Origin | None = None, **body: Any) -> None:
+    def answer(self, headers: bytes = b"", by: Sender | None = None, **body: Any) -> None:
         run = PubRun.single(self.inbox, b"", headers, json.dumps(body).encode())
         self._route(self.inbox, run, by)
 
     def deliver_all(
-        self, *numbers: tuple[int, int], pending: int = 0, by: Origin | None = None
+        self, *numbers: tuple[int, int], pending: int = 0, by: Sender | None = None
     ) -> None:
         """Deliver messages of these stream and consumer sequences as one run."""
         run = PubRun.of(
@@ -131,7 +131,7 @@ class Line:
         headers = b"NATS/1.0 100 %b\r\n%b\r\n" % (line, b"".join(fields))
         self._route(self.deliver, PubRun.single(self.deliver, reply, headers, b""))
 
-    def _route(self, subject: bytes, run: PubRun, by: Origin | None = None) -> None:
+    def _route(self, subject: bytes, run: PubRun, by: Sender | None = None) -> None:
         for sub in self.sublist.match(subject).plain:
             sub.receiver.receive(Stretch(run, 0, run.count, sub, by, self.now))
 

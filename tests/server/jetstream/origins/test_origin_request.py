@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jetstream_server.base.nuid import Nuid
 from jetstream_server.core.sublist import Sublist
-from jetstream_server.jetstream.configs.stream_config import StreamSource
+from jetstream_server.jetstream.configs.stream_config import OriginConfig
 from jetstream_server.jetstream.context import Context
 from jetstream_server.jetstream.origins.origin_request import MIRROR, SOURCE, OriginRequest
 from jetstream_server.jetstream.output import Output
@@ -19,7 +19,7 @@ from jetstream_server.jetstream.wire.go_json import decode
 def request_of(kind: Any = MIRROR, domain: str = "", **source: Any) -> OriginRequest:
     sublist = Sublist()
     context = Context("$G", "n1", domain, sublist, Output(sublist), Nuid(Random(1)))
-    config = decode(json.dumps({"name": "O", **source}).encode(), StreamSource)
+    config = decode(json.dumps({"name": "O", **source}).encode(), OriginConfig)
     return OriginRequest(context, "M", config, kind, "M $G")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from jetstream_server.jetstream.configs.stream_config import StreamSource
+from jetstream_server.jetstream.configs.stream_config import OriginConfig
 from jetstream_server.jetstream.origins.source_header import (
     SourcePosition,
     SourceStamp,
@@ -14,8 +14,8 @@ from jetstream_server.jetstream.origins.source_header import (
 )
 
 
-def source(**fields: Any) -> StreamSource:
-    return StreamSource.model_validate({"name": "O", **fields})
+def source(**fields: Any) -> OriginConfig:
+    return OriginConfig.model_validate({"name": "O", **fields})
 
 
 TRANSFORMS = [{"src": "o.*", "dest": "z.$1"}, {"src": "q.*", "dest": ""}]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jetstream_server.jetstream.configs.stream_config import StreamSource
+from jetstream_server.jetstream.configs.stream_config import OriginConfig
 from jetstream_server.jetstream.origins import sourcing
 from jetstream_server.jetstream.origins.source_header import SourcePosition
 from jetstream_server.jetstream.origins.sourcing import last_positions
@@ -42,8 +42,8 @@ def test_descriptions(bench: Any) -> None:
     rules = [{"src": "a.*", "dest": "b.$1"}]
     stream = bench.stream(
         sources=[
-            StreamSource(name="O", filter_subject="a"),
-            StreamSource.model_validate(
+            OriginConfig(name="O", filter_subject="a"),
+            OriginConfig.model_validate(
                 {
                     "name": "P",
                     "subject_transforms": rules,
@@ -71,7 +71,7 @@ def test_descriptions(bench: Any) -> None:
 
 
 def test_a_config_without_origins_ends_what_was(bench: Any) -> None:
-    stream = bench.stream(subjects=[], mirror=StreamSource(name="O"))
+    stream = bench.stream(subjects=[], mirror=OriginConfig(name="O"))
     stream.sourcing.follow_config(bench.now)
     assert list(stream.sourcing.info(bench.now)) == ["mirror"]
     bench.advance(10**9)
@@ -82,7 +82,7 @@ def test_a_config_without_origins_ends_what_was(bench: Any) -> None:
 
 
 def test_only_those_that_wait_for_a_stream_are_told_of_it(bench: Any) -> None:
-    stream = bench.stream(sources=[StreamSource(name="O")])
+    stream = bench.stream(sources=[OriginConfig(name="O")])
     stream.sourcing.follow_config(bench.now)
     stream.sourcing.origin_appeared("P", bench.now)
     stream.sourcing.origin_appeared("O", bench.now)
@@ -93,7 +93,7 @@ def test_only_those_that_wait_for_a_stream_are_told_of_it(bench: Any) -> None:
 
 
 def test_an_end_leaves_no_subscription(bench: Any) -> None:
-    stream = bench.stream(sources=[StreamSource(name="O"), StreamSource(name="P")])
+    stream = bench.stream(sources=[OriginConfig(name="O"), OriginConfig(name="P")])
     count = bench.sublist.count
     stream.sourcing.follow_config(bench.now)
     bench.advance(3 * 10**8)

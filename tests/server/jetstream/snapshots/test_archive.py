@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from jetstream_server.jetstream.snapshots.archive import (
     END,
     MAGIC,
+    ArchiveEntry,
     ArchiveError,
     ArchiveReader,
-    Entry,
     encode_entry,
 )
 
 ENTRIES = st.builds(
-    Entry,
+    ArchiveEntry,
     st.binary(min_size=1, max_size=20),
     st.integers(-(2**63), 2**63 - 1),
     st.integers(0, 2**63 - 1),
@@ -26,7 +26,7 @@ ENTRIES = st.builds(
 )
 
 
-def encoded(entry: Entry) -> bytes:
+def encoded(entry: ArchiveEntry) -> bytes:
     return encode_entry(
         entry.name,
         entry.timestamp,
@@ -36,7 +36,7 @@ def encoded(entry: Entry) -> bytes:
     )
 
 
-def read(pieces: list[bytes]) -> list[Entry]:
+def read(pieces: list[bytes]) -> list[ArchiveEntry]:
     reader = ArchiveReader()
     found = []
     for piece in pieces:
@@ -47,9 +47,9 @@ def read(pieces: list[bytes]) -> list[Entry]:
 
 
 @given(st.lists(ENTRIES, max_size=5), st.integers(1, 50))
-def test_there_and_back_in_pieces(entries: list[Entry], step: int) -> None:
+def test_there_and_back_in_pieces(entries: list[ArchiveEntry], step: int) -> None:
     data = MAGIC + b"".join(map(encoded, entries)) + END
-    expected = [*entries, Entry(b"", 0, 0, b"", b"")]
+    expected = [*entries, ArchiveEntry(b"", 0, 0, b"", b"")]
     assert read([data]) == expected
     assert read([data[at : at + step] for at in range(0, len(data), step)]) == expected
     assert expected[-1].is_end and not any(entry.is_end for entry in entries)
@@ -60,7 +60,9 @@ def test_layout_is_that_of_the_genuine_server() -> None:
     record = (
         bytes.fromhex("0392c08efcb7cd8bea310100 1b".replace(" ", "")) + b"s.0" + b"payload0 " * 3
     )
-    assert read([MAGIC + record]) == [Entry(b"s.0", 1795272921078419465, 1, b"", b"payload0 " * 3)]
+    assert read([MAGIC + record]) == [
+        ArchiveEntry(b"s.0", 1795272921078419465, 1, b"", b"payload0 " * 3)
+    ]
     assert encode_entry(b"s.0", 1795272921078419465, b"payload0 " * 3, sequence=1) == record
 
 

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from jetstream_server.base.clock import SECOND
 from jetstream_server.base.errors import StoreError
-from jetstream_server.jetstream.snapshots.archive import ArchiveReader, Entry
+from jetstream_server.jetstream.snapshots.archive import ArchiveEntry, ArchiveReader
 from jetstream_server.jetstream.snapshots.s2 import S2Reader
 from jetstream_server.jetstream.snapshots.snapshot import Snapshot, SnapshotContent
 
 DONE = (b"to.me", b"", b"NATS/1.0 204\r\n\r\n", b"")
 
 
-def entries(data: bytes) -> list[Entry]:
+def entries(data: bytes) -> list[ArchiveEntry]:
     compressed, archive = S2Reader(), ArchiveReader()
     compressed.feed(data)
-    found: list[Entry] = []
+    found: list[ArchiveEntry] = []
     while (block := compressed.next_block()) is not None:
         archive.feed(block)
         while (entry := archive.next_entry()) is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from jetstream_server.store.disk.flush import Append, Operation, Remove, RemoveTree, Replace
+from jetstream_server.store.disk.flush import Append, DiskOperation, Remove, RemoveTree, Replace
 from jetstream_server.store.disk.queued_paths import QueuedPaths
 
 FILES = [
@@ -26,7 +26,7 @@ class Owner:
     stalled = failed = flushed
 
 
-def an_operation(random: Random) -> Operation:
+def an_operation(random: Random) -> DiskOperation:
     owner, file = Owner(), random.choice(FILES)
     kind = random.randrange(4)
     if kind == 0:
@@ -38,13 +38,13 @@ def an_operation(random: Random) -> Operation:
     return Append(owner, file, [b"x"], 0, True)
 
 
-def removes(operation: Operation, path: Path) -> bool:
+def removes(operation: DiskOperation, path: Path) -> bool:
     if isinstance(operation, RemoveTree):
         return path.is_relative_to(operation.path)
     return isinstance(operation, Remove) and operation.path == path
 
 
-def is_removed(operations: list[Operation], path: Path) -> bool:
+def is_removed(operations: list[DiskOperation], path: Path) -> bool:
     for operation in reversed(operations):
         if removes(operation, path):
             return True
@@ -53,7 +53,7 @@ def is_removed(operations: list[Operation], path: Path) -> bool:
     return False
 
 
-def last_at(operations: list[Operation], path: Path) -> tuple[Operation, int] | None:
+def last_at(operations: list[DiskOperation], path: Path) -> tuple[DiskOperation, int] | None:
     for place in reversed(range(len(operations))):
         operation = operations[place]
         if operation.path == path and not isinstance(operation, RemoveTree):
@@ -63,7 +63,7 @@ def last_at(operations: list[Operation], path: Path) -> tuple[Operation, int] | 
     return None
 
 
-def last_append(operations: list[Operation], path: Path) -> Operation | None:
+def last_append(operations: list[DiskOperation], path: Path) -> DiskOperation | None:
     gone = set()
     for operation in reversed(operations):
         if isinstance(operation, Append) and operation.path.with_suffix("") == path:

@@ -22,7 +22,7 @@ ADDRESS = b"$JS.API.DIRECT.GET.S"
 COUNT = 60
 
 
-class Origin:
+class Sender:
     """The client that asks, as far as direct gets know it."""
 
     echo = True
@@ -54,7 +54,7 @@ class Asker:
         self.stream.subscribe()
         for number in range(COUNT):
             bench.publish(self.stream, b"s.%d" % (number % 4), b"%d" % number)
-        self.origin = Origin(bench.client)
+        self.sender = Sender(bench.client)
 
     def rare(self) -> dict[str, Any]:
         """Store a subject twice, with much in between; return what asks for the second one."""
@@ -71,7 +71,7 @@ class Asker:
                 for number, body in enumerate(bodies)
             ]
         )
-        stretch = Stretch(run, 0, len(bodies), target, self.origin, self.bench.now)
+        stretch = Stretch(run, 0, len(bodies), target, self.sender, self.bench.now)
         target.receiver.receive(stretch)
 
     def heard(self) -> list[tuple[bytes, bytes, bytes]]:
@@ -86,15 +86,15 @@ class Asker:
     def turns(self) -> list[list[tuple[bytes, bytes, bytes]]]:
         """Return what is answered in each turn until all is."""
         turns = [self.heard()]
-        while self.origin.answers.postponed:
-            assert self.origin.calls, "nobody would go on with it"
-            self.origin.calls = 0
-            self.origin.answers.resume(self.bench.now)
+        while self.sender.answers.postponed:
+            assert self.sender.calls, "nobody would go on with it"
+            self.sender.calls = 0
+            self.sender.answers.resume(self.bench.now)
             turns.append(self.heard())
         return turns
 
     def next_turn(self) -> list[tuple[bytes, bytes, bytes]]:
-        self.origin.answers.resume(self.bench.now)
+        self.sender.answers.resume(self.bench.now)
         return self.heard()
 
 
@@ -244,7 +244,7 @@ def test_when_the_stream_goes_whoever_asked_is_told(
     heard = [each for turn in asker.turns() for each in turn]
     assert [headers[:13] for _, headers, _ in heard][:1] == [b"NATS/1.0 500 "]
     # The one behind it finds nobody, or is told as well.
-    assert asker.origin.unheard == [1] or len(heard) == 2
+    assert asker.sender.unheard == [1] or len(heard) == 2
 
 
 def test_an_update_ends_what_has_not_begun(asker: Asker, small: None) -> None:
@@ -254,7 +254,7 @@ def test_an_update_ends_what_has_not_begun(asker: Asker, small: None) -> None:
     asker.stream.reconfigure(config, asker.bench.now)
     replies = {reply for turn in asker.turns() for reply, _, _ in turn}
     assert replies == {b"_INBOX.d.0"}
-    assert asker.origin.unheard == [1]
+    assert asker.sender.unheard == [1]
 
 
 def test_nobody_goes_on_for_a_client_that_has_gone(asker: Asker, small: None) -> None:
@@ -263,5 +263,5 @@ def test_nobody_goes_on_for_a_client_that_has_gone(asker: Asker, small: None) ->
     asker.bench.sublist.remove(asker.bench.inbox)  # it no longer listens
     assert [reply for reply, _, _ in asker.next_turn()] == [b"_INBOX.d.1"]
     asker.ask(BATCH, reply=b"_INBOX.e")
-    asker.origin.answers.forget()  # the connection is closed
-    assert not asker.origin.answers.postponed
+    asker.sender.answers.forget()  # the connection is closed
+    assert not asker.sender.answers.postponed
