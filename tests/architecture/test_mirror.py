@@ -62,6 +62,7 @@ WHOLE = {
     "test_damage",
     "test_encryption",
     "test_failures",
+    "test_followed",
     "test_full_disk",
     "test_herd",
     "test_import_diet",

@@ -234,8 +234,9 @@ def _frames(data: bytes) -> Iterable[Received]:
     at = 0
     while at < len(data):
         line_stop = data.index(b"\r\n", at)
-        verb, subject, sid, reply, *sizes = data[at:line_stop].split(b" ")
-        assert verb == (b"HMSG" if len(sizes) == 2 else b"MSG")
+        verb, subject, sid, *rest = data[at:line_stop].split(b" ")
+        count = 2 if verb == b"HMSG" else 1
+        reply, sizes = b"".join(rest[:-count]), rest[-count:]  # acks of publishes have no reply
         start = line_stop + 2
         header_stop = start + (int(sizes[0]) if verb == b"HMSG" else 0)
         stop = start + int(sizes[-1])
