@@ -12,9 +12,9 @@ What an ack says decides, not what this attempt has done: of a row that the serv
 ack names the sequence that it has. So an attempt also sees what one before it left behind.
 
 Rows whose sequences rise, as in every write where nothing went wrong, are compared with one number.
-Memory: the subject and twelve bytes for each subject, and for each of the last rows, of which there
-are at most `ROWS_MAX`, or as many as there were subjects before. While they are joined, which
-becomes ever more seldom, it is about two hundred bytes more for each (docs/options.md).
+Subjects are kept as digests of 120 bits. Memory: 23 bytes for each subject, whatever its length,
+and for each of the last rows, of which there are at most `ROWS_MAX`, or a quarter of the subjects
+before. While they are joined, ever more seldom, it is a few times that (docs/options.md).
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from jetstream_spark.kernels.arrow_to_wire import BytesColumn
+from jetstream_spark.kernels.content_ids import DIGEST_BYTES, content_digests
 
-ROWS_MAX = 1 << 20
+ROWS_MAX = 1 << 18
 
 Sequences = npt.NDArray[np.int64]
+Digests = npt.NDArray[np.bytes_]
 _NONE = np.empty(0, dtype=np.int64)
+_DIGEST = np.dtype(f"S{DIGEST_BYTES}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,10 @@ class KeyOrder:
 
     def __init__(self) -> None:
         self._highest = 0  # of all rows
-        self._in_order: list[tuple[BytesColumn, Sequences]] = []  # not in the table yet
+        self._in_order: list[tuple[Digests, Sequences]] = []  # not in the table yet
         self._rows = 0  # of these
-        self._subjects = pa.array([], pa.binary())
-        self._sequences = pa.array([], pa.int64())
+        self._subjects: Digests = np.empty(0, dtype=_DIGEST)  # the table, in their order
+        self._sequences = _NONE
 
     def take(self, subjects: BytesColumn, sequences: Sequences) -> Behind:
         """Take the next rows into account.
@@ -67,62 +69,73 @@ class KeyOrder:
         stored = np.flatnonzero(sequences)
         if not len(stored):
             return Behind()
-        taken = sequences[stored]
+        taken, digests = sequences[stored], _digests(subjects, stored)
         is_in_order = int(taken[0]) > self._highest and bool((np.diff(taken) > 0).all())
         self._highest = max(self._highest, int(taken.max()))
         if is_in_order:
-            # A copy, because what Spark hands over may share its memory with all other columns.
-            kept = subjects if isinstance(subjects, bytes) else subjects.take(pa.array(stored))
-            self._in_order.append((kept, taken))
+            self._in_order.append((digests, taken))
             self._rows += len(taken)
-            if self._rows > max(ROWS_MAX, len(self._subjects)):
+            if self._rows > max(ROWS_MAX, len(self._subjects) // 4):
                 self._complete()
             return Behind()
         self._complete()
-        column = _column(subjects, len(sequences)).take(pa.array(stored))
-        rows = pa.table({"subject": column, "place": stored, "sequence": taken})
-        found = rows.group_by("subject").aggregate([("place", "max"), ("sequence", "max")])
-        here, lasts = found["subject"].combine_chunks(), found["place_max"].to_numpy()
-        over = np.maximum(found["sequence_max"].to_numpy(), self._before(here))
-        self._note(here, over)
+        here, order, begins = _groups(digests)
+        lasts = np.maximum.reduceat(stored[order], begins)
+        self._note(here, np.maximum.reduceat(taken[order], begins))
+        over = self._sequences[np.searchsorted(self._subjects, here)]
         is_behind = sequences[lasts] < over
         return Behind(lasts[is_behind], over[is_behind])
 
     def note_again(self, subjects: pa.BinaryArray, sequences: Sequences) -> None:
-        """Take into account that rows which were taken before are stored again."""
-        self._complete()
-        self._note(subjects, sequences)
-        self._highest = max(self._highest, int(sequences.max(initial=0)))
+        """Take into account that rows which were taken before are stored again.
 
-    def _before(self, subjects: pa.BinaryArray) -> Sequences:
-        """The highest sequence of each subject so far, 0 where there is none."""
-        places = pc.index_in(subjects, value_set=self._subjects)
-        before = pc.fill_null(self._sequences.take(places), 0)
-        return np.asarray(before.to_numpy(zero_copy_only=False), dtype=np.int64)
+        Args:
+            subjects: each of them once.
+        """
+        self._complete()
+        digests = _digests(subjects, np.arange(len(sequences)))
+        order = np.argsort(digests)
+        self._note(digests[order], sequences[order])
+        self._highest = max(self._highest, int(sequences.max(initial=0)))
 
     def _complete(self) -> None:
         """Have all rows in the table."""
         if not self._in_order:
             return
-        columns = [_column(subjects, len(sequences)) for subjects, sequences in self._in_order]
+        digests = np.concatenate([digests for digests, _ in self._in_order])
         sequences = np.concatenate([sequences for _, sequences in self._in_order])
         self._in_order.clear()
         self._rows = 0
-        self._note(pa.concat_arrays(columns), sequences)
+        here, order, begins = _groups(digests)
+        del digests
+        self._note(here, np.maximum.reduceat(sequences[order], begins))
 
-    def _note(self, subjects: pa.BinaryArray, sequences: Sequences) -> None:
-        joined = pa.table(
-            {
-                "subject": pa.concat_arrays([self._subjects, subjects]),
-                "sequence": pa.concat_arrays([self._sequences, pa.array(sequences, pa.int64())]),
-            }
-        )
-        highest = joined.group_by("subject").aggregate([("sequence", "max")])
-        self._subjects = highest["subject"].combine_chunks()
-        self._sequences = highest["sequence_max"].combine_chunks()
+    def _note(self, subjects: Digests, sequences: Sequences) -> None:
+        """Raise the sequences of subjects, each of which is here once, in their order."""
+        places = np.searchsorted(self._subjects, subjects)
+        is_known = np.zeros(len(subjects), dtype=bool)
+        inside = np.flatnonzero(places < len(self._subjects))
+        is_known[inside] = self._subjects[places[inside]] == subjects[inside]
+        known = places[is_known]
+        self._sequences[known] = np.maximum(self._sequences[known], sequences[is_known])
+        new, where = ~is_known, places[~is_known]
+        self._subjects = np.insert(self._subjects, where, subjects[new])
+        self._sequences = np.insert(self._sequences, where, sequences[new])
 
 
-def _column(subjects: BytesColumn, rows: int) -> pa.BinaryArray:
+def _groups(digests: Digests) -> tuple[Digests, Sequences, Sequences]:
+    """Return each digest once, in their order; the order of the rows; where in it each begins."""
+    order = np.argsort(digests)
+    ordered = digests[order]
+    begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    return ordered[begins], order, begins
+
+
+def _digests(subjects: BytesColumn, places: Sequences) -> Digests:
+    """Return the digests of the subjects of some rows."""
     if isinstance(subjects, bytes):
-        return pa.array([subjects] * rows, pa.binary())
-    return subjects
+        one = content_digests(b"", b"", b"", pa.array([subjects], pa.binary()))
+        return np.repeat(np.frombuffer(one, dtype=_DIGEST), len(places))
+    if len(places) < len(subjects):  # of the others it may be null
+        subjects = subjects.take(pa.array(places))
+    return np.frombuffer(content_digests(b"", b"", b"", subjects), dtype=_DIGEST)

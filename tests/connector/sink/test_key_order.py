@@ -43,6 +43,23 @@ def test_rows_that_are_not_stored_do_not_count() -> None:
     assert take(order, [b"a", b"a", b"a"], [5, 3, 0]) == [(1, 5)]
 
 
+def test_what_has_no_subject_is_not_stored() -> None:
+    order = KeyOrder()
+    assert take(order, [None, b"a", None], [0, 5, 0]) == []
+    column = pa.array([b"x", None, b"a", b"b"], pa.binary()).slice(1)
+    found = order.take(column, np.array([0, 4, 6]))
+    assert (found.places.tolist(), found.over.tolist()) == ([1], [5])
+
+
+def test_subjects_take_the_same_memory_whatever_their_length() -> None:
+    order = KeyOrder()
+    for first in range(0, 20_000, 2_000):
+        subjects = [b"%d." % number * 20 for number in range(first, first + 2_000)]
+        assert take(order, subjects, list(range(first + 1, first + 2_001))) == []
+    assert take(order, subjects[:1], [1]) == [(0, 18_001)]
+    assert order._subjects.nbytes + order._sequences.nbytes == 23 * 20_000
+
+
 def test_a_row_that_is_stored_again_is_the_last_one() -> None:
     order = KeyOrder()
     assert take(order, [b"a", b"a"], [5, 3]) == [(1, 5)]
