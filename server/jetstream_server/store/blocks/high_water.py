@@ -29,6 +29,7 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from struct import Struct
 
 from jetstream_server.base.errors import StoreError
 from jetstream_server.store.disk.commit import GroupCommit
@@ -37,6 +38,7 @@ from jetstream_server.store.disk.state_log import StateLog
 
 HIGH_WATER_NAME = "high-water"
 _ENTRY_MIN = 3  # numbers in an entry without blocks
+_PLACE = Struct("=QQQ")  # such an entry
 
 
 @dataclass(slots=True)
@@ -132,12 +134,15 @@ class HighWaterLog:
 
         The arguments are those of `reached`. On a full disk nothing is noted.
         """
-        said, log = self._said, self._log
-        said.last_seq = max(said.last_seq, last_seq)
+        said = self._said
+        if last_seq > said.last_seq:
+            said.last_seq = last_seq
         said.open_number, said.open_bytes = number, size
         self._is_provisional = True
-        entry = said.encode({})
-        log.note(said.encode(said.sealed) if log.is_worn(len(entry)) else entry)
+        self._log.note(_PLACE.pack(said.last_seq, number, size), self._whole)
+
+    def _whole(self) -> bytes:
+        return self._said.encode(self._said.sealed)
 
     def reached(self, last_seq: int, number: int, size: int, *, lazily: bool) -> bool:
         """Note how much of the open block is durable; return False when that was noted already.

@@ -213,8 +213,7 @@ class GroupCommit:
             if file.handle is None:
                 file.handle, _ = self.disk.open(file.path)
                 self._files[file] = owner
-            with memoryview(data) as view:
-                self.disk.write(file.handle, view, offset)
+            self.disk.write(file.handle, memoryview(data), offset)
         except OSError:
             self.close(file)
             return False

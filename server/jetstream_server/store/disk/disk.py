@@ -212,7 +212,7 @@ class OsDisk:
 
     def write(self, handle: int, data: memoryview, offset: int) -> None:
         """Write all of `data`; the kernel may take it in pieces."""
-        done = 0
+        done = os.pwrite(handle, data, offset)
         while done < len(data):
             done += os.pwrite(handle, data[done:], offset + done)
 

@@ -20,7 +20,7 @@ nobody can tell which of the two it is: the state is that of a little earlier, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from struct import Struct
 
@@ -31,6 +31,7 @@ from jetstream_server.store.disk.commit import BlockFile, GroupCommit
 from jetstream_server.store.disk.owner import Owner
 
 _HEADER = Struct("<II")
+_LENGTH = _CHECKSUM = Struct("<I")
 FILE_BYTES_MIN = 64 * 1024  # a file is left behind when it has this many bytes ...
 FILE_ENTRIES_MIN = 8  # ... and as many times the bytes of an entry
 LAZY_SYNC_EVERY = 10  # one lazy entry in so many is synced
@@ -112,10 +113,14 @@ class StateLog:
         self._file = None
         self._beginning = b""
 
-    def note(self, data: bytes) -> bool:
+    def note(self, data: bytes, whole: Callable[[], bytes] | None = None) -> bool:
         """Append a state at once: it outlives this process, but not a power cut.
 
-        Only while no flush runs. The state is whole if `is_worn` says that it begins a file.
+        Only while no flush runs.
+
+        Args:
+            data: the state.
+            whole: gives what a new file begins with instead, None where every state is whole.
 
         Returns:
             Whether it is there; not while something is queued for the same files, or if the system
@@ -126,12 +131,15 @@ class StateLog:
             return False
         entry = _entry(data)
         if self._file is None or self.is_worn(len(data)):
+            if whole is not None:
+                entry = _entry(whole())
             numbers = self._numbers()
             self._let_go()
             self._file = self._at(numbers[-1] + 1 if numbers else 1)
             self._used, self._beginning = 0, entry
-        file = self._opened = self._opened or BlockFile(self._file)
-        if not commit.write_at_once(self._owner, file, entry, self._used):
+        if self._opened is None:
+            self._opened = BlockFile(self._file)
+        if not commit.write_at_once(self._owner, self._opened, entry, self._used):
             self.leave()
             return False
         self._used += len(entry)
@@ -219,8 +227,8 @@ class StateLog:
 
 
 def _entry(data: bytes) -> bytes:
-    rest = len(data).to_bytes(4, "little") + data
-    return crc32c(rest).to_bytes(4, "little") + rest
+    rest = _LENGTH.pack(len(data)) + data
+    return _CHECKSUM.pack(crc32c(rest)) + rest
 
 
 def _entries(stored: bytes) -> Iterator[tuple[int, bytes]]:

@@ -152,14 +152,18 @@ class DirectGet:
     ) -> SlicedAnswer | None:
         """Answer one request; return it if the rest of its answer is for other turns."""
         reply, subject = run.reply(index), run.subject(index)[self._prefix_bytes :]
-        steps = self._steps(replies, reply, subject, run.headers(index), run.payload(index))
-        sliced = SlicedAnswer(replies, reply, steps, answers)
+        begun = self._begin(replies, reply, subject, run.headers(index), run.payload(index))
+        if isinstance(begun, bytes):
+            replies.refuse(reply, begun)
+            return None
+        sliced = SlicedAnswer(replies, reply, begun, answers)
         return None if sliced.go_on() else sliced
 
-    def _steps(
+    def _begin(
         self, replies: DirectReplies, reply: bytes, subject: bytes, headers: bytes, body: bytes
-    ) -> Steps:
-        """Answer one request."""
+    ) -> Steps | bytes:
+        """Answer one request at once, if it names its message; return the status line of a refusal,
+        empty for none, or the steps that answer it."""
         if headers and not _is_level_met(header(headers, _REQUIRED_LEVEL)):
             return _REQUIRED
         if not body and not subject:
@@ -177,10 +181,12 @@ class DirectGet:
             return _BAD
         search = self._search
         if wanted.multi_last:
-            return (yield from search.multi_last(replies, reply, wanted))
+            return search.multi_last(replies, reply, wanted)
         if wanted.batch:
-            return (yield from search.batch(replies, reply, wanted))
-        return (yield from search.one(replies, reply, wanted))
+            return search.batch(replies, reply, wanted)
+        if wanted.names_message:
+            return search.named(replies, reply, wanted)
+        return search.following(replies, reply, wanted)
 
 
 def _is_level_met(value: bytes) -> bool:

@@ -70,6 +70,11 @@ class DirectReplies:
                 b"MSG %b %b %d\r\n%b\r\n" % (reply, target.sid, len(payload), payload)
             )
 
+    def refuse(self, reply: bytes, status: bytes) -> None:
+        """Answer with the status line of a refusal; if it is empty there is none."""
+        if status:
+            self.add(reply, b"NATS/1.0 %b\r\n\r\n" % status, b"")
+
     def add_frames(self, data: bytes, count: int) -> None:
         """Answer with encoded frames; there is a target."""
         self._charge(len(data))

@@ -1,8 +1,9 @@
 """What a direct get asks for, looked for and answered a slice at a time.
 
-A request is a few bytes and its answer up to 48 MB, or behind a hundred million messages. So each
-method here is a generator that gives None after so much work, when others may have their turn, and
-returns the status line of a refusal, or nothing if the request is answered.
+A request is a few bytes and its answer up to 48 MB, or behind a hundred million messages. So most
+methods here are generators that give None after so much work, when others may have their turn, and
+return the status line of a refusal, or nothing if the request is answered. Only what names its
+message is answered at once.
 
 The stream goes on meanwhile. What is published after a batch began is not part of it. A message
 that is removed before its turn is left out, and the numbers of pending messages still count it, as
@@ -15,6 +16,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Generator, Iterable, Iterator
 
+from jetstream_server.base.errors import StoreError
 from jetstream_server.base.limits import PENDING_BYTES_MAX
 from jetstream_server.jetstream.streams.messages.publish_headers import extended
 from jetstream_server.jetstream.streams.messages.scan import WINDOW_MESSAGES, messages_in
@@ -55,16 +57,31 @@ class DirectSearch:
         self._stream = stream
         self._store = store
 
-    def one(self, replies: DirectReplies, reply: bytes, wanted: Selection) -> Steps:
-        """Answer with one message."""
+    def named(self, replies: DirectReplies, reply: bytes, wanted: Selection) -> bytes:
+        """Answer with the message of a sequence, or the last one of a subject."""
         store = self._store
-        if wanted.last_by_subj:
-            message = store.load_last(store.filter([_encode(wanted.last_by_subj)]))
-        elif wanted.seq and not wanted.next_by_subj:
-            message = store.load(wanted.seq)
-        else:
-            filtered = store.filter(_patterns(wanted))
-            message = yield from self._next(filtered, self._start(wanted))
+        try:
+            if wanted.last_by_subj:
+                message = store.load_last(store.filter([_encode(wanted.last_by_subj)]))
+            else:
+                message = store.load(wanted.seq)
+        except StoreError as error:  # the store is offline now, and its stream says why
+            return b"500 " + error.reason.encode()
+        return self._answer_with(message, replies, reply, wanted)
+
+    def following(self, replies: DirectReplies, reply: bytes, wanted: Selection) -> Steps:
+        """Answer with the next message of a subject, or from a time on."""
+        filtered = self._store.filter(_patterns(wanted))
+        message = yield from self._next(filtered, self._start(wanted))
+        return self._answer_with(message, replies, reply, wanted)
+
+    def _answer_with(
+        self,
+        message: StoredMessage | None,
+        replies: DirectReplies,
+        reply: bytes,
+        wanted: Selection,
+    ) -> bytes:
         if message is None:
             return NOT_FOUND
         headers = b"" if wanted.no_hdr else extended(message.headers, self._lines(message))

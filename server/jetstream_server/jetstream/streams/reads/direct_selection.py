@@ -41,6 +41,11 @@ class Selection:
         )
 
     @property
+    def names_message(self) -> bool:
+        """Tell whether it is clear where the only message is that is selected, if there is one."""
+        return bool(self.last_by_subj or (self.seq and not self.next_by_subj))
+
+    @property
     def is_contradictory(self) -> bool:
         """Tell whether selectors exclude one another."""
         timed = self.start_time is not None

@@ -43,8 +43,7 @@ class SlicedAnswer:
             refusal = b"500 " + error.reason.encode()
         else:
             return False
-        if refusal:
-            self._replies.add(self._reply, b"NATS/1.0 %b\r\n\r\n" % refusal, b"")
+        self._replies.refuse(self._reply, refusal)
         return True
 
     def postpone(self) -> None:

@@ -74,7 +74,7 @@ def test_a_little_takes_one_slice() -> None:
         store.append(b"s.%d" % number, b"", b"", 5)
     search, replies = DirectSearch(b"S", store), Replies()
     for steps in (
-        search.one(replies, b"r", Selection(seq=2)),  # type: ignore[arg-type]
+        search.following(replies, b"r", Selection(seq=2, next_by_subj="s.*")),  # type: ignore[arg-type]
         search.batch(replies, b"r", Selection(seq=1, batch=3)),  # type: ignore[arg-type]
         search.multi_last(replies, b"r", Selection(multi_last=["s.>"])),  # type: ignore[arg-type]
     ):
