@@ -8,7 +8,12 @@ import pytest
 
 from jetstream_spark.client.blocking import run, this_host
 from jetstream_spark.client.control import Control
-from jetstream_spark.errors import PublishRefusedError, RowRefusedError, StreamNotFoundError
+from jetstream_spark.errors import (
+    PublishRefusedError,
+    RequestRefusedError,
+    RowRefusedError,
+    StreamNotFoundError,
+)
 from jetstream_spark.sink.covered_rows import CoveredRows, covered_row
 from jetstream_spark.sink.inquiry import Inquiry
 from jetstream_spark.sink.recovery import Recovery
@@ -92,6 +97,33 @@ def test_what_another_attempt_has_stored_again_counts(make_stream, genuine) -> N
         rows.add(0, b"x")
         assert rows.store() == {rows.subjects[0].encode(): 2}
     assert rows.stream.count == 1
+
+
+def test_what_covers_it_is_gone_so_nothing_is_stored_again(make_stream, genuine) -> None:
+    rows = Rows(make_stream(genuine.url, max_msgs_per_subject=1), 2)
+    rows.add(0, b"x")
+    rows.add(1, b"y")
+    rows.stream.control.request(f"STREAM.MSG.DELETE.{rows.stream.name}", {"seq": 1})
+    assert rows.store() == {rows.subjects[1].encode(): 3}
+    assert [data for _, _, data in rows.stream.messages() if data != b""] == [b"y"]
+
+
+def test_where_it_is_not_known_what_covers_it_that_is_an_error(
+    make_stream, genuine, monkeypatch
+) -> None:
+    rows = Rows(make_stream(genuine.url, max_msgs_per_subject=1), 1)
+    rows.add(0, b"x")
+    rows.put(rows.subjects[0], b"theirs")
+    request = Control.request
+
+    def refuse(control: Control, operation: str, body: Any = None) -> Any:
+        if operation.startswith("STREAM.MSG.GET"):
+            raise RequestRefusedError(operation, 500, 10008, "the store cannot be read")
+        return (yield from request(control, operation, body))
+
+    monkeypatch.setattr(Control, "request", refuse)
+    with pytest.raises(RequestRefusedError, match="cannot be read"):
+        rows.store()
 
 
 def test_a_row_that_the_stream_does_not_take(make_stream, genuine) -> None:

@@ -58,6 +58,25 @@ def test_a_connection_that_broke_idle_is_replaced_after_a_moment_of_its_own(
     again.close()
 
 
+def test_what_arrived_meanwhile_is_read_though_the_last_answers_filled_the_buffer(stream) -> None:
+    heard = []
+    recovery = Recovery(this_host(), stream.sink(), None)
+    recovery.check = heard.append  # type: ignore[method-assign]
+    flow = run(recovery.take())
+    flow.subscribe(b"told.here")
+    Blocking(flow).request(stream.subject.encode() + b".a", b"", 5)  # so it is known there
+    buffer = flow.buffer
+    buffer.start = buffer.stop = len(buffer.data)
+    told = Blocking(run(recovery.take()))
+    told.inner.publish(b"told.here", b"superseded")
+    told.request(stream.subject.encode() + b".a", b"", 5)
+    told.close()
+    while not heard:
+        assert run(recovery.renewed(flow)) is flow
+    assert [one.payload for one in heard] == [b"superseded"]
+    flow.close()
+
+
 def test_without_ids_nothing_is_sent_again(stream) -> None:
     options = stream.sink(dedupe="none")
     recovery = Recovery(this_host(), options, None)
