@@ -21,7 +21,7 @@ from jetstream_spark.options.format_options import SourceOptions
 from jetstream_spark.options.offsets import Offsets
 from jetstream_spark.sink.ledger import ScopeKind
 from jetstream_spark.sink.sink import WrittenPartition
-from jetstream_spark.source.planner import plan_ranges
+from jetstream_spark.source.planner import available, plan_ranges
 from jetstream_spark.source.stream_source import StreamSource
 from tests.connector_sim import scenes
 from tests.connector_sim.attempt import ZOMBIE_S_MAX, Attempt, Executors
@@ -275,10 +275,9 @@ class Query:
         """A run with `availableNow` has read what there was when it began."""
         if not self.source_options.fail_on_data_loss:
             return  # what went meanwhile is passed over
-        for name, tail in (source._frozen or {}).items():
-            at = end.streams.get(name)
-            if tail is not None and at is not None and at.created == tail.created:
-                require(at.next >= tail.next, f"{name} ends at {at.next}, not at {tail.next}")
+        tails = {name: tail for name, tail in (source._frozen or {}).items() if tail is not None}
+        left = available(end, tails)
+        require(not any(left.values()), "a run with availableNow left", left)
 
     def _times(self) -> int:
         return 2 if self.random.random() < self.habits.doubled else 1
