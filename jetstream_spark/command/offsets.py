@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -249,7 +250,9 @@ def _new_ends(
         if state.retention != "limits":
             notes[name] = f"{state.retention}: with commitMode what lies before is removed"
     ends = {
-        source: Offsets({name: moved.get(name, at) for name, at in offsets.streams.items()})
+        source: replace(
+            offsets, streams={name: moved.get(name, at) for name, at in offsets.streams.items()}
+        )
         for source, offsets in last.offsets.items()
         if any(name in moved for name in offsets.streams)
     }

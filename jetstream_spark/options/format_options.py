@@ -30,6 +30,7 @@ from jetstream_spark.options.object_options import (
 from jetstream_spark.options.offsets import (
     PointInTime,
     StartingPoint,
+    Tasks,
     parse_point_in_time,
     parse_starting_point,
 )
@@ -96,6 +97,11 @@ class SourceOptions:
         if self.stream_pattern:
             return re.fullmatch(self.stream_pattern, stream) is not None
         return stream in self.streams
+
+    @property
+    def tasks(self) -> Tasks:
+        """How batches are cut into tasks."""
+        return Tasks(self.max_offsets_per_partition, self.min_partitions, self.max_partitions)
 
     @property
     def expects_removals(self) -> bool:

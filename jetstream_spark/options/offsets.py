@@ -6,6 +6,12 @@ the offset `next: 4` has read all of them, and the batch from `next: 2` to `next
 
     {"v": 1, "streams": {"ORDERS": {"created": "2026-11-21T10:00:00.5Z", "next": 4}}}
 
+The offset at the end of a batch also says how the batch is cut into tasks: a batch that is planned
+again after a restart, perhaps with other options, has the same rows in the same partitions. The ids
+and the ledger of the sink rest on that, because both go by partitions.
+
+    {"v": 1, "streams": {...}, "tasks": {"offsetsMax": 1000000, "min": 1, "max": 64}}
+
 A batch begins where the offset before it says. If that offset says nothing about a stream, because
 the stream did not exist or was another incarnation, the offset at the end has `start` as well.
 
@@ -19,7 +25,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jetstream_spark.errors import OffsetsError
 from jetstream_spark.options.option_values import timestamp_ns
@@ -51,18 +57,53 @@ class StreamOffset:
         return entry if self.start is None else entry | {"start": self.start}
 
 
+class Tasks(NamedTuple):
+    """How a batch is cut into tasks.
+
+    Attributes:
+        offsets_max: a task spans at most so many sequences, unless there would be too many tasks.
+        pieces_min, pieces_max: how many tasks there are.
+    """
+
+    offsets_max: int
+    pieces_min: int
+    pieces_max: int
+
+    def to_json(self) -> dict[str, int]:
+        """Return the entry of a checkpoint."""
+        return {"offsetsMax": self.offsets_max, "min": self.pieces_min, "max": self.pieces_max}
+
+    @classmethod
+    def from_json(cls, entry: Any) -> Tasks:
+        """Read what `to_json` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is something else.
+        """
+        tasks = cls(int(entry["offsetsMax"]), int(entry["min"]), int(entry["max"]))
+        if min(tasks) < 1:
+            raise ValueError(f"{entry} is not about tasks")
+        return tasks
+
+
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """The position in every stream of a query."""
+    """The position in every stream of a query.
+
+    Attributes:
+        tasks: how the batch that ends here is cut; None where the options decide.
+    """
 
     streams: Mapping[str, StreamOffset]
+    tasks: Tasks | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that goes to Spark's checkpoint, with a fixed order of keys."""
-        return {
+        value: dict[str, Any] = {
             "v": VERSION,
             "streams": {name: self.streams[name].to_json() for name in sorted(self.streams)},
         }
+        return value if self.tasks is None else value | {"tasks": self.tasks.to_json()}
 
     @classmethod
     def from_json(cls, value: Any) -> Offsets:
@@ -88,6 +129,7 @@ class Offsets:
                 )
                 for name, entry in value["streams"].items()
             }
+            tasks = Tasks.from_json(value["tasks"]) if "tasks" in value else None
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             if isinstance(error, OffsetsError):
                 raise
@@ -96,7 +138,7 @@ class Offsets:
                 f"connector.",
                 remedy,
             ) from None
-        return cls(streams)
+        return cls(streams, tasks)
 
 
 def parse_starting_point(text: str, streams: tuple[str, ...]) -> StartingPoint:
@@ -117,7 +159,9 @@ def parse_starting_point(text: str, streams: tuple[str, ...]) -> StartingPoint:
         raise OffsetsError(f"is neither a word nor JSON; {form}") from None
     if not isinstance(value, dict):
         raise OffsetsError(f"is not a JSON object; {form}")
-    if set(value) == {"v", "streams"} and isinstance(value["streams"], dict):
+    if {"v", "streams"} <= set(value) <= {"v", "streams", "tasks"} and isinstance(
+        value["streams"], dict
+    ):
         value = {
             name: entry.get("next") if isinstance(entry, dict) else entry
             for name, entry in value["streams"].items()

@@ -23,7 +23,7 @@ from jetstream_spark.fetch.data_loss import find_loss
 from jetstream_spark.fetch.rows import arrow_schema
 from jetstream_spark.options.bucket_options import CHANGES, HISTORY
 from jetstream_spark.options.format_options import EARLIEST, LATEST, SourceOptions
-from jetstream_spark.options.offsets import Offsets
+from jetstream_spark.options.offsets import Offsets, Tasks
 from jetstream_spark.read_ahead import read_ahead
 from jetstream_spark.source.partition import (
     LatestPartition,
@@ -71,13 +71,7 @@ class BatchReader(DataSourceReader):
         if self.pushed.subjects is not None and not self.pushed.subjects:
             return []
         subjects = None if self.pushed.subjects is None else tuple(sorted(self.pushed.subjects))
-        ranges = plan_ranges(
-            start,
-            end,
-            self.options.max_offsets_per_partition,
-            self.options.min_partitions,
-            self.options.max_partitions,
-        )
+        ranges = plan_ranges(start, end, self.options.tasks)
         return [RangePartition(sequences, subjects) for sequences in ranges]
 
     def _parts(self, watch: StreamWatch) -> Operation[int]:
@@ -100,7 +94,7 @@ class BatchReader(DataSourceReader):
                     f"points are for {where}"
                 ]
             )
-        ranges = plan_ranges(start, end, range_max=sys.maxsize, pieces_min=1, pieces_max=1)
+        ranges = plan_ranges(start, end, Tasks(sys.maxsize, 1, 1))
         return [
             LatestPartition(sequences, part, parts) for sequences in ranges for part in range(parts)
         ]

@@ -1,7 +1,8 @@
 """Planning: how far a batch goes, and how it is cut into tasks. Pure arithmetic, no I/O, no clock.
 
-Both answers depend on nothing but the arguments, so a batch that is planned again after a crash has
-the same ranges in the same partitions; the ids of the sink rest on that
+Both answers depend on nothing but the arguments, and how a batch is cut is part of the offset that
+it ends at; so a batch that is planned again after a crash has the same ranges in the same
+partitions, with other options as well. The ids of the sink rest on that
 (docs/reference/spark.md#calls-of-a-micro-batch). Limits count sequences, because that is what can
 be known without reading; with a subject filter or after deletions a batch has fewer rows.
 """
@@ -14,7 +15,7 @@ from types import MappingProxyType
 
 from jetstream_spark.fetch.ranges import SequenceRange
 from jetstream_spark.fetch.tail import Tail
-from jetstream_spark.options.offsets import Offsets, StreamOffset
+from jetstream_spark.options.offsets import Offsets, StreamOffset, Tasks
 
 _NOWHERE: Mapping[str, int] = MappingProxyType({})
 
@@ -105,18 +106,18 @@ def whole_ranges(start: Offsets, end: Offsets) -> list[SequenceRange]:
     return whole
 
 
-def plan_ranges(
-    start: Offsets, end: Offsets, range_max: int, pieces_min: int, pieces_max: int
-) -> list[SequenceRange]:
+def plan_ranges(start: Offsets, end: Offsets, tasks: Tasks) -> list[SequenceRange]:
     """Cut everything between two offsets into the ranges of single tasks.
 
-    Each range spans at most `range_max` sequences unless that would need more than `pieces_max`
-    ranges; every stream with anything to read has one at least. Streams come in the order of their
-    names, ranges in the order of sequences.
+    Args:
+        tasks: how, if `end` does not say it. Every stream with anything to read has a task at
+            least.
+
+    Streams come in the order of their names, ranges in the order of sequences.
     """
     whole = whole_ranges(start, end)
     ranges: list[SequenceRange] = []
-    for one, pieces in zip(whole, _pieces(whole, range_max, pieces_min, pieces_max), strict=True):
+    for one, pieces in zip(whole, _pieces(whole, *(end.tasks or tasks)), strict=True):
         ranges += one.cut(pieces)
     return ranges
 

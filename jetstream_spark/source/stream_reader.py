@@ -109,13 +109,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, final = Offsets.from_json(start), Offsets.from_json(end)
         if not HAS_ADMISSION_CONTROL and self.options.fail_on_data_loss:
             check_continuity(first, final)  # before, nobody could say where the query stands
-        ranges = plan_ranges(
-            first,
-            final,
-            self.options.max_offsets_per_partition,
-            self.options.min_partitions,
-            self.options.max_partitions,
-        )
+        ranges = plan_ranges(first, final, self.options.tasks)
         return [RangePartition(sequences) for sequences in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

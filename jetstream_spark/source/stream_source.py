@@ -101,9 +101,10 @@ class StreamSource:
             DataLossError: messages after `start` are gone, and `failOnDataLoss` is true.
             RetryableError: no server has answered for `outageTimeout`.
         """
-        at = start if start is not None else (self._last_end or self._initial)
-        if at is None:
+        given = start if start is not None else (self._last_end or self._initial)
+        if given is None:
             return (yield from self._first_look())
+        at = given
         self._check_streams(at)
         is_patient = self._frozen is not None  # for it, nothing new is the end
         answer_by = math.inf if is_patient else self._host.now() + HOLD_MAX_S
@@ -116,8 +117,10 @@ class StreamSource:
         if self.options.stream_pattern:  # one that is gone, and that is accepted, is forgotten
             at = Offsets({name: one for name, one in at.streams.items() if name in present})
         end = plan_end(at, present, self._limits(is_limited), begins)
-        self._last_end = end
-        if end != at:
+        has_moved = end.streams != at.streams
+        is_new = end.streams != given.streams
+        self._last_end = end = replace(end, tasks=self.options.tasks) if is_new else given
+        if has_moved:
             self._last_batch_at = self._host.now()
             self._batch_start = at
             self._pace.note_rows()
@@ -172,7 +175,7 @@ class StreamSource:
         """
         states = yield from StreamWatch(self._host, self.options).check()
         streams = {name: StreamOffset(s.created, s.next) for name, s in states.items()}
-        self._last_end = Offsets(streams)
+        self._last_end = Offsets(streams, self.options.tasks)
         self._is_checked = True
         return self._last_end
 

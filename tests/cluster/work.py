@@ -12,6 +12,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 from jetstream_spark.client.blocking import Blocking, iterate, run, this_host
 from jetstream_spark.fetch.ranges import SequenceRange
 from jetstream_spark.options.format_options import SinkOptions, SourceOptions
+from jetstream_spark.options.offsets import Tasks
 from jetstream_spark.sink.ledger import Scope, ScopeKind
 from jetstream_spark.sink.sink import Sink
 from jetstream_spark.sink.sink_columns import SinkColumns
@@ -41,7 +42,7 @@ class Copy:
     def step(self) -> int:
         """One micro-batch; return its rows."""
         end = self._source.latest_offset(self._at)
-        ranges = plan_ranges(self._at, end, 1_000_000, 1, 2)
+        ranges = plan_ranges(self._at, end, Tasks(1_000_000, 1, 2))
         scope = Scope(ScopeKind.QUERY, "copy", self._batch)
         written = []
         for partition, sequences in enumerate(ranges):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -83,8 +83,11 @@ class Query:
         target: Target | None,
         habits: Habits,
         kind: ScopeKind = ScopeKind.QUERY,
+        *,
+        retunes: bool = False,
     ) -> None:
         self._kind = kind
+        self._retunes = retunes
         self.world = world
         self.name = name
         self.source_options = source
@@ -111,9 +114,19 @@ class Query:
         if not self._is_wanted:
             return
         self.runs += 1
+        if self._retunes:
+            self._retune(Random(f"run {self.runs}"))
         self.driver = driver = self.world.process(f"driver{self.runs}")
         self.world.note(f"{driver.name} starts at batch {self.checkpoint.committed}")
         driver.start(self._drive(driver), self._ended)
+
+    def _retune(self, random: Random) -> None:
+        """The user changes how batches are cut into tasks before the query is started again."""
+        self.source_options = replace(
+            self.source_options,
+            max_offsets_per_partition=random.choice([2, 5, 1000]),
+            min_partitions=random.choice([1, 2, 3]),
+        )
 
     def die(self) -> None:
         """The driver's process is killed; what its tasks do goes on for a while."""
@@ -243,16 +256,7 @@ class Query:
     def _tasks(self, driver: Process, batch: int) -> list[Task]:
         options, log = self.source_options, self.checkpoint
         start, end = log.start_of(batch), log.end_of(batch)
-        planned = [
-            plan_ranges(
-                start,
-                end,
-                options.max_offsets_per_partition,
-                options.min_partitions,
-                options.max_partitions,
-            )
-            for _ in range(2)
-        ]
+        planned = [plan_ranges(start, end, options.tasks) for _ in range(2)]
         assert planned[0] == planned[1], "partitions says two things"
         scope = scenes.scope(self.name, batch, self._kind)
         if self._kind is ScopeKind.JOB:

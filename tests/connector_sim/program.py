@@ -40,6 +40,7 @@ class Program:
         lag_s: by how much replicas that answer direct gets are behind.
         row_stall_chance: that rows stall on their way to the sink, for longer than ids are
             remembered.
+        retunes: each driver has other options for the tasks than the one before.
     """
 
     seed: int
@@ -72,6 +73,7 @@ class Program:
     is_object_source: bool = False
     lag_s: float = 0.0
     row_stall_chance: float = 0.0
+    retunes: bool = False
     habits: Habits = field(default_factory=Habits)
     source: dict[str, str] = field(default_factory=dict)
     sink: dict[str, str] = field(default_factory=dict)
@@ -111,7 +113,12 @@ class Program:
 
 
 def choose(
-    seed: int, *, has_kinds: bool = True, has_modes: bool = True, has_forgetting: bool = True
+    seed: int,
+    *,
+    has_kinds: bool = True,
+    has_modes: bool = True,
+    has_forgetting: bool = True,
+    has_retuning: bool = True,
 ) -> Program:
     """The program of a seed.
 
@@ -120,6 +127,7 @@ def choose(
             meant before.
         has_modes: likewise of fast batches, and of links on which rows stall.
         has_forgetting: likewise of servers that have forgotten the rows which were replaced.
+        has_retuning: likewise of users who change options between two runs.
     """
     random = Random(f"program {seed}")
     program = Program(seed)
@@ -143,6 +151,7 @@ def choose(
             _choose_mode(program, Random(f"mode {seed}"))
             if has_forgetting:
                 _choose_forgetting(program, Random(f"forgetting {seed}"))
+                program.retunes = has_retuning and Random(f"retuning {seed}").random() < 0.3
     return program
 
 

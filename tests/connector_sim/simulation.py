@@ -82,7 +82,9 @@ class Simulation:
         source = scenes.source_options(**named, **program.source)
         target = TARGETS[program.target](program) if program.dedupe else None
         kind = ScopeKind(program.scope)
-        self.query = Query(self.world, "q", source, target, program.habits, kind)
+        self.query = Query(
+            self.world, "q", source, target, program.habits, kind, retunes=program.retunes
+        )
         self._objects = ObjectOrigin(self.keeper, Random(f"objects {seed}"))
         self._marks: dict[str, Any] = {}
         self._looked_at = 0.0

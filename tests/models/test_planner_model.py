@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jetstream_spark.fetch.tail import Tail
-from jetstream_spark.options.offsets import Offsets, StreamOffset
+from jetstream_spark.options.offsets import Offsets, StreamOffset, Tasks
 from jetstream_spark.source.planner import BatchLimits, available, plan_end, plan_ranges
 
 NAMES = ["A", "B", "C"]
@@ -54,8 +54,8 @@ SMALL_PARTS = (
 )
 def test_ranges_cover_the_batch_once_and_in_order(batch, range_max, low, more):
     start, end = batch
-    ranges = plan_ranges(start, end, range_max, low, low + more)
-    assert ranges == plan_ranges(start, end, range_max, low, low + more)
+    ranges = plan_ranges(start, end, Tasks(range_max, low, low + more))
+    assert ranges == plan_ranges(start, end, Tasks(range_max, low, low + more))
     for name, final in end.streams.items():
         at = start.streams[name]
         first = at.next if at.created == final.created else 1

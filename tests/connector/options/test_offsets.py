@@ -9,24 +9,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetstream_spark.errors import OffsetsError
-from jetstream_spark.options.offsets import Offsets, StreamOffset
+from jetstream_spark.options.offsets import Offsets, StreamOffset, Tasks, parse_starting_point
 
-offsets = st.dictionaries(
+streams = st.dictionaries(
     st.text(min_size=1, max_size=8),
     st.builds(StreamOffset, st.text(max_size=5), st.integers(0), st.none() | st.integers(0)),
-).map(Offsets)
+)
+tasks = st.builds(Tasks, st.integers(1), st.integers(1), st.integers(1))
+offsets = st.builds(Offsets, streams, st.none() | tasks)
 
 # Written by version 1 of the format: must be readable for ever, byte for byte.
 VERSION_1 = (
     '{"v": 1, "streams": {"A": {"created": "t1", "next": 7}, "B": {"created": "t2", "next": 1}}}'
 )
+WITH_TASKS = VERSION_1[:-1] + ', "tasks": {"offsetsMax": 1000, "min": 2, "max": 64}}'
 
 
 @given(offsets)
 def test_back_and_forth(value):
     text = json.dumps(value.to_json())
     assert Offsets.from_json(json.loads(text)) == value
-    again = Offsets(dict(reversed(value.streams.items())))
+    again = Offsets(dict(reversed(value.streams.items())), value.tasks)
     assert json.dumps(again.to_json()) == text, "the order of keys must not depend on history"
 
 
@@ -36,8 +39,18 @@ def test_a_checkpoint_of_version_1():
     assert json.dumps(value.to_json()) == VERSION_1
 
 
+def test_how_a_batch_is_cut():
+    value = Offsets.from_json(json.loads(WITH_TASKS))
+    assert value.tasks == Tasks(1000, 2, 64)
+    assert json.dumps(value.to_json()) == WITH_TASKS
+    assert parse_starting_point(WITH_TASKS, ("A", "B")) == {"A": 7, "B": 1}
+
+
 @pytest.mark.parametrize(
-    "text", ["{}", "[]", "7", "null", '{"v": 1}', '{"v": 1, "streams": {"A": {}}}', '{"v": 2}']
+    "text",
+    ["{}", "[]", "7", "null", '{"v": 1}', '{"v": 1, "streams": {"A": {}}}', '{"v": 2}']
+    + [VERSION_1[:-1] + f', "tasks": {tasks}}}' for tasks in ("null", "{}", "[1, 1, 1]")]
+    + [WITH_TASKS.replace("64", at) for at in ("0", '"x"')],
 )
 def test_anything_else_is_refused_with_a_remedy(text):
     with pytest.raises(OffsetsError, match="checkpointLocation"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jetstream_spark.fetch.tail import Tail
-from jetstream_spark.options.offsets import Offsets, StreamOffset
+from jetstream_spark.options.offsets import Offsets, StreamOffset, Tasks
 from jetstream_spark.source.planner import (
     BatchLimits,
     available,
@@ -51,16 +51,16 @@ def test_a_truncated_stream_is_not_rewound():
 def test_a_stream_made_again_is_read_from_its_beginning():
     end = plan_end(at(A=50), {"A": Tail("t2", 1, 4)}, BatchLimits())
     assert end.streams["A"] == StreamOffset("t2", 4, start=1)
-    (only,) = plan_ranges(at(A=50), end, 100, 1, 8)
+    (only,) = plan_ranges(at(A=50), end, Tasks(100, 1, 8))
     assert (only.created, only.start, only.stop) == ("t2", 1, 4)
-    assert plan_ranges(at(A=50), Offsets({"A": StreamOffset("t2", 4)}), 100, 1, 8) == [only]
+    assert plan_ranges(at(A=50), Offsets({"A": StreamOffset("t2", 4)}), Tasks(100, 1, 8)) == [only]
 
 
 def test_a_copy_is_read_on_where_it_is_said_to_begin():
     begins = {"A": 45}
     end = plan_end(at(A=50), {"A": Tail("t2", 1, 60)}, BatchLimits(offsets_max=5), begins)
     assert end.streams["A"] == StreamOffset("t2", 50, start=45)
-    (only,) = plan_ranges(at(A=50), end, 100, 1, 8)
+    (only,) = plan_ranges(at(A=50), end, Tasks(100, 1, 8))
     assert (only.start, only.stop) == (45, 50)
     then = plan_end(end, {"A": Tail("t2", 1, 60)}, BatchLimits())
     assert then.streams["A"] == StreamOffset("t2", 60)
@@ -76,14 +76,14 @@ def test_a_stream_that_comes_later_is_read_from_its_beginning():
     end = plan_end(at(A=3), tails, BatchLimits())
     assert end.streams["B"] == StreamOffset("u", 9, start=4)
     assert end.streams["C"] == StreamOffset("v", 7, start=7)
-    (only,) = plan_ranges(at(A=3), end, 100, 1, 8)
+    (only,) = plan_ranges(at(A=3), end, Tasks(100, 1, 8))
     assert (only.stream, only.start, only.stop) == ("B", 4, 9)
-    assert plan_ranges(end, end, 100, 1, 8) == []
+    assert plan_ranges(end, end, Tasks(100, 1, 8)) == []
 
 
 def test_small_batches_are_one_task_and_large_ones_many():
-    assert len(plan_ranges(at(A=1), at(A=100), 250, 1, 64)) == 1
-    assert len(plan_ranges(at(A=1), at(A=1001), 250, 1, 64)) == 4
-    assert len(plan_ranges(at(A=1), at(A=1001), 250, 1, 3)) == 3
-    assert len(plan_ranges(at(A=1), at(A=1001), 250, 6, 64)) == 6
-    assert plan_ranges(at(A=7), at(A=7), 250, 4, 64) == []
+    assert len(plan_ranges(at(A=1), at(A=100), Tasks(250, 1, 64))) == 1
+    assert len(plan_ranges(at(A=1), at(A=1001), Tasks(250, 1, 64))) == 4
+    assert len(plan_ranges(at(A=1), at(A=1001), Tasks(250, 1, 3))) == 3
+    assert len(plan_ranges(at(A=1), at(A=1001), Tasks(250, 6, 64))) == 6
+    assert plan_ranges(at(A=7), at(A=7), Tasks(250, 4, 64)) == []

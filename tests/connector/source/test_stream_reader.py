@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
@@ -56,6 +57,10 @@ def rows(source: StreamReader, start, end) -> list[int]:
     ]
 
 
+def ranges(source: StreamReader, start, end) -> list[Any]:
+    return [partition.__dict__["range"] for partition in source.partitions(start, end)]
+
+
 def test_batch_after_batch(stream):
     publish(stream, 10)
     source = reader(stream, maxOffsetsPerPartition=4)
@@ -72,6 +77,27 @@ def test_batch_after_batch(stream):
     assert rows(source, end, later) == [11, 12, 13]
     source.commit(later)
     source.stop()
+
+
+def test_a_batch_that_is_planned_again_is_cut_as_before_whatever_the_options_say_now(stream):
+    publish(stream, 10)
+    before = reader(stream, maxOffsetsPerPartition=4)
+    start = before.initialOffset()
+    end = before.latestOffset(start, ReadAllAvailable())
+    planned = ranges(before, start, end)
+    assert len(planned) == 3
+    for options in ({"minPartitions": 5}, {"maxPartitions": 1}, {"maxOffsetsPerPartition": 1}):
+        # The ledger and the ids of a sink go by partitions: one that has its rows has to keep them.
+        assert ranges(reader(stream, **options), start, end) == planned
+    after = reader(stream, minPartitions=5)
+    assert json.dumps(after.latestOffset(end, ReadAllAvailable())) == json.dumps(end)
+    publish(stream, 10)
+    later = after.latestOffset(end, ReadAllAvailable())
+    assert len(after.partitions(end, later)) == 5
+    # A checkpoint that does not say how: the options do.
+    del later["tasks"]
+    assert len(after.partitions(end, later)) == 5
+    assert len(before.partitions(end, later)) == 3
 
 
 def test_limits(stream):

@@ -28,7 +28,7 @@ from jetstream_spark.errors import (
     StreamRestoredError,
 )
 from jetstream_spark.options.format_options import SourceOptions
-from jetstream_spark.options.offsets import Offsets, StreamOffset
+from jetstream_spark.options.offsets import Offsets, StreamOffset, Tasks
 from jetstream_spark.source import stream_watch
 from jetstream_spark.source.anchor import Anchor
 from jetstream_spark.source.outage import DriverOutage
@@ -220,7 +220,7 @@ def read(stream, start, end, /, **options: str) -> list[int]:
     named = {"servers": stream.url, "stream": stream.name} | options
     schema = pa.schema({"seq": pa.int64()})
     found = []
-    for sequences in plan_ranges(start, end, 1000, 1, 8):
+    for sequences in plan_ranges(start, end, Tasks(1000, 1, 8)):
         rows = read_partition(
             this_host(), SourceOptions.parse(named), schema, RangePartition(sequences)
         )
@@ -585,7 +585,9 @@ def test_streams_that_match_are_found_while_the_query_runs(orders):
     assert read(place, first, second) == [2, 3, 4]
     # A batch is the same when it is planned again from the checkpoint.
     replayed = [Offsets.from_json(json.loads(json.dumps(o.to_json()))) for o in (first, second)]
-    assert plan_ranges(*replayed, 1000, 1, 8) == plan_ranges(first, second, 1000, 1, 8)
+    assert plan_ranges(*replayed, Tasks(1000, 1, 8)) == plan_ranges(
+        first, second, Tasks(1000, 1, 8)
+    )
     assert source.latest_offset(second) == second, "nothing new"
     assert query(place, **pattern).latest_offset(second) == second, "after a restart as well"
     # What is gone is loss, and with the user's consent forgotten.
