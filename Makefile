@@ -214,8 +214,11 @@ damage: kernels
 # Where a fault would cost messages or repeat them; MUTANTS of each file, chosen by MUTANT_SEED.
 MUTANT_FILES ?= $(addprefix server/jetstream_server/store/blocks/, recovery.py compaction.py \
   block_log.py block_pruning.py opening.py block_files.py enforcement.py high_water.py block_list.py) \
-  $(addprefix server/jetstream_server/, store/disk/commit.py store/disk/journal.py \
-  jetstream/consumers/ack.py jetstream/streams/dedupe.py) \
+  $(addprefix server/jetstream_server/, store/disk/commit.py store/disk/flush.py \
+  store/disk/journal.py protocol/parser.py core/sublist.py node/auth/permissions.py \
+  jetstream/consumers/ack.py jetstream/consumers/progress/ack_pending.py \
+  jetstream/consumers/progress/progress.py jetstream/streams/contents.py \
+  jetstream/streams/dedupe.py jetstream/streams/storing/admission.py) \
   $(addprefix jetstream_spark/, source/planner.py source/stream_watch.py source/stream_source.py \
   fetch/range_fetch.py fetch/direct_fetch.py sink/ledger.py sink/recovery.py sink/stored_rows.py \
   sink/key_order.py sink/covered_rows.py)

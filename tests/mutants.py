@@ -42,8 +42,15 @@ TREES = {
     ROOT / "jetstream_spark": ROOT / "tests/connector",
 }
 # Tests that look closely at a file, beside those that mirror it.
+STREAM_TESTS = ["tests/server/jetstream/test_stream.py", "tests/server/jetstream/streams"]
 ALSO = {
     "server/jetstream_server/jetstream/consumers/ack.py": ["tests/models/test_consumer_model.py"],
+    "server/jetstream_server/jetstream/consumers/progress/progress.py": [
+        "tests/server/jetstream/consumers"
+    ],
+    "server/jetstream_server/jetstream/streams/contents.py": STREAM_TESTS,
+    "server/jetstream_server/jetstream/streams/storing/admission.py": STREAM_TESTS,
+    "server/jetstream_server/store/disk/flush.py": ["tests/server/store/disk/test_commit.py"],
     "jetstream_spark/fetch/range_fetch.py": ["tests/connector/fetch/test_fetch.py"],
     "jetstream_spark/sink/covered_rows.py": ["tests/connector_sim/test_followed_attempt.py"],
     "jetstream_spark/sink/ledger.py": ["tests/connector/sink/test_claim.py"],

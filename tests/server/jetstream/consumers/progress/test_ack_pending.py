@@ -32,10 +32,17 @@ def test_what_is_pending_and_under_which_consumer_sequence(pending):
         0,
         8,
     ]
-    assert pending.sent_at(20) == 200
+    assert (pending.sent_at(20), pending.sent_at(15)) == (200, 0)
     assert pending.first() == (1, 1)
     assert pending.first_above(5) == (10, 6)
     assert pending.first_above(30) is None
+
+
+def test_a_run_with_one_hole_is_not_taken_for_one_without():
+    pending = AckPending()
+    pending.add_run(words(1, 2, 4, 5), 1, 100)
+    assert [pending.consumer_seq(sequence) for sequence in range(1, 7)] == [1, 2, 0, 3, 4, 0]
+    assert list(pending.ack_run(words(3, 4))) == [4]
 
 
 def test_acks_in_any_order_drop_what_was_pending(pending):

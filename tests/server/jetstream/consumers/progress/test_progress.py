@@ -58,6 +58,20 @@ def test_the_floor_waits_for_holes(make):
     assert floors(progress) == (5, 5)
 
 
+def test_the_floor_follows_where_consumer_sequences_are_ahead_of_the_streams(make):
+    progress = make(count=1)
+    progress.redeliver(array("Q", [1]), 0)
+    window = progress.cursor.window(3, 1 << 20)
+    progress.deliver(window, len(window), 0)
+    assert list(progress.pending) == [(1, 1), (2, 3), (3, 4), (4, 5)]
+    ack(progress, 1)
+    assert floors(progress) == (2, 1)
+    ack(progress, 2)
+    assert floors(progress) == (3, 2), (
+        "3 is the next one's place, and was the consumer's number of 2"
+    )
+
+
 def test_what_is_given_up_holds_the_floor_until_nothing_is_pending(make):
     progress = make(max_deliver=1)
     progress.exhaust(1)
@@ -126,7 +140,7 @@ def test_expiry_queues_in_stream_order_once(make):
 def test_backoff_grows_with_the_deliveries(make):
     progress = make(backoff_ns=(10, 20, 30))
     assert progress.next_deadline() == 10 + SLACK
-    progress.expire(10 + SLACK)
+    assert progress.expire(10 + SLACK) == [1, 2, 3, 4, 5]
     for deliveries, wait in ((2, 20), (3, 30), (4, 30)):
         assert progress.redeliver(array("Q", [1]), 0) == deliveries
         assert progress.redelivery.next_deadline() == wait + SLACK
@@ -138,6 +152,14 @@ def test_a_postponed_message_does_not_expire_with_its_run(make):
     assert not progress.postpone(9, 5 * SLACK)
     assert progress.expire(WAIT + SLACK) == [1, 3, 4, 5]
     assert progress.expire(5 * SLACK) == [2]
+
+
+def test_only_what_is_pending_can_be_refused(make):
+    progress = make()
+    assert progress.refuse(2)
+    assert list(progress.redelivery.next_run(5)) == [2]
+    assert not progress.refuse(9)
+    assert list(progress.redelivery.next_run(5)) == [2]
 
 
 def test_what_expires_twice_over_is_queued_once(make):

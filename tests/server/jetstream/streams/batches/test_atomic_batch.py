@@ -155,6 +155,16 @@ def test_limits_count_the_batch_before_it_is_stored(bench: Any) -> None:
     assert send(bench, stream, 2, "Nats-Batch-Commit: 1")["seq"] == 2
 
 
+def test_what_the_account_may_store_counts_the_batch_before_it_is_stored(bench: Any) -> None:
+    stream = bench.stream(allow_atomic=True)
+    asked: list[int] = []
+    stream.contents.allowance = lambda size: asked.append(size)
+    for position in (1, 2, 3):
+        send(bench, stream, position)
+    send(bench, stream, 4, "Nats-Batch-Commit: 1")
+    assert max(asked) == asked[-1] == stream.store.state().bytes
+
+
 def test_unwanted_messages_of_an_interest_stream(
     bench: Any, make_consumer: Callable[..., Any]
 ) -> None:
