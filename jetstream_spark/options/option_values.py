@@ -22,6 +22,8 @@ _DURATION_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
 _SIZE_SHIFT = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+# The years 1 to 9999, which is what a `datetime` can hold.
+_FIRST_NS, _STOP_NS = -62_135_596_800 * 10**9, 253_402_300_800 * 10**9
 # Five digits of milliseconds are 1970-01-01; eleven or more cannot be a year.
 _EPOCH_MILLISECONDS = re.compile(r"\d{5,}")
 _RFC3339 = re.compile(
@@ -78,7 +80,7 @@ def timestamp_ns(text: str) -> int:
     """An ISO-8601 time (UTC when it names no zone) or epoch milliseconds: nanoseconds."""
     compact = text.strip()
     if _EPOCH_MILLISECONDS.fullmatch(compact):
-        return int(compact) * 1_000_000
+        return _within_reach(int(compact) * 1_000_000)
     form = "write it as 2026-11-21T10:00:00Z or as epoch milliseconds"
     match = _RFC3339.fullmatch(compact)
     try:
@@ -86,13 +88,24 @@ def timestamp_ns(text: str) -> int:
             moment = datetime.datetime.fromisoformat(compact)
             if moment.tzinfo is None:
                 moment = moment.replace(tzinfo=datetime.UTC)
-            return _nanoseconds(moment, 0)
-        zone = (match[3] or "Z").upper()
-        zone = "+00:00" if zone == "Z" else zone
-        moment = datetime.datetime.fromisoformat(match[1] + zone)
-        return _nanoseconds(moment, int((match[2] or "").ljust(9, "0")))
+            time = _nanoseconds(moment, 0)
+        else:
+            zone = (match[3] or "Z").upper()
+            zone = "+00:00" if zone == "Z" else zone
+            moment = datetime.datetime.fromisoformat(match[1] + zone)
+            time = _nanoseconds(moment, int((match[2] or "").ljust(9, "0")))
     except ValueError:
         raise ValueError(f"is not a time; {form}") from None
+    return _within_reach(time)
+
+
+def _within_reach(timestamp: int) -> int:
+    """Return a time that `rfc3339` can write."""
+    if not _FIRST_NS <= timestamp < _STOP_NS:
+        raise ValueError(
+            "is not between the years 1 and 9999; a number counts milliseconds since 1970"
+        )
+    return timestamp
 
 
 def _nanoseconds(moment: datetime.datetime, fraction_ns: int) -> int:
@@ -105,7 +118,7 @@ def rfc3339(timestamp: int) -> str:
     """Nanoseconds since the epoch as the text that JetStream's API takes."""
     seconds, fraction = divmod(timestamp, NANOSECONDS)
     moment = _EPOCH + datetime.timedelta(seconds=seconds)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"
+    return f"{moment.year:04}-{moment:%m-%dT%H:%M:%S}.{fraction:09d}Z"
 
 
 @dataclass(frozen=True, slots=True)

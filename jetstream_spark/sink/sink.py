@@ -118,6 +118,13 @@ class Sink:
             if ids.fingerprint == attempt.fingerprint:
                 rows, created = ids.fingerprint.rows, attempt.stream.created
                 return WrittenPartition(scope, partition, rows, skipped=rows, created=created)
+            _log.warning(
+                "partition %d of %s was written before with other rows; rows of it that were in "
+                "another partition then are written twice, because the number of partitions was "
+                "changed since, or the query is not deterministic",
+                partition,
+                scope.text,
+            )
             yield from ledger.reopen(attempt)
         check_batches(attempt.stream, self.options)
         if attempt.stream.retention != "limits":

@@ -130,22 +130,25 @@ class StreamWatch:
             yield from self._check_one(state)
 
     def _check_one(self, state: StreamState) -> Operation[None]:
-        self._check_subjects(state)
+        yield from self._check_subjects(state)
         yield from self._check_retention(state)
         if self.options.bucket:
             self._check_bucket(state)
 
-    def _check_subjects(self, state: StreamState) -> None:
+    def _check_subjects(self, state: StreamState) -> Operation[None]:
         is_rewritten = any(
             state.config.get(key) for key in ("mirror", "sources", "subject_transform")
         )
         if is_rewritten or not state.subjects:
             return  # Stored messages may have other subjects than those the stream collects.
         for pattern in self.options.subjects:
-            if not any(overlaps(pattern, subject) for subject in state.subjects):
+            if any(overlaps(pattern, subject) for subject in state.subjects):
+                continue
+            # What it collected before its subjects were changed is there to be read.
+            if (yield from self.control.next_sequence(state.name, 1, pattern)) is None:
                 raise SubjectsDoNotOverlapError(
                     f"option 'subjects': '{pattern}' can never match in stream '{state.name}', "
-                    f"which collects {', '.join(state.subjects)}.",
+                    f"which collects {', '.join(state.subjects)} and has nothing else.",
                     "The query would silently read nothing; correct the pattern.",
                 )
 
@@ -295,7 +298,9 @@ class StreamWatch:
         found = yield from self.check()
         wanted = self.options.starting_timestamp_ns
         if wanted is None:
-            return self._offsets(found, self.options.starting or default)
+            start = self._offsets(found, self.options.starting or default)
+            self._check_start(found, start)
+            return start
         last = max(wanted.values()) if isinstance(wanted, dict) else wanted
         is_future = last > self._host.wall_time_ns()
         if is_future and self.options.starting_timestamp_strategy == "error":
@@ -304,6 +309,17 @@ class StreamWatch:
                 "Set startingTimestampStrategy=latest to begin with what comes next.",
             )
         return (yield from self._offsets_at(found, wanted))
+
+    def _check_start(self, found: Mapping[str, StreamState], start: Offsets) -> None:
+        for name, state in found.items():
+            first = start.streams[name].next
+            if first > state.next and self.options.fail_on_data_loss:
+                raise OffsetsError(
+                    f"option 'startingOffsets' begins stream '{name}' at {first}, but the next "
+                    f"sequence that it gives is {state.next}.",
+                    "Use latest, or a sequence that exists; or set failOnDataLoss=false to read "
+                    "what comes next.",
+                )
 
     def ending_offsets(self, start: Offsets) -> Operation[Offsets]:
         """Where a batch ends.
@@ -336,7 +352,10 @@ class StreamWatch:
         streams = {}
         for name, state in found.items():
             position = point if isinstance(point, str) else point[name]
-            following = words[position](state) if isinstance(position, str) else max(1, position)
+            if isinstance(position, str):
+                following = words[position](state)
+            else:  # before the first sequence that the stream ever had there is nothing
+                following = max(int(state.config.get("first_seq") or 1), position)
             streams[name] = StreamOffset(state.created, following)
         return Offsets(streams)
 
@@ -361,6 +380,8 @@ class StreamWatch:
         reader. With replicas it may be made at one that lags. In these cases the leader is asked
         instead.
         """
+        if timestamp <= 0:
+            return state.first  # nothing was stored before 1970
         if state.retention != "limits" or state.is_replicated:
             return (yield from self.control.first_since(state, timestamp))
         config = {

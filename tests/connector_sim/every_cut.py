@@ -373,6 +373,7 @@ class ObjectReadScene(ObjectScene):
         assert self.read(process) == {"a": b"y" * 130 + b"1", "b": b"x" * 300}
 
 
+FRESH_EVERY = 200
 SCENES: dict[str, Callable[[], Scene]] = {
     "read-consumer": lambda: ReadScene(fetchMode="consumer"),
     "read-direct": lambda: ReadScene(fetchMode="direct"),
@@ -442,6 +443,8 @@ def main(arguments: list[str]) -> int:
         cuts = every_cut(spoken) if options.all else distinct_cuts(spoken)
         for cut in islice(cuts, options.first, None, options.step):
             played += 1
+            if not played % FRESH_EVERY:  # a scene keeps what was played in it
+                scene = SCENES[name]()
             try:
                 scene.perform(cut)
             except Exception as error:

@@ -54,6 +54,9 @@ def test_understood(parse, text, expected):
         *[(byte_size, text) for text in ("", "m", "-1", "0", "1.5m", "1 apple")],
         *[(boolean, text) for text in ("1", "yes", "")],
         *[(timestamp_ns, text) for text in ("", "yesterday", "2026-13-01T00:00:00Z", "12")],
+        (timestamp_ns, "1795255200000000"),  # microseconds
+        (timestamp_ns, "9999-12-31T23:59:59.999999999-00:01"),
+        (timestamp_ns, "0001-01-01T00:00:00+00:01"),
         *[
             (server_address, text)
             for text in ("", "http://h", "nats://", "h:x", "h:99999", "nats://h/path", "h:0")
@@ -74,6 +77,13 @@ def test_a_number_below_the_minimum():
 @given(st.integers(0, 4 * 10**18))
 def test_times_survive_the_way_to_the_server(moment):
     assert timestamp_ns(rfc3339(moment)) == moment
+
+
+@pytest.mark.parametrize(
+    "text", ["0001-01-01T00:00:00.000000000Z", "9999-12-31T23:59:59.999999999Z"]
+)
+def test_the_first_and_the_last_time(text):
+    assert rfc3339(timestamp_ns(text)) == text
 
 
 def test_an_address_never_repeats_its_password():

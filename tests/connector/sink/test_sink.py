@@ -136,12 +136,13 @@ def test_a_torn_partition_is_found_under_the_subject_that_the_stream_gave_it(
     assert stream.messages()[0][0] == "kept.a"
 
 
-def test_rows_dealt_differently_after_a_finish_are_not_lost(forgetful) -> None:
+def test_rows_dealt_differently_after_a_finish_are_not_lost(forgetful, caplog) -> None:
     subject = f"{forgetful.subject}.a"
     write(forgetful, query("q4"), [batch(subject, [b"a", b"b"])], partition=0)
     wait_for_window()
     again = write(forgetful, query("q4"), [batch(subject, [b"a", b"c"])], partition=0)
     assert (again.rows, again.skipped) == (2, 1)
+    assert "partition 0 of query:q4:1" in caplog.text and "are written twice" in caplog.text
     write(forgetful, query("q4"), [batch(subject, [b"b", b"d"])], partition=1)
     assert {data for _, _, data in forgetful.messages()} == {b"a", b"b", b"c", b"d"}
 

@@ -349,3 +349,19 @@ def test_purging_under_another_consumer_is_refused(genuine, make_stream):
     closed = make_stream(genuine.url, retention="interest")
     with pytest.raises(RetentionRefusedError, match="direct get"):
         reader(closed, commitMode="none").initialOffset()
+
+
+def test_what_a_stream_has_of_subjects_that_it_does_not_collect_any_more_is_read(stream):
+    for subject in "aabb":
+        stream.control.request_message(f"{stream.subject}.{subject}", b"")
+    options = {"subjects": f"{stream.subject}.b", "maxOffsetsPerTrigger": 3}
+    source = reader(stream, **options)
+    start = source.initialOffset()
+    end = source.latestOffset(start, ReadMaxRows(3))
+    config = stream.control.request(f"STREAM.INFO.{stream.name}")["config"]
+    config["subjects"] = [f"{stream.subject}.a"]
+    stream.control.request(f"STREAM.UPDATE.{stream.name}", config)
+    assert rows(source, start, end) == [3]
+    again = reader(stream, **options)  # a restart, which checks the options
+    final = again.latestOffset(end, ReadMaxRows(3))
+    assert rows(again, end, final) == [4]

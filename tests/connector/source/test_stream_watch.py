@@ -58,6 +58,17 @@ def test_words_and_sequences(stream):
         end_of(stream, endingOffsets=f'{{"{stream.name}": 12}}')
     with pytest.raises(OffsetsError, match="before the start"):
         end_of(stream, endingOffsets=f'{{"{stream.name}": 2}}')
+    assert start_of(stream, startingOffsets=f'{{"{stream.name}": 11}}') == 11
+    beyond = {"startingOffsets": f'{{"{stream.name}": 12}}'}
+    with pytest.raises(OffsetsError, match="at 12, but the next sequence that it gives is 11"):
+        start_of(stream, **beyond)
+    assert start_of(stream, **beyond, failOnDataLoss="false") == 12
+
+
+def test_nothing_was_there_before_the_first_sequence_of_a_stream(make_stream, genuine):
+    late = make_stream(genuine.url, first_seq=1000)
+    for sequence in (0, 1, 1000):
+        assert start_of(late, startingOffsets=f'{{"{late.name}": {sequence}}}') == 1000
 
 
 def test_times(stream):
@@ -67,7 +78,8 @@ def test_times(stream):
     time.sleep(0.01)
     publish(stream, 2)
     assert start_of(stream, startingTimestamp=between) == 4
-    assert start_of(stream, startingTimestamp="2020-01-01T00:00:00Z") == 1
+    for before in ("2020-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z"):
+        assert start_of(stream, startingTimestamp=before) == 1
     assert start_of(stream, startingTimestamp=rfc3339(time.time_ns())) == 6
     assert end_of(stream, endingTimestamp=between) == 4
     with pytest.raises(OffsetsError, match="in the future"):
