@@ -56,10 +56,12 @@ def arrow_schema(schema: StructType, columns: Mapping[str, str] = COLUMNS) -> pa
     """The Arrow schema of the columns that Spark asks for.
 
     Raises:
-        SchemaError: a column does not exist or has another type.
+        SchemaError: a column does not exist, has another type, or is there twice.
     """
     problems = []
-    for field in schema.fields:
+    for place, field in enumerate(schema.fields):
+        if field.name in schema.names[:place]:
+            problems.append(f"'{field.name}' is there twice")
         expected = columns.get(field.name)
         found = field.dataType.simpleString().upper()
         if expected is None:

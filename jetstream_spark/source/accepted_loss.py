@@ -70,11 +70,15 @@ class AcceptedLoss:
     def _of(self, stream: str) -> _KnownLoss:
         return self._streams.setdefault(stream, _KnownLoss(None, ("", 0), 0, 0, {}))
 
-    def note_overtaken(self, stream: str, start: int, stop: int) -> None:
+    def note_overtaken(self, stream: str, created: str, start: int, stop: int) -> None:
         """Note that [start, stop) of a finished batch is gone, so its tasks may have come too late.
 
-        They know, but can only say so in their executor's log.
+        They know, but can only say so in their executor's log. What was gone before, and counted as
+        skipped, is not counted again.
         """
+        known = self._streams.get(stream)
+        if known is not None and known.counted[0] == created:
+            start = max(start, known.counted[1])
         if start >= stop:
             return
         self._of(stream).overtaken += stop - start

@@ -312,7 +312,7 @@ class StreamSource:
                 if tail.is_consumed or self.options.expects_removals:
                     continue
                 gone_below = min(tail.first, whole.stop)
-            self._lost.note_overtaken(whole.stream, whole.start, gone_below)
+            self._lost.note_overtaken(whole.stream, whole.created, whole.start, gone_below)
 
     def _begin_of_copy(self, name: str, position: StreamOffset, tail: Tail) -> Operation[int]:
         key = (name, tail.created)

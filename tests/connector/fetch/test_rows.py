@@ -103,6 +103,7 @@ def test_the_schema_as_text_is_that_of_the_columns():
         (schema(body=BinaryType()), "'body' is no column"),
         (schema(seq=StringType()), "'seq' is BIGINT, not STRING"),
         (schema(headers=MapType(StringType(), StringType())), "not MAP<STRING,STRING>"),
+        (StructType([StructField("seq", LongType())] * 2), "'seq' is there twice"),
     ],
 )
 def test_other_schemas_are_refused(wanted, expected):

@@ -67,10 +67,10 @@ def test_the_report_names_what_is_wrong_now(clock):
 def test_what_went_while_a_batch_was_read_is_counted_and_said(clock, caplog):
     lost = AcceptedLoss(clock)
     with caplog.at_level(logging.WARNING, "jetstream_spark"):
-        lost.note_overtaken("A", 5, 5)
+        lost.note_overtaken("A", "t", 5, 5)
         assert (lost.overtaken, lost.report("A"), caplog.records) == (0, {}, [])
-        lost.note_overtaken("A", 3, 6)
-        lost.note_overtaken("B", 1, 2)
+        lost.note_overtaken("A", "t", 3, 6)
+        lost.note_overtaken("B", "t", 1, 2)
     assert (lost.overtaken, lost.skipped) == (4, 0)
     assert lost.report("A") == {"skipped": 0, "overtaken": 3} and lost.lost_streams == []
     assert "sequences 3 to 5 of stream 'A'" in caplog.records[0].getMessage()
